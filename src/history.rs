@@ -9,9 +9,9 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use collector::event::{Drop, Rollup};
 use store::{
-    EventFilter, EventRow, FlowFilter, FlowHistory, FlowSpans, FlowsOf, Heat, HeatFilter, Losses, NodeSpans,
-    PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow, RollupFilter, Span,
-    Traffic, TrafficQuestion,
+    EventFilter, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter, Losses,
+    NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
+    RollupFilter, Span, Traffic, TrafficQuestion,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
 
 /// A span of time, flows, and a maximum number of rows.
-pub(crate) type PathQuestion = (Span, FlowsOf, usize);
+pub(crate) type PathQuestion = (Span, FlowSelector, usize);
 
 /// An answer that is being made. When it is no longer awaited, the question ends.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;

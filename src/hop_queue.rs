@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use export::{
         Cursor, Position,
-        spool::{self, Found, Limits},
+        spool::{self, Limits, ReadResult},
     };
 
     fn queue(limit: usize) -> Arc<HopQueue> {
@@ -154,9 +154,13 @@ mod tests {
 
     fn numbers(spool: &mut Spool) -> Vec<u64> {
         let mut numbers = Vec::new();
-        let each = |record: &[u8]| numbers.push(u64::from_le_bytes(*record.first_chunk().unwrap()));
-        let found = spool.read(Position::default(), None, (100, 10_000), each);
-        assert!(matches!(found, Found::Page { expired: 0, .. }), "{found:?}");
+        let result = spool.read(Position::default(), None, 100, 10_000, |record| {
+            numbers.push(u64::from_le_bytes(*record.first_chunk().unwrap()));
+        });
+        assert!(
+            matches!(result, ReadResult::Page { expired: 0, .. }),
+            "{result:?}"
+        );
         numbers
     }
 

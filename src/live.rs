@@ -260,7 +260,7 @@ impl Hub {
             let flow_text = OnceCell::new();
             let facts = Facts {
                 flow_text: Some(&flow_text),
-                ..facts::of_event(event, rule, (path, first))
+                ..facts::from_event(event, rule, path, first)
             };
             for client in list.iter().filter(|client| client.topic.wants(event, &facts)) {
                 let of = || as_json(event, (path, first), rules, &self.reasons);

@@ -163,7 +163,7 @@ impl Ready {
             .iter()
             .filter(|_| in_files)
             .map(|store| store.name());
-        let files = names.filter_map(|name| FileIdentity::of(&regions::file(&settings.directory, name)));
+        let files = names.filter_map(|name| FileIdentity::read(&regions::file(&settings.directory, name)));
         let files = files.collect();
         let memory = Memory {
             settings: settings.clone(),

@@ -156,7 +156,6 @@ impl Pipeline {
         if let Some(config) = self.config.store.clone() {
             // Records that do not fit into the store's queue wait in ours, which sheds by priority.
             let config = store::Config {
-                policy: store::Policy::Block,
                 queue_batches: STORE_BATCHES,
                 ..config
             };
@@ -369,8 +368,7 @@ fn feed_store(receiver: RecordReceiver, shared: &Shared) {
                     store.set_rules(rules.to_vec());
                     named = Some(rules);
                 }
-                // The store has counted what it refuses.
-                let _ = store.submit(batch);
+                store.submit(batch);
             }
             RecordBatch::Reports(rows) => {
                 store.submit_reports(rows);

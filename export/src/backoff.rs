@@ -1,14 +1,14 @@
 //! Pauses between attempts.
 
-/// Nanoseconds.
+/// A time or a duration, nanoseconds.
 pub type Nanos = u64;
 
 const SECOND: Nanos = 1_000_000_000;
 /// The first pause is at most this long.
 const FIRST: Nanos = SECOND / 10;
-/// No pause of ours is longer.
+/// The longest pause, unless a server asks for more.
 const LONGEST: Nanos = 30 * SECOND;
-/// A server that asks for more is asked again after this.
+/// The longest pause that a server can ask for.
 const LONGEST_ASKED: Nanos = 600 * SECOND;
 
 /// Exponential back-off with full jitter: the pause is random below a bound that doubles, so that many clients of a server that
@@ -27,24 +27,23 @@ impl Backoff {
         }
     }
 
-    /// An attempt succeeded.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// The pause after one more failure; at least what the server asked for.
+    /// Returns the pause after one more failure: at least what the server asked for.
     pub(crate) fn pause(&mut self, asked: Option<Nanos>) -> Nanos {
         let bound = (FIRST << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         self.below(bound).max(asked.unwrap_or(0).min(LONGEST_ASKED))
     }
 
-    /// The pause after refused credentials: somebody has to do something, and servers lock out clients that insist.
+    /// Returns the pause after refused credentials: an administrator has to act, and servers lock out clients that insist.
     pub(crate) fn long_pause(&mut self, asked: Option<Nanos>) -> Nanos {
         (LONGEST + self.below(LONGEST)).max(asked.unwrap_or(0).min(LONGEST_ASKED))
     }
 
-    /// SplitMix64.
+    /// Returns a random number below `bound` (SplitMix64).
     fn below(&mut self, bound: Nanos) -> Nanos {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

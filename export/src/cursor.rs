@@ -1,18 +1,18 @@
-//! How far an exporter has come in a stream.
+//! The position of an exporter in a stream, and its form in a file.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place between two records of a stream: before record `row` of file `file`. Both only grow.
+/// A position between two records of a stream: before record `row` of file `file`. Both only grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Position {
-    /// Number of the file.
+    /// The number of the file.
     pub file: u64,
-    /// Number of the record in it.
+    /// The number of the record in the file.
     pub row: u64,
 }
 
-/// What is kept across restarts.
+/// The state of an exporter that survives restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cursor {
     /// Every record before is settled: delivered, or rejected with its reason.
@@ -49,19 +49,20 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
         let (file, row) = text.split_once(':').ok_or(NoCursor)?;
-        let number = |text: &str| -> Result<u64, NoCursor> {
-            let number: u64 = text.parse().map_err(|_| NoCursor)?;
-            // One text for each position: no sign, no leading zero.
-            if number.to_string() == text {
-                Ok(number)
-            } else {
-                Err(NoCursor)
-            }
-        };
         Ok(Self {
-            file: number(file)?,
-            row: number(row)?,
+            file: parse_number(file)?,
+            row: parse_number(row)?,
         })
+    }
+}
+
+/// Parses a number. There is one text for each: no sign, no leading zero.
+fn parse_number(text: &str) -> Result<u64, NoCursor> {
+    let number: u64 = text.parse().map_err(|_| NoCursor)?;
+    if number.to_string() == text {
+        Ok(number)
+    } else {
+        Err(NoCursor)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The way of one stream to one server.
+//! Delivers one stream to one server.
 
 mod batch;
 mod notice;
@@ -15,10 +15,10 @@ use crate::outcome::Outcome;
 
 /// A record that has a key: records with the same key stay in order.
 pub trait Keyed {
-    /// The key, as a hash of it.
+    /// Returns a hash of the key.
     fn key(&self) -> u64;
 
-    /// Why it can never be sent: then it is rejected, and no server is asked.
+    /// Returns the reason why the record can never be sent: then it is rejected, and not sent.
     fn refusal(&self) -> Option<&str> {
         None
     }
@@ -27,20 +27,20 @@ pub trait Keyed {
 /// Number of a request. Its answer carries it; late answers are recognised by it.
 pub type RequestId = u64;
 
-/// How to deliver.
+/// The settings of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// A batch has at most so many records.
+    /// Maximum number of records in a batch.
     pub records: usize,
-    /// A batch has at most so many bytes, as the reader counts them.
+    /// Maximum size of a batch, bytes, as the reader counts them.
     pub bytes: usize,
-    /// How long to wait for a batch to fill.
+    /// Maximum time to wait for a batch to fill.
     pub linger: Nanos,
-    /// How often to look for new records, while there are none.
+    /// Interval of the reads while there are no new records.
     pub poll: Nanos,
-    /// How long to wait for an answer.
+    /// Maximum time to wait for an answer.
     pub timeout: Nanos,
-    /// Requests in flight at most, each with keys of its own.
+    /// Maximum number of requests in flight, each with keys of its own.
     pub lanes: usize,
     /// Save the end of a batch before it is sent, so that a repeat after a crash has the same border.
     pub announce: bool,
@@ -62,32 +62,32 @@ impl Default for Settings {
     }
 }
 
-/// What to do next. Each action has one result.
+/// An action for the caller. Each action has one result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Read the records from `from` on; then [`Delivery::page`] or [`Delivery::not_read`].
     Read {
-        /// The first one.
+        /// The position of the first record.
         from: Position,
         /// All before this position, whatever their number: they are a batch that may have been sent.
         until: Option<Position>,
-        /// Otherwise at most so many records,
+        /// Without `until`, the maximum number of records.
         records: usize,
-        /// and so many bytes, but at least one record.
+        /// Without `until`, the maximum size in bytes, but at least one record.
         bytes: usize,
     },
     /// Send these records of [`Delivery::batch`], in this order; then [`Delivery::answer`].
     Send {
         /// Repeat it in the answer.
         request: RequestId,
-        /// Indices in the batch.
+        /// The records, by their indices in the batch.
         records: Vec<usize>,
     },
-    /// Keep a record that the server will never take, with its words; then [`Delivery::kept`].
+    /// Write a record that the server will never accept to a file, with the server's error; then [`Delivery::kept`].
     Reject {
-        /// Index in the batch.
+        /// The record, by its index in the batch.
         record: usize,
-        /// The server's words.
+        /// The error that the server reported.
         words: String,
     },
     /// Save the cursor, so that it survives a crash; then [`Delivery::saved`].
@@ -99,7 +99,7 @@ pub enum Action {
 pub struct Page<R> {
     /// The records, in the order of the stream.
     pub records: Vec<R>,
-    /// Where the next page begins.
+    /// The position at which the next page begins.
     pub end: Position,
     /// Records after `from` that had been deleted.
     pub expired: u64,
@@ -128,12 +128,12 @@ enum Step {
     Stopped,
 }
 
-/// Leads one stream to one server. See the [crate](crate).
+/// Delivers one stream to one server. See the [crate](crate).
 #[derive(Debug)]
 pub struct Delivery<R> {
     settings: Settings,
     cursor: Cursor,
-    /// The one that is being saved.
+    /// The cursor that is being saved.
     saved_as: Cursor,
     step: Step,
     batch: Batch<R>,
@@ -160,7 +160,7 @@ pub struct Delivery<R> {
 const SUSPICIOUS: u64 = 32;
 
 impl<R: Keyed> Delivery<R> {
-    /// Goes on at `cursor`. `seed`: for the pauses between attempts.
+    /// Returns a delivery that goes on at `cursor`. `seed`: for the pauses between attempts.
     pub fn new(settings: Settings, cursor: Cursor, seed: u64) -> Self {
         let lanes = (0..settings.lanes.max(1) as u64).map(|lane| Lane::new(seed ^ (lane + 1) << 48));
         let cursor = Cursor {
@@ -191,17 +191,17 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// The records of the batch, to which indices refer.
+    /// Returns the records of the batch, to which indices refer.
     pub fn batch(&self) -> &[R] {
         &self.batch.records
     }
 
-    /// The cursor as it was last asked to be saved.
+    /// Returns the cursor that was saved last.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Records after the cursor that the ledger has: as read, as expired, or as left out.
+    /// Returns the number of records after the cursor that the ledger has: as read, as expired, or as left out.
     pub fn ahead(&self) -> u64 {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
         (self.batch.records.len() + next) as u64 + self.batch.expired + self.batch.left_out
@@ -212,7 +212,7 @@ impl<R: Keyed> Delivery<R> {
         self.batch.bytes + self.next.as_ref().map_or(0, |page| page.bytes)
     }
 
-    /// What became of the records.
+    /// Returns the accounts of the records.
     pub fn ledger(&self) -> Ledger {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
         Ledger {
@@ -221,7 +221,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// When a request was last answered for each of its records.
+    /// Returns the time at which a request was last answered for each of its records.
     pub fn last_success(&self) -> Option<Nanos> {
         self.last_success
     }
@@ -231,12 +231,12 @@ impl<R: Keyed> Delivery<R> {
         self.notices.last_error()
     }
 
-    /// What people should read in the log.
+    /// Removes and returns the notices for the log.
     pub fn notices(&mut self) -> Vec<Notice> {
         self.notices.drain()
     }
 
-    /// New records were committed: there is no need to wait for the next look.
+    /// Reads at the next poll, because new records were committed.
     pub fn wake(&mut self, now: Nanos) {
         if let Step::Reading {
             not_before,
@@ -248,21 +248,20 @@ impl<R: Keyed> Delivery<R> {
         self.read_ahead = true;
     }
 
-    /// No more batches; the one in flight may be completed for as long as `grace`.
+    /// Stops after the batch in flight, which may be completed for as long as `grace`.
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         self.stop_at.get_or_insert(now.saturating_add(grace));
-        self.next = self.next.take().and_then(|page| {
+        if let Some(page) = self.next.take() {
             self.ledger.read -= page.records.len() as u64;
-            None
-        });
+        }
     }
 
-    /// It has stopped: there is no further action.
+    /// Returns true if the delivery has stopped: there is no further action.
     pub fn is_stopped(&self) -> bool {
         self.step == Step::Stopped
     }
 
-    /// When to call [`Delivery::poll`] again, if nothing else happens; `None`: when a result comes.
+    /// Returns the time of the next call of [`Delivery::poll`], if nothing else happens; `None`: when a result comes.
     pub fn wake_at(&self) -> Option<Nanos> {
         let step = match self.step {
             Step::Reading { not_before, .. } if !self.reading => Some(not_before),
@@ -270,11 +269,11 @@ impl<R: Keyed> Delivery<R> {
             Step::Sending => self.batch.lanes.iter().filter_map(Lane::wake_at).min(),
             _ => None,
         };
-        let stop = self.stop_at.filter(|_| !self.is_stopped());
+        let stop = if self.is_stopped() { None } else { self.stop_at };
         step.into_iter().chain(stop).min()
     }
 
-    /// The next action. Call it until it has none, after each result and at [`Delivery::wake_at`].
+    /// Returns the next action. Call it until there is none, after each result and at [`Delivery::wake_at`].
     pub fn poll(&mut self, now: Nanos) -> Option<Action> {
         if self.stop_at.is_some_and(|at| at <= now) {
             self.step = Step::Stopped;
@@ -297,7 +296,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// The cursor after the batch. If it is known that the next page becomes a batch as it is, its end is saved at the same time.
+    /// Returns the cursor after the batch. If it is known that the next page becomes a batch as it is, its end is saved at the same time.
     fn after_batch(&self) -> Cursor {
         let next = self.next.as_ref().filter(|page| {
             self.settings.announce && !page.is_last && !page.records.is_empty() && self.stop_at.is_none()
@@ -333,7 +332,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// Records arrived.
+    /// Processes the records that were read.
     pub fn page(&mut self, page: Page<R>, now: Nanos) {
         if !std::mem::take(&mut self.reading) {
             return;
@@ -350,7 +349,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// The records could not be read.
+    /// Schedules another attempt after a failed read.
     pub fn not_read(&mut self, words: &str, now: Nanos) {
         if !std::mem::take(&mut self.reading) {
             return;
@@ -391,8 +390,9 @@ impl<R: Keyed> Delivery<R> {
         }
         self.ledger.left_out += page.left_out;
         self.batch.fill(page.records, page.end);
-        (self.batch.expired, self.batch.left_out, self.batch.bytes) =
-            (page.expired, page.left_out, page.bytes);
+        self.batch.expired = page.expired;
+        self.batch.left_out = page.left_out;
+        self.batch.bytes = page.bytes;
         self.step = if self.batch.records.is_empty() {
             Step::Saving { not_before: now }
         } else if self.settings.announce && self.cursor.batch_end != Some(page.end) {
@@ -411,7 +411,7 @@ impl<R: Keyed> Delivery<R> {
         Some(Action::Save(cursor))
     }
 
-    /// The cursor was saved, or could not be.
+    /// Processes the result of saving the cursor.
     pub fn saved(&mut self, result: Result<(), String>, now: Nanos) {
         if !std::mem::take(&mut self.saving) {
             return;
@@ -445,7 +445,9 @@ impl<R: Keyed> Delivery<R> {
     }
 
     fn poll_sending(&mut self, now: Nanos) -> Option<Action> {
-        if let Some((record, words)) = self.batch.rejected.front().filter(|_| !self.keeping) {
+        if !self.keeping
+            && let Some((record, words)) = self.batch.rejected.front()
+        {
             self.keeping = true;
             return Some(Action::Reject {
                 record: *record,
@@ -484,17 +486,21 @@ impl<R: Keyed> Delivery<R> {
         Some(Action::Send { request, records })
     }
 
-    /// What became of a request.
+    /// Processes the outcome of a request.
     pub fn answer(&mut self, request: RequestId, outcome: Outcome, now: Nanos) {
         let lane = self
             .batch
             .lanes
             .iter_mut()
             .find(|lane| lane.state == LaneState::InFlight(request));
-        let Some(lane) = lane.filter(|_| self.step == Step::Sending) else {
+        let Some(lane) = lane else {
             self.ledger.late += 1;
             return;
         };
+        if self.step != Step::Sending {
+            self.ledger.late += 1;
+            return;
+        }
         match outcome {
             Outcome::Settled {
                 rejected,
@@ -519,7 +525,9 @@ impl<R: Keyed> Delivery<R> {
                 };
                 let words = settled.rejected.last().map(|(_, words)| words.clone());
                 self.batch.rejected.extend(settled.rejected);
-                if let Some(words) = words.filter(|_| self.rejected_in_a_row >= SUSPICIOUS) {
+                if self.rejected_in_a_row >= SUSPICIOUS
+                    && let Some(words) = words
+                {
                     lane.fail_for_long(now);
                     self.notices
                         .failing("the server refuses every record", &words, now);
@@ -567,7 +575,7 @@ impl<R: Keyed> Delivery<R> {
         }
     }
 
-    /// A rejected record was kept, or could not be: then only its number is left, and the rest goes on.
+    /// Processes the result of writing a rejected record. One that could not be written is only counted.
     pub fn kept(&mut self, result: Result<(), String>, now: Nanos) {
         if !std::mem::take(&mut self.keeping) {
             return;

@@ -7,21 +7,21 @@ use wire::FlowKey;
 pub struct Hop {
     /// Receive time of the report, ns.
     pub ts: u64,
-    /// The same for all hops of a report, also when two collectors receive it.
+    /// The id of the report: equal for all its hops, also when two collectors receive it.
     pub report: u64,
-    /// Its place in the report, in forwarding order, from 0.
+    /// The position in the report, in forwarding order, from 0.
     pub hop: u8,
-    /// Hops of the report; 0 if they are not a path, as the records of SF-INT.
+    /// Number of hops of the report; 0 if they are not a path, as the records of SF-INT.
     pub hops: u8,
-    /// The flow.
+    /// The flow of the packet.
     pub flow: Option<FlowKey>,
-    /// The node.
+    /// The node id of the hop.
     pub node: Option<u32>,
-    /// Ingress interface.
+    /// The ingress interface of the packet.
     pub ingress_if: Option<u32>,
-    /// Egress interface.
+    /// The egress interface of the packet.
     pub egress_if: Option<u32>,
-    /// The queue.
+    /// The queue that the packet passed.
     pub queue: Option<u8>,
     /// Time in the node, ns.
     pub hop_latency: Option<u64>,
@@ -31,9 +31,9 @@ pub struct Hop {
     pub queue_congestion: Option<u32>,
     /// Utilization of the egress link, millionths.
     pub link_utilization: Option<u64>,
-    /// When the packet came, by the clock of the node, ns: all 64 bits, or the lower 32.
+    /// Ingress time by the clock of the node, ns: all 64 bits, or the lower 32.
     pub ingress_ts: Option<u64>,
-    /// When it left, likewise.
+    /// Egress time by the clock of the node, likewise.
     pub egress_ts: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ const BY_ID: u8 = 3;
 const PORTS: u8 = 4;
 
 impl Hop {
-    /// Appends it.
+    /// Appends the hop to `out`.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let numbers = self.numbers();
@@ -51,50 +51,26 @@ impl Hop {
             .iter()
             .rev()
             .fold(0_u16, |bits, number| bits << 1 | u16::from(number.is_some()));
-        let mut bytes = [0; MOST];
-        let mut at = 0;
-        let mut put = |part: &[u8]| {
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
+        // In a buffer of its own: the vector is checked and extended once.
+        let mut buffer = Buffer {
+            bytes: [0; MOST],
+            len: 0,
         };
-        put(&self.ts.to_le_bytes());
-        put(&self.report.to_le_bytes());
-        put(&[self.hop, self.hops]);
-        put(&present.to_le_bytes());
+        buffer.push(&self.ts.to_le_bytes());
+        buffer.push(&self.report.to_le_bytes());
+        buffer.push(&[self.hop, self.hops]);
+        buffer.push(&present.to_le_bytes());
         match &self.flow {
-            None => put(&[0]),
-            Some(flow) => {
-                let ports = flow.ports();
-                let with_ports = if ports.is_some() { PORTS } else { 0 };
-                match (flow.known_id(), flow.is_v6()) {
-                    (Some(id), _) => {
-                        put(&[BY_ID, flow.proto()]);
-                        put(&id.to_le_bytes());
-                    }
-                    (None, false) => {
-                        put(&[V4 | with_ports, flow.proto()]);
-                        put(&flow.src_octets()[12..]);
-                        put(&flow.dst_octets()[12..]);
-                    }
-                    (None, true) => {
-                        put(&[V6 | with_ports, flow.proto()]);
-                        put(flow.src_octets());
-                        put(flow.dst_octets());
-                    }
-                }
-                if let (None, Some((source, destination))) = (flow.known_id(), ports) {
-                    put(&source.to_le_bytes());
-                    put(&destination.to_le_bytes());
-                }
-            }
+            None => buffer.push(&[0]),
+            Some(flow) => buffer.push_flow(flow),
         }
         for number in numbers.into_iter().flatten() {
-            put(&number.to_le_bytes());
+            buffer.push(&number.to_le_bytes());
         }
-        out.extend_from_slice(&bytes[..at]);
+        out.extend_from_slice(&buffer.bytes[..buffer.len]);
     }
 
-    /// Reads what [`Hop::write`] wrote; `None`: something else.
+    /// Reads a hop that [`Hop::write`] wrote. Returns `None` for anything else.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         let mut hop = Self {
@@ -106,8 +82,8 @@ impl Hop {
         let present = u16::from_le_bytes(take(&mut rest)?);
         hop.flow = read_flow(&mut rest)?;
         let mut numbers = [None; 10];
-        for (at, number) in numbers.iter_mut().enumerate() {
-            if present >> at & 1 == 1 {
+        for (i, number) in numbers.iter_mut().enumerate() {
+            if present >> i & 1 == 1 {
                 *number = Some(u64::from_le_bytes(take(&mut rest)?));
             }
         }
@@ -146,17 +122,64 @@ impl Hop {
             ingress,
             egress,
         ] = numbers;
-        let small = |number: Option<u64>| number.map(u32::try_from).transpose().ok();
-        (self.node, self.ingress_if, self.egress_if) = (small(node)?, small(ingress_if)?, small(egress_if)?);
-        self.queue = queue.map(u8::try_from).transpose().ok()?;
-        (self.hop_latency, self.link_utilization) = (latency, utilization);
-        (self.queue_occupancy, self.queue_congestion) = (small(occupancy)?, small(congestion)?);
-        (self.ingress_ts, self.egress_ts) = (ingress, egress);
+        self.node = narrow(node)?;
+        self.ingress_if = narrow(ingress_if)?;
+        self.egress_if = narrow(egress_if)?;
+        self.queue = narrow(queue)?;
+        self.hop_latency = latency;
+        self.queue_occupancy = narrow(occupancy)?;
+        self.queue_congestion = narrow(congestion)?;
+        self.link_utilization = utilization;
+        self.ingress_ts = ingress;
+        self.egress_ts = egress;
         Some(())
     }
 }
 
-/// The most bytes of a hop.
+/// Returns a number in a smaller type, or `None` if it does not fit.
+fn narrow<T: TryFrom<u64>>(number: Option<u64>) -> Option<Option<T>> {
+    number.map(T::try_from).transpose().ok()
+}
+
+/// The bytes of one hop.
+struct Buffer {
+    bytes: [u8; MOST],
+    len: usize,
+}
+
+impl Buffer {
+    #[inline]
+    fn push(&mut self, part: &[u8]) {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+
+    #[inline]
+    fn push_flow(&mut self, flow: &FlowKey) {
+        if let Some(id) = flow.known_id() {
+            self.push(&[BY_ID, flow.proto()]);
+            self.push(&id.to_le_bytes());
+            return;
+        }
+        let ports = flow.ports();
+        let with_ports = if ports.is_some() { PORTS } else { 0 };
+        if flow.is_v6() {
+            self.push(&[V6 | with_ports, flow.proto()]);
+            self.push(flow.src_octets());
+            self.push(flow.dst_octets());
+        } else {
+            self.push(&[V4 | with_ports, flow.proto()]);
+            self.push(&flow.src_octets()[12..]);
+            self.push(&flow.dst_octets()[12..]);
+        }
+        if let Some((source, destination)) = ports {
+            self.push(&source.to_le_bytes());
+            self.push(&destination.to_le_bytes());
+        }
+    }
+}
+
+/// Maximum size of a hop, bytes.
 const MOST: usize = 8 + 8 + 2 + 2 + (2 + 32 + 4) + 10 * 8;
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -171,27 +194,21 @@ fn read_flow(rest: &mut &[u8]) -> Option<Option<FlowKey>> {
         return Some(None);
     }
     let [proto] = take(rest)?;
-    let ports = |rest: &mut &[u8]| -> Option<Option<(u16, u16)>> {
-        if kind & PORTS == 0 {
-            return Some(None);
-        }
-        Some(Some((
-            u16::from_le_bytes(take(rest)?),
-            u16::from_le_bytes(take(rest)?),
-        )))
-    };
     Some(Some(match kind & !PORTS {
-        V4 => {
-            let (src, dst) = (take(rest)?, take(rest)?);
-            FlowKey::v4(src, dst, ports(rest)?, proto)
-        }
-        V6 => {
-            let (src, dst) = (take(rest)?, take(rest)?);
-            FlowKey::v6(src, dst, ports(rest)?, proto)
-        }
+        V4 => FlowKey::v4(take(rest)?, take(rest)?, read_ports(rest, kind)?, proto),
+        V6 => FlowKey::v6(take(rest)?, take(rest)?, read_ports(rest, kind)?, proto),
         BY_ID if kind == BY_ID => FlowKey::of_id(u32::from_le_bytes(take(rest)?)),
         _ => return None,
     }))
+}
+
+fn read_ports(rest: &mut &[u8], kind: u8) -> Option<Option<(u16, u16)>> {
+    if kind & PORTS == 0 {
+        return Some(None);
+    }
+    let source = u16::from_le_bytes(take(rest)?);
+    let destination = u16::from_le_bytes(take(rest)?);
+    Some(Some((source, destination)))
 }
 
 #[cfg(test)]

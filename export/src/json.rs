@@ -10,7 +10,7 @@ pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
     write_fields(&(record, collector), out);
 }
 
-/// Appends the fields of a record likewise.
+/// Appends the fields of a record as a JSON object.
 pub fn write_fields(record: &impl Fields, out: &mut Vec<u8>) {
     let start = out.len();
     record.visit_fields(|field, value| {
@@ -80,12 +80,14 @@ fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A text in quotes.
+/// Appends a text in quotes.
 pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(is_special) {
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\'))
+    {
         out.extend_from_slice(&rest[..at]);
         match rest[at] {
             b'\n' => out.extend_from_slice(b"\\n"),

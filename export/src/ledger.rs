@@ -1,4 +1,4 @@
-//! What became of the records.
+//! The accounts of the records of an exporter.
 
 /// Counters of one exporter and stream since its start. `read = delivered + rejected + held`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -7,7 +7,7 @@ pub struct Ledger {
     pub read: u64,
     /// Records that the server stored.
     pub delivered: u64,
-    /// Records that the server will never take.
+    /// Records that the server will never accept.
     pub rejected: u64,
     /// Records in memory: read, and neither delivered nor rejected.
     pub held: u64,
@@ -19,7 +19,7 @@ pub struct Ledger {
     pub unwritten: u64,
     /// Records that were sent again.
     pub repeated: u64,
-    /// Requests sent.
+    /// Requests that were sent.
     pub requests: u64,
     /// Requests that were answered for each record.
     pub settled: u64,
@@ -38,7 +38,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Whether each record that was read is accounted for.
+    /// Returns true if each record that was read is accounted for.
     pub fn balances(&self) -> bool {
         self.read == self.delivered + self.rejected + self.held
     }

@@ -1,8 +1,8 @@
-//! Events, rollups and flows to other systems: at least once, in order per key, accounted for.
+//! Exports events, rollups and flows to other systems: at least once, in order per key, accounted for.
 //!
-//! This crate decides; it has no I/O and no clock. A [`Delivery`] leads one stream to one server: it asks for records, says what to send
-//! and when, understands what became of it, and moves the [`Cursor`]. Whoever uses it executes its [`Action`]s and brings back the
-//! results with the time.
+//! This crate decides; it has no I/O and no clock. A [`Delivery`] delivers one stream to one server: it asks for records, says what to send
+//! and when, processes the outcome, and moves the [`Cursor`]. The caller executes its [`Action`]s and passes the
+//! results back with the time.
 //!
 //! # Semantics
 //! * **The store is the spool.** Records are read by a cursor from what is committed there. The cursor moves when each record before it

@@ -1,46 +1,49 @@
-//! Memory that several deliveries share: how large their batches may be, so that all they hold stays within a bound.
+//! Divides memory among deliveries: the sizes of their batches, so that all of them stay within a bound.
 
-/// What a delivery holds at most.
+/// The maximum memory of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Bytes of a batch, as it would have them.
+    /// The configured size of a batch, bytes.
     pub batch: usize,
-    /// How many batches it holds in all forms: records, a page that is read, requests.
+    /// The number of batches in memory in all forms: records, a page that is read, requests.
     pub forms: usize,
-    /// Bytes that it holds whatever its batches are.
+    /// Memory that does not depend on the batches, bytes.
     pub fixed: usize,
 }
 
-/// The least bytes of a batch.
+/// The smallest size of a batch, bytes.
 pub const LEAST: usize = 64 << 10;
 
 impl Claim {
-    /// Bytes that it holds with a batch of this size.
+    /// Returns its memory with batches of this size, bytes.
     pub fn bytes(&self, batch: usize) -> usize {
         self.fixed.saturating_add(self.forms.saturating_mul(batch))
     }
 }
 
-/// The bytes of a batch of each, so that all together hold at most `memory`: as each would have them; if that is too much, what is above
+/// Returns the size of a batch of each, so that all together have at most `memory`: as configured; if that is too much, the part above
 /// [`LEAST`] is cut by the same part for all.
 ///
 /// # Errors
-/// Not even the least batches fit: the bytes that they need.
+/// Not even the smallest batches fit: the bytes that they need.
 pub fn share(memory: usize, claims: &[Claim]) -> Result<Vec<usize>, usize> {
-    let sum = |of: &dyn Fn(&Claim) -> usize| claims.iter().map(of).fold(0, usize::saturating_add);
-    let least = sum(&|claim| claim.bytes(claim.batch.min(LEAST)));
-    let rest = memory.checked_sub(least).ok_or(least)?;
-    let wanted = sum(&|claim| claim.forms.saturating_mul(claim.batch.saturating_sub(LEAST)));
-    let one = |claim: &Claim| {
+    let mut least = 0_usize;
+    let mut wanted = 0_usize;
+    for claim in claims {
+        least = least.saturating_add(claim.bytes(claim.batch.min(LEAST)));
         let above = claim.batch.saturating_sub(LEAST);
-        let above = if wanted <= rest {
-            above
-        } else {
-            (above as u128 * rest as u128 / wanted as u128) as usize
-        };
-        claim.batch.min(LEAST) + above
-    };
-    Ok(claims.iter().map(one).collect())
+        wanted = wanted.saturating_add(claim.forms.saturating_mul(above));
+    }
+    let rest = memory.checked_sub(least).ok_or(least)?;
+    let mut batches = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let mut above = claim.batch.saturating_sub(LEAST);
+        if wanted > rest {
+            above = (above as u128 * rest as u128 / wanted as u128) as usize;
+        }
+        batches.push(claim.batch.min(LEAST) + above);
+    }
+    Ok(batches)
 }
 
 #[cfg(test)]

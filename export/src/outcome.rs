@@ -1,42 +1,42 @@
-//! What became of a request.
+//! The outcome of a request.
 
 use crate::backoff::Nanos;
 
-/// A server's answer to one request, as an exporter understood it. HTTP status 200 with errors inside is not a success.
+/// A server's answer to one request, as an exporter classified it. HTTP status 200 with errors inside is not a success.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The server answered for each record: those in neither list are stored.
     Settled {
-        /// Index in the request, and the server's words: it will never take this record.
+        /// Records that the server will never accept: index in the request, and the server's error.
         rejected: Vec<(usize, String)>,
-        /// Indices in the request: it may take these later.
+        /// Records that the server may accept later: indices in the request.
         again: Vec<usize>,
-        /// Why not now, of one of them.
+        /// The reason why one of them was not accepted now.
         words: String,
-        /// When it wants to be asked again.
+        /// The pause that the server asked for.
         retry_after: Option<Nanos>,
     },
     /// Nothing is known to be stored, and the same request may succeed later: transport errors, 408, 429, 5xx.
     Failed {
-        /// The reason, in words.
+        /// The reason of the failure.
         words: String,
-        /// When the server wants to be asked again.
+        /// The pause that the server asked for.
         retry_after: Option<Nanos>,
     },
-    /// The request as it is will never be taken, and nothing of it is stored: 400, 413, 422.
+    /// The request as it is will never be accepted, and nothing of it is stored: 400, 413, 422.
     Refused {
-        /// The server's words.
+        /// The error that the server reported.
         words: String,
     },
     /// The credentials are wrong, or not sufficient: 401, 403.
     Unauthorised {
-        /// The server's words.
+        /// The error that the server reported.
         words: String,
     },
 }
 
 impl Outcome {
-    /// Everything is stored.
+    /// The outcome of a request whose records are all stored.
     pub const DONE: Self = Self::Settled {
         rejected: Vec::new(),
         again: Vec::new(),
@@ -44,29 +44,20 @@ impl Outcome {
         retry_after: None,
     };
 
-    /// The outcome of a whole HTTP request without errors by record, by its status.
-    pub fn of_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {
+    /// Returns the outcome of an HTTP request without errors by record, from its status.
+    pub fn from_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {
         let words = words.into();
         match status {
             200..=299 => Self::DONE,
             401 | 403 => Self::Unauthorised { words },
-            // A redirect is a wrong address, not a wrong record: whoever corrects it wants the records.
+            // A redirect is a wrong address, not a wrong record: the records are sent once the address is corrected.
             ..=399 | 404 | 405 | 408 | 425 | 429 | 500.. => Self::Failed { words, retry_after },
             _ => Self::Refused { words },
         }
     }
 
-    /// Names the host and the status in the words of an answer, whose body may be empty.
+    /// Adds the host and the status to the reason, which may be empty.
     pub fn explained(self, host: &str, status: u16) -> Self {
-        let explain = |words: String| {
-            let is_of_record = (200..=299).contains(&status);
-            match (is_of_record, words.is_empty()) {
-                (true, false) => words,
-                (true, true) => format!("{host} gives no reason"),
-                (false, true) => format!("{host} answers HTTP {status}{}", meaning(status)),
-                (false, false) => format!("{host} answers HTTP {status}{}: {words}", meaning(status)),
-            }
-        };
         match self {
             Self::Settled {
                 rejected,
@@ -76,27 +67,48 @@ impl Outcome {
             } => Self::Settled {
                 rejected: rejected
                     .into_iter()
-                    .map(|(record, words)| (record, explain(words)))
+                    .map(|(record, words)| (record, explain(words, host, status)))
                     .collect(),
-                words: if again.is_empty() { words } else { explain(words) },
+                words: if again.is_empty() {
+                    words
+                } else {
+                    explain(words, host, status)
+                },
                 again,
                 retry_after,
             },
             Self::Failed { words, retry_after } => Self::Failed {
-                words: explain(words),
+                words: explain(words, host, status),
                 retry_after,
             },
             Self::Refused { words } => Self::Refused {
-                words: explain(words),
+                words: explain(words, host, status),
             },
             Self::Unauthorised { words } => Self::Unauthorised {
-                words: explain(words),
+                words: explain(words, host, status),
             },
         }
     }
 }
 
-/// The meaning of an HTTP status, and what to do; empty for those that only the body explains.
+fn explain(words: String, host: &str, status: u16) -> String {
+    // The reason of a single record, in a successful answer.
+    if (200..=299).contains(&status) {
+        return if words.is_empty() {
+            format!("{host} gives no reason")
+        } else {
+            words
+        };
+    }
+    let reason = if words.is_empty() {
+        String::new()
+    } else {
+        format!(": {words}")
+    };
+    format!("{host} answers HTTP {status}{}{reason}", meaning(status))
+}
+
+/// Returns the meaning of an HTTP status, and what to do; empty for those that only the body explains.
 fn meaning(status: u16) -> &'static str {
     match status {
         300..=399 => " (a redirect, which is not followed; correct the url)",
@@ -123,13 +135,13 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_body_is_explained_by_its_status() {
-        let words = |status, body: &str| match Outcome::of_status(status, body, None).explained("h:1", status)
-        {
-            Outcome::Failed { words, .. } | Outcome::Refused { words } | Outcome::Unauthorised { words } => {
-                words
-            }
-            done @ Outcome::Settled { .. } => format!("{done:?}"),
-        };
+        let words =
+            |status, body: &str| match Outcome::from_status(status, body, None).explained("h:1", status) {
+                Outcome::Failed { words, .. }
+                | Outcome::Refused { words }
+                | Outcome::Unauthorised { words } => words,
+                done @ Outcome::Settled { .. } => format!("{done:?}"),
+            };
         assert_eq!(
             [302, 401, 403, 404, 413, 429, 500, 599].map(|status| words(status, "")),
             [
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_status_says_whether_to_try_again() {
-        let kind = |status| match Outcome::of_status(status, "", None) {
+        let kind = |status| match Outcome::from_status(status, "", None) {
             Outcome::Settled { .. } => 'd',
             Outcome::Failed { .. } => 'f',
             Outcome::Refused { .. } => 'r',

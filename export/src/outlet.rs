@@ -1,6 +1,6 @@
-//! From a partition of a topic into a table: what is read of it, as batches whose borders are offsets, and how a batch is named.
+//! Copies a partition of a topic into a table: reads batches whose borders are offsets, and names each batch.
 //!
-//! A [`Delivery`](crate::Delivery) leads a partition as it leads a stream of the store; a position is an offset, and the number of the
+//! A [`Delivery`](crate::Delivery) delivers a partition as it delivers a stream of the store; a position is an offset, and the number of the
 //! topic that had it: a topic that was made again begins anew. The number is drawn at random, since offsets and names are the same in any
 //! other cluster, and in a topic that is read again without what was saved. The end of a batch is saved before it is sent, so that a repeat after a
 //! crash is the same batch; its token is made from topic, partition, this number and these offsets, by which ClickHouse recognises it.
@@ -26,9 +26,9 @@ use crate::sink::kafka::protocol::fetch::Fetched;
 /// A message of a partition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
-    /// Its offset.
+    /// The offset of the message.
     pub offset: u64,
-    /// Its time, ns.
+    /// The time of the message, ns since 1970.
     pub ts: u64,
     /// The record, unless it cannot be read.
     pub content: Result<Received, Unreadable>,
@@ -37,28 +37,38 @@ pub struct Item {
 /// A message that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
-    /// Why.
+    /// The reason why it cannot be read.
     pub words: String,
-    /// The beginning of its value.
+    /// The first bytes of the value.
     value: Box<[u8]>,
-    /// The length of its value.
+    /// The length of the value, bytes.
     len: usize,
 }
 
-/// So much of a value that cannot be read is kept.
+/// Maximum number of bytes in memory of a value that cannot be read.
 const KEPT: usize = 4096;
-/// A batch that may have been sent has at most so many bytes, as they are counted here: no batch is longer, unless it has other borders.
+/// Maximum size of a batch that may have been sent, bytes, as they are counted here: no batch is longer, unless it has other borders.
 const REPEATED: usize = 48 << 20;
-/// What a message needs in memory beside its content: its place in the lists of a batch, and what the allocator adds. It is so large that a row
+/// Memory of a message beside its content, bytes: its entries in the lists of a batch, and what the allocator adds. It is so large that a row
 /// of a request, while its columns are put together, has no more bytes than its record with this.
 const OVERHEAD: usize = size_of::<Item>() + 320;
-/// A page has at most so many bytes more than it shall: those of its last message. Texts and lists are limited.
+/// Maximum size by which a page exceeds its limit, bytes: that of its last message. Texts and lists are limited.
 pub const BEYOND: usize = 64 << 10;
-/// So many batches are in memory for each page: its records, and the request that they become.
+/// The number of batches in memory for each page: its records, and the request that they become.
 pub const FORMS: usize = 2;
 
+impl Unreadable {
+    fn new(words: String, value: &[u8]) -> Self {
+        Self {
+            words,
+            value: value[..value.len().min(KEPT)].into(),
+            len: value.len(),
+        }
+    }
+}
+
 impl Keyed for Arc<Item> {
-    /// A partition is one lane.
+    /// Returns 0: a partition is one lane.
     fn key(&self) -> u64 {
         0
     }
@@ -71,32 +81,24 @@ impl Keyed for Arc<Item> {
 impl Item {
     fn new(stream: Stream, offset: u64, message: &Message<'_>) -> Self {
         let ts = u64::try_from(message.ms).unwrap_or(0).saturating_mul(1_000_000);
-        let bad = |words: String, value: &[u8]| {
-            let kept = value[..value.len().min(KEPT)].into();
-            Err(Unreadable {
-                words,
-                value: kept,
-                len: value.len(),
-            })
-        };
         let content = match message.value {
-            Ok(value) => Received::read(stream, value).or_else(|error| bad(error.0, value)),
-            Err(words) => bad(words.to_owned(), &[]),
+            Ok(value) => Received::read(stream, value).map_err(|error| Unreadable::new(error.0, value)),
+            Err(words) => Err(Unreadable::new(words.to_owned(), &[])),
         };
         Self { offset, ts, content }
     }
 
-    /// Bytes that it has in memory, with its places in lists.
+    /// Returns its size in memory, bytes, with its entries in lists.
     fn bytes(&self) -> usize {
         OVERHEAD
             + match &self.content {
                 Ok(record) => record.heap(),
-                // The words are there twice, cut off once, in the list of what is rejected.
+                // The reason is there twice: cut off once more, in the list of rejected records.
                 Err(bad) => 2 * bad.words.len() + bad.value.len() + OVERHEAD,
             }
     }
 
-    /// A line for the file of rejected messages.
+    /// Returns a line for the file of rejected messages.
     pub fn rejected(&self, topic: &str, partition: i32, words: &str) -> Vec<u8> {
         let mut line = b"{\"words\":".to_vec();
         json::write_text(words, &mut line);
@@ -118,7 +120,7 @@ impl Item {
     }
 }
 
-/// The cursor of a partition that is read for the first time, from this offset on. `random`: drawn for it.
+/// Returns the cursor of a partition that is read for the first time, from this offset on. `random`: drawn for it.
 pub fn begin(row: u64, random: u64) -> Cursor {
     Cursor {
         settled: Position {
@@ -129,10 +131,11 @@ pub fn begin(row: u64, random: u64) -> Cursor {
     }
 }
 
-/// The name of a request: the same for the same batch, also if Kafka has deleted a part of it meanwhile. `part`: first and last offset, if
+/// Returns the name of a request: equal for equal batches, also if Kafka has deleted a part of one meanwhile. `part`: first and last offset, if
 /// it is not the whole batch, since that was refused.
 pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64)>) -> String {
-    let (from, to) = (batch.settled, batch.batch_end.unwrap_or(batch.settled));
+    let from = batch.settled;
+    let to = batch.batch_end.unwrap_or(from);
     let mut token = format!("{topic}-{partition}-{:016x}-{}-{}", from.file, from.row, to.row);
     if let Some((first, last)) = part {
         token.push_str(&format!("-part-{first}-{last}"));
@@ -140,36 +143,36 @@ pub fn token(topic: &str, partition: i32, batch: &Cursor, part: Option<(u64, u64
     token
 }
 
-/// What a page shall have.
+/// The borders and limits of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wanted {
-    /// Where it begins.
+pub struct PageRequest {
+    /// The position at which the page begins.
     pub from: Position,
-    /// It ends there, whatever its length.
+    /// The position at which the page ends, whatever its length.
     pub until: Option<Position>,
-    /// Otherwise it has at most so many messages,
+    /// Without `until`, the maximum number of messages.
     pub records: usize,
-    /// and so many bytes, but at least one message.
+    /// Without `until`, the maximum size in bytes, but at least one message.
     pub bytes: usize,
-    /// Drawn for it: names the log if it is another one than before.
+    /// A random number, which names the log if it is another one than before.
     pub random: u64,
 }
 
-/// What to do next.
+/// The next step of reading a page.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
-    /// Ask for what stands from this offset on; then [`Reading::fetched`].
+    /// Fetch the records from this offset on; then [`Reading::fetched`].
     Fetch(u64),
-    /// Ask where the partition begins and ends; then [`Reading::offsets`].
+    /// Ask for the first and the last offset of the partition; then [`Reading::offsets`].
     Offsets,
-    /// This is the page.
+    /// The page is complete.
     Page {
-        /// The messages.
+        /// The messages of the page.
         page: Page<Arc<Item>>,
-        /// The partition begins anew, so that what was lost has no number.
+        /// The partition begins anew, so that the number of lost messages is unknown.
         restarted: bool,
     },
-    /// It cannot be read now: why.
+    /// The partition cannot be read now, for this reason.
     Failed(String),
 }
 
@@ -177,7 +180,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Reading {
     stream: Stream,
-    wanted: Wanted,
+    request: PageRequest,
     at: u64,
     items: Vec<Arc<Item>>,
     size: usize,
@@ -185,58 +188,56 @@ pub struct Reading {
     /// The next message is of one day too many.
     is_cut: bool,
     expired: u64,
-    /// After the last message that there is.
+    /// The offset after the last message of the partition.
     end: Option<u64>,
 }
 
 impl Reading {
-    /// Begins, with the first thing to do.
-    pub fn new(stream: Stream, wanted: Wanted) -> (Self, Step) {
-        let at = wanted.from.row;
-        let days = Days::new(DAYS);
-        let (items, size, is_cut) = (Vec::new(), 0, false);
+    /// Begins to read a page. Returns the first step, too.
+    pub fn new(stream: Stream, request: PageRequest) -> (Self, Step) {
+        let at = request.from.row;
         let reading = Self {
             stream,
-            wanted,
+            request,
             at,
-            items,
-            size,
-            days,
-            is_cut,
+            items: Vec::new(),
+            size: 0,
+            days: Days::new(DAYS),
+            is_cut: false,
             expired: 0,
             end: None,
         };
         (reading, Step::Fetch(at))
     }
 
-    /// Where the partition ends, as far as it is known.
+    /// Returns the end of the partition, if it is known.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// Bytes that the page may still get.
+    /// Returns the number of bytes that the page may still get.
     pub fn room(&self) -> usize {
         match self.until() {
             Some(_) => REPEATED.saturating_sub(self.size),
-            None => self.wanted.bytes.saturating_sub(self.size),
+            None => self.request.bytes.saturating_sub(self.size),
         }
     }
 
-    /// There is no more time: what was read is a page, unless its end is fixed, or there is nothing.
+    /// Ends the page because there is no more time, unless its end is fixed, or nothing was read.
     pub fn ends_here(&mut self) -> Option<Step> {
-        let ends = self.until().is_none() && self.at > self.wanted.from.row;
+        let ends = self.until().is_none() && self.at > self.request.from.row;
         ends.then(|| self.page(false))
     }
 
     fn until(&self) -> Option<u64> {
-        self.wanted.until.map(|until| until.row)
+        self.request.until.map(|until| until.row)
     }
 
-    /// Records came, or an error.
+    /// Processes the answer to a fetch.
     pub fn fetched(&mut self, fetched: &Fetched<'_>) -> Step {
         match fetched.error {
             0 => {}
-            // Deleted, or of another topic that had this name.
+            // Deleted, or an offset of another topic that had this name.
             1 => return Step::Offsets,
             76 => {
                 let words = "the topic is compressed by zstd, which is not read here; set compression.type = producer, or lz4, for it";
@@ -248,8 +249,10 @@ impl Reading {
         let end = u64::try_from(fetched.end).unwrap_or(0);
         self.end = Some(end);
         let before = self.at;
-        self.take(fetched.batches);
-        if let Some(until) = self.until().filter(|_| self.size > REPEATED) {
+        self.add(fetched.batches);
+        if self.size > REPEATED
+            && let Some(until) = self.until()
+        {
             return Step::Failed(format!(
                 "the batch that may have been sent, up to offset {until}, has more than {REPEATED} bytes, as no batch has: these are other \
                  messages. To read the partition from its beginning, stop the outlet and delete its file of the position"
@@ -272,10 +275,11 @@ impl Reading {
         }
     }
 
-    fn take(&mut self, batches: &[u8]) {
+    /// Adds the messages of record batches, up to the end of the page.
+    fn add(&mut self, batches: &[u8]) {
         let Self {
             stream,
-            wanted,
+            request,
             at,
             items,
             size,
@@ -283,19 +287,22 @@ impl Reading {
             is_cut,
             ..
         } = self;
-        let until = wanted.until.map(|until| until.row);
+        let until = request.until.map(|until| until.row);
         let passed = log::messages(batches, i64::try_from(*at).unwrap_or(i64::MAX), |message| {
             let offset = u64::try_from(message.offset).unwrap_or(0);
             let goes_on = match until {
                 Some(until) => offset < until && *size <= REPEATED,
-                None => items.is_empty() || items.len() < wanted.records && *size < wanted.bytes,
+                None => items.is_empty() || items.len() < request.records && *size < request.bytes,
             };
             if !goes_on {
                 return false;
             }
             let item = Item::new(*stream, offset, &message);
             // By the records alone, so that each reading has the same borders.
-            *is_cut = item.content.as_ref().is_ok_and(|record| !days.takes(record.ts()));
+            *is_cut = item
+                .content
+                .as_ref()
+                .is_ok_and(|record| !days.accepts(record.ts()));
             if !*is_cut {
                 *size += item.bytes();
                 items.push(Arc::new(item));
@@ -312,11 +319,11 @@ impl Reading {
         match self.until() {
             _ if self.is_cut => true,
             Some(until) => self.at >= until,
-            None => self.items.len() >= self.wanted.records || self.size >= self.wanted.bytes,
+            None => self.items.len() >= self.request.records || self.size >= self.request.bytes,
         }
     }
 
-    /// The first offset there is, and that after the last.
+    /// Processes the first offset of the partition, and the one after the last.
     pub fn offsets(&mut self, first: u64, end: u64) -> Step {
         self.end = Some(end);
         if self.at < first {
@@ -335,8 +342,8 @@ impl Reading {
         if !self.items.is_empty() {
             return self.page(false);
         }
-        // Offsets only grow, so these are of another log. Positions only grow, too.
-        let Wanted { from, random, .. } = self.wanted;
+        // Offsets only grow, so that these are of another log. Positions only grow, too.
+        let PageRequest { from, random, .. } = self.request;
         let end = Position {
             file: from.file.saturating_add(1 + (random >> 16)),
             row: first,
@@ -357,12 +364,12 @@ impl Reading {
 
     fn page(&mut self, is_last: bool) -> Step {
         let records = std::mem::take(&mut self.items);
-        let passed = self.at - self.wanted.from.row;
+        let passed = self.at - self.request.from.row;
         let page = Page {
             left_out: passed.saturating_sub(self.expired + records.len() as u64),
             records,
             end: Position {
-                file: self.wanted.from.file,
+                file: self.request.from.file,
                 row: self.at,
             },
             expired: self.expired,

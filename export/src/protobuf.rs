@@ -4,7 +4,7 @@ use wire::FlowKey;
 
 use crate::record::{COMMON, Field, FieldKind, Record, Stream, Value};
 
-/// Appends a record.
+/// Appends a record as one message.
 pub fn write(record: &Record, collector: &str, out: &mut Vec<u8>) {
     record.visit_all(collector, |field, value| write_field(field, value, out));
 }
@@ -42,17 +42,17 @@ fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// `message Flow`.
+/// Writes the fields of `message Flow`.
 fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     if let Some(id) = flow.known_id() {
         tag(6, FIXED_32, out);
         out.extend(id.to_le_bytes());
         return write_number(5, flow.proto().into(), out);
     }
-    let v6 = flow.is_v6();
-    let octets = |address| -> &[u8] { if v6 { address } else { &address[12..] } };
-    write_bytes(1, octets(flow.src_octets()), out);
-    write_bytes(2, octets(flow.dst_octets()), out);
+    // The octets of an IPv4 address come last.
+    let skipped = if flow.is_v6() { 0 } else { 12 };
+    write_bytes(1, &flow.src_octets()[skipped..], out);
+    write_bytes(2, &flow.dst_octets()[skipped..], out);
     if let Some((src, dst)) = flow.ports() {
         write_number(3, src.into(), out);
         write_number(4, dst.into(), out);
@@ -60,7 +60,7 @@ fn write_flow(flow: &FlowKey, out: &mut Vec<u8>) {
     write_number(5, flow.proto().into(), out);
 }
 
-/// Four bytes of an IPv4 address.
+/// Returns the four bytes of an IPv4 address, or all of an IPv6 one.
 fn octets(address: &[u8; 16]) -> &[u8] {
     match address {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => &address[12..],
@@ -96,7 +96,8 @@ pub(crate) fn varint(mut value: u64, out: &mut Vec<u8>) {
     if value < 0x80 {
         return out.push(value as u8);
     }
-    let (mut bytes, mut len) = ([0; 10], 0);
+    let mut bytes = [0; 10];
+    let mut len = 0;
     while value > 0x7f {
         bytes[len] = value as u8 | 0x80;
         value >>= 7;
@@ -110,7 +111,7 @@ fn varint_len(value: u64) -> u64 {
     u64::from(64 - (value | 1).leading_zeros()).div_ceil(7)
 }
 
-/// The text of `record.proto`.
+/// Returns the text of `record.proto`.
 pub fn schema() -> String {
     let mut text = String::from(
         "// Records that hopwise sends to other systems. Made from export/src/record.rs; fields are only added.\n\n\

@@ -1,6 +1,6 @@
-//! Records as they come back: read from the form in which another process wrote them, protobuf or JSON.
+//! Reads records that another process wrote, as protobuf or JSON.
 //!
-//! Nothing in them is believed. What is longer than a limit, has another type, or lacks what each record has, is none: the reason is a
+//! They are not trusted. A record that is longer than a limit, has a value of another type, or lacks a common field is refused: the reason is a
 //! sentence. Words that are not known here, such as the kind of an event of a later version, are kept as they are; so are the values of all
 //! known fields. A record of a later version of the schema may have fields that would be lost, and is refused.
 
@@ -20,13 +20,13 @@ pub struct Received {
     id: u64,
     ts: u64,
     schema: u32,
-    /// Bytes of its long texts.
+    /// Total length of its long texts, bytes.
     long: u32,
     /// The collector, and the fields after the common ones.
     rest: Packed,
 }
 
-/// A value.
+/// The value of a field.
 #[derive(Clone, PartialEq, Default, Debug)]
 enum Held {
     #[default]
@@ -39,29 +39,29 @@ enum Held {
     Address([u8; 16]),
 }
 
-/// Why bytes are no record that can be read here.
+/// The reason why bytes cannot be read as a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable(
-    /// A sentence.
+    /// The reason as a sentence.
     pub String,
 );
 
-/// The longest message that is read.
+/// Maximum length of a message, bytes.
 pub const LONGEST: usize = 1 << 20;
-/// The longest one of JSON: to read it takes some thirty times its length. The longest one that hopwise writes is shorter.
+/// Maximum length of a JSON message, bytes: to read it takes some thirty times its length. The longest one that hopwise writes is shorter.
 pub const LONGEST_JSON: usize = 256 << 10;
-/// The longest text in one: names, rules.
+/// Maximum length of a text, such as a name or a rule, bytes.
 const TEXT: usize = 4096;
-/// Longer texts are no names.
+/// Maximum length of a short text, bytes.
 const SHORT: usize = 64;
-/// The most numbers in a list: nodes of a path.
+/// Maximum length of a list: nodes of a path.
 const NUMBERS: usize = 4096;
 
 impl Received {
     /// Reads a record: an object of JSON if it begins like one, else protobuf.
     ///
     /// # Errors
-    /// It is none, or one that is not understood here.
+    /// It is not a record, or is of a later version of the schema.
     pub fn read(stream: Stream, bytes: &[u8]) -> Result<Self, Unreadable> {
         if bytes.len() > LONGEST {
             return Err(Unreadable(format!(
@@ -85,22 +85,22 @@ impl Received {
         parts.finish()
     }
 
-    /// Its stream.
+    /// Returns the stream of the record.
     pub fn stream(&self) -> Stream {
         self.stream
     }
 
-    /// The same for the same thing.
+    /// Returns the id of the record: equal records have equal ids.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Event time, ns.
+    /// Returns the event time, ns since 1970.
     pub fn ts(&self) -> u64 {
         self.ts
     }
 
-    /// Bytes that it has in memory beside itself. Long texts count twice: if each record has another one, a request has them twice while it
+    /// Returns its size on the heap, bytes. Long texts count twice: if each record has another one, a request has them twice while it
     /// is made.
     pub fn heap(&self) -> usize {
         self.rest.len() + self.long as usize
@@ -115,8 +115,8 @@ impl Fields for Received {
         each(ts, Value::Number(self.ts));
         rest.visit(0, collector, &mut each);
         each(schema, Value::Number(self.schema.into()));
-        for (place, field) in (1..).zip(self.stream.fields()) {
-            rest.visit(place, field, &mut each);
+        for (index, field) in (1..).zip(self.stream.fields()) {
+            rest.visit(index, field, &mut each);
         }
     }
 }
@@ -124,7 +124,7 @@ impl Fields for Received {
 /// A record that is being read.
 struct Parts {
     stream: Stream,
-    /// Of the common fields, then of the others.
+    /// The values of the common fields, then of the others.
     values: Vec<Held>,
 }
 
@@ -136,57 +136,55 @@ impl Parts {
         }
     }
 
-    /// The field that this is true of, and the place of its value; `None`: it is not known here.
-    fn place(&mut self, is: impl Fn(&Field) -> bool) -> Option<(&'static Field, &mut Held)> {
+    /// Finds a field and its value. Returns `None` for a field that is not known here.
+    fn find(&mut self, is_wanted: impl Fn(&Field) -> bool) -> Option<(&'static Field, &mut Held)> {
         let fields = COMMON.iter().chain(self.stream.fields());
-        fields.zip(&mut self.values).find(|(field, _)| is(field))
+        fields.zip(&mut self.values).find(|(field, _)| is_wanted(field))
     }
 
     fn finish(self) -> Result<Received, Unreadable> {
         let Self { stream, mut values } = self;
         let rest = values.split_off(COMMON.len());
-        let lacks =
-            |field: &Field| Unreadable(format!("it has no {}: it is no record of hopwise", field.name));
-        let [id, ts, collector, schema] = &COMMON;
-        let mut common = values.into_iter();
-        let mut next = || common.next().unwrap_or_default();
-        let Held::Id(id) = next() else {
-            return Err(lacks(id));
+        let mut common = values.into_iter().zip(&COMMON);
+        let Some((Held::Id(id), _)) = common.next() else {
+            return Err(lacks(&COMMON[0]));
         };
-        let Held::Number(ts) = next() else {
-            return Err(lacks(ts));
+        let Some((Held::Number(ts), _)) = common.next() else {
+            return Err(lacks(&COMMON[1]));
         };
-        let name = next();
-        let Held::Text(_) = &name else {
-            return Err(lacks(collector));
+        let Some((collector @ Held::Text(_), _)) = common.next() else {
+            return Err(lacks(&COMMON[2]));
         };
-        let Held::Number(version) = next() else {
-            return Err(lacks(schema));
+        let Some((Held::Number(version), _)) = common.next() else {
+            return Err(lacks(&COMMON[3]));
         };
         if version == 0 || version > SCHEMA {
             return Err(Unreadable(format!(
                 "it is of version {version} of the schema, and this hopwise knows those up to {SCHEMA}; upgrade it"
             )));
         }
-        let values = || std::iter::once(&name).chain(&rest);
-        let long = values().map(|held| {
-            if let Held::Text(text) = held {
-                text.len()
-            } else {
-                0
+        let values = std::iter::once(&collector).chain(&rest);
+        let mut long = 0;
+        for value in values.clone() {
+            if let Held::Text(text) = value
+                && text.len() > SHORT
+            {
+                long += text.len();
             }
-        });
-        let long: usize = long.filter(|len| *len > SHORT).sum();
-        let [long, schema] = [long, version as usize].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        }
         Ok(Received {
             stream,
             id,
             ts,
-            schema,
-            long,
-            rest: Packed::new(values()),
+            schema: u32::try_from(version).unwrap_or(u32::MAX),
+            long: u32::try_from(long).unwrap_or(u32::MAX),
+            rest: Packed::new(values),
         })
     }
+}
+
+fn lacks(field: &Field) -> Unreadable {
+    Unreadable(format!("it has no {}: it is no record of hopwise", field.name))
 }
 
 fn wrong(field: &Field) -> Unreadable {
@@ -194,27 +192,25 @@ fn wrong(field: &Field) -> Unreadable {
 }
 
 fn held_text(field: &Field, text: &str) -> Result<Held, Unreadable> {
-    match text.len() <= TEXT {
-        true => Ok(Held::Text(text.into())),
-        false => Err(Unreadable(format!(
-            "its {} is longer than {TEXT} bytes",
-            field.name
-        ))),
+    if text.len() > TEXT {
+        let reason = format!("its {} is longer than {TEXT} bytes", field.name);
+        return Err(Unreadable(reason));
     }
+    Ok(Held::Text(text.into()))
 }
 
 fn held_numbers(field: &Field, numbers: Vec<u32>) -> Result<Held, Unreadable> {
-    match numbers.len() <= NUMBERS {
-        true => Ok(Held::Numbers(numbers.into())),
-        false => Err(too_many(field)),
+    if numbers.len() > NUMBERS {
+        return Err(too_many(field));
     }
+    Ok(Held::Numbers(numbers.into()))
 }
 
 fn too_many(field: &Field) -> Unreadable {
     Unreadable(format!("its {} has more than {NUMBERS} numbers", field.name))
 }
 
-/// An IPv4 address has four bytes, and is held as all others.
+/// Returns an address of 4 or 16 bytes; IPv4 is mapped into IPv6.
 fn held_address(bytes: &[u8]) -> Option<[u8; 16]> {
     match *bytes {
         [a, b, c, d] => Some(std::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets()),

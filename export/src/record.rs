@@ -1,4 +1,4 @@
-//! What leaves the program: records of streams, and their fields with the numbers and names that are promises.
+//! The records that are exported, and their fields. Numbers and names of fields are stable: other programs depend on them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub const SCHEMA: u64 = 1;
 /// A stream: records of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stream {
-    /// Significant changes.
+    /// Significant changes of metrics and paths.
     Events,
     /// A metric of a key over an interval.
     Rollups,
@@ -23,16 +23,16 @@ pub enum Stream {
     Flows,
     /// Dropped packets that switches reported.
     Drops,
-    /// Reports that were lost on the way to the collector.
+    /// Reports that were lost in transit to the collector.
     Losses,
     /// Rules that became true or false: a part of the events, in a form of their own.
     Alerts,
-    /// Hops of reports. They are not stored.
+    /// The hops of reports. They are not stored.
     Hops,
 }
 
 impl Stream {
-    /// All.
+    /// Each of the streams, once.
     pub const ALL: [Self; 7] = [
         Self::Events,
         Self::Rollups,
@@ -43,7 +43,7 @@ impl Stream {
         Self::Hops,
     ];
 
-    /// Its name, in topics, tables and settings.
+    /// Returns the name in topics, tables and settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Events => Stored::Events.name(),
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// The stored stream that it is read from, if it is.
+    /// Returns the stored stream that it is read from, if there is one.
     pub fn stored(self) -> Option<Stored> {
         match self {
             Self::Events | Self::Alerts => Some(Stored::Events),
@@ -68,7 +68,7 @@ impl Stream {
         }
     }
 
-    /// The name of its message in `record.proto`.
+    /// Returns the name of its message in `record.proto`.
     pub fn message(self) -> &'static str {
         match self {
             Self::Events => "Event",
@@ -81,7 +81,7 @@ impl Stream {
         }
     }
 
-    /// The fields of its records after the [`COMMON`] ones, in order.
+    /// Returns the fields of its records after the [`COMMON`] ones, in order.
     pub fn fields(self) -> &'static [Field] {
         match self {
             Self::Events => &EVENT,
@@ -98,32 +98,32 @@ impl Stream {
 /// A field of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// Its name, also in JSON.
+    /// The name, also in JSON.
     pub name: &'static str,
-    /// What stands before its value in JSON: a comma, its name and a colon.
+    /// The text before the value in JSON: a comma, the name and a colon.
     pub json: &'static str,
-    /// Its number in the message.
+    /// The number in the message.
     pub number: u32,
-    /// What it holds.
+    /// The type of the value.
     pub kind: FieldKind,
-    /// What it means.
+    /// The description for readers of the data.
     pub about: &'static str,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldKind {
-    /// A number: `uint64`.
+    /// A number, `uint64` in Protobuf.
     Number,
     /// Nanoseconds since 1970: `fixed64`.
     Time,
     /// 64 bits without order: `fixed64`, in JSON 16 hexadecimal digits.
     Id,
-    /// Text: `string`.
+    /// A text, `string` in Protobuf.
     Text,
     /// Numbers of 32 bits: `repeated uint32`; all ones are unavailable, in JSON null.
     Numbers,
-    /// A 5-tuple: `Flow`.
+    /// A 5-tuple, the message `Flow` in Protobuf.
     Flow,
     /// An address: `bytes`, 4 or 16.
     Address,
@@ -132,17 +132,17 @@ pub enum FieldKind {
 /// The value of a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// There is none.
+    /// The record has no such value.
     Absent,
-    /// Of a number or a time.
+    /// A number or a time.
     Number(u64),
-    /// Of an id.
+    /// An id of 64 bits.
     Id(u64),
-    /// Text.
+    /// A text in UTF-8.
     Text(&'a str),
-    /// Numbers of 32 bits.
+    /// A list of numbers of 32 bits.
     Numbers(&'a [u32]),
-    /// A 5-tuple.
+    /// The 5-tuple of a flow.
     Flow(&'a FlowKey),
     /// An address, IPv4 mapped into IPv6.
     Address(&'a [u8; 16]),
@@ -265,25 +265,25 @@ fields! {
 /// A record of a stream.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Record {
-    /// Of `events`.
+    /// A record of `events`.
     Event(Box<EventRecord>),
-    /// Of `rollups`.
+    /// A record of `rollups`.
     Rollup(Box<RollupPart>),
-    /// Of `flows`, with the path.
+    /// A record of `flows`, with the path.
     Flow(Box<(FlowRow, Vec<u32>)>),
-    /// Of `drops`.
+    /// A record of `drops`.
     Drop(Box<Drop>),
-    /// Of `losses`.
+    /// A record of `losses`.
     Loss(Box<Loss>),
-    /// Of `alerts`.
+    /// A record of `alerts`.
     Alert(Box<Alert>),
-    /// Of `hops`.
+    /// A record of `hops`.
     Hop(Box<Hop>),
 }
 
-/// What has the fields of a record.
+/// Provides the fields of a record.
 pub trait Fields {
-    /// Calls `each` for all fields of its stream, in order, the common ones first.
+    /// Calls `each` for all fields of the stream, in order, the common ones first.
     fn visit_fields(&self, each: impl FnMut(&'static Field, Value<'_>));
 }
 
@@ -303,32 +303,26 @@ impl Fields for (&Record, &str) {
 /// A rollup as it was stored. There can be several of one key and time: one of each worker, and one of each process.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RollupPart {
-    /// The rollup.
+    /// The stored values of the rollup.
     pub rollup: Rollup,
-    /// Distinguishes it from the others: its number in the store. 0: it has none.
+    /// The number in the store, which distinguishes it from the others; 0 if it has none.
     pub part: u64,
-    /// How many rollups of its key and time come before it in the store, if somebody needs that: a small number, which distinguishes them, too.
+    /// The number of rollups of its key and time that come before it in the store, if a sink needs that: a small number, which distinguishes them, too.
     pub nth: u16,
 }
 
 impl RollupPart {
-    /// The same for all parts of a rollup.
+    /// Returns an id that all parts of a rollup have in common.
     pub fn id(&self) -> u64 {
-        let place = [
+        hash([
+            self.ts,
+            flow_id(self.flow.as_ref()),
             self.interval.into(),
             self.metric as u64,
             self.node.map_or(u64::MAX, u64::from),
-        ];
-        let rest = [
             self.interface.map_or(u64::MAX, u64::from),
             self.queue.map_or(u64::MAX, u64::from),
-        ];
-        hash(
-            [self.ts, flow_id(self.flow.as_ref())]
-                .into_iter()
-                .chain(place)
-                .chain(rest),
-        )
+        ])
     }
 }
 
@@ -346,114 +340,101 @@ impl std::ops::DerefMut for RollupPart {
     }
 }
 
-/// A rule that became true or false for something. Its id is that of the event.
+/// A rule that became true or false. The id is that of the event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Alert {
-    /// When.
+    /// Time of the change, ns since 1970.
     pub ts: u64,
-    /// The same for the same change.
+    /// The id of the change: equal changes have equal ids.
     pub id: u64,
     /// The name of the rule.
     pub rule: Arc<str>,
-    /// It became true, else false.
+    /// Whether the rule became true.
     pub is_firing: bool,
-    /// The flow that it is about.
+    /// The flow that the alert is about.
     pub flow: Option<FlowKey>,
-    /// The node.
+    /// The node that the alert is about.
     pub node: Option<u32>,
-    /// The interface.
+    /// The interface of the node.
     pub interface: Option<u32>,
-    /// The queue.
+    /// The queue of the node.
     pub queue: Option<u8>,
-    /// What the comparison compares that decided; `None`: none did, as the flow has ended.
+    /// The metric of the comparison that decided; `None`: none did, as the flow has ended.
     pub metric: Option<Metric>,
-    /// Its value.
+    /// The value of the metric.
     pub value: Option<u64>,
-    /// What it was compared with.
+    /// The threshold that the value was compared with.
     pub threshold: Option<u64>,
-    /// When the rule became true, if that is known.
+    /// Time at which the rule became true, if that is known.
     pub since: Option<u64>,
 }
 
 impl Alert {
-    /// The alert that this event is; `None`: it is of another kind.
-    pub fn of(event: &Event, rule: Option<Arc<str>>) -> Option<Self> {
+    /// Returns the alert of an event, or `None` for an event of another kind.
+    pub fn from_event(event: &Event, rule: Option<Arc<str>>) -> Option<Self> {
         let is_firing = match event.kind {
             Kind::RuleOn => true,
             Kind::RuleOff => false,
             _ => return None,
         };
-        // A store that lost the name knows the place of the rule at most.
+        // A store that lost the name knows the index of the rule at most.
         let rule = rule.filter(|rule| !rule.is_empty());
         let rule = rule.unwrap_or_else(|| format!("rule {}", event.rule.unwrap_or_default()).into());
-        let Event {
-            ts,
-            id,
-            flow,
-            node,
-            interface,
-            queue,
-            metric,
-            value,
-            threshold,
-            ..
-        } = *event;
-        let since = is_firing.then_some(ts);
         Some(Self {
-            ts,
-            id,
+            ts: event.ts,
+            id: event.id,
             rule,
             is_firing,
-            flow,
-            node,
-            interface,
-            queue,
-            metric,
-            value,
-            threshold,
-            since,
+            flow: event.flow,
+            node: event.node,
+            interface: event.interface,
+            queue: event.queue,
+            metric: event.metric,
+            value: event.value,
+            threshold: event.threshold,
+            since: is_firing.then_some(event.ts),
         })
     }
 
-    /// The node, interface and queue that it is about. Of the rule of a flow they only say where its value is from: they can be others
-    /// when the rule becomes false.
-    pub fn place(&self) -> [Option<u32>; 3] {
+    /// Returns the node, interface and queue that the alert is about. For the rule of a flow there are none: those of the alert only say
+    /// where its value is from, and can be others when the rule becomes false.
+    pub fn location(&self) -> [Option<u32>; 3] {
         match self.flow {
             Some(_) => [None; 3],
             None => [self.node, self.interface, self.queue.map(u32::from)],
         }
     }
 
-    /// The same for this rule and what it is about.
+    /// Returns the id of the alert: equal for equal rules, flows and locations.
     pub fn alert(&self) -> u64 {
         // The length says where the name ends.
-        let name = numbers_of(&self.rule);
-        let place = self.place().map(|part| part.map_or(u64::MAX, u64::from));
+        let name = words(self.rule.as_bytes());
+        let location = self.location().map(|part| part.map_or(u64::MAX, u64::from));
         let start = [self.rule.len() as u64, flow_id(self.flow.as_ref())];
-        hash(start.into_iter().chain(place).chain(name))
+        hash(start.into_iter().chain(location).chain(name))
     }
 
-    /// `firing` or `resolved`.
+    /// Returns `firing` or `resolved`.
     pub fn state(&self) -> &'static str {
         if self.is_firing { "firing" } else { "resolved" }
     }
 }
 
-/// An event with what is passed beside it.
+/// An event with its rule, its path and the first values of its flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EventRecord {
-    /// The event.
+    /// The event of this record.
     pub event: Event,
-    /// The name of its rule.
+    /// The name of the event's rule.
     pub rule: Option<Arc<str>>,
     /// Nodes in forwarding order.
     pub path: Vec<u32>,
-    /// Of a new flow: latency and how it was obtained, hop latencies.
+    /// For a new flow: its latency, the source of the latency, and its hop latencies.
     pub first: Option<(Option<u64>, Basis, Vec<u32>)>,
 }
 
 impl Record {
-    /// Its stream.
+    /// Returns the stream of the record.
     pub fn stream(&self) -> Stream {
         match self {
             Self::Event(_) => Stream::Events,
@@ -466,7 +447,7 @@ impl Record {
         }
     }
 
-    /// What it reports: the kind of an event, the state of an alert, else the name of the stream.
+    /// Returns the kind of an event, the state of an alert, else the name of the stream.
     pub fn what(&self) -> &'static str {
         match self {
             Self::Event(one) => one.event.kind.name(),
@@ -475,7 +456,7 @@ impl Record {
         }
     }
 
-    /// Something is wrong in the network: a drop, a loss of packets or reports, a loop, a rule that became true.
+    /// Returns true if the record reports a fault: a drop, a loss of packets or reports, a loop, a rule that became true.
     pub fn is_wrong(&self) -> bool {
         match self {
             Self::Event(one) => {
@@ -490,7 +471,7 @@ impl Record {
         }
     }
 
-    /// Event time, ns.
+    /// Returns the event time, ns since 1970.
     pub fn ts(&self) -> u64 {
         match self {
             Self::Event(one) => one.event.ts,
@@ -503,7 +484,7 @@ impl Record {
         }
     }
 
-    /// The flow that it is about.
+    /// Returns the flow that the record is about.
     pub fn flow(&self) -> Option<&FlowKey> {
         match self {
             Self::Event(one) => one.event.flow.as_ref(),
@@ -516,7 +497,7 @@ impl Record {
         }
     }
 
-    /// The node that it is about.
+    /// Returns the node that the record is about.
     pub fn node(&self) -> Option<u32> {
         match self {
             Self::Event(one) => one.event.node,
@@ -529,7 +510,7 @@ impl Record {
         }
     }
 
-    /// The same for the same thing.
+    /// Returns the id of the record: equal records have equal ids.
     pub fn id(&self) -> u64 {
         match self {
             Self::Event(one) => one.event.id,
@@ -539,31 +520,27 @@ impl Record {
             Self::Rollup(one) => one.id(),
             Self::Flow(one) => hash([flow_id(Some(&one.0.flow)), one.0.last_seen]),
             Self::Loss(one) => {
-                let (first, last) = one.source.split_at(8);
-                let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-                hash([
-                    one.ts,
-                    word(first),
-                    word(last),
-                    one.node.map_or(u64::MAX, u64::from),
-                    one.hw_id.into(),
-                ])
+                let node = one.node.map_or(u64::MAX, u64::from);
+                let numbers = [node, one.hw_id.into()];
+                hash([one.ts].into_iter().chain(words(&one.source)).chain(numbers))
             }
         }
     }
 
-    /// The same for the same row of a collector. It differs from the id for rollups: those of one key and time can be parts of one, and
+    /// Returns the id of the record's row in a collector. It differs from the id for rollups: those of one key and time can be parts of one, and
     /// each is a row.
     pub(crate) fn row_id(&self, collector: &str) -> u64 {
         match self {
-            Self::Rollup(one) if one.part != 0 => {
-                hash([self.id(), one.part].into_iter().chain(numbers_of(collector)))
-            }
+            Self::Rollup(one) if one.part != 0 => hash(
+                [self.id(), one.part]
+                    .into_iter()
+                    .chain(words(collector.as_bytes())),
+            ),
             _ => self.id(),
         }
     }
 
-    /// Calls `each` for all fields, in order; `collector`: the name of this one.
+    /// Calls `each` for all fields, in order. `collector` is the name of this collector.
     pub fn visit_all(&self, collector: &str, mut each: impl FnMut(&'static Field, Value<'_>)) {
         let common = [
             Value::Id(self.id()),
@@ -571,74 +548,85 @@ impl Record {
             Value::Text(collector),
             Value::Number(SCHEMA),
         ];
-        COMMON
-            .iter()
-            .zip(common)
-            .for_each(|(field, value)| each(field, value));
+        for (field, value) in COMMON.iter().zip(common) {
+            each(field, value);
+        }
         self.visit(each);
     }
 
     /// Calls `each` for the fields after the common ones, in order.
     pub fn visit(&self, mut each: impl FnMut(&'static Field, Value<'_>)) {
         let mut fields = self.stream().fields().iter();
-        let mut next = |value: Value<'_>| {
+        self.visit_values(|value| {
             if let Some(field) = fields.next() {
                 each(field, value);
             }
-        };
+        });
+    }
+
+    /// Calls `next` with the values of the fields after the common ones, in order.
+    fn visit_values(&self, next: impl FnMut(Value<'_>)) {
         match self {
-            Self::Event(one) => visit_event(one, next),
-            Self::Rollup(one) => {
-                next(small(Some(one.interval)));
-                next(Value::Text(one.metric.name()));
-                next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
-                next(small(one.node));
-                next(small(one.interface));
-                next(small(one.queue.map(u32::from)));
-                [one.count, one.min, one.max, one.sum]
-                    .into_iter()
-                    .for_each(|value| next(Value::Number(value)));
-                next(number(one.p50));
-                next(number(one.p99));
-                next(if one.part == 0 {
-                    Value::Absent
-                } else {
-                    Value::Id(one.part)
-                });
-            }
-            Self::Flow(one) => {
-                let (row, path) = &**one;
-                next(Value::Flow(&row.flow));
-                next(number(row.flow_latency));
-                next(Value::Text(row.basis.name()));
-                [row.first_seen, row.last_seen, row.reports]
-                    .into_iter()
-                    .for_each(|value| next(Value::Number(value)));
-                next(Value::Numbers(path));
-            }
-            Self::Drop(one) => {
-                next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
-                next(small(one.node));
-                next(small(one.ingress_if));
-                next(small(one.queue.map(u32::from)));
-                next(small(one.egress_if));
-                next(small(one.reason.map(u32::from)));
-                let tunnel = one.tunnel.as_ref();
-                next(tunnel.map_or(Value::Absent, |tunnel| Value::Address(tunnel.src_octets())));
-                next(tunnel.map_or(Value::Absent, |tunnel| Value::Address(tunnel.dst_octets())));
-            }
-            Self::Loss(one) => {
-                next(small(one.node));
-                next(Value::Address(&one.source));
-                next(small(Some(one.hw_id.into())));
-                [one.lost, one.reordered, one.duplicated]
-                    .into_iter()
-                    .for_each(|value| next(Value::Number(value)));
-            }
-            Self::Alert(one) => visit_alert(one, next),
-            Self::Hop(one) => visit_hop(one, next),
+            Self::Event(event) => visit_event(event, next),
+            Self::Rollup(rollup) => visit_rollup(rollup, next),
+            Self::Flow(flow) => visit_flow(&flow.0, &flow.1, next),
+            Self::Drop(drop) => visit_drop(drop, next),
+            Self::Loss(loss) => visit_loss(loss, next),
+            Self::Alert(alert) => visit_alert(alert, next),
+            Self::Hop(hop) => visit_hop(hop, next),
         }
     }
+}
+
+fn visit_rollup(rollup: &RollupPart, mut next: impl FnMut(Value<'_>)) {
+    next(small(Some(rollup.interval)));
+    next(Value::Text(rollup.metric.name()));
+    next(rollup.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(rollup.node));
+    next(small(rollup.interface));
+    next(small(rollup.queue.map(u32::from)));
+    next(Value::Number(rollup.count));
+    next(Value::Number(rollup.min));
+    next(Value::Number(rollup.max));
+    next(Value::Number(rollup.sum));
+    next(number(rollup.p50));
+    next(number(rollup.p99));
+    next(if rollup.part == 0 {
+        Value::Absent
+    } else {
+        Value::Id(rollup.part)
+    });
+}
+
+fn visit_flow(row: &FlowRow, path: &[u32], mut next: impl FnMut(Value<'_>)) {
+    next(Value::Flow(&row.flow));
+    next(number(row.flow_latency));
+    next(Value::Text(row.basis.name()));
+    next(Value::Number(row.first_seen));
+    next(Value::Number(row.last_seen));
+    next(Value::Number(row.reports));
+    next(Value::Numbers(path));
+}
+
+fn visit_drop(drop: &Drop, mut next: impl FnMut(Value<'_>)) {
+    next(drop.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(drop.node));
+    next(small(drop.ingress_if));
+    next(small(drop.queue.map(u32::from)));
+    next(small(drop.egress_if));
+    next(small(drop.reason.map(u32::from)));
+    let tunnel = drop.tunnel.as_ref();
+    next(tunnel.map_or(Value::Absent, |tunnel| Value::Address(tunnel.src_octets())));
+    next(tunnel.map_or(Value::Absent, |tunnel| Value::Address(tunnel.dst_octets())));
+}
+
+fn visit_loss(loss: &Loss, mut next: impl FnMut(Value<'_>)) {
+    next(small(loss.node));
+    next(Value::Address(&loss.source));
+    next(small(Some(loss.hw_id.into())));
+    next(Value::Number(loss.lost));
+    next(Value::Number(loss.reordered));
+    next(Value::Number(loss.duplicated));
 }
 
 fn number<'a>(value: Option<u64>) -> Value<'a> {
@@ -661,9 +649,9 @@ fn visit_alert(one: &Alert, mut next: impl FnMut(Value<'_>)) {
         one.metric
             .map_or(Value::Absent, |metric| Value::Text(metric.name())),
     );
-    [one.value, one.threshold, one.since]
-        .into_iter()
-        .for_each(|value| next(number(value)));
+    next(number(one.value));
+    next(number(one.threshold));
+    next(number(one.since));
 }
 
 fn visit_hop(one: &Hop, mut next: impl FnMut(Value<'_>)) {
@@ -720,7 +708,7 @@ fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
 }
 
 impl Keyed for Record {
-    /// Of the flow, else of the node; of an alert, the rule and what it is about.
+    /// Returns the key of the flow, else of the node; for an alert, that of the rule and what it is about.
     fn key(&self) -> u64 {
         if let Self::Alert(one) = self {
             return one.alert();
@@ -732,14 +720,14 @@ impl Keyed for Record {
     }
 }
 
-/// The id of a report: of who sent it, which one it is, and what it is about.
+/// Returns the id of a report, made from its sender, its number and its flow.
 pub fn report_id(parts: [u64; 4], flow: Option<&FlowKey>) -> u64 {
     hash(parts.into_iter().chain([flow_id(flow)]))
 }
 
-/// A text as numbers, for a hash.
-fn numbers_of(text: &str) -> impl Iterator<Item = u64> {
-    text.as_bytes()
+/// Returns bytes as words of 64 bits, most significant byte first, for a hash.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes
         .chunks(8)
         .map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
@@ -748,7 +736,7 @@ fn flow_id(flow: Option<&FlowKey>) -> u64 {
     flow.map_or(0, FlowKey::id)
 }
 
-/// A mix of numbers that does not change between versions: ids are compared across them.
+/// Hashes numbers in a way that does not change between versions: ids are compared across them.
 pub(crate) fn hash(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0x6a09_e667_f3bc_c908, |state: u64, part| {
         let mixed = (state ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,5 @@
-//! What sinks send, and how they understand the answers. A sink turns records into the body of a request and the answer into an
-//! [`Outcome`]; who sends it is elsewhere.
+//! The formats of sinks. A sink turns records into the body of a request and the answer into an
+//! [`Outcome`]; the export role sends it.
 
 pub mod alertmanager;
 pub mod clickhouse;
@@ -21,35 +21,35 @@ use crate::record::{Record, Stream};
 /// Records of one stream that are sent together.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Their stream.
+    /// The stream of the records.
     pub stream: Stream,
     /// The records, in order.
     pub records: &'a [&'a Record],
-    /// Name of this collector.
+    /// The name of this collector.
     pub collector: &'a str,
 }
 
 /// An HTTP request without the address of the server.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Request {
-    /// `POST`, `PUT`, `GET`.
+    /// The method: `POST`, `PUT` or `GET`.
     pub method: &'static str,
     /// Path and query, with the `/` at its beginning.
     pub target: String,
     /// Headers except those of the connection, of credentials and of the length.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// The body of the request.
     pub body: Vec<u8>,
     /// For each row of the body, the index of its record, where answers name rows and a record can have none or several.
     pub rows: Vec<usize>,
 }
 
-/// An answer to it.
+/// An answer to a [`Request`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Response<'a> {
-    /// The status.
+    /// The status code of HTTP.
     pub status: u16,
-    /// `Retry-After`.
+    /// The pause of the header `Retry-After`.
     pub retry_after: Option<Nanos>,
     /// The body; only its beginning if it is too long.
     pub body: &'a [u8],
@@ -57,33 +57,33 @@ pub struct Response<'a> {
     pub is_cut: bool,
 }
 
-/// A server that takes records by HTTP.
+/// A server that accepts records by HTTP.
 pub trait HttpSink: std::fmt::Debug + Send + Sync {
-    /// The request that sends these records. `None`: nothing of them is for this sink, and they are settled.
+    /// Returns the request that sends these records. `None`: none of them is for this sink, and they are settled.
     fn request(&self, batch: &Batch<'_>) -> Option<Request>;
 
-    /// At most so many different days of records are in a batch.
+    /// Returns the maximum number of different days of the records of a batch.
     fn days(&self) -> Option<usize> {
         None
     }
 
-    /// Whether it needs to know which part of a rollup of a flow, or of another one, a record is:
+    /// Returns true if it needs to know which part of a rollup of a flow, or of another one, a record is:
     /// [`RollupPart::nth`](crate::record::RollupPart::nth).
     fn counts_parts(&self, per_flow: bool) -> bool {
         let _ = per_flow;
         false
     }
 
-    /// What became of them.
+    /// Returns the outcome of a request.
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let _ = (batch, request);
-        Outcome::of_status(response.status, words(response.body), response.retry_after)
+        Outcome::from_status(response.status, words(response.body), response.retry_after)
     }
 
-    /// What became of a statement of the schema.
+    /// Checks the answer to a statement of the schema.
     ///
     /// # Errors
-    /// The server's words.
+    /// The server refused it: its error.
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
         let _ = request;
         match response.status {
@@ -92,13 +92,13 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         }
     }
 
-    /// A request that shows whether the server is there, takes the credentials and has what is needed; nothing is stored by it.
+    /// Returns a request that checks the server, the credentials and the schema; nothing is stored by it.
     fn probe(&self, streams: &[Stream]) -> Request;
 
-    /// What is wrong, by the answer to the probe: one sentence that says what to do.
+    /// Checks the answer to the probe.
     ///
     /// # Errors
-    /// The sentence.
+    /// One sentence that says what is wrong and what to do.
     fn probed(&self, streams: &[Stream], response: &Response<'_>) -> Result<(), String> {
         let _ = streams;
         match response.status {
@@ -113,7 +113,7 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// What to do about refused credentials, and `also`.
+/// Returns a message about refused credentials, with a further remedy.
 fn unauthorised(response: &Response<'_>, also: &str) -> String {
     format!(
         "the server refuses the credentials ({}); correct user, password or token{also}",
@@ -121,16 +121,17 @@ fn unauthorised(response: &Response<'_>, also: &str) -> String {
     )
 }
 
-/// Status and words of an answer.
+/// Returns the status and the text of an answer.
 pub fn said(response: &Response<'_>) -> String {
     let words = words(response.body);
-    match words.is_empty() {
-        true => format!("HTTP {}", response.status),
-        false => format!("HTTP {}: {words}", response.status),
+    if words.is_empty() {
+        format!("HTTP {}", response.status)
+    } else {
+        format!("HTTP {}: {words}", response.status)
     }
 }
 
-/// The words in the body of an answer, on one line and not too long.
+/// Returns the text in the body of an answer, on one line of bounded length.
 pub fn words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_WORDS)]);
     let line: Vec<&str> = text.split_whitespace().collect();
@@ -141,7 +142,7 @@ pub fn words(body: &[u8]) -> String {
         .collect()
 }
 
-/// A value in a query: everything but unreserved characters is escaped (RFC 3986, section 2).
+/// Escapes a value in a query: everything but unreserved characters (RFC 3986, section 2).
 pub fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len() + 16);
     for byte in value.bytes() {
@@ -164,7 +165,7 @@ pub fn escape(value: &str) -> String {
     escaped
 }
 
-/// The longest words of a server that are kept, characters.
+/// Maximum length of the text of an answer, characters.
 const MAX_WORDS: usize = 300;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where records wait that are in no store: in memory, and in files once memory is half full. Without I/O: effects go out, and their
+//! A queue for records that are in no store: in memory, and in files once memory is half full. Without I/O: effects go out, and their
 //! results come in.
 //!
 //! Records are in segments, each with a number, in order. A segment is in memory, or it is a file that was written as a whole. The
@@ -17,26 +17,26 @@ use std::sync::Arc;
 use crate::backoff::Nanos;
 use crate::cursor::{Cursor, Position};
 
-/// How a file begins.
+/// The first bytes of a file.
 pub const MAGIC: &[u8; 16] = b"hopwise spool 1\n";
 const HEADER: usize = MAGIC.len() + 8;
-/// Length and CRC.
+/// Bytes before a record: length and CRC.
 const PREFIX: usize = 8;
 /// Pause after an effect that failed.
 const RETRY: Nanos = 1_000_000_000;
 /// Ranges of deleted segments that are remembered one by one.
 const MOST_GAPS: usize = 4096;
 
-/// How much may wait.
+/// The limits of a spool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes in memory.
+    /// Maximum number of bytes in memory.
     pub memory: usize,
-    /// Bytes of a segment; at most a quarter of those in memory.
+    /// Maximum size of a segment, bytes; at most a quarter of `memory`.
     pub segment: usize,
-    /// Bytes in files.
+    /// Maximum number of bytes in files.
     pub disk: u64,
-    /// What gives way when the files are full.
+    /// The records to drop when the files are full.
     pub when_full: WhenFull,
 }
 
@@ -52,22 +52,22 @@ impl Default for Limits {
     }
 }
 
-/// What gives way.
+/// The records to drop when the files are full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenFull {
     /// The oldest file is deleted.
     DropOldest,
-    /// What comes is refused.
+    /// New records are refused.
     DropNewest,
 }
 
-/// What to do; one at a time.
+/// An effect for the caller, one at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Write this file under a name that [`Spool::new`] would not be given, sync it, and give it the name of the segment; then
     /// [`Spool::written`].
     Write {
-        /// The segment.
+        /// The number of the segment.
         number: u64,
         /// The content of the file, without the CRCs: see [`seal`].
         bytes: Arc<Vec<u8>>,
@@ -76,18 +76,18 @@ pub enum Effect {
     Delete(u64),
 }
 
-/// What [`Spool::read`] found.
+/// The result of [`Spool::read`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum ReadResult {
     /// Read the file of this segment, call [`Spool::loaded`], and read again.
     Load(u64),
     /// The records were passed.
     Page {
-        /// Where to go on.
+        /// The position at which to read on.
         end: Position,
         /// Records before it that were deleted, or damaged.
         expired: u64,
-        /// There are no more now.
+        /// There are no more records now.
         is_last: bool,
     },
 }
@@ -96,31 +96,31 @@ pub enum Found {
 struct Segment {
     number: u64,
     records: u64,
-    /// Of the file.
+    /// Size of the file.
     bytes: usize,
-    /// In memory; `None`: a file.
+    /// The content in memory; `None` if it is in a file.
     content: Option<Arc<Vec<u8>>>,
-    /// Nothing more is added.
+    /// No more records are added.
     is_closed: bool,
     /// A part of it cannot be read, and is counted.
     is_damaged: bool,
 }
 
-/// See the module.
+/// A spool of one stream. See the [module](self).
 #[derive(Debug)]
 pub struct Spool {
     limits: Limits,
     segments: VecDeque<Segment>,
     next: u64,
-    /// Segments that were deleted before they were read, with their records: the oldest first. Later ones are not deleted before them.
+    /// Segments that were deleted before they were read, with the number of their records: the oldest first. Later ones are not deleted before them.
     gaps: VecDeque<(u64, u64)>,
     /// Files to be deleted, with their bytes.
     garbage: VecDeque<(u64, usize)>,
     in_memory: usize,
     on_disk: u64,
-    /// A file that was read, its valid part.
+    /// The valid part of a file that was read.
     loaded: Option<(u64, Arc<Vec<u8>>)>,
-    /// Where in the bytes of its segment a position is.
+    /// A position, and its offset in the bytes of its segment.
     hint: (Position, usize),
     is_busy: bool,
     retry_at: Nanos,
@@ -133,7 +133,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Goes on with the files that are there: number, records, bytes of each.
+    /// Returns a spool with the files that are there: number, records, bytes of each.
     pub fn new(limits: Limits, cursor: &Cursor, mut files: Vec<(u64, u64, usize)>) -> Self {
         files.sort_unstable();
         let end = cursor
@@ -176,7 +176,7 @@ impl Spool {
         spool
     }
 
-    /// Adds records, each with [`begin`] and [`end`]. Returns whether somebody should look at [`Spool::poll`].
+    /// Adds records, each with [`begin`] and [`end`]. Returns whether [`Spool::poll`] should be called.
     pub fn offer(&mut self, chunk: &[u8], records: u64) -> bool {
         self.offered += records;
         let needed = chunk.len() + HEADER;
@@ -194,19 +194,18 @@ impl Spool {
             None => {
                 self.close();
                 is_new = true;
-                // It does not move as it grows: whoever offers does not wait for that.
+                // Allocated at once: the caller does not wait for a copy as it grows.
                 let mut content = Vec::with_capacity(self.limits.segment);
                 content.extend_from_slice(MAGIC);
                 content.extend([0; 8]);
                 self.in_memory += HEADER;
                 let number = self.next;
                 self.next += 1;
-                let (bytes, content) = (HEADER, Some(Arc::new(content)));
                 self.segments.push_back(Segment {
                     number,
                     records: 0,
-                    bytes,
-                    content,
+                    bytes: HEADER,
+                    content: Some(Arc::new(content)),
                     is_closed: false,
                     is_damaged: false,
                 });
@@ -219,14 +218,14 @@ impl Spool {
         segment.records += records;
         segment.bytes += chunk.len();
         if let Some(content) = &mut segment.content {
-            // Nobody else has it: it is passed on when it is closed.
+            // It is not shared yet: it is passed on when it is closed.
             Arc::make_mut(content).extend_from_slice(chunk);
         }
         self.in_memory += chunk.len();
         is_new
     }
 
-    /// Records that could not be offered, since somebody else was reading.
+    /// Counts records that could not be offered, because another thread was reading.
     pub fn refuse(&mut self, records: u64) {
         self.offered += records;
         self.refused += records;
@@ -242,7 +241,7 @@ impl Spool {
         }
     }
 
-    /// The next effect. Call it after each result, each offer that says so, and at [`Spool::wake_at`].
+    /// Returns the next effect. Call it after each result, each offer that says so, and at [`Spool::wake_at`].
     pub fn poll(&mut self, now: Nanos) -> Option<Effect> {
         if self.is_busy || now < self.retry_at {
             return None;
@@ -251,12 +250,16 @@ impl Spool {
             self.is_busy = true;
             return Some(Effect::Delete(*number));
         }
-        let in_memory = self.in_memory;
-        let is_due = |segment: &&Segment| segment.content.is_some() && segment.is_closed;
-        let due = self.segments.iter().find(is_due);
-        let due = due.filter(|_| self.is_stopping || in_memory > self.limits.memory / 2)?;
-        let (number, bytes, content) = (due.number, due.bytes as u64, due.content.clone()?);
-        if self.on_disk + bytes > self.limits.disk {
+        if !self.is_stopping && self.in_memory <= self.limits.memory / 2 {
+            return None;
+        }
+        let due = self
+            .segments
+            .iter()
+            .find(|segment| segment.content.is_some() && segment.is_closed)?;
+        let number = due.number;
+        let content = due.content.clone()?;
+        if self.on_disk + due.bytes as u64 > self.limits.disk {
             let oldest = self.segments.front().filter(|first| first.content.is_none());
             if self.limits.when_full == WhenFull::DropNewest || oldest.is_none() {
                 return None;
@@ -285,12 +288,12 @@ impl Spool {
         }
     }
 
-    /// When to call [`Spool::poll`] after an effect that failed.
+    /// Returns the time at which to call [`Spool::poll`] after an effect that failed.
     pub fn wake_at(&self, now: Nanos) -> Option<Nanos> {
         Some(self.retry_at).filter(|at| *at > now)
     }
 
-    /// A file was written, or could not be: then the segment stays in memory.
+    /// Processes the result of writing a file. If that failed, the segment stays in memory.
     pub fn written(&mut self, number: u64, is_written: bool, now: Nanos) {
         self.is_busy = false;
         if !is_written {
@@ -305,7 +308,7 @@ impl Spool {
         self.on_disk += segment.bytes as u64;
     }
 
-    /// A file was deleted, or could not be.
+    /// Processes the result of deleting a file.
     pub fn deleted(&mut self, is_deleted: bool, now: Nanos) {
         self.is_busy = false;
         if !is_deleted {
@@ -321,7 +324,7 @@ impl Spool {
         self.retry_at = now.saturating_add(RETRY);
     }
 
-    /// The content of a file; `None`: it is gone.
+    /// Processes the content of a file; `None` if it is gone.
     pub fn loaded(&mut self, number: u64, content: Option<Vec<u8>>) {
         let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) else {
             return;
@@ -340,14 +343,18 @@ impl Spool {
         &mut self,
         from: Position,
         until: Option<Position>,
-        (records, bytes): (usize, usize),
+        records: usize,
+        bytes: usize,
         mut each: impl FnMut(&[u8]),
-    ) -> Found {
-        let (mut at, mut expired, mut count, mut size) = (from, 0, 0, 0);
+    ) -> ReadResult {
+        let mut at = from;
+        let mut expired = 0;
+        let mut count = 0;
+        let mut size = 0;
         loop {
             let is_full = until.is_none() && count > 0 && (count >= records || size >= bytes);
             if is_full || until.is_some_and(|until| at >= until) {
-                return Found::Page {
+                return ReadResult::Page {
                     end: at,
                     expired,
                     is_last: false,
@@ -356,14 +363,14 @@ impl Spool {
             expired += self.skip_gaps(&mut at, until);
             let Some(segment) = self.segments.iter().find(|segment| segment.number >= at.file) else {
                 let end = until.unwrap_or(at);
-                return Found::Page {
+                return ReadResult::Page {
                     end,
                     expired,
                     is_last: true,
                 };
             };
             if until.is_some_and(|until| segment.number > until.file) {
-                return Found::Page {
+                return ReadResult::Page {
                     end: until.unwrap_or(at),
                     expired,
                     is_last: false,
@@ -378,7 +385,7 @@ impl Spool {
             }
             if at.row >= segment.records {
                 if !segment.is_closed {
-                    return Found::Page {
+                    return ReadResult::Page {
                         end: at,
                         expired,
                         is_last: true,
@@ -390,7 +397,7 @@ impl Spool {
                 };
                 // A page has records of one segment: one file is enough to read it again.
                 if count > 0 || expired > 0 {
-                    return Found::Page {
+                    return ReadResult::Page {
                         end: at,
                         expired,
                         is_last: false,
@@ -401,7 +408,7 @@ impl Spool {
             let content = match (&segment.content, &self.loaded) {
                 (Some(content), _) => Arc::clone(content),
                 (None, Some((number, content))) if *number == segment.number => Arc::clone(content),
-                (None, _) => return Found::Load(segment.number),
+                (None, _) => return ReadResult::Load(segment.number),
             };
             let end = until
                 .filter(|until| until.file == at.file)
@@ -419,16 +426,19 @@ impl Spool {
                     break;
                 };
                 each(record);
-                (offset, size, count) = (next, size + record.len(), count + 1);
+                offset = next;
+                size += record.len();
+                count += 1;
                 at.row += 1;
             }
             self.hint = (at, offset);
         }
     }
 
-    /// Goes on after deleted segments, and counts their records.
+    /// Skips deleted segments. Returns the number of their records.
     fn skip_gaps(&self, at: &mut Position, until: Option<Position>) -> u64 {
-        let (mut expired, first) = (0, at.file);
+        let mut expired = 0;
+        let first = at.file;
         for (number, records) in self.gaps.iter().filter(|(number, _)| *number >= first) {
             if until.is_some_and(|until| *number > until.file) {
                 break;
@@ -460,12 +470,13 @@ impl Spool {
             let Some((_, next)) = record(content, offset) else {
                 return content.len();
             };
-            (row, offset) = (row + 1, next);
+            row += 1;
+            offset = next;
         }
         offset
     }
 
-    /// A cursor was saved: what is before it is not needed any more.
+    /// Removes the records before a cursor that was saved.
     pub fn settle(&mut self, settled: Position) {
         self.gaps.retain(|(number, _)| *number >= settled.file);
         while let Some(first) = self.segments.front() {
@@ -482,25 +493,27 @@ impl Spool {
                 None => self.garbage.push_back((first.number, first.bytes)),
             }
         }
-        let is_there = |number| self.segments.iter().any(|segment| segment.number == number);
-        if self.loaded.as_ref().is_some_and(|(number, _)| !is_there(*number)) {
+        if let Some((number, _)) = self.loaded
+            && self.segments.iter().all(|segment| segment.number != number)
+        {
             self.loaded = None;
         }
     }
 
-    /// Nothing more is offered: what is in memory is written.
+    /// Refuses further records, and has those in memory written.
     pub fn stop(&mut self) {
         self.close();
-        (self.is_stopping, self.retry_at) = (true, 0);
+        self.is_stopping = true;
+        self.retry_at = 0;
     }
 
-    /// What is still in memory after a stop, since it could not be written, is lost: it counts as refused. Returns how many records.
+    /// Gives up the records that are still in memory after a stop, since they could not be written: they count as refused. Returns their number.
     pub fn abandon(&mut self) -> u64 {
         let lost: u64 = self
             .segments
             .iter()
-            .filter(|one| one.content.is_some())
-            .map(|one| one.records)
+            .filter(|segment| segment.content.is_some())
+            .map(|segment| segment.records)
             .sum();
         self.segments.retain(|segment| segment.content.is_none());
         self.in_memory = 0;
@@ -508,68 +521,71 @@ impl Spool {
         lost
     }
 
-    /// Records after a position that are there, or were deleted there.
+    /// Returns the number of records after a position, with those that were deleted.
     pub fn after(&self, position: Position) -> u64 {
-        let gaps = self.gaps.iter().copied();
-        let all = gaps.chain(
-            self.segments
-                .iter()
-                .map(|segment| (segment.number, segment.records)),
-        );
-        let part = |(number, records): (u64, u64)| match number.cmp(&position.file) {
-            std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Equal => records.saturating_sub(position.row),
-            std::cmp::Ordering::Greater => records,
-        };
-        all.map(part).sum()
+        let segments = self
+            .segments
+            .iter()
+            .map(|segment| (segment.number, segment.records));
+        self.gaps
+            .iter()
+            .copied()
+            .chain(segments)
+            .map(|(number, records)| match number.cmp(&position.file) {
+                std::cmp::Ordering::Less => 0,
+                std::cmp::Ordering::Equal => records.saturating_sub(position.row),
+                std::cmp::Ordering::Greater => records,
+            })
+            .sum()
     }
 
-    /// Records that waited when it began.
+    /// Returns the number of records that waited when the spool was opened.
     pub fn restored(&self) -> u64 {
         self.restored
     }
 
-    /// Records offered.
+    /// Returns the number of records that were offered.
     pub fn offered(&self) -> u64 {
         self.offered
     }
 
-    /// Records that found no space.
+    /// Returns the number of records that were refused for lack of space.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Records that were damaged on the disk; they are among the expired ones of pages.
+    /// Returns the number of records that were damaged on the disk; they are among the expired ones of pages.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Effects that failed.
+    /// Returns the number of effects that failed.
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Bytes in memory, and in files.
+    /// Returns the bytes in memory, and those in files.
     pub fn bytes(&self) -> (usize, u64) {
         (self.in_memory, self.on_disk)
     }
 }
 
-/// Begins a record at the end of a chunk; returns what [`end`] needs.
+/// Begins a record at the end of a chunk. Returns the offset that [`end`] needs.
 pub fn begin(chunk: &mut Vec<u8>) -> usize {
     chunk.extend([0; PREFIX]);
     chunk.len()
 }
 
-/// Ends it: what was appended since is its content.
+/// Ends a record: its content is what was appended since [`begin`].
 pub fn end(chunk: &mut [u8], begun: usize) {
     let len = (chunk.len() - begun) as u32;
     chunk[begun - PREFIX..begun - 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// The content of a file with its CRCs.
+/// Returns the content of a file with its CRCs.
 pub fn seal(content: &[u8]) -> Vec<u8> {
-    let (mut sealed, mut offset) = (content.to_vec(), HEADER);
+    let mut sealed = content.to_vec();
+    let mut offset = HEADER;
     while let Some((record, next)) = record(content, offset) {
         let crc = wire::crc::crc_32c(record);
         sealed[offset + 4..offset + PREFIX].copy_from_slice(&crc.to_le_bytes());
@@ -578,18 +594,18 @@ pub fn seal(content: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// The records that the header of a file says; `None`: it is no header.
-pub fn records_of(header: &[u8]) -> Option<u64> {
+/// Parses the number of records in the header of a file. Returns `None` if it is not a header.
+pub fn parse_header(header: &[u8]) -> Option<u64> {
     let rest = header.strip_prefix(MAGIC)?;
     rest.first_chunk().map(|records| u64::from_le_bytes(*records))
 }
 
-/// The bytes of a file's header.
+/// Returns the length of a file's header, bytes.
 pub const fn header_len() -> usize {
     HEADER
 }
 
-/// The record at an offset, and the offset of the next one.
+/// Returns the record at an offset, and the offset of the next one.
 fn record(content: &[u8], offset: usize) -> Option<(&[u8], usize)> {
     let rest = content.get(offset..)?;
     let len = u32::from_le_bytes(*rest.first_chunk()?) as usize;
@@ -597,18 +613,20 @@ fn record(content: &[u8], offset: usize) -> Option<(&[u8], usize)> {
     Some((record, offset + PREFIX + len))
 }
 
-/// How many bytes and records of a file are whole.
+/// Returns the number of bytes and records of a file that are valid.
 fn check(content: &[u8]) -> (usize, u64) {
-    if records_of(content).is_none() {
+    if parse_header(content).is_none() {
         return (0, 0);
     }
-    let (mut offset, mut records) = (HEADER, 0);
+    let mut offset = HEADER;
+    let mut records = 0;
     while let Some((record, next)) = record(content, offset) {
         let crc = content.get(offset + 4..offset + PREFIX);
         if crc != Some(&wire::crc::crc_32c(record).to_le_bytes()) {
             break;
         }
-        (offset, records) = (next, records + 1);
+        offset = next;
+        records += 1;
     }
     (offset, records)
 }

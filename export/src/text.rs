@@ -1,4 +1,4 @@
-//! Numbers, addresses and times as text, without the formatting machinery: most of what a record as JSON costs is this.
+//! Writes numbers, addresses and times as text, without the formatting machinery: this is most of the cost of a record as JSON.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,7 +8,7 @@ use wire::FlowKey;
 
 use crate::backoff::Nanos;
 
-/// The digits of 00 to 99.
+/// The two digits of each number from 00 to 99.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut at = 0;
@@ -50,7 +50,7 @@ pub(crate) fn hex(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.as_flattened());
 }
 
-/// The hexadecimal digit of a number below 16.
+/// Returns the hexadecimal digit of a number below 16.
 pub(crate) fn digit(nibble: u8) -> u8 {
     b"0123456789abcdef"[usize::from(nibble & 0xf)]
 }
@@ -71,7 +71,7 @@ pub(crate) fn address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// The address that these octets are, IPv4 mapped into IPv6.
+/// Returns the address of these octets, in which IPv4 is mapped into IPv6.
 pub(crate) fn address_of(octets: &[u8; 16]) -> IpAddr {
     let address = Ipv6Addr::from(*octets);
     address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
@@ -94,23 +94,23 @@ pub(crate) fn flow(flow: &FlowKey, out: &mut Vec<u8>) {
 
 /// Appends a time as RFC 3339 writes it, in UTC, with nine digits after the second. Its year has four digits: 64 bits end in 2554.
 pub(crate) fn rfc3339(ts: Nanos, out: &mut Vec<u8>) {
-    let (seconds, fraction) = (ts / 1_000_000_000, ts % 1_000_000_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let Date { year, month, day } = Date::from_days(days as i64);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let seconds = ts / 1_000_000_000;
+    let fraction = ts % 1_000_000_000;
+    let Date { year, month, day } = Date::from_days((seconds / 86_400) as i64);
     decimal(year.unsigned_abs(), out);
     for (before, part) in [
         (b'-', month.into()),
         (b'-', day.into()),
-        (b'T', hour),
-        (b':', minute),
-        (b':', second),
+        (b'T', seconds / 3600 % 24),
+        (b':', seconds / 60 % 60),
+        (b':', seconds % 60),
     ] {
         out.push(before);
         out.extend(pair(part));
     }
     out.push(b'.');
-    let (millions, rest) = (fraction / 1_000_000, fraction % 1_000_000);
+    let millions = fraction / 1_000_000;
+    let rest = fraction % 1_000_000;
     out.push(b'0' + (millions / 100) as u8);
     for part in [millions % 100, rest / 10_000, rest / 100 % 100, rest % 100] {
         out.extend(pair(part));
@@ -132,7 +132,8 @@ mod tests {
             .chain(edges)
             .chain([u64::MAX, u64::MAX - 1, u64::from(u32::MAX)])
         {
-            let (mut as_decimal, mut as_hex) = (b"x".to_vec(), b"x".to_vec());
+            let mut as_decimal = b"x".to_vec();
+            let mut as_hex = b"x".to_vec();
             decimal(number, &mut as_decimal);
             hex(number, &mut as_hex);
             assert_eq!(String::from_utf8(as_decimal), Ok(format!("x{number}")));
@@ -152,7 +153,8 @@ mod tests {
         ];
         for text in flows {
             let key: FlowKey = text.parse().unwrap();
-            let (mut written, mut source) = (Vec::new(), Vec::new());
+            let mut written = Vec::new();
+            let mut source = Vec::new();
             flow(&key, &mut written);
             assert_eq!(String::from_utf8(written), Ok(key.to_string()));
             address(key.src(), &mut source);

@@ -36,11 +36,11 @@ struct Sink {
     has_ahead: bool,
     /// Percent of requests that are never answered.
     silent: usize,
-    /// What comes, and when.
+    /// The events to come, each with its time.
     coming: Vec<(u64, Event)>,
-    /// Of a page that is being read: as it is read, and as it is passed on.
+    /// The bytes of the page that is read, while it is read and while it is passed on.
     reading: usize,
-    /// Of the request in flight, and of the one of the next page.
+    /// The bytes of the request in flight; `ahead` has those of the next page's.
     sent: usize,
     ahead: usize,
     rows: u64,
@@ -74,7 +74,8 @@ impl Sink {
     }
 
     fn page(&mut self, rng: &mut Rng, from: Position, until: Option<Position>, bytes: usize) -> Page<Row> {
-        let (mut records, mut size) = (Vec::new(), 0);
+        let mut records = Vec::new();
+        let mut size = 0;
         while size < bytes && until.is_none_or(|until| from.row + (records.len() as u64) < until.row) {
             let one = 200 + rng.below(LONGEST - 200);
             size += one;
@@ -206,9 +207,10 @@ fn run(seed: u64, is_shared: bool) -> usize {
         forms: 0,
         fixed: Hops::QUEUE,
     });
-    let batches = match is_shared {
-        true => share(MEMORY, &all).unwrap(),
-        false => all.iter().map(|claim| claim.batch).collect(),
+    let batches = if is_shared {
+        share(MEMORY, &all).unwrap()
+    } else {
+        all.iter().map(|claim| claim.batch).collect()
     };
     let mut sinks: Vec<Sink> = claims
         .iter()
@@ -216,7 +218,8 @@ fn run(seed: u64, is_shared: bool) -> usize {
         .enumerate()
         .map(|(at, (claim, batch))| Sink::new(&mut rng, seed ^ at as u64, batch, claim))
         .collect();
-    let (mut now, mut most) = (SECOND, 0);
+    let mut now = SECOND;
+    let mut most = 0;
     while now < 120 * SECOND {
         for sink in &mut sinks {
             sink.come(now);
@@ -235,7 +238,8 @@ fn run(seed: u64, is_shared: bool) -> usize {
         assert!(sink.delivery.ledger().balances());
     }
     // What finds no space in the queue of hops is counted.
-    let (there, refused) = (hops.spool.after(Position::default()), hops.spool.refused());
+    let there = hops.spool.after(Position::default());
+    let refused = hops.spool.refused();
     assert!(refused > 0);
     assert_eq!(hops.spool.offered(), there + refused);
     most

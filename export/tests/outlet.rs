@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use export::outlet::{Item, Reading, Step, Wanted, begin, token};
+use export::outlet::{Item, PageRequest, Reading, Step, begin, token};
 use export::record::Stream;
 use export::sink::Response;
 use export::sink::clickhouse::ClickHouse;
@@ -21,7 +21,7 @@ const SECOND: u64 = 1_000_000_000;
 const TROUBLE: u64 = 120 * SECOND;
 const MOST_ACTIONS: u32 = 20_000;
 
-/// What stands at an offset.
+/// The message at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
     Good,
@@ -29,11 +29,11 @@ enum Entry {
     Bad,
     /// A record that ClickHouse never takes.
     Wrong,
-    /// Nothing.
+    /// An offset without a message.
     Gap,
 }
 
-/// What may go wrong, in percent.
+/// The faults of a world, in percent of actions.
 #[derive(Clone, Copy, Default, Debug)]
 struct Faults {
     server: usize,
@@ -48,7 +48,7 @@ struct Faults {
 }
 
 enum Done {
-    Read(Wanted),
+    Read(PageRequest),
     Answer(RequestId, Outcome),
     Kept(u64, bool),
     Saved(Cursor, bool),
@@ -64,7 +64,6 @@ impl PartialEq for Scheduled {
 
 impl Eq for Scheduled {}
 
-/// The earliest first.
 impl Ord for Scheduled {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.0, other.1).cmp(&(self.0, self.1))
@@ -93,13 +92,13 @@ struct World {
     delivery: Delivery<Arc<Item>>,
     /// By offset, how often it is in the table.
     table: BTreeMap<u64, u32>,
-    /// What ClickHouse remembers: rows by token.
+    /// The rows of each token that ClickHouse remembers.
     tokens: BTreeMap<String, Vec<u64>>,
     recognised: u32,
     rejected: BTreeSet<u64>,
     unwritten: BTreeSet<u64>,
     crashes: u32,
-    /// Of the processes that were killed.
+    /// Expired records that killed processes counted.
     expired: u64,
     /// Time between two records.
     apart: u64,
@@ -175,7 +174,7 @@ impl World {
         }
     }
 
-    /// What a broker sends from an offset on, in its own form.
+    /// The answer of a broker to a fetch from an offset on.
     fn fetch(&mut self, from: u64) -> (i16, Vec<u8>) {
         if from < self.first || from > self.end() {
             return (1, Vec::new());
@@ -211,7 +210,8 @@ impl World {
     }
 
     fn batches_in(&self, bytes: &[u8]) -> usize {
-        let (mut at, mut count) = (0, 0);
+        let mut at = 0;
+        let mut count = 0;
         while let Some(head) = bytes.get(at + 8..at + 12) {
             at += 12 + u32::from_be_bytes(head.try_into().unwrap()) as usize;
             count += 1;
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// A page, or why there is none.
-    fn read(&mut self, wanted: Wanted) -> Result<Page<Arc<Item>>, String> {
+    fn read(&mut self, wanted: PageRequest) -> Result<Page<Arc<Item>>, String> {
         let (mut reading, mut step) = Reading::new(Stream::Losses, wanted);
         for _ in 0..1_000 {
             step = match step {
@@ -263,7 +263,7 @@ impl World {
                 let random = self.rng.roll();
                 self.after(
                     soon,
-                    Done::Read(Wanted {
+                    Done::Read(PageRequest {
                         from,
                         until,
                         records,
@@ -307,7 +307,8 @@ impl World {
         let part = (rows.len() < good).then(|| (rows[0], rows[rows.len() - 1]));
         // What survives a crash names the batch.
         let token = token("topic", 0, &self.saved, part);
-        let (from, to) = (self.saved.settled.row, self.saved.batch_end.unwrap().row);
+        let from = self.saved.settled.row;
+        let to = self.saved.batch_end.unwrap().row;
         assert!(
             rows.iter().all(|row| (from..to).contains(row)),
             "{rows:?} {from} {to}"
@@ -322,13 +323,13 @@ impl World {
             1 => {
                 return self.after(
                     delay,
-                    Done::Answer(request, Outcome::of_status(503, "busy", Some(SECOND))),
+                    Done::Answer(request, Outcome::from_status(503, "busy", Some(SECOND))),
                 );
             }
             2 => {
                 return self.after(
                     delay,
-                    Done::Answer(request, Outcome::of_status(401, "who?", None)),
+                    Done::Answer(request, Outcome::from_status(401, "who?", None)),
                 );
             }
             3 => return,
@@ -341,7 +342,7 @@ impl World {
             5 => {
                 return self.after(
                     delay,
-                    Done::Answer(request, Outcome::of_status(502, "gateway", None)),
+                    Done::Answer(request, Outcome::from_status(502, "gateway", None)),
                 );
             }
             6 => delay = self.settings.timeout + self.rng.roll() % (5 * SECOND),
@@ -353,7 +354,7 @@ impl World {
 
     fn store(&mut self, token: String, rows: &[u64]) -> Outcome {
         if rows.iter().any(|row| self.log[*row as usize] == Entry::Wrong) {
-            return Outcome::of_status(400, "wrong", None);
+            return Outcome::from_status(400, "wrong", None);
         }
         let days: BTreeSet<u64> = rows
             .iter()
@@ -387,7 +388,6 @@ impl World {
     }
 
     fn done(&mut self, done: Done) {
-        let words = || "disk full".to_owned();
         match done {
             Done::Read(wanted) => match self.read(wanted) {
                 Ok(page) => {
@@ -405,16 +405,28 @@ impl World {
                     &mut self.unwritten
                 };
                 list.insert(offset);
-                self.delivery
-                    .kept(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery.kept(
+                    if works {
+                        Ok(())
+                    } else {
+                        Err("disk full".to_owned())
+                    },
+                    self.now,
+                );
             }
             Done::Saved(cursor, works) => {
                 if works {
                     assert!(cursor.settled >= self.saved.settled);
                     self.saved = cursor.to_string().parse().unwrap();
                 }
-                self.delivery
-                    .saved(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery.saved(
+                    if works {
+                        Ok(())
+                    } else {
+                        Err("disk full".to_owned())
+                    },
+                    self.now,
+                );
             }
         }
     }
@@ -467,7 +479,8 @@ impl World {
     }
 
     fn check_end(&self) {
-        let (mut missing, mut gaps) = (0, 0);
+        let mut missing = 0;
+        let mut gaps = 0;
         for (offset, entry) in self.log.iter().enumerate() {
             let offset = offset as u64;
             let times = self.table.get(&offset).copied().unwrap_or(0);
@@ -515,7 +528,7 @@ fn varint(value: i64, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// A record batch.
+/// A record batch in Kafka's format.
 fn encode(base: u64, entries: &[Entry], apart: u64) -> Vec<u8> {
     let mut records = Vec::new();
     let mut count = 0_i32;
@@ -561,21 +574,29 @@ fn encode(base: u64, entries: &[Entry], apart: u64) -> Vec<u8> {
     batch
 }
 
+/// A fault's percentage up to `most`, in `thirds` of the worlds.
+fn percent(rng: &mut Rng, thirds: usize, most: usize) -> usize {
+    if rng.below(3) < thirds { rng.below(most) } else { 0 }
+}
+
 #[test]
 fn each_message_is_there_once_or_counted_whatever_happens() {
-    let (mut crashes, mut rejected, mut expired, mut recognised, mut left_out) = (0, 0, 0, 0, 0);
+    let mut crashes = 0;
+    let mut rejected = 0;
+    let mut expired = 0;
+    let mut recognised = 0;
+    let mut left_out = 0;
     for seed in 0..600 {
         let mut rng = Rng(seed);
-        let mut percent = |of: usize, most: usize| if rng.below(3) < of { rng.below(most) } else { 0 };
         let faults = Faults {
-            server: percent(2, 40),
-            broker: percent(2, 30),
-            disk: percent(1, 30),
-            crash: percent(2, 8),
-            deletes: percent(1, 10),
-            bad: percent(1, 30),
-            wrong: percent(1, 6),
-            gaps: percent(1, 40),
+            server: percent(&mut rng, 2, 40),
+            broker: percent(&mut rng, 2, 30),
+            disk: percent(&mut rng, 1, 30),
+            crash: percent(&mut rng, 2, 8),
+            deletes: percent(&mut rng, 1, 10),
+            bad: percent(&mut rng, 1, 30),
+            wrong: percent(&mut rng, 1, 6),
+            gaps: percent(&mut rng, 1, 40),
         };
         let settings = Settings {
             records: 1 + rng.below(40),
@@ -653,7 +674,7 @@ fn topics_of_one_name_share_a_table_and_lose_nothing() {
 
 #[test]
 fn a_topic_that_was_made_again_begins_anew() {
-    let wanted = Wanted {
+    let wanted = PageRequest {
         from: Position { file: 0, row: 100 },
         until: Some(Position { file: 0, row: 120 }),
         records: 10,
@@ -689,7 +710,7 @@ fn a_topic_that_was_made_again_begins_anew() {
     // What was read before it is found out is not lost.
     let (mut reading, _) = Reading::new(
         Stream::Losses,
-        Wanted {
+        PageRequest {
             until: None,
             ..wanted
         },
@@ -727,7 +748,7 @@ fn a_topic_that_was_made_again_begins_anew() {
 #[test]
 fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
     let from = Position { file: 0, row: 100 };
-    let wanted = Wanted {
+    let wanted = PageRequest {
         from,
         until: None,
         records: 10,
@@ -753,17 +774,19 @@ fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
     };
     assert_eq!((page.records.len(), page.end.row, page.is_last), (3, 103, false));
     let until = Some(Position { row: 110, ..from });
-    let (mut reading, _) = Reading::new(Stream::Losses, Wanted { until, ..wanted });
+    let (mut reading, _) = Reading::new(Stream::Losses, PageRequest { until, ..wanted });
     assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
     assert_eq!(reading.ends_here(), None);
 }
 
 #[test]
 fn a_repeat_that_is_longer_than_any_batch_is_not_read_to_its_end() {
-    let at = |row| Position { file: 0, row };
-    let wanted = Wanted {
-        from: at(0),
-        until: Some(at(1_000_000)),
+    let wanted = PageRequest {
+        from: Position { file: 0, row: 0 },
+        until: Some(Position {
+            file: 0,
+            row: 1_000_000,
+        }),
         records: 10,
         bytes: 1 << 20,
         random: 0,
@@ -786,10 +809,9 @@ fn a_repeat_that_is_longer_than_any_batch_is_not_read_to_its_end() {
 
 #[test]
 fn a_partition_that_ends_within_a_batch_that_was_sent_waits() {
-    let at = |row| Position { file: 0, row };
-    let wanted = Wanted {
-        from: at(100),
-        until: Some(at(120)),
+    let wanted = PageRequest {
+        from: Position { file: 0, row: 100 },
+        until: Some(Position { file: 0, row: 120 }),
         records: 10,
         bytes: 1 << 20,
         random: 0,

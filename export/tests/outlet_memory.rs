@@ -8,7 +8,7 @@ mod support;
 
 use std::io::Write as _;
 
-use export::outlet::{Item, Reading, Step, Wanted};
+use export::outlet::{Item, PageRequest, Reading, Step};
 use export::received::Received;
 use export::record::{Record, Stream};
 use export::sink::clickhouse::ClickHouse;
@@ -24,7 +24,7 @@ use crate::support::*;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What the system's allocator adds to the two pieces of a message.
+/// The bytes that the system's allocator adds to the two pieces of a message.
 const ADDED: i64 = 2 * 16;
 
 fn signed(value: i64, out: &mut Vec<u8>) {
@@ -69,7 +69,7 @@ fn record_batch(count: usize, codec: u8, records: &[u8]) -> Vec<u8> {
 }
 
 fn page(stream: Stream, batch: &[u8], count: usize) -> Page<Arc<Item>> {
-    let wanted = Wanted {
+    let wanted = PageRequest {
         from: Position::default(),
         until: None,
         records: count,
@@ -100,7 +100,7 @@ fn counts(stream: Stream, values: &[Vec<u8>], about: &str) -> usize {
     said as usize / values.len()
 }
 
-/// What a page says, what it has, and what its request has at most.
+/// Returns the size of a page: its own account, its bytes, and the most bytes of its request.
 fn measured(stream: Stream, values: &[Vec<u8>]) -> (i64, i64, i64) {
     let batch = record_batch(values.len(), 0, &records(values));
     let (page, held, _) = bytes_of(|| page(stream, &batch, values.len()));
@@ -125,7 +125,6 @@ fn written(record: &Record, collector: &str) -> Vec<u8> {
 
 #[test]
 fn a_page_and_its_request_are_no_larger_than_it_says() {
-    let many = |value: Vec<u8>| vec![value; 10_000];
     let samples = [
         change(3),
         new_flow(4),
@@ -140,7 +139,7 @@ fn a_page_and_its_request_are_no_larger_than_it_says() {
     for record in samples {
         let said = counts(
             record.stream(),
-            &many(written(&record, "collector-17.example.org")),
+            &vec![written(&record, "collector-17.example.org"); 10_000],
             &format!("{record:?}"),
         );
         assert!(said < 1024, "{said}: more is counted than needed: {record:?}");
@@ -148,15 +147,17 @@ fn a_page_and_its_request_are_no_larger_than_it_says() {
     // Only what each record has.
     let bare = b"\x09\x01\0\0\0\0\0\0\0\x11\0\0\x6c\x8e\xd4\x6e\xea\x18\x1a\x01c\x20\x01";
     for stream in Stream::ALL {
-        counts(stream, &many(bare.to_vec()), stream.name());
+        counts(stream, &vec![bare.to_vec(); 10_000], stream.name());
     }
     // Each has another name, which a request has several times while it is made; the list of all names may be longer than it is full.
     for (rows, len) in [(1_000, 4000), (10_000, 60)] {
-        let named = |n: usize| written(&change(3), &format!("{n:0>len$}"));
-        let (said, held, peak) = measured(Stream::Events, &(0..rows).map(named).collect::<Vec<_>>());
+        let values: Vec<Vec<u8>> = (0..rows)
+            .map(|n| written(&change(3), &format!("{n:0>len$}")))
+            .collect();
+        let (said, held, peak) = measured(Stream::Events, &values);
         assert!(held <= said && peak <= said * 3 / 2, "{held} {peak} {said}");
     }
-    counts(Stream::Events, &many(b"this is none".to_vec()), "none");
+    counts(Stream::Events, &vec![b"this is none".to_vec(); 10_000], "none");
     counts(
         Stream::Events,
         &vec![vec![b'x'; 100_000]; 100],
@@ -166,7 +167,8 @@ fn a_page_and_its_request_are_no_larger_than_it_says() {
 
 /// Reads all messages of a batch: how many have a value, what is said of the others, and the most bytes that it took.
 fn read(batch: &[u8]) -> (usize, Vec<String>, i64) {
-    let (mut good, mut bad) = (0, Vec::with_capacity(1000));
+    let mut good = 0;
+    let mut bad = Vec::with_capacity(1000);
     let (_, _, peak) = bytes_of(|| {
         log::messages(batch, 0, |message| {
             match message.value {

@@ -13,7 +13,7 @@ use export::record::{Alert, COMMON, EventRecord, Record, RollupPart, Stream};
 use export::{json, protobuf};
 use serde_json::json;
 
-/// Of the alert below. It is a promise, as other ids are.
+/// The id of the alert below. Ids stay the same in all versions.
 const ALERT: &str = "7e1bdf85583225f5";
 
 fn proto() -> PathBuf {
@@ -84,7 +84,7 @@ fn alert() -> Record {
     let Record::Event(one) = event() else {
         unreachable!()
     };
-    Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
+    Record::Alert(Box::new(Alert::from_event(&one.event, one.rule).unwrap()))
 }
 
 fn hop() -> Record {
@@ -102,7 +102,9 @@ fn hop() -> Record {
 
 fn drop_of() -> Record {
     let flow = Some(wire::FlowKey::of_id(0xf10a));
-    let (node, ingress_if, egress_if) = (Some(5), None, Some(2));
+    let node = Some(5);
+    let ingress_if = None;
+    let egress_if = Some(2);
     Record::Drop(Box::new(Drop {
         ts: 9,
         id: 1,
@@ -129,14 +131,28 @@ fn loss() -> Record {
     }))
 }
 
+fn read_json(record: &Record) -> serde_json::Value {
+    let mut text = Vec::new();
+    json::write(record, "leaf \"1\"", &mut text);
+    let shown = String::from_utf8_lossy(&text);
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {shown}"))
+}
+
+/// Compares a record's JSON with these fields of its own and the common ones.
+fn compare(record: &Record, mut expected: serde_json::Value) {
+    for (name, value) in [
+        ("id", json!(format!("{:016x}", record.id()))),
+        ("ts", json!(record.ts())),
+        ("collector", json!("leaf \"1\"")),
+        ("schema", json!(1)),
+    ] {
+        expected[name] = value;
+    }
+    assert_eq!(read_json(record), expected);
+}
+
 #[test]
 fn records_are_json_objects_with_the_names_of_the_api() {
-    let read = |record: &Record| -> serde_json::Value {
-        let mut text = Vec::new();
-        json::write(record, "leaf \"1\"", &mut text);
-        let shown = String::from_utf8_lossy(&text);
-        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {shown}"))
-    };
     let expected = json!({
         "id": "0123456789abcdef", "ts": 1_795_269_600_000_000_001_u64, "collector": "leaf \"1\"", "schema": 1,
         "kind": "rule_on", "metric": "queue_occupancy",
@@ -144,43 +160,32 @@ fn records_are_json_objects_with_the_names_of_the_api() {
         "node": 4_294_967_294_u32, "interface": 0, "queue": 255, "value": u64::MAX, "previous": 127, "threshold": 128,
         "rule": "a \"rule\"\n\u{1}é", "basis": "hop_sum", "path": [1, null, 300], "flow_latency": 42,
         "latency_basis": "measured", "hop_latencies": [null, 7]});
-    assert_eq!(read(&event()), expected);
-    let of = |record: &Record, mut expected: serde_json::Value| {
-        for (name, value) in [
-            ("id", json!(format!("{:016x}", record.id()))),
-            ("ts", json!(record.ts())),
-            ("collector", json!("leaf \"1\"")),
-            ("schema", json!(1)),
-        ] {
-            expected[name] = value;
-        }
-        assert_eq!(read(record), expected);
-    };
+    assert_eq!(read_json(&event()), expected);
     let v6 = json!({"src": "fd00::1", "dst": "fd00::2", "sport": 5, "dport": 6, "proto": 17});
-    of(
+    compare(
         &rollup(),
         json!({"interval": 60, "metric": "flow_latency", "flow": v6, "count": 3, "min": 0, "max": 5, "sum": 9, "p50": 2}),
     );
     let icmp = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "proto": 1});
-    of(
+    compare(
         &flow(),
         json!({"flow": icmp, "basis": "measured", "first_seen": 1, "last_seen": 2, "reports": 3}),
     );
     let by_id = json!({"src": "flow-id:0x0000f10a", "dst": "", "proto": 0});
-    of(
+    compare(
         &drop_of(),
         json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71,
             "tunnel_src": "10.0.0.66", "tunnel_dst": "10.0.0.2"}),
     );
-    of(
+    compare(
         &loss(),
         json!({"source": "192.0.2.1", "hw_id": 3, "lost": 4, "reordered": 0, "duplicated": 1}),
     );
-    of(
+    compare(
         &hop(),
         json!({"report": "0000000000000abc", "hop": 1, "hops": 2, "node": 7, "hop_latency": 900, "egress_ts": u64::MAX}),
     );
-    of(
+    compare(
         &alert(),
         json!({"alert": ALERT, "rule": "a \"rule\"\n\u{1}é",
         "flow": {"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1234, "dport": 80, "proto": 6},
@@ -221,7 +226,7 @@ fn the_schema_in_the_release_is_that_of_the_program() {
     }
 }
 
-/// What `protoc` reads in a message.
+/// The text of a message that `protoc` decoded.
 fn decoded(record: &Record) -> String {
     let mut bytes = Vec::new();
     protobuf::write(record, "c1", &mut bytes);
@@ -246,6 +251,14 @@ fn decoded(record: &Record) -> String {
         .join(" ")
 }
 
+fn common_fields(record: &Record) -> String {
+    format!(
+        "id: {} ts: {} collector: \"c1\" schema: 1",
+        record.id(),
+        record.ts()
+    )
+}
+
 #[test]
 fn protoc_reads_the_messages() {
     if Command::new("protoc").arg("--version").output().is_err() {
@@ -255,13 +268,6 @@ fn protoc_reads_the_messages() {
             .unwrap();
         return;
     }
-    let head = |record: &Record| {
-        format!(
-            "id: {} ts: {} collector: \"c1\" schema: 1",
-            record.id(),
-            record.ts()
-        )
-    };
     let cases = [
         (
             event(),
@@ -313,7 +319,7 @@ fn protoc_reads_the_messages() {
     ];
     for (record, expected) in cases {
         let expected = expected.replace("ALERT", &u64::from_str_radix(ALERT, 16).unwrap().to_string());
-        assert_eq!(decoded(&record), format!("{} {expected}", head(&record)));
+        assert_eq!(decoded(&record), format!("{} {expected}", common_fields(&record)));
     }
 }
 

@@ -43,7 +43,7 @@ fn number(position: Position) -> u64 {
     position.file * FILE + position.row
 }
 
-/// What may go wrong, in percent of actions.
+/// The faults of a world, in percent of actions.
 #[derive(Clone, Copy, Default, Debug)]
 struct Faults {
     /// Requests that fail, are stored without an answer, are answered late or twice, or with nonsense.
@@ -225,21 +225,17 @@ impl World {
     fn serve(&mut self, request: RequestId, records: &[usize]) {
         let batch = self.delivery.batch();
         let rows: Vec<Row> = records.iter().map(|index| batch[*index]).collect();
-        let (first, last) = (batch[0].number, batch[batch.len() - 1].number);
+        let first = batch[0].number;
+        let last = batch[batch.len() - 1].number;
         assert!(batch.len() <= self.settings.records);
         // At most one batch is in flight beyond the cursor that survives a crash.
         let settled = number(self.saved.settled);
-        let skips = |from: u64, to: u64| {
-            self.rows[from as usize..to as usize]
-                .iter()
-                .all(|row| row.is_left_out)
-        };
         assert!(
-            skips(settled, first) || (self.faults.deletes > 0 && first > settled),
+            self.are_left_out(settled, first) || (self.faults.deletes > 0 && first > settled),
             "{first} {settled}"
         );
         let end = self.saved.batch_end.map_or(last + 1, number);
-        assert!(skips(last + 1, end));
+        assert!(self.are_left_out(last + 1, end));
         assert_eq!(self.settings.announce, self.saved.batch_end.is_some());
         self.borders.entry(first).or_default().insert(end);
 
@@ -253,13 +249,13 @@ impl World {
             1 => {
                 return self.after(
                     delay,
-                    Done::Answer(request, Outcome::of_status(503, "busy", Some(SECOND))),
+                    Done::Answer(request, Outcome::from_status(503, "busy", Some(SECOND))),
                 );
             }
             2 => {
                 return self.after(
                     delay,
-                    Done::Answer(request, Outcome::of_status(401, "who?", None)),
+                    Done::Answer(request, Outcome::from_status(401, "who?", None)),
                 );
             }
             3 => return,
@@ -281,7 +277,7 @@ impl World {
             6 => {
                 return self.after(
                     delay,
-                    Done::Answer(request, Outcome::of_status(502, "gateway", None)),
+                    Done::Answer(request, Outcome::from_status(502, "gateway", None)),
                 );
             }
             7 => delay = self.settings.timeout + self.rng.roll() % (5 * SECOND),
@@ -291,11 +287,18 @@ impl World {
         self.after(delay, Done::Answer(request, outcome));
     }
 
+    fn are_left_out(&self, from: u64, to: u64) -> bool {
+        self.rows[from as usize..to as usize]
+            .iter()
+            .all(|row| row.is_left_out)
+    }
+
     fn store(&mut self, rows: &[Row]) -> Outcome {
         if !self.faults.by_record && rows.iter().any(|row| row.is_wrong) {
-            return Outcome::of_status(400, "wrong", None);
+            return Outcome::from_status(400, "wrong", None);
         }
-        let (mut rejected, mut again) = (Vec::new(), Vec::new());
+        let mut rejected = Vec::new();
+        let mut again = Vec::new();
         for (index, row) in rows.iter().enumerate() {
             if row.is_wrong {
                 rejected.push((index, "wrong".to_owned()));
@@ -318,7 +321,6 @@ impl World {
     }
 
     fn done(&mut self, done: Done) {
-        let words = || "disk full".to_owned();
         match done {
             Done::Page { from, until, records } => {
                 let page = self.read(from, until, records);
@@ -333,8 +335,14 @@ impl World {
                     &mut self.unwritten
                 };
                 list.insert(row);
-                self.delivery
-                    .kept(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery.kept(
+                    if works {
+                        Ok(())
+                    } else {
+                        Err("disk full".to_owned())
+                    },
+                    self.now,
+                );
             }
             Done::Saved(cursor, works) => {
                 if works {
@@ -342,8 +350,14 @@ impl World {
                     assert!(cursor.settled >= self.saved.settled);
                     self.saved = cursor.to_string().parse().unwrap();
                 }
-                self.delivery
-                    .saved(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery.saved(
+                    if works {
+                        Ok(())
+                    } else {
+                        Err("disk full".to_owned())
+                    },
+                    self.now,
+                );
             }
         }
     }
@@ -409,7 +423,8 @@ impl World {
     }
 
     fn check_end(&self) {
-        let (mut missing, mut absent) = (0, 0);
+        let mut missing = 0;
+        let mut absent = 0;
         for row in &self.rows {
             let stored = self.stored.contains_key(&row.number);
             let known = self.rejected.contains(&row.number) || self.unwritten.contains(&row.number);
@@ -462,22 +477,30 @@ impl World {
     }
 }
 
+/// A fault's percentage up to `most`, in `thirds` of the worlds.
+fn percent(rng: &mut Rng, thirds: usize, most: usize) -> usize {
+    if rng.below(3) < thirds { rng.below(most) } else { 0 }
+}
+
 #[test]
 fn nothing_is_lost_in_silence_whatever_happens() {
-    let (mut crashes, mut rejected, mut expired, mut repeated, mut partial_batches) = (0, 0, 0, 0, 0);
+    let mut crashes = 0;
+    let mut rejected = 0;
+    let mut expired = 0;
+    let mut repeated = 0;
+    let mut partial_batches = 0;
     for seed in 0..2_000 {
         let mut rng = Rng(seed);
         let left_out = [0, 0, 30, 97][rng.below(4)];
-        let mut percent = |of: usize, most: usize| if rng.below(3) < of { rng.below(most) } else { 0 };
         let faults = Faults {
-            server: percent(2, 40),
-            partly: percent(1, 20),
-            disk: percent(1, 30),
-            crash: percent(1, 8),
-            deletes: percent(1, 10),
-            wrong: percent(1, 6),
+            server: percent(&mut rng, 2, 40),
+            partly: percent(&mut rng, 1, 20),
+            disk: percent(&mut rng, 1, 30),
+            crash: percent(&mut rng, 1, 8),
+            deletes: percent(&mut rng, 1, 10),
+            wrong: percent(&mut rng, 1, 6),
             left_out,
-            by_record: percent(1, 2) == 1,
+            by_record: percent(&mut rng, 1, 2) == 1,
         };
         let settings = Settings {
             records: 1 + rng.below(40),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use export::spool::{
-    Effect, Found, Limits, MAGIC, Spool, WhenFull, begin, end, header_len, records_of, seal,
+    Effect, Limits, MAGIC, ReadResult, Spool, WhenFull, begin, end, header_len, parse_header, seal,
 };
 use export::{Cursor, Position};
 use testkit::rng::Rng;
@@ -42,7 +42,7 @@ struct World {
     unsettled: Vec<u64>,
     expired: u64,
     unsettled_expired: u64,
-    /// Of processes that were killed.
+    /// Refused records that killed processes counted.
     refused: u64,
     damaged_records: u64,
     crashes: u32,
@@ -139,19 +139,23 @@ impl World {
 
     fn read(&mut self) {
         let until = self.cursor.batch_end.filter(|end| *end > self.at);
-        let (most, bytes) = (1 + self.rng.below(40), 1 + self.rng.below(600));
-        let (mut got, mut size) = (Vec::new(), 0);
+        let most = 1 + self.rng.below(40);
+        let bytes = 1 + self.rng.below(600);
+        let mut got = Vec::new();
+        let mut size = 0;
         let found = loop {
-            let found = self.spool.read(self.at, until, (most, bytes), |record| {
+            let found = self.spool.read(self.at, until, most, bytes, |record| {
                 got.push(number(record));
                 size += record.len();
             });
-            let Found::Load(number) = found else { break found };
+            let ReadResult::Load(number) = found else {
+                break found;
+            };
             got.clear();
             size = 0;
             self.spool.loaded(number, self.files.get(&number).cloned());
         };
-        let Found::Page {
+        let ReadResult::Page {
             end,
             expired,
             is_last,
@@ -215,7 +219,7 @@ impl World {
         let files = self
             .files
             .iter()
-            .map(|(number, file)| (*number, records_of(file).unwrap(), file.len()));
+            .map(|(number, file)| (*number, parse_header(file).unwrap(), file.len()));
         self.spool = Spool::new(self.limits, &self.cursor, files.collect());
         self.at = self.cursor.settled;
         self.unsettled.clear();
@@ -289,14 +293,17 @@ impl World {
     }
 }
 
+fn percent(rng: &mut Rng, most: usize) -> usize {
+    if rng.below(2) == 0 { rng.below(most) } else { 0 }
+}
+
 fn random(seed: u64) -> (Faults, Limits) {
     let mut rng = Rng(seed);
-    let mut percent = |most: usize| if rng.below(2) == 0 { rng.below(most) } else { 0 };
     let faults = Faults {
-        disk: percent(60),
-        damage: percent(20),
-        crash: percent(30),
-        unsettled: percent(100),
+        disk: percent(&mut rng, 60),
+        damage: percent(&mut rng, 20),
+        crash: percent(&mut rng, 30),
+        unsettled: percent(&mut rng, 100),
     };
     let segment = 200 + rng.below(400);
     let memory = segment * 4 + rng.below(1000);
@@ -319,7 +326,11 @@ fn random(seed: u64) -> (Faults, Limits) {
 
 #[test]
 fn records_are_read_in_order_or_counted_whatever_happens() {
-    let (mut read, mut expired, mut refused, mut damaged, mut crashes) = (0, 0, 0, 0, 0);
+    let mut read = 0;
+    let mut expired = 0;
+    let mut refused = 0;
+    let mut damaged = 0;
+    let mut crashes = 0;
     for seed in 0..3_000 {
         let (faults, limits) = random(seed);
         let mut world = World::new(seed, faults, limits);
@@ -399,7 +410,7 @@ fn a_file_has_its_magic_its_count_and_a_crc_per_record() {
         expected.extend(b"abc");
     }
     assert_eq!((number, seal(&bytes)), (1, expected.clone()));
-    assert_eq!(records_of(&expected), Some(6));
-    assert_eq!(records_of(&expected[..20]), None);
-    assert_eq!(records_of(b"hopwise spool 2\n\0\0\0\0\0\0\0\0"), None);
+    assert_eq!(parse_header(&expected), Some(6));
+    assert_eq!(parse_header(&expected[..20]), None);
+    assert_eq!(parse_header(b"hopwise spool 2\n\0\0\0\0\0\0\0\0"), None);
 }

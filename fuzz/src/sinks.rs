@@ -2,7 +2,7 @@
 
 use collector::event::{Basis, Event, FlowRow, Kind, Rollup};
 use detect::Metric;
-use export::outlet::{Reading, Step, Wanted};
+use export::outlet::{PageRequest, Reading, Step};
 use export::received::Received;
 use export::record::{Alert, EventRecord, Record, RollupPart, Stream};
 use export::sink::kafka::{self, Kafka, Producer, protocol, scram};
@@ -273,14 +273,14 @@ fn fetched(body: &[u8], version: i16) {
     };
     let from = Position { file: 0, row: 3 };
     for until in [None, Some(Position { file: 0, row: 9 })] {
-        let wanted = Wanted {
+        let request = PageRequest {
             from,
             until,
             records: 100,
             bytes: 1 << 20,
             random: 0,
         };
-        let (mut reading, _) = Reading::new(Stream::Events, wanted);
+        let (mut reading, _) = Reading::new(Stream::Events, request);
         match reading.fetched(&fetched) {
             Step::Page { page, .. } => {
                 let passed = page.records.len() as u64 + page.left_out + page.expired;

@@ -54,7 +54,7 @@ struct Version {
 impl Version {
     fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
-        let identity = FileIdentity::of(path)?;
+        let identity = FileIdentity::read(path)?;
         Some(Self {
             identity,
             len: found.len(),

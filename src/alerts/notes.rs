@@ -331,7 +331,7 @@ mod tests {
             value: Some(80),
             ..testkit::records::bare(ts)
         };
-        Alert::of(&event, Some("deep".into())).unwrap()
+        Alert::from_event(&event, Some("deep".into())).unwrap()
     }
 
     fn silence(filter: &str, from: u64, until: u64) -> SilenceView {

@@ -101,7 +101,7 @@ impl Past {
     pub(crate) fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
         let mut same: Vec<Change> = Vec::new();
         for RuleEvent { row, by } in events {
-            let Some(one) = record::Alert::of(&row.event, row.rule.map(Into::into)) else {
+            let Some(one) = record::Alert::from_event(&row.event, row.rule.map(Into::into)) else {
                 continue;
             };
             if same.first().is_some_and(|first| first.one.ts != one.ts) {

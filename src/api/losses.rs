@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::extract::State;
-use store::{DropPlace, DropSum, Losses, ReporterLoss, Span};
+use store::{DropKey, DropSum, Losses, ReporterLoss, Span};
 
 use super::{
     Context,
@@ -92,18 +92,18 @@ fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
 
 /// Which node is behind the interface of each place, in the time of its drops.
 #[derive(Default, Debug)]
-struct Ends(BTreeMap<DropPlace, Behind>);
+struct Ends(BTreeMap<DropKey, Behind>);
 
 impl Ends {
     fn of(losses: &Losses, memory: &LinkMemory) -> Self {
-        let behind = |(place, sum): (&DropPlace, &DropSum)| {
+        let behind = |(place, sum): (&DropKey, &DropSum)| {
             let (node, interface) = place.node.zip(place.egress_if)?;
             Some((*place, memory.behind(node, interface, (sum.first, sum.last))))
         };
         Self(losses.drops.iter().filter_map(behind).collect())
     }
 
-    fn node(&self, place: &DropPlace) -> Option<u32> {
+    fn node(&self, place: &DropKey) -> Option<u32> {
         match self.0.get(place)? {
             Behind::Node(node) => Some(*node),
             Behind::Unknown | Behind::Several => None,
@@ -111,7 +111,7 @@ impl Ends {
     }
 
     /// Why it is not known.
-    fn unknown(&self, place: &DropPlace, evidence: Evidence) -> Option<String> {
+    fn unknown(&self, place: &DropKey, evidence: Evidence) -> Option<String> {
         let words = match (self.0.get(place)?, evidence) {
             (Behind::Node(_), _) => return None,
             (Behind::Unknown, Evidence::Exported) => NO_HOPS,
@@ -133,7 +133,7 @@ impl Ends {
 
 /// Dropped packets, the most first.
 fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
-    let view = |(place, sum): (&DropPlace, &DropSum)| DropsView {
+    let view = |(place, sum): (&DropKey, &DropSum)| DropsView {
         node: place.node,
         egress_if: place.egress_if,
         to: ends.node(place),

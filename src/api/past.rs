@@ -59,7 +59,7 @@ pub(super) fn span_or_usual(params: &Params) -> Result<Span, Refusal> {
 /// Without an end it lasts until now, without a beginning 15 minutes.
 fn whole(from: Option<u64>, to: Option<u64>) -> Span {
     let to = to.unwrap_or_else(nic::time::now);
-    Span::of(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
+    Span::new(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
 }
 
 pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {

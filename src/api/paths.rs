@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use store::{FlowsOf, PathChange};
+use store::{FlowSelector, PathChange};
 use wire::FlowKey;
 
 use super::{
@@ -43,7 +43,7 @@ const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text
 const DST: Param = Param::new("dst", "Only flows to this address.", Form::Text);
 
 /// Which flows the parameters name.
-fn flows_of(params: &Params) -> FlowsOf {
+fn flows_of(params: &Params) -> FlowSelector {
     // As the store writes them; what is no address is nobody's.
     let address = |name: &str| {
         let text = params.text(name)?;
@@ -52,7 +52,7 @@ fn flows_of(params: &Params) -> FlowsOf {
                 .map_or_else(|_| text.to_owned(), |address| address.to_string()),
         )
     };
-    FlowsOf {
+    FlowSelector {
         flow: params.flow(),
         src: address("src"),
         dst: address("dst"),
@@ -138,7 +138,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
 }
 
 /// The flows of the opposite direction; `None`: of all flows there is none.
-fn opposite(of: &FlowsOf) -> Option<FlowsOf> {
+fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
     let reversed = |flow: FlowKey| {
         let ports = flow.ports().map(|(src, dst)| (dst, src));
         // A flow of which only its id is known has no addresses.
@@ -147,13 +147,13 @@ fn opposite(of: &FlowsOf) -> Option<FlowsOf> {
             .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
     };
     match (of.flow, &of.src, &of.dst) {
-        (Some(flow), ..) => Some(FlowsOf {
+        (Some(flow), ..) => Some(FlowSelector {
             flow: Some(reversed(flow)?),
             src: of.dst.clone(),
             dst: of.src.clone(),
         }),
         (None, None, None) => None,
-        (None, src, dst) => Some(FlowsOf {
+        (None, src, dst) => Some(FlowSelector {
             flow: None,
             src: dst.clone(),
             dst: src.clone(),
@@ -162,7 +162,7 @@ fn opposite(of: &FlowsOf) -> Option<FlowsOf> {
 }
 
 /// `nothing`: what is said when there were no reports.
-fn direction(of: &FlowsOf, uses: &store::PathUses, nothing: &str) -> DirectionView {
+fn direction(of: &FlowSelector, uses: &store::PathUses, nothing: &str) -> DirectionView {
     let all = uses
         .uses
         .iter()
@@ -228,23 +228,23 @@ mod tests {
 
     #[test]
     fn the_opposite_direction_has_addresses_and_ports_exchanged() {
-        let of = |text: &str| FlowsOf {
+        let of = |text: &str| FlowSelector {
             flow: Some(text.parse().unwrap()),
-            ..FlowsOf::default()
+            ..FlowSelector::default()
         };
         let found = opposite(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
         assert_eq!(found, of("10.0.0.2:80>10.0.0.1:5000/17"));
         assert_eq!(opposite(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
         assert_eq!(opposite(&of("flow-id:0x0000f10a")), None);
-        let pair = FlowsOf {
+        let pair = FlowSelector {
             src: Some("10.0.0.1".to_owned()),
-            ..FlowsOf::default()
+            ..FlowSelector::default()
         };
-        let back = FlowsOf {
+        let back = FlowSelector {
             dst: Some("10.0.0.1".to_owned()),
-            ..FlowsOf::default()
+            ..FlowSelector::default()
         };
         assert_eq!(opposite(&pair), Some(back));
-        assert_eq!(opposite(&FlowsOf::default()), None);
+        assert_eq!(opposite(&FlowSelector::default()), None);
     }
 }

@@ -177,7 +177,7 @@ fn view(question: &TrafficQuestion, answer: &Traffic) -> TrafficView {
 }
 
 fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
-    let all = Sums::of(values);
+    let all = Sums::total(values);
     let is_valued = !measure.is_count() && all.valued > 0;
     let value = |sums: &Sums| match measure.is_count() {
         true => Some(sums.count),

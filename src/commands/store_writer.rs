@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use collector::{Batch, Collector, Drop, Event, FlowRow, LinkUse, Loss, Output, Rollup, event::Nanos};
-use store::{Policy, Store};
+use store::Store;
 
 use crate::config::{Settings, build};
 use crate::known_links::{self, KnownLinks};
@@ -28,10 +28,9 @@ pub(super) struct StoreWriter {
 impl StoreWriter {
     /// Opens the store in `dir`.
     pub(super) fn open(dir: &Path, settings: &Settings) -> Result<Self, CliError> {
-        // The input can wait, so nothing is shed. Its records may be old: retention would delete them at once.
+        // Records may be old: retention would delete them at once.
         let config = store::Config {
             dir: dir.to_path_buf(),
-            policy: Policy::Block,
             max_age: None,
             max_bytes: None,
             ..build::store(settings)
@@ -72,10 +71,7 @@ impl StoreWriter {
 
     fn submit(&mut self) {
         let full = std::mem::take(&mut self.batch);
-        self.batch = self.store.submit(full).unwrap_or_else(|mut shed| {
-            shed.clear();
-            shed
-        });
+        self.batch = self.store.submit(full);
     }
 }
 

@@ -86,7 +86,7 @@ fn matching(
     };
     let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
     let is_wanted = |row: &EventRow| {
-        (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::of_row(row))
+        (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::from_row(row))
     };
     let (mut found, mut before) = (Vec::new(), filter.to.map(|to| to.saturating_add(1)));
     loop {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use export::record::RollupPart;
-use store::{Follower, Place, StoredRecord};
+use store::{Follower, StoredRecord, StreamPosition};
 
 /// Numbers the parts of each rollup in the order of the store, so that one that is sent again has the same number, whatever the pages are.
 /// That holds wherever reading begins, if no more than [`BACK`] records are between the first part of a rollup and its others: one that
@@ -17,8 +17,8 @@ pub(super) struct Parts {
     older: HashMap<u32, u16>,
     /// Of the page: likewise, where it begins, and where it ends.
     page: HashMap<u32, u16>,
-    from: Option<Place>,
-    end: Option<Place>,
+    from: Option<StreamPosition>,
+    end: Option<StreamPosition>,
 }
 
 /// How many rollups are remembered, at most. Their parts are close to each other in the store: workers write each second.
@@ -35,7 +35,7 @@ impl Parts {
     /// What comes before it cannot be read.
     pub(super) fn begin(
         &mut self,
-        from: Place,
+        from: StreamPosition,
         follower: &mut Follower,
         is_counted: impl Fn(&RollupPart) -> bool,
     ) -> Result<(), store::Error> {
@@ -43,7 +43,7 @@ impl Parts {
             self.settle();
         } else if self.from != Some(from) {
             *self = Self::default();
-            let mut at = Place {
+            let mut at = StreamPosition {
                 row: from.row.saturating_sub(BACK),
                 ..from
             };
@@ -80,7 +80,7 @@ impl Parts {
     }
 
     /// The page ends here.
-    pub(super) fn end(&mut self, end: Place) {
+    pub(super) fn end(&mut self, end: StreamPosition) {
         self.end = Some(end);
     }
 
@@ -125,7 +125,12 @@ mod tests {
     ];
     const NUMBERS: [u16; 9] = [0, 0, 1, 0, 2, 0, 1, 1, 0];
 
-    fn numbers(parts: &mut Parts, follower: &mut Follower, from: Place, records: usize) -> (Vec<u16>, Place) {
+    fn numbers(
+        parts: &mut Parts,
+        follower: &mut Follower,
+        from: StreamPosition,
+        records: usize,
+    ) -> (Vec<u16>, StreamPosition) {
         let stream = collector::event::Stream::Rollups;
         parts.begin(from, follower, |_| true).unwrap();
         let chunk = follower.read(stream, from, None, records, usize::MAX).unwrap();
@@ -154,11 +159,11 @@ mod tests {
         WRITTEN
             .iter()
             .for_each(|(at, node)| batch.rollup(&rollup(START + at * SECOND, *node)));
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
         let mut follower = Follower::new(dir.path());
         for records in 1..=WRITTEN.len() {
-            let (mut parts, mut at, mut found) = (Parts::default(), Place::default(), Vec::new());
+            let (mut parts, mut at, mut found) = (Parts::default(), StreamPosition::default(), Vec::new());
             while found.len() < WRITTEN.len() {
                 // Each page twice: one that was not full is read again, and may be longer then.
                 let (short, _) = numbers(&mut parts, &mut follower, at, records.div_ceil(2));

@@ -9,7 +9,7 @@ use export::{
     sink::{self, Batch, HttpSink},
     spool,
 };
-use store::{Chunk, Follower, Place, StoredRecord};
+use store::{Chunk, Follower, StoredRecord, StreamPosition};
 
 use super::{drive::Wanted, parts::Parts, records, since::Beginnings, spool::Hops};
 use crate::alerts::Notes;
@@ -23,7 +23,7 @@ pub(super) struct Reader {
     stream: Stream,
     collector: Arc<str>,
     /// Ends here.
-    only: Option<Place>,
+    only: Option<StreamPosition>,
     beginnings: Beginnings,
     parts: Parts,
     /// What people want to hear no more.
@@ -105,22 +105,24 @@ impl Reader {
     }
 
     /// Reads nothing from this place on.
-    pub(super) fn end_at(&mut self, end: Place) {
+    pub(super) fn end_at(&mut self, end: StreamPosition) {
         self.only = Some(end);
     }
 
     /// Where the committed records end.
-    pub(super) fn end(&mut self) -> Result<Place, store::Error> {
+    pub(super) fn end(&mut self) -> Result<StreamPosition, store::Error> {
         self.stream
             .stored()
-            .map_or(Ok(Place::default()), |stream| self.follower.end(stream))
+            .map_or(Ok(StreamPosition::default()), |stream| self.follower.end(stream))
     }
 
     /// Where the records of a time begin.
-    pub(super) fn since(&mut self, ts: u64) -> Result<Place, store::Error> {
+    pub(super) fn since(&mut self, ts: u64) -> Result<StreamPosition, store::Error> {
         self.stream
             .stored()
-            .map_or(Ok(Place::default()), |stream| self.follower.since(stream, ts))
+            .map_or(Ok(StreamPosition::default()), |stream| {
+                self.follower.since(stream, ts)
+            })
     }
 
     /// Reads a page.
@@ -163,7 +165,7 @@ impl Reader {
                     None
                 })
             };
-            let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
+            let takes = |record: &Record| days.as_mut().is_none_or(|days| days.accepts(record.ts()));
             let taken = whole(stored.into_iter().map(of), takes);
             // It is read again: an alert must not lose its beginning, nor be sent although it is silenced.
             if let Some(error) = failed {
@@ -321,39 +323,36 @@ impl Hops {
         loop {
             let (mut read, mut unreadable, mut size) = (Vec::new(), 0, 0);
             let found = self.queue.with(|spool| {
-                spool.read(
-                    from,
-                    until,
-                    (records, bytes / UNPACKED),
-                    |bytes| match Hop::read(bytes) {
+                spool.read(from, until, records, bytes / UNPACKED, |bytes| {
+                    match Hop::read(bytes) {
                         Some(hop) => {
                             size += bytes.len() * UNPACKED;
                             read.push(Some(Record::Hop(Box::new(hop))));
                         }
-                        // Of another version, whole and without a meaning here.
+                        // A hop of another version cannot be read here.
                         None => {
                             unreadable += 1;
                             read.push(None);
                         }
-                    },
-                )
+                    }
+                })
             });
             match found {
-                spool::Found::Load(number) => {
+                spool::ReadResult::Load(number) => {
                     let file = self
                         .files
                         .load(number)
                         .map_err(|error| format!("a file of hops: {error}"))?;
                     self.queue.with(|spool| spool.loaded(number, file));
                 }
-                spool::Found::Page {
+                spool::ReadResult::Page {
                     end,
                     expired,
                     is_last,
                 } => {
                     let expired = expired + unreadable;
                     let mut days = days.map(Days::new);
-                    let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
+                    let takes = |record: &Record| days.as_mut().is_none_or(|days| days.accepts(record.ts()));
                     match whole(read.into_iter(), takes) {
                         Ok(records) => {
                             return Ok(Page {
@@ -390,7 +389,7 @@ mod tests {
         let store = store::Store::open(store::Config::new(dir.path())).unwrap();
         let mut batch = collector::Batch::with_capacity(500);
         (0..250).for_each(|n| batch.loss(&loss(START + n * 24 * 3600 * SECOND, Some(1))));
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
         let pages = |sink: Option<Arc<dyn HttpSink>>, until: Option<Position>| {
             let mut reader = Reader::new(dir.path(), Stream::Losses, "c1".into(), sink);
@@ -455,7 +454,7 @@ mod tests {
         ] {
             batch.event(&one, &[]);
         }
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
         let mut reader = Reader::new(dir.path(), Stream::Alerts, "c1".into(), None);
         reader.heed(Some(Arc::new(notes)));

@@ -6,18 +6,18 @@ use export::{
     Position,
     record::{Alert, EventRecord, Record, RollupPart, Stream},
 };
-use store::{EventRow, FlowState, Place, StoredRecord};
+use store::{EventRow, FlowState, StoredRecord, StreamPosition};
 
 /// The store's place.
-pub(super) fn place(position: Position) -> Place {
-    Place {
+pub(super) fn place(position: Position) -> StreamPosition {
+    StreamPosition {
         base: position.file,
         row: position.row,
     }
 }
 
 /// The exporter's position.
-pub(super) fn position(place: Place) -> Position {
+pub(super) fn position(place: StreamPosition) -> Position {
     Position {
         file: place.base,
         row: place.row,
@@ -30,7 +30,8 @@ pub(super) fn record(stream: Stream, stored: StoredRecord) -> Option<Record> {
         let StoredRecord::Event(row) = stored else {
             return None;
         };
-        return Alert::of(&row.event, row.rule.map(Arc::from)).map(|alert| Record::Alert(Box::new(alert)));
+        return Alert::from_event(&row.event, row.rule.map(Arc::from))
+            .map(|alert| Record::Alert(Box::new(alert)));
     }
     Some(match stored {
         StoredRecord::Event(EventRow {

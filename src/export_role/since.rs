@@ -94,7 +94,7 @@ impl Beginnings {
         self.reader = Some(reader);
         let alerts = rows
             .into_iter()
-            .filter_map(|row| Alert::of(&row.event, row.rule.map(Into::into)));
+            .filter_map(|row| Alert::from_event(&row.event, row.rule.map(Into::into)));
         Ok(alerts
             .filter(|other| other.alert() == number)
             .max_by_key(|other| other.ts))
@@ -137,9 +137,9 @@ mod tests {
             .for_each(|(ts, kind)| batch.event(&event(*ts, *kind, 5000), &[]));
         batch.event(&event(3, Kind::RuleOn, 5001), &[]);
         store.set_rules(vec!["slow".to_owned()]);
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
-        let alert = |ts, kind, port| Alert::of(&event(ts, kind, port), Some("slow".into())).unwrap();
+        let alert = |ts, kind, port| Alert::from_event(&event(ts, kind, port), Some("slow".into())).unwrap();
         let since = |beginnings: &mut Beginnings, ts, port| {
             let mut alert = alert(ts, Kind::RuleOff, port);
             let began = beginnings.complete(&mut alert).unwrap();
@@ -178,7 +178,7 @@ mod tests {
             }
         };
         let mut complete = |kind, port| {
-            let mut alert = Alert::of(&event(kind, port), Some("slow".into())).unwrap();
+            let mut alert = Alert::from_event(&event(kind, port), Some("slow".into())).unwrap();
             beginnings.complete(&mut alert)
         };
         for port in 0..=MOST_KNOWN {

@@ -75,7 +75,7 @@ impl SpoolFiles {
                         .read_to_end(&mut header)?;
                     // Each record has some bytes: a greater number is damage.
                     let most = bytes.saturating_sub(spool::header_len()) as u64;
-                    let records = spool::records_of(&header).filter(|records| *records <= most);
+                    let records = spool::parse_header(&header).filter(|records| *records <= most);
                     if records.is_none() {
                         tracing::warn!(file = %path.display(), "no file of hops; it is deleted");
                     }

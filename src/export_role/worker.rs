@@ -11,7 +11,7 @@ use export::{
     record::{Record, Stream},
     sink::Batch,
 };
-use store::{Follower, Place};
+use store::{Follower, StreamPosition};
 use tokio::{
     sync::watch,
     task::{self, JoinHandle, JoinSet},
@@ -63,9 +63,9 @@ pub(super) struct Exporter {
     /// Knows where the store ends, also while it is read.
     ends: Follower,
     /// The last end of the store's records, and the records that had come until then.
-    counted_end: Option<(Place, u64)>,
+    counted_end: Option<(StreamPosition, u64)>,
     /// Ends here, and saves no cursor.
-    only: Option<Place>,
+    only: Option<StreamPosition>,
 }
 
 /// A request that is sent.
@@ -130,7 +130,7 @@ impl Exporter {
         let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
         reader.read_hops(hops.clone());
         reader.heed(notes.clone());
-        let at = |place: Result<Place, store::Error>| place.map_err(|error| error.to_string());
+        let at = |place: Result<StreamPosition, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
         let cursor = if let Reading::Again(from, to) = *reading {
             only = Some(match to {
@@ -281,7 +281,7 @@ impl Exporter {
 
 /// Records that have come until `end`. The store's own count says how many came since the last end; where that count begins anew or falls,
 /// because files are gone, it is what is accounted for.
-fn came(counted: &mut Option<(Place, u64)>, end: Place, accounted: u64) -> u64 {
+fn came(counted: &mut Option<(StreamPosition, u64)>, end: StreamPosition, accounted: u64) -> u64 {
     let came = match counted {
         Some((last, came)) if last.base == end.base && last.row <= end.row => *came + (end.row - last.row),
         _ => accounted,
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn what_came_is_counted_by_the_store_and_not_by_what_is_accounted_for() {
-        let end = |base, row| Place { base, row };
+        let end = |base, row| StreamPosition { base, row };
         let mut counted = None;
         assert_eq!(came(&mut counted, end(1, 10), 10), 10);
         // An export that counts a record twice does not make one more come.

@@ -263,7 +263,7 @@ impl History for Remote {
             let mut events = self.latest(&question, Instant::now() + self.limit).await?;
             events.reverse();
             let is_cut = events.len() == most;
-            Ok(FlowHistory::of(events, is_cut, limit))
+            Ok(FlowHistory::from_events(events, is_cut, limit))
         })
     }
 

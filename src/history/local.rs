@@ -71,7 +71,7 @@ impl History for Local {
             let (rows, stopped) = match condition {
                 None => (reader.events(&filter)?, None),
                 Some(condition) => {
-                    reader.events_where(&filter, |row| condition.matches(&facts::of_row(row)))?
+                    reader.events_where(&filter, |row| condition.matches(&facts::from_row(row)))?
                 }
             };
             Ok(FoundEvents { rows, stopped })
@@ -99,7 +99,7 @@ impl History for Local {
     fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
         let RecordingQuestion { span, node, limit } = question;
         self.ask(place, move |reader| {
-            reader.recordings(span, node.map(|node| (node, None)), limit)
+            reader.recordings(span.0, span.1, node.map(|node| (node, None)), limit)
         })
     }
 
@@ -112,7 +112,7 @@ impl History for Local {
         self.ask(place, move |reader| match condition {
             None => reader.flow_spans(&filter),
             Some(condition) => reader.flow_spans_where(&filter, condition.asks_nodes(), &|span| {
-                condition.matches(&facts::of_span(span))
+                condition.matches(&facts::from_span(span))
             }),
         })
     }
@@ -134,7 +134,7 @@ impl History for Local {
     }
 
     fn losses(&self, (span, count_until): (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
-        self.ask(place, move |reader| reader.losses_of(span, count_until))
+        self.ask(place, move |reader| reader.losses_in(span, count_until))
     }
 
     fn rates(&self, (span, column, known_to): (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
@@ -167,9 +167,9 @@ fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, Quer
         to,
         ..
     } = question.queue;
-    let (span, limit) = ((from, to), question.events);
-    let recordings = reader.recordings(span, Some((node, queue)), question.recordings)?;
-    let windows = reader.recording_windows(span)?;
+    let limit = question.events;
+    let recordings = reader.recordings(from, to, Some((node, queue)), question.recordings)?;
+    let windows = reader.recording_windows(from, to)?;
     let (passages, truncated) = reader.passages(&question.queue)?;
     let (from, before, node) = (Some(from), Some(to), Some(node));
     let drops = reader.drops(&RecordFilter {

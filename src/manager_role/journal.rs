@@ -111,7 +111,7 @@ impl Journal {
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
             let (file, logs) = (
-                file.and_then(FileIdentity::of),
+                file.and_then(FileIdentity::read),
                 file.map_or_else(Vec::new, logs_of),
             );
             Ok(Self {
@@ -177,7 +177,7 @@ impl Journal {
         database.execute_batch(DURABLE)?;
         database.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         self.database = database;
-        self.file = FileIdentity::of(path);
+        self.file = FileIdentity::read(path);
         self.logs = logs_of(path);
         tracing::warn!(
             file = %path.display(),
@@ -515,7 +515,7 @@ fn logs_of(path: &Path) -> Vec<FileIdentity> {
     let beside = |end: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
-        FileIdentity::of(Path::new(&name))
+        FileIdentity::read(Path::new(&name))
     };
     [beside("-wal"), beside("-shm")].into_iter().flatten().collect()
 }

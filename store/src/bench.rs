@@ -13,20 +13,20 @@ use collector::{Batch, Event, Kind, Output as _, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 
-use crate::config::{Config, Error, Policy};
+use crate::config::{Config, Error, WithPath as _};
 use crate::query::{QueryError, QueryOptions, Value};
 use crate::reader::Reader;
 use crate::rows::{EventFilter, RollupFilter};
 use crate::store::Store;
 
-/// Result of inserting.
+/// The result of inserting events.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Inserted {
     /// Events committed, with all indexes.
     pub events: u64,
     /// Rollups committed beside them.
     pub rollups: u64,
-    /// From the first batch to the closed file.
+    /// Elapsed time from the first batch to the closed file.
     pub wall: Duration,
     /// Processor time of the writer's thread until everything was committed; `None` where the system does not report it.
     pub cpu: Option<Duration>,
@@ -36,16 +36,16 @@ pub struct Inserted {
     pub bytes: u64,
 }
 
-/// Timing of a query.
+/// The timing of one query.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueryTiming {
-    /// Name of the query.
+    /// The name of the query.
     pub name: String,
-    /// Rows in the result.
+    /// Number of rows in the result.
     pub rows: usize,
-    /// The first time, on a new connection.
+    /// Elapsed time of the first run, on a new connection.
     pub first: Duration,
-    /// After that: minimum, median and maximum of [`ROUNDS`].
+    /// Elapsed times of the next [`ROUNDS`] runs: minimum, median and maximum.
     pub again: [Duration; 3],
     /// Their mean processor time; `None` where the system does not report it.
     pub cpu: Option<Duration>,
@@ -57,19 +57,18 @@ pub struct QueryTiming {
 /// The store cannot be opened.
 pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     let store = Store::open(Config {
-        policy: Policy::Block,
         queue_batches: 16,
         ..Config::new(dir)
     })?;
     store.set_rules(vec!["slow".to_owned()]);
-    let (start, before) = (Instant::now(), time_of_other_threads());
+    let before = time_of_other_threads();
+    let start = Instant::now();
     let mut batch = Batch::with_capacity(BATCH);
     let mut traffic = Traffic::new(flows);
     for n in 0..events {
         traffic.event(n, &mut batch);
         if batch.len() >= BATCH - ROLLUPS_PER_SECOND || n + 1 == events {
-            // The policy is to block: every batch is written.
-            batch = store.submit(batch).unwrap_or_default();
+            batch = store.submit(batch);
         }
     }
     store.flush();
@@ -80,7 +79,7 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
         .zip(time_of_other_threads())
         .map(|(before, after)| after.saturating_sub(before));
     let bytes = crate::files::list(dir)
-        .map_err(|error| Error::io(dir, error))?
+        .with_path(dir)?
         .iter()
         .map(|file| file.bytes)
         .sum();
@@ -104,117 +103,106 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
 )]
 pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let end = START + events * SPACING;
-    let ago = |minutes: u64| (end - (minutes * 60_000_000_000).min(end - START)) as i64;
+    let from = end - (15 * 60_000_000_000).min(end - START);
     let hot = flow(0);
     let cold = flow(HOT + 7);
-    let sql = |sql: &'static str, params: Vec<Value>| {
-        move |reader: &Reader| {
-            let timeout = Duration::from_secs(300);
-            let options = QueryOptions {
-                params: params.clone(),
-                timeout,
-                ..QueryOptions::default()
-            };
-            reader.query(sql, &options).map(|table| table.rows.len())
-        }
-    };
-    let latest = |filter: EventFilter| move |reader: &Reader| reader.events(&filter).map(|rows| rows.len());
-    let all = EventFilter::default();
-    let text = |flow: FlowKey| Value::Text(flow.to_string());
+    let mut timings = Vec::new();
     let since = "SELECT * FROM events WHERE flow = ?1 AND ts > ?2";
+    for (name, sql, params) in [
+        (
+            "flow-since: one flow's events, all of the time",
+            since,
+            vec![text(cold), Value::Int(0)],
+        ),
+        (
+            "flow-since: a hot flow's last 15 min",
+            since,
+            vec![text(hot), Value::Int(from as i64)],
+        ),
+        (
+            "scan: SELECT kind, count(*) … GROUP BY kind",
+            "SELECT kind, count(*) FROM events GROUP BY kind",
+            Vec::new(),
+        ),
+    ] {
+        let options = QueryOptions {
+            params,
+            timeout: Duration::from_secs(300),
+            ..QueryOptions::default()
+        };
+        timings.push(measure(dir, name, &|reader| {
+            reader.query(sql, &options).map(|table| table.rows.len())
+        })?);
+    }
+    for (name, filter) in latest_filters(cold, hot) {
+        let name = format!("events: latest 200{name}");
+        timings.push(measure(dir, &name, &|reader| {
+            reader.events(&filter).map(|rows| rows.len())
+        })?);
+    }
     let rollups = RollupFilter {
         metric: Some(Metric::QueueOccupancy),
         node: Some(NODE),
-        from: Some(ago(15) as u64),
+        from: Some(from),
         ..RollupFilter::default()
     };
-    let from = Some(ago(15) as u64);
-    let mut asked = Vec::new();
-    let mut ask = |name, question: &dyn Fn(&Reader) -> Result<usize, QueryError>| {
-        measure(dir, name, question).map(|figures| asked.push(figures))
-    };
-    ask(
-        "flow-since: one flow's events, all of the time",
-        &sql(since, vec![text(cold), Value::Int(0)]),
-    )?;
-    ask(
-        "flow-since: a hot flow's last 15 min",
-        &sql(since, vec![text(hot), Value::Int(ago(15))]),
-    )?;
-    ask("events: latest 200", &latest(all))?;
-    ask(
-        "events: latest 200, kind = drop (rare)",
-        &latest(EventFilter {
-            kind: Some(Kind::Drop),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, kind = loss (none)",
-        &latest(EventFilter {
-            kind: Some(Kind::Loss),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, kind = change",
-        &latest(EventFilter {
-            kind: Some(Kind::Change),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, one node",
-        &latest(EventFilter {
-            node: Some(NODE),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, one node, kind = drop",
-        &latest(EventFilter {
-            node: Some(NODE),
-            kind: Some(Kind::Drop),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, metric = flow_path",
-        &latest(EventFilter {
-            metric: Some(Metric::FlowPath),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, one flow",
-        &latest(EventFilter {
-            flow: Some(cold),
-            ..all
-        }),
-    )?;
-    ask(
-        "events: latest 200, a hot flow",
-        &latest(EventFilter {
-            flow: Some(hot),
-            ..all
-        }),
-    )?;
-    ask("rollups: a node's metric, 15 min", &|reader| {
+    timings.push(measure(dir, "rollups: a node's metric, 15 min", &|reader| {
         reader.rollups(&rollups).map(|rows| rows.len())
-    })?;
-    ask("history: a hot flow, 15 min", &|reader| {
-        reader
-            .history(&hot, from, None, 2000)
-            .map(|history| history.series.len())
-    })?;
-    ask(
-        "scan: SELECT kind, count(*) … GROUP BY kind",
-        &sql("SELECT kind, count(*) FROM events GROUP BY kind", vec![]),
-    )?;
-    Ok(asked)
+    })?);
+    timings.push(measure(dir, "history: a hot flow, 15 min", &|reader| {
+        let history = reader.history(&hot, Some(from), None, 2000)?;
+        Ok(history.series.len())
+    })?);
+    Ok(timings)
 }
 
-/// How often a query is repeated.
+fn text(flow: FlowKey) -> Value {
+    Value::Text(flow.to_string())
+}
+
+fn only_kind(kind: Kind) -> EventFilter {
+    EventFilter {
+        kind: Some(kind),
+        ..EventFilter::default()
+    }
+}
+
+fn only_flow(flow: FlowKey) -> EventFilter {
+    EventFilter {
+        flow: Some(flow),
+        ..EventFilter::default()
+    }
+}
+
+/// Returns the filters of queries for the latest events, with the ends of their names.
+fn latest_filters(cold: FlowKey, hot: FlowKey) -> [(&'static str, EventFilter); 9] {
+    let all = EventFilter::default();
+    let of_node = EventFilter {
+        node: Some(NODE),
+        ..all
+    };
+    let paths = EventFilter {
+        metric: Some(Metric::FlowPath),
+        ..all
+    };
+    let drops_of_node = EventFilter {
+        kind: Some(Kind::Drop),
+        ..of_node
+    };
+    [
+        ("", all),
+        (", kind = drop (rare)", only_kind(Kind::Drop)),
+        (", kind = loss (none)", only_kind(Kind::Loss)),
+        (", kind = change", only_kind(Kind::Change)),
+        (", one node", of_node),
+        (", one node, kind = drop", drops_of_node),
+        (", metric = flow_path", paths),
+        (", one flow", only_flow(cold)),
+        (", a hot flow", only_flow(hot)),
+    ]
+}
+
+/// The number of times that a query is repeated.
 pub const ROUNDS: usize = 5;
 
 fn measure(
@@ -227,20 +215,20 @@ fn measure(
     timed(name, &|| question(&reader))
 }
 
-/// Asks once, and then some times more.
+/// Runs a query once, and then [`ROUNDS`] times more.
 pub(crate) fn timed(
     name: &str,
     question: &dyn Fn() -> Result<usize, QueryError>,
 ) -> Result<QueryTiming, QueryError> {
-    let time = || -> Result<(usize, Duration), QueryError> {
-        let start = Instant::now();
-        Ok((question()?, start.elapsed()))
-    };
-    let (rows, first) = time()?;
+    let start = Instant::now();
+    let rows = question()?;
+    let first = start.elapsed();
     let before = own_time();
     let mut again = [Duration::ZERO; ROUNDS];
-    for slot in &mut again {
-        *slot = time()?.1;
+    for round in &mut again {
+        let start = Instant::now();
+        question()?;
+        *round = start.elapsed();
     }
     let cpu = before
         .zip(own_time())
@@ -276,14 +264,11 @@ impl Traffic {
         self.random
     }
 
-    /// The `n`-th event, and with each full second its rollups.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "the rows of one measurement, in their order"
-    )]
+    /// Adds the `n`-th event, and with each full second its rollups.
     fn event(&mut self, n: u64, batch: &mut Batch) {
         let ts = START + n * SPACING;
-        let (x, y) = (self.next(), self.next());
+        let x = self.next();
+        let y = self.next();
         let hot = x.is_multiple_of(5);
         let index = if hot {
             (y >> 32) as u32 % HOT
@@ -308,84 +293,88 @@ impl Traffic {
             reason: None,
             basis: Basis::Measured,
         };
-        let none = Event {
-            node: None,
-            value,
-            previous: None,
-            threshold: None,
-            ..base
-        };
         let path = [100 + index % 8, 110 + index % 5, 120 + index % 7];
-        match (x >> 8) % 1000 {
-            0 => batch.event(
-                &Event {
-                    kind: Kind::Drop,
-                    metric: None,
-                    node,
-                    value: None,
-                    reason: Some(71),
-                    ..none
-                },
-                &[],
-            ),
-            1 => batch.event(
-                &Event {
-                    kind: Kind::RuleOn,
-                    metric: None,
-                    rule: Some(0),
-                    ..none
-                },
-                &[],
-            ),
-            2..30 => batch.event(
-                &Event {
-                    kind: Kind::New,
-                    metric: Some(Metric::FlowPath),
-                    ..none
-                },
-                &path,
-            ),
-            30..40 => batch.event(
-                &Event {
-                    kind: Kind::Expired,
-                    metric: Some(Metric::FlowPath),
-                    ..none
-                },
-                &[],
-            ),
-            40..60 => batch.event(
-                &Event {
-                    kind: Kind::Latest,
-                    metric: Some(Metric::FlowLatency),
-                    ..none
-                },
-                &path,
-            ),
-            60..200 => batch.event(
-                &Event {
-                    metric: Some(Metric::FlowLatency),
-                    node: None,
-                    ..base
-                },
-                &[],
-            ),
-            200..400 => {
-                let queue = Some((x & 7) as u8);
-                batch.event(
-                    &Event {
-                        metric: Some(Metric::QueueOccupancy),
-                        flow: None,
-                        queue,
-                        ..base
-                    },
-                    &[],
-                );
-            }
-            _ => batch.event(&base, &[]),
-        }
+        add_event(batch, &base, x, &path);
         if n.is_multiple_of(SECOND / SPACING) {
             (0..ROLLUPS_PER_SECOND as u32).for_each(|i| batch.rollup(&rollup(ts, i)));
         }
+    }
+}
+
+/// Adds an event of a kind that follows from `random`.
+fn add_event(batch: &mut Batch, base: &Event, random: u64, path: &[u32]) {
+    let none = Event {
+        node: None,
+        previous: None,
+        threshold: None,
+        ..*base
+    };
+    match (random >> 8) % 1000 {
+        0 => batch.event(
+            &Event {
+                kind: Kind::Drop,
+                metric: None,
+                node: base.node,
+                value: None,
+                reason: Some(71),
+                ..none
+            },
+            &[],
+        ),
+        1 => batch.event(
+            &Event {
+                kind: Kind::RuleOn,
+                metric: None,
+                rule: Some(0),
+                ..none
+            },
+            &[],
+        ),
+        2..30 => batch.event(
+            &Event {
+                kind: Kind::New,
+                metric: Some(Metric::FlowPath),
+                ..none
+            },
+            path,
+        ),
+        30..40 => batch.event(
+            &Event {
+                kind: Kind::Expired,
+                metric: Some(Metric::FlowPath),
+                ..none
+            },
+            &[],
+        ),
+        40..60 => batch.event(
+            &Event {
+                kind: Kind::Latest,
+                metric: Some(Metric::FlowLatency),
+                ..none
+            },
+            path,
+        ),
+        60..200 => batch.event(
+            &Event {
+                metric: Some(Metric::FlowLatency),
+                node: None,
+                ..*base
+            },
+            &[],
+        ),
+        200..400 => {
+            let queue = Some((random & 7) as u8);
+            batch.event(
+                &Event {
+                    metric: Some(Metric::QueueOccupancy),
+                    flow: None,
+                    queue,
+                    ..*base
+                },
+                &[],
+            );
+        }
+        _ => batch.event(base, &[]),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Events in blocks, to be counted: what is counted of the events of a minute, in some six bytes for each.
+//! Events in blocks, to be counted: the columns of the events of a minute that are counted, in some six bytes for each.
 //!
 //! A row of `event_data` says everything of one event; to count a day of them row by row takes SQLite ten seconds and more. So what events can be
 //! grouped by is also kept as columns of bits: read as numbers, a day takes a fraction of a second. A block belongs to one minute and to the transaction
@@ -6,43 +6,43 @@
 //!
 //! # Format
 //!
-//! The version; the places, each once: node, interface and queue; then the classes, each once: kind, metric, rule and drop reason, which columns there are,
-//! and how many events. Of each class: how many events there are in which second of the minute, and in that order their columns: places by
+//! The version; the locations, each once: node, interface and queue; then the classes, each once: kind, metric, rule and drop reason, which columns there are,
+//! and how many events. Of each class: how many events there are in which second of the minute, and in that order their columns: locations by
 //! their position, flows, and if there are any paths, values, and first latencies. Numbers are varints, columns have as many bits for each value as the largest needs.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::hash::{Hash, Hasher};
 
-use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::hasher::Seeded;
 
-/// Where an event happened.
+/// The location of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) node: Option<u32>,
     pub(crate) interface: Option<u32>,
     pub(crate) queue: Option<u8>,
 }
 
-/// What an event is.
+/// The kind of an event, and what caused it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Class {
-    /// The kind, by its place among all.
+    /// The kind, by its index in [`collector::Kind::ALL`].
     pub(crate) kind: u8,
     /// The metric, by its number.
     pub(crate) metric: Option<u8>,
-    /// The rule, by its number in the file; 0: none.
+    /// The rule, by its number in the file; 0 for none.
     pub(crate) rule: u32,
     pub(crate) reason: Option<u8>,
 }
 
-/// An event, as far as it is counted. Flow and path are numbers of the file; 0: none.
+/// The part of an event that is counted. Flow and path are numbers of the file; 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Counted {
     pub(crate) class: Class,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) flow: u32,
     pub(crate) path: u32,
     pub(crate) values: Values,
@@ -51,39 +51,39 @@ pub(crate) struct Counted {
 /// The first latencies of a new flow.
 type First = (Option<u64>, Option<u64>);
 
-/// What was measured.
+/// The values that an event reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Values {
     pub(crate) value: Option<u64>,
-    /// Of a new flow: its first flow latency, and the largest of its first hop latencies.
+    /// The first flow latency of a new flow, and the largest of its first hop latencies.
     pub(crate) first: Option<First>,
 }
 
-/// The blocks of an open transaction, and what is known of those that are stored.
+/// The blocks of an open transaction, and the state of those that are stored.
 #[derive(Default, Debug)]
 pub(crate) struct Blocks {
     /// The minute where almost all events belong.
     minute: i64,
     builder: Builder,
     others: BTreeMap<i64, Builder>,
-    /// Minutes of which something was stored lately.
+    /// Minutes with blocks that were stored lately.
     open: BTreeMap<i64, Stored>,
 }
 
-/// What is known of the blocks of a minute.
+/// The stored blocks of a minute.
 #[derive(Default, Debug)]
 struct Stored {
-    /// Those of few events.
+    /// The ids of blocks with few events.
     small: Vec<i64>,
-    /// They were joined when the minute had passed.
+    /// The small blocks were joined when the minute had passed.
     is_past: bool,
 }
 
 /// Events of one minute, while they are collected.
 #[derive(Default, Debug)]
 struct Builder {
-    places: Numbered<Place>,
-    /// With what their events have.
+    locations: Numbered<Location>,
+    /// The classes, with the columns that their events have.
     classes: Numbered<(Class, Has)>,
     rows: Vec<Vec<Row>>,
     count: usize,
@@ -94,13 +94,13 @@ struct Builder {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     second: u8,
-    place: u32,
+    location: u32,
     flow: u32,
     path: u32,
     values: Values,
 }
 
-/// Which columns there are besides places and flows.
+/// The columns of a class besides locations and flows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Has {
     paths: bool,
@@ -109,7 +109,7 @@ struct Has {
 }
 
 impl Has {
-    fn of(event: &Counted) -> Self {
+    fn from_event(event: &Counted) -> Self {
         Self {
             paths: event.path != 0,
             values: event.values.value.is_some(),
@@ -126,10 +126,10 @@ struct Numbered<T> {
     last: Option<(T, u32)>,
 }
 
-/// A stored block.
+/// A block as it is stored.
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
-    pub(crate) places: Vec<Place>,
+    pub(crate) locations: Vec<Location>,
     pub(crate) runs: Vec<Run<'a>>,
 }
 
@@ -137,20 +137,19 @@ pub(crate) struct Block<'a> {
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) class: Class,
-    /// Seconds of the minute, and how many events they have.
+    /// The seconds of the minute that have events, and the number of their events.
     pub(crate) seconds: Vec<(u8, usize)>,
-    /// Positions among the places. Those of a damaged file may be as much as twice as many.
-    pub(crate) places: Column<'a>,
+    /// Positions in [`Block::locations`]. Those of a damaged file may be as much as twice as large.
+    pub(crate) locations: Column<'a>,
     pub(crate) flows: Column<'a>,
-    /// `None`: they have none.
     pub(crate) paths: Option<Column<'a>>,
     values: Option<Column<'a>>,
-    /// Each with 1 added; 0: none.
+    /// First flow latencies and hop latencies, each with 1 added; 0 for none.
     first: Option<(Column<'a>, Column<'a>)>,
 }
 
 impl Run<'_> {
-    /// The values of an event.
+    /// Returns the values of an event.
     #[inline]
     pub(crate) fn values(&self, i: usize) -> Values {
         let first = self
@@ -168,7 +167,7 @@ impl Run<'_> {
 pub(crate) struct Column<'a> {
     base: u64,
     width: u32,
-    /// With [`PADDING`] behind the last number.
+    /// The numbers, with [`PADDING`] behind the last one.
     bytes: &'a [u8],
 }
 
@@ -182,13 +181,18 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-impl Hash for Place {
+impl Hash for Location {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let more = |part: Option<u32>| part.map_or(0, |part| u64::from(part) + 1);
-        state.write_u64(more(self.node) | more(self.queue.map(u32::from)) << 40);
-        state.write_u64(more(self.interface));
+        state.write_u64(plus_one(self.node) | plus_one(self.queue) << 40);
+        state.write_u64(plus_one(self.interface));
     }
+}
+
+/// Returns the number with 1 added, and 0 for none.
+#[inline]
+fn plus_one<T: Into<u64>>(number: Option<T>) -> u64 {
+    number.map_or(0, |number| number.into() + 1)
 }
 
 impl<T: Copy + Eq + Hash> Numbered<T> {
@@ -215,18 +219,19 @@ impl Blocks {
     pub(crate) fn event(
         &mut self,
         conn: &Connection,
-        (minute, second): (i64, u8),
+        minute: i64,
+        second: u8,
         event: &Counted,
     ) -> rusqlite::Result<()> {
         if minute != self.minute {
-            self.turn_to(conn, minute)?;
+            self.switch_to(conn, minute)?;
         }
         self.builder.push(second, event);
         Ok(())
     }
 
     #[cold]
-    fn turn_to(&mut self, conn: &Connection, minute: i64) -> rusqlite::Result<()> {
+    fn switch_to(&mut self, conn: &Connection, minute: i64) -> rusqlite::Result<()> {
         if self.others.len() >= MOST_MINUTES {
             self.write(conn)?;
         }
@@ -253,9 +258,9 @@ impl Blocks {
             self.open.pop_first();
         }
         // Late events of the minute before are still to come.
-        let is_past = |minute: i64| newest.is_some_and(|newest| minute < newest - MINUTE);
+        let open_from = newest.map_or(i64::MIN, |newest| newest - MINUTE);
         for (minute, stored) in &mut self.open {
-            if is_past(*minute) && !stored.is_past {
+            if *minute < open_from && !stored.is_past {
                 stored.is_past = true;
                 if stored.small.len() > 1 {
                     stored.join(conn, *minute, Builder::default())?;
@@ -269,45 +274,45 @@ impl Blocks {
         let stored = match self.open.entry(minute) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => free.insert(Stored {
-                small: small_ones(conn, minute)?,
+                small: small_blocks(conn, minute)?,
                 is_past: false,
             }),
         };
-        // It has more: that it had passed was the word of an event of the future, or these are late.
+        // The minute has more events: these are late, or an event with a time in the future made it look past.
         stored.is_past = false;
-        match stored.small.len() >= MOST_SMALL {
-            true => stored.join(conn, minute, builder),
-            false => {
-                stored.small.extend(insert(conn, minute, builder)?);
-                Ok(())
-            }
+        if stored.small.len() >= MOST_SMALL {
+            return stored.join(conn, minute, builder);
         }
+        stored.small.extend(insert(conn, minute, builder)?);
+        Ok(())
     }
 }
 
 impl Stored {
     /// Joins the small blocks with new events.
     fn join(&mut self, conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<()> {
-        take_out(conn, &self.small, &mut builder)?;
+        remove_blocks(conn, &self.small, &mut builder)?;
         self.small = insert(conn, minute, builder)?;
         Ok(())
     }
 }
 
-fn small_ones(conn: &Connection, minute: i64) -> rusqlite::Result<Vec<i64>> {
+fn small_blocks(conn: &Connection, minute: i64) -> rusqlite::Result<Vec<i64>> {
     let mut select =
         conn.prepare_cached("SELECT id FROM block_data WHERE id >= ?1 AND id < ?2 AND count < ?3")?;
     let ids = select.query_map([first_id(minute), end_id(minute), SMALL as i64], |row| row.get(0))?;
     ids.collect()
 }
 
-/// Adds the events of stored blocks, and deletes those. One that cannot be read stays: readers then count the rows of its events.
-fn take_out(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlite::Result<()> {
+/// Moves the events of stored blocks into `builder`. A block that cannot be read stays: readers then count the rows of its events.
+fn remove_blocks(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached("SELECT events FROM block_data WHERE id = ?1")?;
     let mut delete = conn.prepare_cached("DELETE FROM block_data WHERE id = ?1")?;
     for id in blocks {
-        let bytes = |row: &SqlRow<'_>| Ok(row.get_ref(0)?.as_blob().unwrap_or_default().to_owned());
-        let Some(bytes) = select.query_row([id], bytes).optional()? else {
+        let bytes = select.query_row([id], |row| {
+            Ok(row.get_ref(0)?.as_blob().unwrap_or_default().to_owned())
+        });
+        let Some(bytes) = bytes.optional()? else {
             continue;
         };
         if let Some(block) = Block::read(&bytes) {
@@ -318,15 +323,15 @@ fn take_out(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlit
     Ok(())
 }
 
-/// Stores blocks. Returns the small ones.
+/// Stores the blocks of `builder`. Returns the ids of the small ones.
 fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Result<Vec<i64>> {
     builder.close();
-    let (from, to) = (first_id(minute), end_id(minute));
+    let first = first_id(minute);
     let mut select = conn.prepare_cached("SELECT max(id) FROM block_data WHERE id >= ?1 AND id < ?2")?;
-    let last: Option<i64> = select.query_row([from, to], |row| row.get(0))?;
+    let last: Option<i64> = select.query_row([first, end_id(minute)], |row| row.get(0))?;
     let mut insert = conn.prepare_cached("INSERT INTO block_data VALUES (?1, ?2, ?3)")?;
     let mut small = Vec::new();
-    for (id, (count, block)) in (last.map_or(from, |last| last + 1)..).zip(&builder.full) {
+    for (id, (count, block)) in (last.map_or(first, |last| last + 1)..).zip(&builder.full) {
         insert.execute(params![id, *count as i64, block])?;
         if *count < SMALL {
             small.push(id);
@@ -335,17 +340,17 @@ fn insert(conn: &Connection, minute: i64, mut builder: Builder) -> rusqlite::Res
     Ok(small)
 }
 
-/// The number of the first block of a minute.
+/// Returns the id of the first block of a minute.
 pub(crate) fn first_id(minute: i64) -> i64 {
     minute.div_euclid(MINUTE) << ID_BITS
 }
 
-/// The number behind those of a minute's blocks; the next minute may be later than any time that there is.
+/// Returns the id after those of a minute's blocks; the next minute may be later than any time that there is.
 fn end_id(minute: i64) -> i64 {
     first_id(minute) + (1 << ID_BITS)
 }
 
-/// The minute of a block.
+/// Returns the minute of a block.
 pub(crate) fn minute_of(id: i64) -> i64 {
     (id >> ID_BITS) * MINUTE
 }
@@ -357,14 +362,14 @@ impl Builder {
 
     #[inline]
     fn push(&mut self, second: u8, event: &Counted) {
-        let class = self.classes.position((event.class, Has::of(event))) as usize;
-        let place = self.places.position(event.place);
+        let class = self.classes.position((event.class, Has::from_event(event))) as usize;
+        let location = self.locations.position(event.location);
         if class == self.rows.len() {
             self.rows.push(Vec::new());
         }
         self.rows[class].push(Row {
             second,
-            place,
+            location,
             flow: event.flow,
             path: event.path,
             values: event.values,
@@ -381,54 +386,42 @@ impl Builder {
             let mut i = 0;
             for &(second, count) in &run.seconds {
                 for _ in 0..count {
-                    let place = block
-                        .places
-                        .get(run.places.get(i) as usize)
-                        .copied()
-                        .unwrap_or_default();
-                    let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
-                    let flow = run.flows.get(i) as u32;
-                    let values = run.values(i);
-                    self.push(
-                        second,
-                        &Counted {
-                            class: run.class,
-                            place,
-                            flow,
-                            path,
-                            values,
-                        },
-                    );
+                    let location = block.locations.get(run.locations.get(i) as usize);
+                    let event = Counted {
+                        class: run.class,
+                        location: location.copied().unwrap_or_default(),
+                        flow: run.flows.get(i) as u32,
+                        path: run.paths.map_or(0, |paths| paths.get(i) as u32),
+                        values: run.values(i),
+                    };
+                    self.push(second, &event);
                     i += 1;
                 }
             }
         }
     }
 
-    /// Ends the block, if there is something in it.
+    /// Encodes the events that were collected as a block, if there are any.
     fn close(&mut self) {
         if self.count == 0 {
             return;
         }
         let mut bytes = Vec::with_capacity(self.count * 4);
         bytes.push(VERSION);
-        varint(&mut bytes, self.places.values.len() as u64);
-        for place in &self.places.values {
-            varint(&mut bytes, place.node.map_or(0, |node| u64::from(node) + 1));
-            varint(
-                &mut bytes,
-                place.interface.map_or(0, |interface| u64::from(interface) + 1),
-            );
-            varint(&mut bytes, place.queue.map_or(0, |queue| u64::from(queue) + 1));
+        varint(&mut bytes, self.locations.values.len() as u64);
+        for location in &self.locations.values {
+            varint(&mut bytes, plus_one(location.node));
+            varint(&mut bytes, plus_one(location.interface));
+            varint(&mut bytes, plus_one(location.queue));
         }
         varint(&mut bytes, self.classes.values.len() as u64);
         for ((class, has), rows) in self.classes.values.iter().zip(&mut self.rows) {
             bytes.push(class.kind);
             bytes.push(class.metric.map_or(0, |metric| metric.saturating_add(1)));
             varint(&mut bytes, class.rule.into());
-            varint(&mut bytes, class.reason.map_or(0, |reason| u64::from(reason) + 1));
+            varint(&mut bytes, plus_one(class.reason));
             bytes.push(u8::from(has.paths) | u8::from(has.values) << 1 | u8::from(has.first) << 2);
-            // Almost always they are in order: then it takes one look at each.
+            // They are almost always in order already: then the sort compares each once.
             rows.sort_by_key(|row| row.second);
             varint(&mut bytes, rows.len() as u64);
             let seconds = rows.chunk_by(|one, other| one.second == other.second);
@@ -437,7 +430,7 @@ impl Builder {
                 bytes.push(second[0].second);
                 varint(&mut bytes, second.len() as u64);
             }
-            pack(&mut bytes, rows.iter().map(|row| row.place.into()));
+            pack(&mut bytes, rows.iter().map(|row| row.location.into()));
             pack(&mut bytes, rows.iter().map(|row| row.flow.into()));
             if has.paths {
                 pack(&mut bytes, rows.iter().map(|row| row.path.into()));
@@ -446,17 +439,9 @@ impl Builder {
                 pack(&mut bytes, rows.iter().map(|row| row.values.value.unwrap_or(0)));
             }
             if has.first {
-                let first = |of: fn(&First) -> Option<u64>| {
-                    rows.iter().map(move |row| {
-                        row.values
-                            .first
-                            .as_ref()
-                            .and_then(of)
-                            .map_or(0, |latency| latency.saturating_add(1))
-                    })
-                };
-                pack(&mut bytes, first(|first| first.0));
-                pack(&mut bytes, first(|first| first.1));
+                let first = rows.iter().map(|row| row.values.first.unwrap_or_default());
+                pack(&mut bytes, first.clone().map(|first| latency_code(first.0)));
+                pack(&mut bytes, first.map(|first| latency_code(first.1)));
             }
         }
         bytes.extend([0; PADDING]);
@@ -470,17 +455,22 @@ impl Builder {
     }
 }
 
+/// Returns a latency with 1 added, and 0 for none.
+fn latency_code(latency: Option<u64>) -> u64 {
+    latency.map_or(0, |latency| latency.saturating_add(1))
+}
+
 impl<'a> Block<'a> {
-    /// Reads a block as it is stored. `None`: it is damaged, or of another format.
+    /// Reads a block as it is stored. Returns `None` if it is damaged, or of another format.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         if rest.byte()? != VERSION {
             return None;
         }
         let count = rest.count()?;
-        let mut places = Vec::with_capacity(count);
+        let mut locations = Vec::with_capacity(count);
         for _ in 0..count {
-            places.push(Place {
+            locations.push(Location {
                 node: rest.optional()?,
                 interface: rest.optional()?,
                 queue: rest.optional()?,
@@ -490,16 +480,16 @@ impl<'a> Block<'a> {
         let mut runs = Vec::with_capacity(classes.min(64));
         let mut left = MOST_ROWS;
         for _ in 0..classes {
-            let (run, events) = rest.run(places.len())?;
+            let (run, events) = rest.run(locations.len())?;
             left = left.checked_sub(events)?;
             runs.push(run);
         }
-        (rest.0.len() == PADDING).then_some(Self { places, runs })
+        (rest.0.len() == PADDING).then_some(Self { locations, runs })
     }
 }
 
 impl Column<'_> {
-    /// The number at a position, which is one of the column's.
+    /// Returns the number at a position, which is one of the column's.
     #[inline]
     pub(crate) fn get(&self, i: usize) -> u64 {
         let bit = i.wrapping_mul(self.width as usize);
@@ -511,7 +501,7 @@ impl Column<'_> {
         self.base.wrapping_add(word >> (bit & 7) & self.mask())
     }
 
-    /// No number of it is larger.
+    /// Returns a bound that no number of the column exceeds.
     pub(crate) fn largest(&self) -> u64 {
         self.base.saturating_add(self.mask())
     }
@@ -522,7 +512,7 @@ impl Column<'_> {
     }
 }
 
-/// What is left of a block.
+/// The bytes of a block that are still to be read.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -544,7 +534,7 @@ impl<'a> Rest<'a> {
         None
     }
 
-    /// Of things of which a block has no more than it may have events.
+    /// Reads a count of things of which a block has no more than it may have events.
     fn count(&mut self) -> Option<usize> {
         usize::try_from(self.number()?)
             .ok()
@@ -558,8 +548,8 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// The events of a class, and how many they are.
-    fn run(&mut self, places: usize) -> Option<(Run<'a>, usize)> {
+    /// Reads the events of a class, and returns their number, too.
+    fn run(&mut self, locations: usize) -> Option<(Run<'a>, usize)> {
         let kind = self.byte()?;
         let metric = self.byte()?.checked_sub(1);
         let class = Class {
@@ -584,18 +574,10 @@ impl<'a> Rest<'a> {
         let run = Run {
             class,
             seconds,
-            places: self.column(count)?,
+            locations: self.column(count)?,
             flows: self.column(count)?,
-            paths: if has & 1 != 0 {
-                Some(self.column(count)?)
-            } else {
-                None
-            },
-            values: if has & 2 != 0 {
-                Some(self.column(count)?)
-            } else {
-                None
-            },
+            paths: self.optional_column(has & 1 != 0, count)?,
+            values: self.optional_column(has & 2 != 0, count)?,
             first: if has & 4 != 0 {
                 Some((self.column(count)?, self.column(count)?))
             } else {
@@ -603,7 +585,11 @@ impl<'a> Rest<'a> {
             },
         };
         // A column has at most one bit more than its largest number needs.
-        (run.places.largest() <= 2 * places as u64).then_some((run, count))
+        (run.locations.largest() <= 2 * locations as u64).then_some((run, count))
+    }
+
+    fn optional_column(&mut self, is_there: bool, count: usize) -> Option<Option<Column<'a>>> {
+        Some(if is_there { Some(self.column(count)?) } else { None })
     }
 
     fn column(&mut self, count: usize) -> Option<Column<'a>> {
@@ -628,8 +614,8 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
-    let (least, most) = numbers.clone().fold((u64::MAX, 0), |(least, most), one| {
-        (least.min(one), most.max(one))
+    let (least, most) = numbers.clone().fold((u64::MAX, 0), |(least, most), number| {
+        (least.min(number), most.max(number))
     });
     let width = u64::BITS - most.saturating_sub(least).leading_zeros();
     if width > WIDEST {
@@ -640,7 +626,8 @@ fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
     }
     bytes.push(width as u8);
     varint(bytes, least);
-    let (mut word, mut bits) = (0_u64, 0);
+    let mut word = 0_u64;
+    let mut bits = 0;
     for number in numbers {
         word |= (number - least) << bits;
         bits += width;
@@ -662,7 +649,7 @@ pub(crate) const MOST_ROWS: usize = 16_384;
 const SMALL: usize = 8_192;
 /// Small blocks of a minute.
 const MOST_SMALL: usize = 15;
-/// Minutes of a transaction, and minutes with small blocks, that are kept in mind.
+/// Minutes of a transaction, and minutes with small blocks, that are in memory.
 const MOST_MINUTES: usize = 64;
 /// Bits of a number that may begin in the middle of a byte.
 const WIDEST: u32 = 56;

@@ -1,11 +1,13 @@
 //! Checks the files of a store, and saves in new files what can be read of those that are damaged.
 
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use collector::event::Nanos;
+use rusqlite::Connection;
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files::{self, DirLock, FileId, Listing};
 use crate::identity::check_access;
 use crate::join;
@@ -16,9 +18,9 @@ use crate::salvage::{self, Records, Salvaged};
 pub enum FileState {
     /// SQLite finds no fault with it.
     Good,
-    /// It was just created.
+    /// It was just created, and nothing is in it yet.
     Empty,
-    /// It is damaged.
+    /// The contents are damaged.
     Damaged,
     /// It was damaged, and what could be read of it is in another file.
     Salvaged,
@@ -27,7 +29,7 @@ pub enum FileState {
 }
 
 impl FileState {
-    /// `good`, `empty`, `damaged`, `salvaged`, `unreadable`.
+    /// Returns `good`, `empty`, `damaged`, `salvaged` or `unreadable`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -39,23 +41,33 @@ impl FileState {
     }
 }
 
-/// A file of a store.
+/// The result of checking one file of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileCheck {
     /// Name of the file in the directory.
     pub file: String,
-    /// The state.
+    /// The state of the file.
     pub state: FileState,
-    /// The reason that it is not good or not salvaged.
+    /// The reason why the file is not good or not salvaged.
     pub message: Option<String>,
-    /// Bytes, with its log.
+    /// Size of the file with its log, bytes.
     pub bytes: u64,
     /// Times of the oldest and the newest record, if they could be read.
     pub time: Option<[Nanos; 2]>,
     /// The counts of records that are in it; `None` if they could not be read.
     pub records: Option<Records>,
-    /// The records that were saved of it now.
+    /// The records that this check saved of it.
     pub salvaged: Option<Salvaged>,
+}
+
+impl FileCheck {
+    fn add_message(&mut self, text: &str) {
+        let before = self
+            .message
+            .take()
+            .map_or_else(String::new, |before| before + "; ");
+        self.message = Some(before + text);
+    }
 }
 
 /// Checks the files in `dir`, oldest first, also while a process writes there: each page is read, which takes a second or so per
@@ -69,7 +81,7 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
         files,
         not_files,
         set_aside,
-    } = files::scan(dir).map_err(|error| Error::io(dir, error))?;
+    } = files::scan(dir).with_path(dir)?;
     let mut all: Vec<(FileId, PathBuf)> = files
         .into_iter()
         .chain(set_aside.iter().cloned())
@@ -96,12 +108,9 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
             match salvage_file(dir, id, path, is_aside) {
                 Ok(salvaged) => checked.salvaged = Some(salvaged),
                 Err(Error::Locked(_)) => {
-                    add(
-                        &mut checked.message,
-                        "a process writes here: stop it to salvage this file",
-                    );
+                    checked.add_message("a process writes here: stop it to salvage this file");
                 }
-                Err(error) => add(&mut checked.message, &format!("it cannot be salvaged: {error}")),
+                Err(error) => checked.add_message(&format!("it cannot be salvaged: {error}")),
             }
         }
         checks.push(checked);
@@ -109,9 +118,9 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
     Ok(checks)
 }
 
-/// Takes a lock on the directory itself, which one process has that salvages files there.
+/// Locks the directory itself, so that only one process salvages files there.
 fn lock_salvage(dir: &Path) -> Result<File, Error> {
-    let lock = File::open(dir).map_err(|error| Error::io(dir, error))?;
+    let lock = File::open(dir).with_path(dir)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(Error::Salvaging(dir.to_owned())),
@@ -126,7 +135,7 @@ fn salvage_file(dir: &Path, id: FileId, path: PathBuf, is_aside: bool) -> Result
         path
     } else {
         let _lock = DirLock::acquire_alike(dir, &path)?;
-        files::set_aside(&path).map_err(|error| Error::io(&path, error))?
+        files::set_aside(&path).with_path(&path)?
     };
     salvage::salvage(dir, id, &aside)
 }
@@ -156,50 +165,47 @@ fn check_file(path: &Path) -> FileCheck {
             } else {
                 FileState::Unreadable
             };
-            add(&mut checked.message, &error.to_string());
+            checked.add_message(&error.to_string());
         }
     }
     checked
 }
 
 fn read(path: &Path, checked: &mut FileCheck) -> Result<(), Error> {
-    check_access(path, false).map_err(|error| Error::io(path, error))?;
-    let fail = |error| Error::sqlite(path, error);
+    check_access(path, false).with_path(path)?;
     let conn = join::single(path, CACHE_KIB)?;
     if let Ok(meta) = join::read_meta(path) {
-        let number = |name: &str| meta.get(name).and_then(|value| u64::try_from(*value).ok());
-        let count = |name: &str| number(name).unwrap_or(0);
-        checked.time = number("from").zip(number("to")).map(<[Nanos; 2]>::from);
+        let from = meta_number(&meta, "from");
+        let to = meta_number(&meta, "to");
+        checked.time = from.zip(to).map(<[Nanos; 2]>::from);
         checked.records = Some(Records {
-            events: count("events"),
-            rollups: count("rollups"),
-            flows: count("flows"),
-            drops: count("drops"),
-            losses: count("losses"),
+            events: meta_number(&meta, "events").unwrap_or(0),
+            rollups: meta_number(&meta, "rollups").unwrap_or(0),
+            flows: meta_number(&meta, "flows").unwrap_or(0),
+            drops: meta_number(&meta, "drops").unwrap_or(0),
+            losses: meta_number(&meta, "losses").unwrap_or(0),
         });
     }
-    let mut select = conn
-        .prepare(&format!("PRAGMA f0.quick_check({MOST_FAULTS})"))
-        .map_err(fail)?;
-    let faults = select
-        .query_map([], |row| row.get::<_, String>(0))
-        .map_err(fail)?;
-    for fault in faults {
-        let fault = fault.map_err(fail)?;
-        if fault != "ok" {
-            checked.state = FileState::Damaged;
-            add(
-                &mut checked.message,
-                fault.trim().lines().next().unwrap_or_default(),
-            );
-        }
+    for fault in list_faults(&conn).with_path(path)? {
+        checked.state = FileState::Damaged;
+        checked.add_message(fault.trim().lines().next().unwrap_or_default());
     }
     Ok(())
 }
 
-fn add(message: &mut Option<String>, text: &str) {
-    let before = message.take().map_or_else(String::new, |before| before + "; ");
-    *message = Some(before + text);
+fn meta_number(meta: &HashMap<String, i64>, name: &str) -> Option<u64> {
+    u64::try_from(*meta.get(name)?).ok()
+}
+
+/// Returns the first faults that SQLite finds.
+fn list_faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut select = conn.prepare(&format!("PRAGMA f0.quick_check({MOST_FAULTS})"))?;
+    let mut faults = Vec::new();
+    for fault in select.query_map([], |row| row.get::<_, String>(0))? {
+        faults.push(fault?);
+    }
+    faults.retain(|fault| fault != "ok");
+    Ok(faults)
 }
 
 const CACHE_KIB: usize = 16 << 10;

@@ -8,18 +8,18 @@ use rusqlite::ErrorCode;
 
 use crate::identity::{FileChange, check_access};
 
-/// How much time one file covers, in UTC.
+/// The time in UTC that one file covers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Period {
-    /// A file per hour.
+    /// Each hour has a file of its own.
     Hour,
-    /// A file per day.
+    /// Each day has a file of its own.
     #[default]
     Day,
 }
 
 impl Period {
-    /// Its length, ns.
+    /// Returns the length of the period, ns.
     pub fn nanos(self) -> u64 {
         match self {
             Self::Hour => 3_600_000_000_000,
@@ -28,29 +28,17 @@ impl Period {
     }
 }
 
-/// What [`crate::Store::submit`] does when the queue is full.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Policy {
-    /// Drop the batch and count its records as shed: the collector never waits. For live traffic.
-    #[default]
-    Shed,
-    /// Wait for space: nothing is lost. For replay, where the input can wait.
-    Block,
-}
-
 /// Settings of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Where the files are. Created when it does not exist.
+    /// The directory of the files. Created when it does not exist.
     pub dir: PathBuf,
-    /// How much time one file covers.
+    /// The time that one file covers.
     pub period: Period,
     /// Commit at the latest this long after a record arrived: the maximum loss at a `kill -9`.
     pub commit_every: Duration,
     /// Batches that may wait for the writer. With the batches' capacity, this bounds memory.
     pub queue_batches: usize,
-    /// Policy when that many batches wait.
-    pub policy: Policy,
     /// Delete files that were last written longer ago than this. `None`: keep.
     pub max_age: Option<Duration>,
     /// Delete the oldest files when all together are larger than this, bytes; checked every few seconds. A file that has
@@ -61,14 +49,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Defaults: a file per day, commit every second, 64 batches, shed, no retention.
+    /// Returns the defaults: a file per day, a commit every second, 64 batches, no retention.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             period: Period::Day,
             commit_every: Duration::from_secs(1),
             queue_batches: 64,
-            policy: Policy::Shed,
             max_age: None,
             max_bytes: None,
             reports_table: false,
@@ -76,7 +63,7 @@ impl Config {
     }
 }
 
-/// Why a store could not be opened.
+/// The reason why a store could not be opened.
 #[derive(Debug)]
 pub enum Error {
     /// The directory or a file in it cannot be used.
@@ -87,9 +74,9 @@ pub enum Error {
     Salvaging(PathBuf),
     /// The file was written by a newer hopwise.
     Newer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its schema version.
+        /// The schema version of the file.
         found: u32,
         /// The newest version that this program knows.
         known: u32,
@@ -109,7 +96,7 @@ impl Error {
         Self::Io(path.to_owned(), error)
     }
 
-    /// Whether the cause is a full disk.
+    /// Returns true if the cause is a full disk.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Sqlite(_, error) => {
@@ -123,7 +110,7 @@ impl Error {
         }
     }
 
-    /// An error of SQLite at this file. Where SQLite says only that it cannot open a file, the system says why.
+    /// Returns an error of SQLite at this file. Where SQLite says only that it cannot open a file, the system says why.
     pub(crate) fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
         use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
         let reason = match error.sqlite_error_code() {
@@ -137,13 +124,13 @@ impl Error {
         }
     }
 
-    /// Whether the file is one that this process may not open, or none, as long as nobody changes that.
+    /// Returns true if the path is not a regular file, or is one that this process may not open.
     pub(crate) fn is_denied(&self) -> bool {
         use std::io::ErrorKind::{InvalidInput, PermissionDenied};
         matches!(self, Self::Io(_, error) if matches!(error.kind(), PermissionDenied | InvalidInput))
     }
 
-    /// Whether the contents of the file are damaged.
+    /// Returns true if the contents of the file are damaged.
     pub(crate) fn is_damage(&self) -> bool {
         use ErrorCode::{DatabaseCorrupt, NotADatabase};
         match self {
@@ -155,14 +142,32 @@ impl Error {
     }
 }
 
-/// The log's shared memory could not be made larger: how a full disk shows there.
+/// Adds the path of a file to an error of the system or of SQLite.
+pub(crate) trait WithPath<T> {
+    fn with_path(self, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> WithPath<T> for std::io::Result<T> {
+    fn with_path(self, path: &Path) -> Result<T, Error> {
+        self.map_err(|error| Error::io(path, error))
+    }
+}
+
+impl<T> WithPath<T> for rusqlite::Result<T> {
+    fn with_path(self, path: &Path) -> Result<T, Error> {
+        self.map_err(|error| Error::sqlite(path, error))
+    }
+}
+
+/// The log's shared memory could not be made larger, because the disk is full.
 const IOERR_SHMSIZE: i32 = 4874;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(path, error) => {
-                let (path, reason) = (path.display(), error.to_string());
+                let path = path.display();
+                let reason = error.to_string();
                 let reason = reason.split(" (os error").next().unwrap_or(&reason);
                 match error.kind() {
                     std::io::ErrorKind::InvalidInput => write!(f, "{path}: {reason}; move it away"),

@@ -11,7 +11,7 @@ use detect::Metric;
 use wire::FlowKey;
 
 pub use self::questions::run_queries;
-use crate::config::{Config, Error, Policy};
+use crate::config::{Config, Error};
 use crate::store::Store;
 
 /// Inserts `minutes` minutes, from midnight on, into an empty store in `dir`. Returns the number of events.
@@ -20,56 +20,62 @@ use crate::store::Store;
 /// The store cannot be opened.
 pub fn insert(dir: &Path, minutes: u64) -> Result<u64, Error> {
     let config = Config {
-        policy: Policy::Block,
         queue_batches: 16,
         max_bytes: None,
         ..Config::new(dir)
     };
     let store = Store::open(config)?;
     let mut batch = Batch::with_capacity(BATCH);
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut events = 0;
-    let submit = |batch: &mut Batch, room: usize| {
-        if batch.len() + room >= BATCH / 2 {
-            // The policy is to block: every batch is written.
-            *batch = store.submit(std::mem::take(batch)).unwrap_or_default();
-        }
-    };
     for second in 0..minutes * 60 {
         let ts = START + second * SECOND;
-        (0..NODES).for_each(|node| nodes_values(&mut batch, (ts, 1), node, next()));
+        for node in 0..NODES {
+            nodes_values(&mut batch, ts, 1, node, random.next());
+        }
         for n in 0..EVENTS_PER_SECOND {
-            event(&mut batch, ts + n * 4_000_000, next());
+            event(&mut batch, ts + n * 4_000_000, random.next());
             events += 1;
         }
-        submit(&mut batch, 2_000);
-        // What a minute's end brings is spread over its first ten seconds, as a collector does it.
+        submit_if_full(&store, &mut batch, 2_000);
+        // The rollups of a minute are spread over the first ten seconds after its end, as a collector does it.
         if second >= 60 && second % 60 < 10 {
             let minute = (ts / MINUTE - 1) * MINUTE;
             let share = second % 60;
-            (0..NODES)
-                .filter(|node| u64::from(*node) % 10 == share)
-                .for_each(|node| {
-                    nodes_values(&mut batch, (minute, 60), node, next());
-                });
+            for node in (0..NODES).filter(|node| u64::from(*node) % 10 == share) {
+                nodes_values(&mut batch, minute, 60, node, random.next());
+            }
             for number in (0..FLOWS).filter(|number| u64::from(*number) % 10 == share) {
-                flows_minute(&mut batch, (minute, ts), number, next());
-                submit(&mut batch, 2);
+                flows_minute(&mut batch, minute, ts, number, random.next());
+                submit_if_full(&store, &mut batch, 2);
             }
         }
     }
-    let _ = store.submit(batch);
+    store.submit(batch);
     store.close();
     Ok(events)
 }
 
-fn nodes_values(batch: &mut Batch, (ts, interval): (Nanos, u32), node: u32, random: u64) {
+/// Submits the batch if it has no room for `records` more.
+fn submit_if_full(store: &Store, batch: &mut Batch, records: usize) {
+    if batch.len() + records >= BATCH / 2 {
+        *batch = store.submit(std::mem::take(batch));
+    }
+}
+
+/// A pseudo-random sequence (xorshift), the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+fn nodes_values(batch: &mut Batch, ts: Nanos, interval: u32, node: u32, random: u64) {
     let series = [
         (Metric::HopLatency, None, None, random % 1_000_000),
         (Metric::QueueOccupancy, None, Some(0), random >> 12 & 0xffff),
@@ -123,35 +129,26 @@ fn event(batch: &mut Batch, ts: Nanos, random: u64) {
         basis: Basis::Measured,
     };
     if kind == Kind::Drop {
-        let (ingress_if, egress_if, queue) = (Some(1), Some(2), Some(0));
-        let Event {
-            id,
-            flow,
-            node,
-            reason,
-            ..
-        } = event;
         batch.drop_report(&Drop {
             ts,
-            id,
-            flow,
+            id: event.id,
+            flow: event.flow,
             tunnel: None,
-            node,
-            ingress_if,
-            egress_if,
-            queue,
-            reason,
+            node: event.node,
+            ingress_if: Some(1),
+            egress_if: Some(2),
+            queue: Some(0),
+            reason: event.reason,
         });
     }
-    let path = if kind == Kind::PathChange {
-        path(number, random)
+    if kind == Kind::PathChange {
+        batch.event(&event, &path(number, random));
     } else {
-        [0; 3]
-    };
-    batch.event(&event, if kind == Kind::PathChange { &path } else { &[] });
+        batch.event(&event, &[]);
+    }
 }
 
-fn flows_minute(batch: &mut Batch, (minute, now): (Nanos, Nanos), number: u32, random: u64) {
+fn flows_minute(batch: &mut Batch, minute: Nanos, now: Nanos, number: u32, random: u64) {
     let latency = random % 1_000_000;
     batch.rollup(&Rollup {
         ts: minute,
@@ -187,7 +184,7 @@ fn flow(number: u32) -> FlowKey {
     FlowKey::v4([10, b, c, d], [172, 16, d, 1], Some((5000, 443)), 6)
 }
 
-/// From a leaf over a spine to a leaf.
+/// Returns a path from a leaf over a spine to a leaf.
 fn path(number: u32, random: u64) -> [u32; 3] {
     let spine = 161 + (number + (random >> 16 & 7) as u32) % 40;
     [1 + number % 160, spine, 1 + (number * 7 + 3) % 160]

@@ -1,4 +1,4 @@
-//! What filters are about: of stored and live events, and of flows.
+//! The facts that filters test, from stored and live events and from flows.
 
 use collector::{Event, Kind, event::FirstValues};
 use detect::Metric;
@@ -8,20 +8,18 @@ use crate::rows::{EventRow, FirstRow, greatest};
 use crate::spans::FlowSpan;
 use crate::traffic::EventGroup;
 
-/// Of a stored event.
-pub fn of_row(row: &EventRow) -> Facts<'_> {
-    of_event(
-        &row.event,
-        row.rule.as_deref(),
-        (&row.path, row.first.as_ref().map(FirstRow::values)),
-    )
+/// Returns the facts of a stored event.
+pub fn from_row(row: &EventRow) -> Facts<'_> {
+    let first = row.first.as_ref().map(FirstRow::values);
+    from_event(&row.event, row.rule.as_deref(), &row.path, first)
 }
 
-/// Of an event with the name of its rule, its path, and the first values of its flow.
-pub fn of_event<'a>(
+/// Returns the facts of an event with the name of its rule, its path, and the first values of its flow.
+pub fn from_event<'a>(
     event: &'a Event,
     rule: Option<&'a str>,
-    (path, first): (&'a [u32], Option<FirstValues<'_>>),
+    path: &'a [u32],
+    first: Option<FirstValues<'_>>,
 ) -> Facts<'a> {
     let first = first.map(|first| (first.flow_latency, first.hop_latencies));
     Facts {
@@ -40,8 +38,8 @@ pub fn of_event<'a>(
     }
 }
 
-/// Of events that are the same in what is asked of them.
-pub fn of_group(group: &EventGroup) -> Facts<'_> {
+/// Returns the facts that all events of a group have in common.
+pub fn from_group(group: &EventGroup) -> Facts<'_> {
     let first = group
         .first
         .as_ref()
@@ -62,7 +60,7 @@ pub fn of_group(group: &EventGroup) -> Facts<'_> {
     }
 }
 
-/// The first flow latency and hop latencies of a flow, and the value of this metric.
+/// Returns the first flow latency and the greatest first hop latency of a flow, and the value of this metric, by metric.
 pub fn values(
     first: Option<(Option<u64>, &[u32])>,
     metric: Option<Metric>,
@@ -79,8 +77,8 @@ pub fn values(
     values
 }
 
-/// Of a flow in a span of time: its latency is the largest. What its packets saw of nodes is not known.
-pub fn of_span(span: &FlowSpan) -> Facts<'_> {
+/// Returns the facts of a flow in a span of time. Its latency is the largest one; metrics of nodes are unknown.
+pub fn from_span(span: &FlowSpan) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = span.sum.has_values().then_some(span.sum.max);
     Facts {

@@ -1,7 +1,7 @@
 //! Names, listing, deleting and setting aside of the store's files, and the lock of its directory.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use collector::event::Nanos;
 use settings::time::Date;
 
-use crate::config::{Error, Period};
+use crate::config::{Error, Period, WithPath as _};
 use crate::identity::{FileIdentity, check_access};
 
 /// A file: its period and, when a period needed several, the part (from 1).
@@ -24,7 +24,7 @@ pub(crate) struct FileId {
 
 impl FileId {
     /// The first part of the period that holds `ts`.
-    pub(crate) fn of(ts: Nanos, period: Period) -> Self {
+    pub(crate) fn containing(ts: Nanos, period: Period) -> Self {
         let length = period.nanos() / SECOND;
         Self {
             start: ts / SECOND / length * length,
@@ -73,8 +73,8 @@ impl FileId {
             Some((day, hour)) => (day, Some(two_digits(hour).filter(|hour| *hour < 24)?)),
             None => (date, None),
         };
-        let (year, rest) = (day.get(..4)?, day.get(4..)?);
-        let (month, day) = rest.strip_prefix('-')?.split_once('-')?;
+        let year = day.get(..4)?;
+        let (month, day) = day.get(4..)?.strip_prefix('-')?.split_once('-')?;
         let date = Date {
             year: year.parse().ok()?,
             month: two_digits(month)?,
@@ -93,7 +93,6 @@ impl FileId {
     }
 }
 
-/// The file's name.
 impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Date { year, month, day } = Date::from_days((self.start / DAY) as i64);
@@ -113,11 +112,11 @@ impl fmt::Display for FileId {
 pub(crate) struct StoreFile {
     pub(crate) id: FileId,
     pub(crate) path: PathBuf,
-    /// With its log.
+    /// Size of the file with its log.
     pub(crate) bytes: u64,
     /// Size of the log, bytes.
     pub(crate) log: u64,
-    /// When it was last written; what `max_age` applies to, since no record in it is newer.
+    /// Time of the last write, to which `max_age` applies, since no record in it is newer.
     pub(crate) modified: SystemTime,
 }
 
@@ -130,6 +129,12 @@ pub(crate) struct Listing {
     pub(crate) not_files: Vec<(FileId, PathBuf)>,
     /// Damaged files that were set aside, with the IDs that they had.
     pub(crate) set_aside: Vec<StoreFile>,
+}
+
+impl Listing {
+    pub(crate) fn contains(&self, id: FileId) -> bool {
+        self.files.iter().any(|file| file.id == id) || self.not_files.iter().any(|(other, _)| *other == id)
+    }
 }
 
 /// Lists `dir`. A file that is removed meanwhile is left out.
@@ -187,7 +192,7 @@ fn parse_set_aside(name: &str) -> Option<FileId> {
         .iter()
         .find_map(|mark| name.rsplit_once(mark))?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    FileId::parse(name).filter(|_| is_number)
+    if is_number { FileId::parse(name) } else { None }
 }
 
 /// Returns true if the damaged file at `path`, which was set aside, was salvaged.
@@ -252,7 +257,6 @@ pub(crate) fn mark_salvaged(path: &Path) -> io::Result<PathBuf> {
     Ok(to)
 }
 
-/// Renames a file with its log.
 fn rename(path: &Path, aside: &Path) -> io::Result<()> {
     fs::rename(path, aside)?;
     for suffix in ["-wal", "-shm"] {
@@ -281,7 +285,7 @@ const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// The right to write into a directory, which one process has at a time.
+/// The lock of a directory, which one process holds at a time: only that one writes there.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     file: File,
@@ -289,13 +293,13 @@ pub(crate) struct DirLock {
 }
 
 impl DirLock {
-    /// Takes the lock; creates the directory when there is none.
+    /// Acquires the lock; creates the directory when there is none.
     pub(crate) fn acquire(dir: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(dir).map_err(|error| Error::io(dir, error))?;
+        fs::create_dir_all(dir).with_path(dir)?;
         Self::acquire_file(dir, None)
     }
 
-    /// Takes the lock, for a command that may run as another user than the store does: a file that is created gets the owner and the mode
+    /// Acquires the lock, for a command that may run as another user than the store does: a file that is created gets the owner and the mode
     /// of the one at `alike`.
     pub(crate) fn acquire_alike(dir: &Path, alike: &Path) -> Result<Self, Error> {
         Self::acquire_file(dir, Some(alike))
@@ -303,24 +307,23 @@ impl DirLock {
 
     fn acquire_file(dir: &Path, alike: Option<&Path>) -> Result<Self, Error> {
         let path = dir.join(LOCK);
-        let fail = |error| Error::io(&path, error);
         let is_missing = match check_access(&path, true) {
             Ok(()) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(fail(error)),
+            Err(error) => return Err(Error::io(&path, error)),
         };
-        let file = match alike.filter(|_| is_missing) {
-            Some(alike) => create_alike(&path, alike),
-            None => private().create(true).truncate(false).write(true).open(&path),
+        let file = match alike {
+            Some(alike) if is_missing => create_alike(&path, alike),
+            _ => private().create(true).truncate(false).write(true).open(&path),
         };
-        let file = file.map_err(fail)?;
+        let file = file.with_path(&path)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Error::Locked(dir.to_owned()),
             TryLockError::Error(error) => Error::io(&path, error),
         })?;
         Ok(Self {
             file,
-            identity: FileIdentity::of(&path),
+            identity: FileIdentity::read(&path),
         })
     }
 
@@ -347,14 +350,7 @@ pub(crate) const LOCK: &str = "hopwise.lock";
 pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
     let wanted = fs::metadata(alike)?;
     let file = private().create_new(true).write(true).open(path)?;
-    let made = file.metadata()?;
-    let give = || {
-        if (made.uid(), made.gid()) != (wanted.uid(), wanted.gid()) {
-            fchown(&file, Some(wanted.uid()), Some(wanted.gid()))?;
-        }
-        file.set_permissions(Permissions::from_mode(wanted.mode() & 0o777))
-    };
-    if let Err(error) = give() {
+    if let Err(error) = copy_owner_and_mode(&file, &wanted) {
         // It must not stay with another owner.
         fs::remove_file(path)?;
         return Err(error);
@@ -362,7 +358,15 @@ pub(crate) fn create_alike(path: &Path, alike: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The name under which the file at `path` is written, until it is whole.
+fn copy_owner_and_mode(file: &File, wanted: &Metadata) -> io::Result<()> {
+    let made = file.metadata()?;
+    if (made.uid(), made.gid()) != (wanted.uid(), wanted.gid()) {
+        fchown(file, Some(wanted.uid()), Some(wanted.gid()))?;
+    }
+    file.set_permissions(Permissions::from_mode(wanted.mode() & 0o777))
+}
+
+/// Returns the name under which the file at `path` is written until it is complete.
 pub fn temp_file(path: &Path) -> PathBuf {
     beside(path, ".tmp")
 }
@@ -385,14 +389,14 @@ mod tests {
 
     #[test]
     fn a_file_is_named_by_its_period_in_utc() {
-        let day = FileId::of(NOV_21_14H, Period::Day);
-        let hour = FileId::of(NOV_21_14H, Period::Hour);
+        let day = FileId::containing(NOV_21_14H, Period::Day);
+        let hour = FileId::containing(NOV_21_14H, Period::Hour);
         let names = [
             day,
             hour,
             day.next_part(),
             hour.next_part().next_part(),
-            FileId::of(0, Period::Day),
+            FileId::containing(0, Period::Day),
         ]
         .map(|id| id.to_string());
         assert_eq!(
@@ -411,7 +415,7 @@ mod tests {
     fn every_name_reads_back_as_its_file() {
         for hours in (0..24 * 366 * 401).step_by(7919) {
             for period in [Period::Day, Period::Hour] {
-                let id = FileId::of(hours * HOUR * SECOND, period);
+                let id = FileId::containing(hours * HOUR * SECOND, period);
                 assert_eq!(FileId::parse(&id.to_string()), Some(id));
                 assert_eq!(FileId::parse(&id.next_part().to_string()), Some(id.next_part()));
             }
@@ -443,7 +447,7 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
         let found: Vec<StoreFile> = (0..4)
             .map(|day| StoreFile {
-                id: FileId::of(day * DAY * SECOND, Period::Day),
+                id: FileId::containing(day * DAY * SECOND, Period::Day),
                 path: PathBuf::from(format!("{day}")),
                 bytes: 100,
                 log: 0,
@@ -488,7 +492,7 @@ mod tests {
             let listed = &found.set_aside[round - 1];
             assert_eq!(
                 (listed.id, &listed.path),
-                (FileId::of(NOV_21_14H, Period::Day), &aside)
+                (FileId::containing(NOV_21_14H, Period::Day), &aside)
             );
             assert_eq!((listed.bytes, listed.log), (9, 5));
         }

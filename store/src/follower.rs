@@ -10,35 +10,35 @@ use detect::Metric;
 use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files::{self, FileId};
 use crate::identity::FileIdentity;
 use crate::intern::{parse_flow, parse_path};
 use crate::join;
 use crate::numbering::{Numbering, RUN};
 use crate::rows::{
-    EventNames, EventRow, FirstRow, FlowState, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional,
-    rollup_at,
+    EventNames, EventRow, FirstRow, FlowState, basis_named, drop_at, event_at, flow_at, int, kind_named,
+    loss, optional, rollup_at,
 };
 use crate::schema;
 
-/// A place between two records of a stream.
+/// A position between two records of a stream.
 ///
-/// The count of records begins anew, with a later base, when the store's files are lost. So a place is never one in other records.
+/// The count of records begins anew, with a later base, when the store's files are lost. So a position never refers to other records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Place {
-    /// Which count: later counts have greater bases.
+pub struct StreamPosition {
+    /// The base of the count: later counts have greater bases.
     pub base: u64,
-    /// Records of the stream before this place, in this count.
+    /// Records of the stream before this position, in this count.
     pub row: u64,
 }
 
-impl Place {
+impl StreamPosition {
     fn number(self) -> i64 {
-        i64::try_from(self.base.saturating_add(self.row)).unwrap_or(i64::MAX)
+        int(self.base.saturating_add(self.row))
     }
 
-    fn of(number: i64, base: i64) -> Self {
+    fn from_number(number: i64, base: i64) -> Self {
         Self {
             base: base.max(0).cast_unsigned(),
             row: number.saturating_sub(base).max(0).cast_unsigned(),
@@ -49,25 +49,25 @@ impl Place {
 /// A record as it was stored.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StoredRecord {
-    /// An event.
+    /// An event with its rule, its path and the first values of its flow.
     Event(EventRow),
     /// A rollup, and its number among the rollups of this store: no other one has it.
     Rollup(Rollup, u64),
     /// The latest state of a flow.
     Flow(FlowState),
-    /// A dropped packet.
+    /// A report of a dropped packet.
     Drop(Drop),
-    /// Lost reports.
+    /// Reports that were lost.
     Loss(Loss),
 }
 
-/// Records between two places.
+/// Records between two positions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chunk {
     /// The records, in the order of their commits. Of flows, only the latest state is among them.
     pub records: Vec<StoredRecord>,
-    /// Where to go on.
-    pub end: Place,
+    /// The position at which to read on.
+    pub end: StreamPosition,
     /// Records that were deleted, or lost with a damaged file, before they were read.
     pub expired: u64,
     /// The count began anew, and how many records there were until then is not known.
@@ -78,10 +78,10 @@ pub struct Chunk {
 
 impl Chunk {
     /// Skips to `to`, and counts the records before it as expired. Positions can be subtracted only within one count.
-    fn skip_to(&mut self, to: Place) {
+    fn skip_to(&mut self, to: StreamPosition) {
         if to.base == self.end.base {
             self.expired += to.row.saturating_sub(self.end.row);
-        } else if self.end != Place::default() {
+        } else if self.end != StreamPosition::default() {
             self.expired += to.row;
             self.restarted = true;
         }
@@ -93,7 +93,7 @@ impl Chunk {
 ///
 /// ```
 /// use collector::{Batch, FlowRow, Output as _, event::{Basis, Stream}};
-/// use store::{Config, Follower, Place, Store, StoredRecord};
+/// use store::{Config, Follower, StreamPosition, Store, StoredRecord};
 ///
 /// let dir = std::env::temp_dir().join(format!("hopwise-follower-{}", std::process::id()));
 /// let store = Store::open(Config::new(&dir))?;
@@ -102,11 +102,11 @@ impl Chunk {
 /// let flow = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
 /// let row = FlowRow { flow, flow_latency: Some(42_000), basis: Basis::Measured, first_seen: ts, last_seen: ts, reports: 1 };
 /// batch.flow(&row, &[1, 2, 3]);
-/// store.submit(batch).map_err(|_| "the queue is full")?;
+/// store.submit(batch);
 /// store.flush();
 ///
 /// let mut follower = Follower::new(&dir);
-/// let chunk = follower.read(Stream::Flows, Place::default(), None, 1000, 1 << 20)?;
+/// let chunk = follower.read(Stream::Flows, StreamPosition::default(), None, 1000, 1 << 20)?;
 /// assert!(matches!(&chunk.records[..], [StoredRecord::Flow(state)] if state.row == row));
 /// let chunk = follower.read(Stream::Flows, chunk.end, None, 1000, 1 << 20)?;
 /// assert!(chunk.records.is_empty() && chunk.is_last);
@@ -149,7 +149,7 @@ impl Run {
 }
 
 impl Follower {
-    /// Of the files in `dir`, which may come and go.
+    /// Returns a follower of the files in `dir`, which may come and go.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -158,15 +158,15 @@ impl Follower {
         }
     }
 
-    /// The records of `stream` after `from`: all before `until`; without it, at most `records` and some `bytes`, but at least one.
+    /// Reads the records of `stream` after `from`: all before `until`; without it, at most `records` and some `bytes`, but at least one.
     ///
     /// # Errors
     /// The directory, or a file in it, cannot be read.
     pub fn read(
         &mut self,
         stream: Stream,
-        from: Place,
-        until: Option<Place>,
+        from: StreamPosition,
+        until: Option<StreamPosition>,
         records: usize,
         bytes: usize,
     ) -> Result<Chunk, Error> {
@@ -182,7 +182,7 @@ impl Follower {
             size: 0,
             records,
             bytes,
-            until: until.map(Place::number),
+            until: until.map(StreamPosition::number),
         };
         let mut files = self.extents(stream)?;
         files.sort_by_key(|(_, [first, _])| *first);
@@ -201,46 +201,48 @@ impl Follower {
                 chunk.skip_to(until);
                 return Ok(filling.chunk);
             }
-            chunk.skip_to(Place::of(start, run.base));
+            chunk.skip_to(StreamPosition::from_number(start, run.base));
             let end = self.file(&file)?.records(stream, run, start, &mut filling);
             // A run of a damaged file may end before it begins.
-            let end = end.map_err(|error| Error::sqlite(&file.path, error))?.max(start);
-            filling.chunk.end = Place::of(end, run.base);
+            let end = end.with_path(&file.path)?.max(start);
+            filling.chunk.end = StreamPosition::from_number(end, run.base);
         }
     }
 
-    /// Where the records that are committed now end.
+    /// Returns the position after the records that are committed now.
     ///
     /// # Errors
     /// The directory, or a file in it, cannot be read.
-    pub fn end(&mut self, stream: Stream) -> Result<Place, Error> {
+    pub fn end(&mut self, stream: Stream) -> Result<StreamPosition, Error> {
         let last = self.extents(stream)?.into_iter().max_by_key(|(_, [_, end])| *end);
         let Some((file, [_, end])) = last else {
-            return Ok(Place::default());
+            return Ok(StreamPosition::default());
         };
         let run = self.file(&file)?.run_after(stream, end.saturating_sub(1));
-        let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
-        Ok(run.map_or_else(Place::default, |run| Place::of(run.end(), run.base)))
+        let run = run.with_path(&file.path)?;
+        Ok(run.map_or_else(StreamPosition::default, |run| {
+            StreamPosition::from_number(run.end(), run.base)
+        }))
     }
 
-    /// Where the first record is whose run has records of `ts` or later.
+    /// Returns the position of the first run that has records of `ts` or later.
     ///
     /// # Errors
     /// The directory, or a file in it, cannot be read.
-    pub fn since(&mut self, stream: Stream, ts: u64) -> Result<Place, Error> {
-        let ts = i64::try_from(ts).unwrap_or(i64::MAX);
+    pub fn since(&mut self, stream: Stream, ts: u64) -> Result<StreamPosition, Error> {
+        let ts = int(ts);
         let mut extents: Vec<(FileIdentity, [i64; 2])> = self.extents(stream)?;
         extents.sort_by_key(|(_, [first, _])| *first);
         for (file, _) in extents {
             let run = self.file(&file)?.first_run_since(stream, ts);
-            if let Some(run) = run.map_err(|error| Error::sqlite(&file.path, error))? {
-                return Ok(Place::of(run.first, run.base));
+            if let Some(run) = run.with_path(&file.path)? {
+                return Ok(StreamPosition::from_number(run.first, run.base));
             }
         }
         self.end(stream)
     }
 
-    /// The run that holds the record `number`, or the next one. `files`: in the order of their first numbers.
+    /// Returns the run that holds the record `number`, or the next one. `files` are in the order of their first numbers.
     fn next_run(
         &mut self,
         files: &[(FileIdentity, [i64; 2])],
@@ -256,7 +258,7 @@ impl Follower {
                 break;
             }
             let run = self.file(file)?.run_after(stream, number);
-            let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
+            let run = run.with_path(&file.path)?;
             if let Some(run) = run.filter(|run| best.as_ref().is_none_or(|(_, best)| run.first < best.first))
             {
                 best = Some((file.clone(), run));
@@ -265,13 +267,13 @@ impl Follower {
         Ok(best)
     }
 
-    /// The files with records of `stream`, and their numbers.
+    /// Returns the files with records of `stream`, and their numbers.
     fn extents(&mut self, stream: Stream) -> Result<Vec<(FileIdentity, [i64; 2])>, Error> {
-        let found = files::list(&self.dir).map_err(|error| Error::io(&self.dir, error))?;
+        let found = files::list(&self.dir).with_path(&self.dir)?;
         let mut extents = Vec::with_capacity(found.len());
         let mut present = Vec::with_capacity(found.len());
         for file in found {
-            let Some(identity) = FileIdentity::of(&file.path) else {
+            let Some(identity) = FileIdentity::read(&file.path) else {
                 continue;
             };
             present.push(identity.clone());
@@ -300,7 +302,7 @@ impl Follower {
         Ok(extents)
     }
 
-    /// `None`: the file is gone, empty, damaged, of a version without runs, or this process may not read it: an export then goes on with
+    /// Returns the numbers in a file. `None`: the file is gone, empty, damaged, of a version without runs, or this process may not read it: an export then goes on with
     /// the other files, and counts the records that it cannot read.
     fn numbers(&mut self, identity: &FileIdentity) -> Result<Option<Numbers>, Error> {
         let open = match self.file(identity) {
@@ -310,15 +312,12 @@ impl Follower {
             Err(_) if !identity.is_in_place() => return Ok(None),
             Err(error) => return Err(error),
         };
-        let numbers = open.numbers();
-        numbers
-            .map(Some)
-            .map_err(|error| Error::sqlite(&identity.path, error))
+        open.numbers().map(Some).with_path(&identity.path)
     }
 
     fn file(&mut self, identity: &FileIdentity) -> Result<&mut OpenFile, Error> {
-        let place = match self.open.iter().position(|open| open.file == *identity) {
-            Some(place) => place,
+        let index = match self.open.iter().position(|open| open.file == *identity) {
+            Some(index) => index,
             None => {
                 let open = OpenFile::open(identity)?;
                 if self.open.len() >= MAX_OPEN {
@@ -328,7 +327,7 @@ impl Follower {
                 self.open.len() - 1
             }
         };
-        Ok(&mut self.open[place])
+        Ok(&mut self.open[index])
     }
 }
 
@@ -353,17 +352,17 @@ impl Filling {
     }
 }
 
-/// The numbers after what is committed in the files of `dir`: a new count if there is none, or if one was lost. With the files that
+/// Returns the numbers after what is committed in the files of `dir`: a new count if there is none, or if one was lost. With the files that
 /// cannot be read.
 pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId, Error)>), Error> {
     let mut latest: Option<Numbering> = None;
     let mut unreadable = Vec::new();
     let mut lost_until = None;
-    for file in files::list(dir).map_err(|error| Error::io(dir, error))? {
+    for file in files::list(dir).with_path(dir)? {
         if !file.path.exists() {
             continue;
         }
-        match numbering_of(&file.path) {
+        match file_numbering(&file.path) {
             Ok(found) => latest = latest.into_iter().chain(found).reduce(Numbering::latest),
             Err(error) => {
                 lost_until = lost_until.max(Some(file.modified));
@@ -372,38 +371,37 @@ pub(crate) fn numbering(dir: &Path, now: u64) -> Result<(Numbering, Vec<(FileId,
         }
     }
     // A file that was last written before the latest count began has no later numbers.
-    let is_lost = |latest: &Numbering| lost_until.is_some_and(|until| latest.is_before(until));
     let numbering = match latest {
-        Some(latest) if !is_lost(&latest) => latest,
+        Some(latest) if lost_until.is_none_or(|until| !latest.is_before(until)) => latest,
         latest => Numbering::new(now, latest.map_or(0, |latest| latest.last())),
     };
     Ok((numbering, unreadable))
 }
 
-/// The numbers after what is committed in the file at `path`, if it has any.
-pub(crate) fn numbering_of(path: &Path) -> Result<Option<Numbering>, Error> {
+/// Returns the numbers after what is committed in the file at `path`, if it has any.
+pub(crate) fn file_numbering(path: &Path) -> Result<Option<Numbering>, Error> {
     match attach(path) {
         Ok((_, false)) | Err(Error::Empty(_)) => Ok(None),
-        Ok((conn, true)) => Numbering::read(&conn, FILE).map_err(|error| Error::sqlite(path, error)),
+        Ok((conn, true)) => Numbering::read(&conn, FILE).with_path(path),
         Err(error) => Err(error),
     }
 }
 
-/// A connection to a file, and whether the file has runs.
+/// Opens a connection to a file, and says whether the file has runs.
 fn attach(path: &Path) -> Result<(Connection, bool), Error> {
     let conn = join::single(path, CACHE_KIB)?;
-    let has_runs = schema::has_runs(&conn, FILE).map_err(|error| Error::sqlite(path, error))?;
+    let has_runs = schema::has_runs(&conn, FILE).with_path(path)?;
     Ok((conn, has_runs))
 }
 
-/// A file that is open.
+/// A file that is open for reading.
 #[derive(Debug)]
 struct OpenFile {
     file: FileIdentity,
     conn: Connection,
     has_runs: bool,
     names: FileNames,
-    /// Of the run that was read last.
+    /// The rest of the run that was read last.
     rest: Option<Rest>,
 }
 
@@ -411,12 +409,12 @@ struct OpenFile {
 #[derive(Debug)]
 struct Rest {
     stream: Stream,
-    /// Of the first.
+    /// The number of the first record.
     number: i64,
     records: vec::IntoIter<StoredRecord>,
 }
 
-/// What the numbers in a file stand for.
+/// The names that the numbers in a file stand for.
 #[derive(Debug)]
 struct FileNames {
     /// Whether its drops have tunnels.
@@ -430,19 +428,19 @@ struct FileNames {
     rules: Recent<String>,
 }
 
-/// What small numbers stand for.
+/// The values that small numbers stand for.
 #[derive(Debug)]
 struct Few<T>(Vec<Option<T>>);
 
 impl<T: Copy> Few<T> {
-    fn read(conn: &Connection, table: &str, of: impl Fn(&str) -> T) -> rusqlite::Result<Self> {
+    fn read(conn: &Connection, table: &str, parse: impl Fn(&str) -> T) -> rusqlite::Result<Self> {
         let mut few = Vec::new();
         let mut select = conn.prepare(&format!("SELECT * FROM {FILE}.{table} WHERE id >= 0 AND id < ?1"))?;
         let mut rows = select.query([MOST_FEW])?;
         while let Some(row) = rows.next()? {
             let number = usize::from(row.get::<_, u16>(0)?);
             few.resize(few.len().max(number + 1), None);
-            few[number] = Some(of(&row.get::<_, String>(1)?));
+            few[number] = Some(parse(&row.get::<_, String>(1)?));
         }
         Ok(Self(few))
     }
@@ -452,34 +450,34 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// What numbers stand for, as they were read last: each has one place, which it shares with others. Numbers count up from 1, so that those
-/// of a file with few of them have places of their own.
+/// A cache of the values that numbers stand for: each number has one slot, which it shares with others. Numbers count up from 1, so that
+/// those of a file with few of them have slots of their own.
 #[derive(Debug)]
 struct Recent<T>(Vec<Option<(i64, T)>>);
 
 impl<T> Recent<T> {
-    fn place(number: i64) -> usize {
+    fn slot(number: i64) -> usize {
         number.cast_unsigned() as usize % MAX_NAMES
     }
 
     fn get(&self, number: i64) -> Option<&T> {
-        let (known, value) = self.0.get(Self::place(number))?.as_ref()?;
+        let (known, value) = self.0.get(Self::slot(number))?.as_ref()?;
         (*known == number).then_some(value)
     }
 
     fn insert(&mut self, number: i64, value: T) {
-        let place = Self::place(number);
-        if place >= self.0.len() {
-            self.0.resize_with(place + 1, || None);
+        let slot = Self::slot(number);
+        if slot >= self.0.len() {
+            self.0.resize_with(slot + 1, || None);
         }
-        self.0[place] = Some((number, value));
+        self.0[slot] = Some((number, value));
     }
 }
 
 impl OpenFile {
     fn open(file: &FileIdentity) -> Result<Self, Error> {
         let (conn, has_runs) = attach(&file.path)?;
-        let names = FileNames::read(&conn).map_err(|error| Error::sqlite(&file.path, error))?;
+        let names = FileNames::read(&conn).with_path(&file.path)?;
         Ok(Self {
             file: file.clone(),
             conn,
@@ -507,7 +505,7 @@ impl OpenFile {
         Ok(numbers)
     }
 
-    /// The run with the record `number`, or the one after it.
+    /// Returns the run with the record `number`, or the one after it.
     fn run_after(&self, stream: Stream, number: i64) -> rusqlite::Result<Option<Run>> {
         let before = "AND first <= ?2 AND first + count > ?2 ORDER BY first DESC LIMIT 1";
         let after = "AND first > ?2 ORDER BY first LIMIT 1";
@@ -521,9 +519,9 @@ impl OpenFile {
         self.run("AND to_ts >= ?2 ORDER BY first LIMIT 1", stream, ts)
     }
 
-    fn run(&self, which: &str, stream: Stream, value: i64) -> rusqlite::Result<Option<Run>> {
+    fn run(&self, condition: &str, stream: Stream, value: i64) -> rusqlite::Result<Option<Run>> {
         let mut select = self.conn.prepare_cached(&format!(
-            "SELECT first, count, base, from_seq, to_seq, from_ts, to_ts FROM f0.run_data WHERE stream = ?1 {which}"
+            "SELECT first, count, base, from_seq, to_seq, from_ts, to_ts FROM f0.run_data WHERE stream = ?1 {condition}"
         ))?;
         let mut rows = select.query(params![stream as i64, value])?;
         let Some(row) = rows.next()? else { return Ok(None) };
@@ -549,13 +547,9 @@ impl OpenFile {
             return self.flows(run, start, filling);
         }
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
-        let begun = self
-            .rest
-            .take()
-            .filter(|rest| (rest.stream, rest.number) == (stream, start));
-        let mut rest = match begun {
-            Some(rest) => rest,
-            None => Rest {
+        let mut rest = match self.rest.take() {
+            Some(rest) if rest.stream == stream && rest.number == start => rest,
+            _ => Rest {
                 stream,
                 number: start,
                 records: self.run_records(stream, run, start)?,
@@ -581,7 +575,7 @@ impl OpenFile {
         Ok(end)
     }
 
-    /// The records of a run from the number `start` on, in the order of their sequence numbers.
+    /// Reads the records of a run from the number `start` on, in the order of their sequence numbers.
     fn run_records(
         &mut self,
         stream: Stream,
@@ -590,12 +584,13 @@ impl OpenFile {
     ) -> rusqlite::Result<vec::IntoIter<StoredRecord>> {
         let Self { conn, names, .. } = self;
         let mut select = conn.prepare_cached(&select(stream, names.has_tunnels))?;
-        let at = select.column_count() - 1;
+        let seq_column = select.column_count() - 1;
         let mut rows = select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?;
         let count = run.count.clamp(0, RUN) as usize;
-        let (mut order, mut records) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut order = Vec::with_capacity(count);
+        let mut records = Vec::with_capacity(count);
         while let Some(row) = rows.next()? {
-            order.push(row.get::<_, i64>(at)?);
+            order.push(row.get::<_, i64>(seq_column)?);
             records.push(names.record(conn, stream, row)?);
         }
         // The rows come in the order of their times: that costs less than to let SQLite sort them.
@@ -615,7 +610,7 @@ impl OpenFile {
         Ok(records)
     }
 
-    /// The same for flows, whose rows have their numbers.
+    /// Appends the flows of a run from the number `start` on. Their rows have their numbers.
     fn flows(&mut self, run: Run, start: i64, filling: &mut Filling) -> rusqlite::Result<i64> {
         let Self { conn, names, .. } = self;
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
@@ -635,9 +630,9 @@ impl FileNames {
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             has_tunnels: schema::has_tunnels(conn, FILE)?,
-            kinds: Few::read(conn, "kind_name", kind_of)?,
+            kinds: Few::read(conn, "kind_name", kind_named)?,
             metrics: Few::read(conn, "metric_name", Metric::from_name)?,
-            bases: Few::read(conn, "basis_name", basis_of)?,
+            bases: Few::read(conn, "basis_name", basis_named)?,
             flows: Recent(Vec::new()),
             paths: Recent(Vec::new()),
             rules: Recent(Vec::new()),
@@ -653,10 +648,9 @@ impl FileNames {
                 StoredRecord::Rollup(rollup_at(row, 1, self.flow(conn, row.get(0)?)?, metric)?, 0)
             }
             Stream::Flows => {
-                let (flow, basis) = (self.flow(conn, row.get(0)?)?, self.basis(row.get(2)?));
-                let state = flow_at(row, 1, flow, basis)?;
+                let flow = self.flow(conn, row.get(0)?)?;
                 StoredRecord::Flow(FlowState {
-                    row: state,
+                    row: flow_at(row, 1, flow, self.basis(row.get(2)?))?,
                     path: self.path(conn, row.get(6)?)?,
                 })
             }
@@ -754,7 +748,7 @@ impl FileNames {
 }
 
 impl StoredRecord {
-    /// Its size in memory, about.
+    /// Returns the approximate size of the record in memory.
     pub fn bytes(&self) -> usize {
         let path = match self {
             Self::Event(event) => {
@@ -767,7 +761,7 @@ impl StoredRecord {
     }
 }
 
-/// The rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of the times; of flows, those with the numbers
+/// Returns the query for the rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of the times; of flows, those with the numbers
 /// from 1 to 2, in their order. The columns after the flow are in the order that `rows` reads; the sequence number is the last one.
 fn select(stream: Stream, has_tunnels: bool) -> String {
     let (table, columns) = match stream {
@@ -796,11 +790,11 @@ fn select(stream: Stream, has_tunnels: bool) -> String {
             "ts, node, source, hw_id, lost, reordered, duplicated, seq",
         ),
     };
-    let which = match stream {
+    let condition = match stream {
         Stream::Flows => "number >= ?1 AND number < ?2 ORDER BY number",
         _ => "ts BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4",
     };
-    format!("SELECT {columns} FROM {FILE}.{table} WHERE {which}")
+    format!("SELECT {columns} FROM {FILE}.{table} WHERE {condition}")
 }
 
 /// The name under which a file is attached.

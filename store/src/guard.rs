@@ -18,7 +18,7 @@ pub(crate) fn make_read_only(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(authorize))
 }
 
-/// When a question, which may be many queries over many files, must have been answered.
+/// The time by which a question, which may be many queries over many files, must have been answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     start: Instant,
@@ -27,7 +27,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// After `timeout` from now, or when `stop` is set.
+    /// Returns a deadline that is over `timeout` from now, or when `stop` is set.
     pub(crate) fn new(timeout: Duration, stop: Option<Arc<AtomicBool>>) -> Self {
         Self {
             start: Instant::now(),
@@ -45,15 +45,13 @@ impl Deadline {
                 .is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// For work between queries.
+    /// Returns a timeout error if the deadline is over, for work between queries.
     pub(crate) fn check(&self) -> Result<(), QueryError> {
-        match self.is_over() {
-            true => Err(QueryError::new(
-                QueryErrorKind::Timeout,
-                timeout_message(self.timeout),
-            )),
-            false => Ok(()),
+        if self.is_over() {
+            let message = timeout_message(self.timeout);
+            return Err(QueryError::new(QueryErrorKind::Timeout, message));
         }
+        Ok(())
     }
 }
 
@@ -92,7 +90,7 @@ fn is_known(table: &str) -> bool {
     TABLES.iter().any(|name| name.eq_ignore_ascii_case(table))
 }
 
-/// Whether it is an internal table of SQLite.
+/// Returns true if `table` is an internal one of SQLite.
 fn is_built_in(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     MODULES.contains(&table.as_str())
@@ -101,55 +99,58 @@ fn is_built_in(table: &str) -> bool {
             .any(|p| table.starts_with(p))
 }
 
-/// An error message with the cause and a suggestion.
+/// Returns an error message with the cause and a suggestion.
 pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError {
-    let new = |kind, message: String| QueryError::new(kind, message);
     match error {
         rusqlite::Error::SqlInputError { msg, offset, .. } => {
             let offset = usize::try_from(*offset).unwrap_or(0);
             let message = format!("{msg}, at character {}{}", offset + 1, hint(msg));
             QueryError {
                 offset: Some(offset),
-                ..new(QueryErrorKind::Syntax, message)
+                ..QueryError::new(QueryErrorKind::Syntax, message)
             }
         }
-        rusqlite::Error::MultipleStatement => new(
+        rusqlite::Error::MultipleStatement => QueryError::new(
             QueryErrorKind::Refused,
-            "one query at a time: remove the text after the semicolon".to_owned(),
+            "one query at a time: remove the text after the semicolon",
         ),
         rusqlite::Error::SqliteFailure(failure, text) => {
             let text = text.as_deref().unwrap_or("SQLite gives no reason");
-            let (kind, message) = match failure.code {
-                ErrorCode::OperationInterrupted => (QueryErrorKind::Timeout, timeout_message(timeout)),
-                ErrorCode::AuthorizationForStatementDenied => {
-                    (QueryErrorKind::Refused, format!("{text}: queries may only read; {READABLE}"))
-                }
-                ErrorCode::OutOfMemory => (
-                    QueryErrorKind::TooLarge,
-                    "the query needs more memory for what it sorts, groups or joins than it may use; narrow it with a time range \
-                     (ts > …), or ask for fewer columns or groups"
-                        .to_owned(),
-                ),
-                ErrorCode::TooBig => (QueryErrorKind::TooLarge, format!("{text}: ask for less at a time")),
-                ErrorCode::DatabaseCorrupt
-                | ErrorCode::NotADatabase
-                | ErrorCode::SystemIoFailure
-                | ErrorCode::CannotOpen
-                | ErrorCode::DiskFull
-                | ErrorCode::DatabaseBusy => (
-                    QueryErrorKind::Storage,
-                    format!("a file of the store cannot be read: {text}; exclude its time range"),
-                ),
-                _ => (QueryErrorKind::Syntax, format!("{text}{}", hint(text))),
-            };
-            new(kind, message)
+            explain_failure(failure.code, text, timeout)
         }
-        rusqlite::Error::InvalidParameterCount(given, wanted) => new(
+        rusqlite::Error::InvalidParameterCount(given, wanted) => QueryError::new(
             QueryErrorKind::Syntax,
             format!("the query has {wanted} parameters, {given} values were given; give as many"),
         ),
-        other => new(QueryErrorKind::Syntax, other.to_string()),
+        other => QueryError::new(QueryErrorKind::Syntax, other.to_string()),
     }
+}
+
+fn explain_failure(code: ErrorCode, text: &str, timeout: Duration) -> QueryError {
+    let (kind, message) = match code {
+        ErrorCode::OperationInterrupted => (QueryErrorKind::Timeout, timeout_message(timeout)),
+        ErrorCode::AuthorizationForStatementDenied => {
+            (QueryErrorKind::Refused, format!("{text}: queries may only read; {READABLE}"))
+        }
+        ErrorCode::OutOfMemory => (
+            QueryErrorKind::TooLarge,
+            "the query needs more memory for what it sorts, groups or joins than it may use; narrow it with a time range \
+             (ts > …), or ask for fewer columns or groups"
+                .to_owned(),
+        ),
+        ErrorCode::TooBig => (QueryErrorKind::TooLarge, format!("{text}: ask for less at a time")),
+        ErrorCode::DatabaseCorrupt
+        | ErrorCode::NotADatabase
+        | ErrorCode::SystemIoFailure
+        | ErrorCode::CannotOpen
+        | ErrorCode::DiskFull
+        | ErrorCode::DatabaseBusy => (
+            QueryErrorKind::Storage,
+            format!("a file of the store cannot be read: {text}; exclude its time range"),
+        ),
+        _ => (QueryErrorKind::Syntax, format!("{text}{}", hint(text))),
+    };
+    QueryError::new(kind, message)
 }
 
 fn timeout_message(timeout: Duration) -> String {

@@ -9,11 +9,11 @@ pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 /// A set of such keys.
 pub(crate) type FastSet<K> = HashSet<K, BuildHasherDefault<FastHasher>>;
 
-/// Multiplies and folds. Not seeded by itself.
+/// A hasher that multiplies and folds. It has no seed of its own.
 #[derive(Default, Debug)]
 pub(crate) struct FastHasher(u64);
 
-/// Makes hashers with a secret beginning, for keys that a sender chooses.
+/// Makes hashers with a secret seed, for keys that a sender chooses.
 #[derive(Clone, Debug)]
 pub(crate) struct Seeded(u64);
 

@@ -20,7 +20,7 @@ pub struct FileIdentity {
     created: Option<SystemTime>,
 }
 
-/// A file that was open is not at its path any more.
+/// The reason why a file that was open is not at its path any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileChange {
     /// There is no file at the path.
@@ -31,23 +31,21 @@ pub enum FileChange {
 
 impl FileIdentity {
     /// Returns the identity of the file at `path`, or `None` if there is none.
-    pub fn of(path: &Path) -> Option<Self> {
-        fs::metadata(path)
-            .ok()
-            .map(|found| Self::from_metadata(path, &found))
+    pub fn read(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self::from_metadata(path, &metadata))
     }
 
-    fn from_metadata(path: &Path, found: &fs::Metadata) -> Self {
-        let (device, inode) = (found.dev(), found.ino());
+    fn from_metadata(path: &Path, metadata: &fs::Metadata) -> Self {
         Self {
             path: path.to_owned(),
-            device,
-            inode,
-            created: found.created().ok(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            created: metadata.created().ok(),
         }
     }
 
-    /// The path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -71,7 +69,7 @@ impl FileIdentity {
 }
 
 impl FileChange {
-    /// `removed` or `replaced`.
+    /// Returns `removed` or `replaced`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Removed => "removed",

@@ -27,12 +27,12 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, params};
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::schema;
 use crate::segment::Insert;
 use crate::shared::Shared;
 
-/// The thread, which starts with the first file, and the files that it has still to do.
+/// The index thread, which starts with the first file, and the files that it still has to process.
 #[derive(Debug)]
 pub(crate) struct Indexer {
     shared: Arc<Shared>,
@@ -44,9 +44,8 @@ pub(crate) struct Indexer {
 
 #[derive(Default, Debug)]
 struct Files {
-    /// Passed to the thread, in order.
     waiting: Vec<PathBuf>,
-    /// To be tried again.
+    /// Files to be tried again.
     failed: Vec<PathBuf>,
     failed_at: Option<Instant>,
 }
@@ -66,7 +65,8 @@ impl Indexer {
         lock(&self.files).waiting.push(path.clone());
         if self.thread.is_none() {
             let (sender, receiver) = channel();
-            let (shared, files) = (Arc::clone(&self.shared), Arc::clone(&self.files));
+            let shared = Arc::clone(&self.shared);
+            let files = Arc::clone(&self.files);
             let stop = Arc::clone(&self.stop);
             let started = thread::Builder::new().name("store-index".to_owned());
             let started = started.spawn(move || run(&receiver, &shared, &files, &stop));
@@ -81,13 +81,13 @@ impl Indexer {
         }
     }
 
-    /// Whether the file is waiting, in work, or to be tried again: then nobody else may write into it.
+    /// Returns true if the file is waiting, in work, or to be tried again: then nobody else may write into it.
     pub(crate) fn has(&self, path: &Path) -> bool {
         let files = lock(&self.files);
-        files.waiting.iter().chain(&files.failed).any(|one| one == path)
+        files.waiting.iter().chain(&files.failed).any(|file| file == path)
     }
 
-    /// Whether it keeps up: each file that waits is one that queries read as a whole.
+    /// Returns true if the thread keeps up: each file that waits is one that queries read as a whole.
     pub(crate) fn has_room(&self) -> bool {
         lock(&self.files).waiting.len() < MOST_WAITING
     }
@@ -104,7 +104,7 @@ impl Indexer {
         failed.into_iter().for_each(|path| self.submit(path));
     }
 
-    /// As if these files waited, and no others.
+    /// Pretends that these files wait, and no others.
     #[cfg(test)]
     pub(crate) fn pretend_waiting<const N: usize>(&self, paths: [&str; N]) {
         lock(&self.files).waiting = paths.map(PathBuf::from).to_vec();
@@ -153,38 +153,46 @@ fn finish(shared: &Shared, files: &Mutex<Files>, path: PathBuf, done: bool) {
 /// Creates the indexes on events. Returns whether there was something to do: not in a file that has them, is not ours, or is
 /// gone because it was too old. Gives up, which is an error, once `stop` is set.
 fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
-    let fail = |error| Error::sqlite(path, error);
     if !path.exists() {
         return Ok(false);
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
-    conn.busy_timeout(schema::BUSY).map_err(fail)?;
+    let mut conn = Connection::open_with_flags(path, flags).with_path(path)?;
+    conn.busy_timeout(schema::BUSY).with_path(path)?;
     let stop = Arc::clone(stop);
     conn.progress_handler(STEPS, Some(move || stop.load(Ordering::Relaxed)))
-        .map_err(fail)?;
+        .with_path(path)?;
     match schema::check(&conn, "main", path) {
         Err(Error::Newer { .. } | Error::Foreign(_) | Error::Empty(_)) => return Ok(false),
         checked => checked?,
     }
-    if schema::has_event_indexes(&conn).map_err(fail)? {
+    if schema::has_event_indexes(&conn).with_path(path)? {
         fold_log(&conn);
         return Ok(false);
     }
-    conn.execute_batch(SETTINGS).map_err(fail)?;
-    let transaction = conn.transaction().map_err(fail)?;
-    if !create_sorted(&transaction).map_err(fail)? {
-        // The transaction is given up with all that it did.
-        drop(transaction);
-        let transaction = conn.transaction().map_err(fail)?;
-        schema::event_indexes()
-            .try_for_each(|sql| transaction.execute_batch(sql))
-            .map_err(fail)?;
-        return transaction.commit().map(|()| true).map_err(fail);
+    if create_indexes(&mut conn).with_path(path)? {
+        fold_log(&conn);
     }
-    transaction.commit().map_err(fail)?;
-    fold_log(&conn);
     Ok(true)
+}
+
+/// Creates the indexes from sorted entries, or row by row where that is not possible. Returns whether they were created from sorted
+/// entries.
+fn create_indexes(conn: &mut Connection) -> rusqlite::Result<bool> {
+    conn.execute_batch(SETTINGS)?;
+    let transaction = conn.transaction()?;
+    if create_sorted(&transaction)? {
+        transaction.commit()?;
+        return Ok(true);
+    }
+    // Rolls back what it did.
+    drop(transaction);
+    let transaction = conn.transaction()?;
+    for sql in schema::event_indexes() {
+        transaction.execute_batch(sql)?;
+    }
+    transaction.commit()?;
+    Ok(false)
 }
 
 /// Copies the log into the file and empties it. Readers that hold it back cost its space on disk, nothing else: it is tried again.
@@ -199,46 +207,34 @@ fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
     let Some(entries) = entries(conn)? else {
         return Ok(false);
     };
-    let flow = |entry: &Entry| Some((entry.chunk, entry.flow?));
-    let node = |entry: &Entry| Some((i64::from(entry.node?), 0));
     let mut order = Vec::with_capacity(entries.len());
-    fill::<4>(
-        conn,
-        FLOW,
-        sorted(&entries, flow, &mut order),
-        |(chunk, flow), entry| [chunk, flow.into(), entry.ts, entry.seq],
-    )?;
+    let by_flow = sorted(&entries, |entry| Some((entry.chunk, entry.flow?)), &mut order);
+    fill::<4>(conn, FLOW, by_flow, |(chunk, flow), entry| {
+        [chunk, flow.into(), entry.ts, entry.seq]
+    })?;
     let flows = order.len();
-    fill::<3>(
-        conn,
-        KIND,
-        sorted(&entries, |entry| Some((entry.kind, 0)), &mut order),
-        |(kind, _), entry| [kind, entry.ts, entry.seq],
-    )?;
-    fill::<3>(
-        conn,
-        NODE,
-        sorted(&entries, node, &mut order),
-        |(node, _), entry| [node, entry.ts, entry.seq],
-    )?;
+    let by_kind = sorted(&entries, |entry| Some((entry.kind, 0)), &mut order);
+    fill::<3>(conn, KIND, by_kind, |(kind, _), entry| {
+        [kind, entry.ts, entry.seq]
+    })?;
+    let by_node = sorted(&entries, |entry| Some((i64::from(entry.node?), 0)), &mut order);
+    fill::<3>(conn, NODE, by_node, |(node, _), entry| {
+        [node, entry.ts, entry.seq]
+    })?;
     let nodes = order.len();
-    enter(conn)?;
-    let complete = |sql: &str, entries: usize| {
-        conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? == entries as i64))
-    };
-    Ok(complete(
-        "SELECT count(*) FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL",
-        flows,
-    )? && complete(
-        "SELECT count(*) FROM event_data INDEXED BY event_kind WHERE kind >= 0",
-        entries.len(),
-    )? && complete(
-        "SELECT count(*) FROM event_data INDEXED BY event_node WHERE node IS NOT NULL",
-        nodes,
-    )?)
+    register(conn)?;
+    Ok(has_entries(conn, "event_flow WHERE flow IS NOT NULL", flows)?
+        && has_entries(conn, "event_kind WHERE kind >= 0", entries.len())?
+        && has_entries(conn, "event_node WHERE node IS NOT NULL", nodes)?)
 }
 
-/// What the indexes contain of an event.
+/// Returns true if the index has this number of entries. `index` is its name and a condition that makes SQLite use it.
+fn has_entries(conn: &Connection, index: &str, entries: usize) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT count(*) FROM event_data INDEXED BY {index}");
+    conn.query_row(&sql, [], |row| Ok(row.get::<_, i64>(0)? == entries as i64))
+}
+
+/// The columns of an event that the indexes contain.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     ts: i64,
@@ -249,7 +245,7 @@ struct Entry {
     node: Option<u32>,
 }
 
-/// The entries of all events in the order of the table, which is that of time; `None` when there are too many, or a number is
+/// Reads the entries of all events in the order of the table, which is that of time; `None` when there are too many, or a number is
 /// beyond what this program writes.
 fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
     let count: i64 = conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0))?;
@@ -276,7 +272,7 @@ fn entries(conn: &Connection) -> rusqlite::Result<Option<Vec<Entry>>> {
 /// The first two columns of an index.
 type Key = (i64, u32);
 
-/// The entries that have a key, by that key and then by time.
+/// Returns the entries that have a key, sorted by that key and then by time.
 fn sorted<'a>(
     entries: &'a [Entry],
     key: impl Fn(&Entry) -> Option<Key>,
@@ -284,18 +280,19 @@ fn sorted<'a>(
 ) -> impl Iterator<Item = (Key, &'a Entry)> {
     order.clear();
     order.extend((0..).zip(entries).filter_map(|(i, entry)| Some((key(entry)?, i))));
-    // The place in the table is part of what is compared: entries with the same key stay in the order of time.
+    // The position in the table is part of what is compared: entries with the same key stay in the order of time.
     order.sort_unstable();
     order.iter().map(|(key, i)| (*key, &entries[*i as usize]))
 }
 
-/// Makes the table that will be an index, and fills it.
+/// Creates the table that will be an index, and fills it.
 fn fill<'a, const N: usize>(
     conn: &Connection,
-    (name, columns): (&str, &str),
+    index: Index,
     entries: impl Iterator<Item = (Key, &'a Entry)>,
     row: impl Fn(Key, &Entry) -> [i64; N],
 ) -> rusqlite::Result<()> {
+    let Index { name, columns } = index;
     let table = format!("new_{name}");
     let types = columns.replace(',', " INTEGER NOT NULL,");
     conn.execute_batch(&format!(
@@ -308,8 +305,8 @@ fn fill<'a, const N: usize>(
     insert.finish()
 }
 
-/// Enters the filled tables in the schema as the indexes that they are.
-fn enter(conn: &Connection) -> rusqlite::Result<()> {
+/// Registers the filled tables in the schema as the indexes that they are.
+fn register(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch("PRAGMA writable_schema = ON")?;
     let mut update = conn.prepare(
         "UPDATE sqlite_schema SET type = 'index', name = ?1, tbl_name = 'event_data', sql = ?2 WHERE name = 'new_' || ?1",
@@ -323,7 +320,7 @@ fn enter(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch("PRAGMA writable_schema = RESET")
 }
 
-/// Whether the file at `path` is one that has no indexes on events yet. What cannot be read is none.
+/// Returns true if the file at `path` has no indexes on events yet, and false for one that cannot be read.
 pub(crate) fn is_left_out(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let Ok(conn) = Connection::open_with_flags(path, flags) else {
@@ -337,7 +334,7 @@ fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Instructions of SQLite between two looks at the wish to stop.
+/// Instructions of SQLite between two checks of the flag to stop.
 const STEPS: i32 = 10_000;
 
 /// As for writing; what is sorted has its share of the cache.
@@ -348,10 +345,26 @@ PRAGMA cache_size = -65536;
 PRAGMA trusted_schema = OFF;
 ";
 
-/// The indexes on events: name, and columns with those of the table's primary key.
-const FLOW: (&str, &str) = ("event_flow", "chunk, flow, ts, seq");
-const KIND: (&str, &str) = ("event_kind", "kind, ts, seq");
-const NODE: (&str, &str) = ("event_node", "node, ts, seq");
+/// An index on events.
+#[derive(Clone, Copy)]
+struct Index {
+    name: &'static str,
+    /// The columns, with those of the table's primary key at the end.
+    columns: &'static str,
+}
+
+const FLOW: Index = Index {
+    name: "event_flow",
+    columns: "chunk, flow, ts, seq",
+};
+const KIND: Index = Index {
+    name: "event_kind",
+    columns: "kind, ts, seq",
+};
+const NODE: Index = Index {
+    name: "event_node",
+    columns: "node, ts, seq",
+};
 
 /// Events that are sorted in memory: at most 256 MB. The writer ends a file long before.
 const MOST_EVENTS: i64 = 4_000_000;
@@ -391,7 +404,7 @@ mod tests {
     fn file(dir: &Dir, events: &[Event], indexes: EventIndexes) -> PathBuf {
         let mut segment = Segment::open(
             dir.path(),
-            FileId::of(START, Period::Day),
+            FileId::containing(START, Period::Day),
             indexes,
             Numbering::new(START, 0),
         )

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use wire::FlowKey;
 
 use crate::numbering::countable;
-use crate::rows::{small, text};
+use crate::rows::{optional, text};
 
 /// The names of one file.
 #[derive(Debug)]
@@ -57,10 +57,12 @@ impl Names {
     /// The number of `path`; `None` for the empty path.
     #[inline]
     pub(crate) fn path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<Option<i64>> {
-        match (path.is_empty(), self.paths.map.get(path).copied()) {
-            (true, _) => Ok(None),
-            (false, Some(id)) => Ok(Some(id)),
-            (false, None) => self.new_path(conn, path).map(Some),
+        if path.is_empty() {
+            return Ok(None);
+        }
+        match self.paths.map.get(path).copied() {
+            Some(id) => Ok(Some(id)),
+            None => self.new_path(conn, path).map(Some),
         }
     }
 
@@ -99,7 +101,7 @@ impl Names {
             .flows
             .look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.text)?
         {
-            self.flows.learn(flow, id);
+            self.flows.insert(flow, id);
             return Ok(id);
         }
         // A flow known only by its Flow ID has no addresses.
@@ -119,7 +121,7 @@ impl Names {
                 flow.proto()
             ])?;
         self.flows.last = id;
-        self.flows.learn(flow, id);
+        self.flows.insert(flow, id);
         Ok(id)
     }
 
@@ -136,14 +138,14 @@ impl Names {
             .paths
             .look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.text)?
         {
-            self.paths.learn(path, id);
+            self.paths.insert(path, id);
             return Ok(id);
         }
         let id = self.paths.last + 1;
         conn.prepare_cached("INSERT INTO path_text VALUES (?1, ?2)")?
             .execute(params![id, self.text])?;
         self.paths.last = id;
-        self.paths.learn(path, id);
+        self.paths.insert(path, id);
         Ok(id)
     }
 }
@@ -164,7 +166,7 @@ fn path_text(path: &[u32], text: &mut String) {
     let _ = write_path(path, text);
 }
 
-/// The same, to whatever takes text.
+/// Writes the text of a path to `out`, as [`path_text`] does.
 pub(crate) fn write_path(path: &[u32], out: &mut impl Write) -> fmt::Result {
     for (i, node) in path.iter().enumerate() {
         let separator = if i == 0 { "" } else { ">" };
@@ -190,12 +192,17 @@ pub(crate) fn parse_flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
         // A Flow ID.
         return Ok(Some(key));
     }
-    let address = |text: Option<String>| text.and_then(|text| text.parse::<IpAddr>().ok());
-    let (Some(src), Some(dst)) = (address(src), address(text(row, 1)?)) else {
+    let dst = text(row, 1)?;
+    let addresses = parse_address(src).zip(parse_address(dst));
+    let Some((src, dst)) = addresses else {
         return Ok(None);
     };
-    let ports = small::<u16>(row, 2)?.zip(small(row, 3)?);
-    Ok(small(row, 4)?.map(|proto| FlowKey::new(src, dst, ports, proto)))
+    let ports = optional::<u16>(row, 2)?.zip(optional(row, 3)?);
+    Ok(optional(row, 4)?.map(|proto| FlowKey::new(src, dst, ports, proto)))
+}
+
+fn parse_address(text: Option<String>) -> Option<IpAddr> {
+    text?.parse().ok()
 }
 
 /// A bounded map from name to number, and the highest number.
@@ -203,7 +210,7 @@ pub(crate) fn parse_flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
 struct InternMap<M> {
     map: M,
     capacity: usize,
-    /// The highest number given.
+    /// The highest number that was given.
     last: i64,
     /// Every name of the file is in the map.
     complete: bool,
@@ -238,7 +245,7 @@ impl<M: Default> InternMap<M> {
 }
 
 impl InternMap<HashMap<Box<[u32]>, i64>> {
-    fn learn(&mut self, path: &[u32], id: i64) {
+    fn insert(&mut self, path: &[u32], id: i64) {
         self.make_room(self.map.len());
         self.map.insert(path.into(), id);
     }
@@ -251,7 +258,7 @@ impl InternMap<Flows> {
         (known == flow).then_some(*id)
     }
 
-    fn learn(&mut self, flow: &FlowKey, id: i64) {
+    fn insert(&mut self, flow: &FlowKey, id: i64) {
         self.make_room(self.map.map.len());
         if self.map.map.insert(self.map.hash(flow), (*flow, id)).is_some() {
             // Two flows share a hash, one in 2^64 or so: they replace each other in the map.
@@ -304,7 +311,7 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// Some 30 MB when full.
+/// The map of flows takes some 30 MB when it is full.
 const MAX_FLOWS: usize = 1 << 18;
 const MAX_PATHS: usize = 1 << 14;
 

@@ -1,4 +1,4 @@
-//! Many files as one: a connection in which the documented views cover every file.
+//! Joins files: a connection in which the documented views cover every file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::config::WithPath as _;
 use crate::guard;
 use crate::identity::FileIdentity;
 use crate::schema::{self, Features};
@@ -16,7 +17,7 @@ use crate::schema::{self, Features};
 pub(crate) struct Joined {
     pub(crate) conn: Connection,
     pub(crate) files: Vec<FileIdentity>,
-    /// What each file has.
+    /// The features of each file.
     pub(crate) features: Vec<Features>,
     /// The documented names are there.
     pub(crate) has_views: bool,
@@ -31,17 +32,7 @@ impl Joined {
         files: Vec<FileIdentity>,
         most_memory: Option<u64>,
     ) -> Result<Self, (PathBuf, rusqlite::Error)> {
-        let here = |error| (PathBuf::from(":memory:"), error);
-        let mut conn = empty().map_err(here)?;
-        if let Some(bytes) = most_memory {
-            // Files have no total bound: a limit of the system is for one file, and a query may have many. The limit of memory is one.
-            conn.execute_batch("PRAGMA temp_store = MEMORY").map_err(here)?;
-            conn.query_row(&format!("PRAGMA hard_heap_limit = {bytes}"), [], |_| Ok(()))
-                .map_err(here)?;
-        }
-        conn.execute_batch(schema::SQL).map_err(here)?;
-        conn.execute_batch(schema::LOAD_STATISTICS).map_err(here)?;
-        conn.busy_timeout(Duration::from_secs(1)).map_err(here)?;
+        let mut conn = open_with_schema(most_memory).map_err(in_memory)?;
         let cache = CACHE_KIB / files.len().max(1);
         let mut features = Vec::with_capacity(files.len());
         for (i, file) in files.iter().enumerate() {
@@ -50,9 +41,9 @@ impl Joined {
             features.push(attached.map_err(|error| (file.path.clone(), error))?);
         }
         for view in VIEWS {
-            conn.execute_batch(&union(view, &features)).map_err(here)?;
+            conn.execute_batch(&union(view, &features)).map_err(in_memory)?;
         }
-        guard::make_read_only(&mut conn).map_err(here)?;
+        guard::make_read_only(&mut conn).map_err(in_memory)?;
         Ok(Self {
             conn,
             files,
@@ -63,16 +54,7 @@ impl Joined {
 
     /// Opens one file, without views: to make these takes longer than many questions.
     pub(crate) fn alone(file: FileIdentity) -> Result<Self, (PathBuf, rusqlite::Error)> {
-        let open = || -> rusqlite::Result<(Connection, Features)> {
-            let mut conn = empty()?;
-            conn.busy_timeout(Duration::from_secs(1))?;
-            attach(&conn, &file.path, 0, ALONE_CACHE_KIB)?;
-            let features = schema::features(&conn, "f0")?;
-            guard::make_read_only(&mut conn)?;
-            conn.set_prepared_statement_cache_capacity(64);
-            Ok((conn, features))
-        };
-        match open() {
+        match open_alone(&file.path) {
             Ok((conn, features)) => Ok(Self {
                 conn,
                 files: vec![file],
@@ -84,62 +66,85 @@ impl Joined {
     }
 }
 
-/// A connection with nothing in it, to which files are attached.
+fn in_memory(error: rusqlite::Error) -> (PathBuf, rusqlite::Error) {
+    (PathBuf::from(":memory:"), error)
+}
+
+/// Opens an empty database of our schema. `most_memory`: see [`crate::Reader::open_confined`].
+fn open_with_schema(most_memory: Option<u64>) -> rusqlite::Result<Connection> {
+    let conn = empty()?;
+    if let Some(bytes) = most_memory {
+        // Files have no total bound: a limit of the system is for one file, and a query may have many. The limit of memory is one.
+        conn.execute_batch("PRAGMA temp_store = MEMORY")?;
+        conn.query_row(&format!("PRAGMA hard_heap_limit = {bytes}"), [], |_| Ok(()))?;
+    }
+    conn.execute_batch(schema::SQL)?;
+    conn.execute_batch(schema::LOAD_STATISTICS)?;
+    conn.busy_timeout(Duration::from_secs(1))?;
+    Ok(conn)
+}
+
+fn open_alone(path: &Path) -> rusqlite::Result<(Connection, Features)> {
+    let mut conn = empty()?;
+    conn.busy_timeout(Duration::from_secs(1))?;
+    attach(&conn, path, 0, ALONE_CACHE_KIB)?;
+    let features = schema::features(&conn, "f0")?;
+    guard::make_read_only(&mut conn)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    Ok((conn, features))
+}
+
+/// Opens a connection with nothing in it, to which files are attached.
 fn empty() -> rusqlite::Result<Connection> {
     Connection::open_in_memory_with_flags(
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
 }
 
-/// Maximum number of files that one connection can join: a compile-time limit of SQLite.
+/// Returns the maximum number of files that one connection can join: a compile-time limit of SQLite.
 pub(crate) fn most_files() -> usize {
     let limit = Connection::open_in_memory().and_then(|conn| conn.limit(Limit::SQLITE_LIMIT_ATTACHED));
     limit.map_or(1, |limit| usize::try_from(limit).unwrap_or(1))
 }
 
-/// The `meta` table of the file at `path`.
+/// Reads the `meta` table of the file at `path`.
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
-    let fail = |error| crate::Error::sqlite(path, error);
     let conn = single(path, 64)?;
-    let mut select = conn
-        .prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")
-        .map_err(fail)?;
-    let rows = select
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .map_err(fail)?;
-    rows.collect::<rusqlite::Result<_>>().map_err(fail)
+    query_meta(&conn).with_path(path)
 }
 
-/// A connection in which only the file at `path` is, as `f0`. It is one of hopwise.
+fn query_meta(conn: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
+    let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+/// Opens a connection in which only the file at `path` is, as `f0`, and checks that it is one of hopwise.
 pub(crate) fn single(path: &Path, cache_kib: usize) -> Result<Connection, crate::Error> {
-    let fail = |error| crate::Error::sqlite(path, error);
-    let conn = empty().map_err(fail)?;
-    attach(&conn, path, 0, cache_kib).map_err(fail)?;
+    let conn = empty().with_path(path)?;
+    attach(&conn, path, 0, cache_kib).with_path(path)?;
     schema::check(&conn, "f0", path)?;
     Ok(conn)
 }
 
 fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> rusqlite::Result<()> {
-    let try_with = |mode: &str| {
-        conn.execute(&format!("ATTACH ?1 AS f{number}"), [uri(path, mode)])?;
-        // The first read opens the file.
-        let readable = conn.query_row(
-            &format!("SELECT count(*) FROM f{number}.sqlite_schema"),
-            [],
-            |_| Ok(()),
-        );
-        if readable.is_err() {
-            conn.execute_batch(&format!("DETACH f{number}"))?;
-        }
-        readable
-    };
-    let opened = match try_with("mode=ro") {
+    match attach_in_mode(conn, path, number, "mode=ro") {
         // Without write permission the shared memory of the log cannot be created; without a log none is needed.
-        Err(_) if log_is_empty(path) => try_with("mode=ro&immutable=1"),
-        other => other,
-    };
-    opened?;
+        Err(_) if log_is_empty(path) => attach_in_mode(conn, path, number, "mode=ro&immutable=1")?,
+        other => other?,
+    }
     conn.execute_batch(&format!("PRAGMA f{number}.cache_size = -{cache_kib}"))
+}
+
+fn attach_in_mode(conn: &Connection, path: &Path, number: usize, mode: &str) -> rusqlite::Result<()> {
+    conn.execute(&format!("ATTACH ?1 AS f{number}"), [uri(path, mode)])?;
+    // The first read opens the file.
+    let first_read = format!("SELECT count(*) FROM f{number}.sqlite_schema");
+    let readable = conn.query_row(&first_read, [], |_| Ok(()));
+    if readable.is_err() {
+        conn.execute_batch(&format!("DETACH f{number}"))?;
+    }
+    readable
 }
 
 fn log_is_empty(path: &Path) -> bool {
@@ -157,21 +162,21 @@ fn uri(path: &Path, mode: &str) -> String {
     uri + "?" + mode
 }
 
-/// `files`: what each has. Those of earlier versions lack the last columns of events and drops, and recordings.
+/// Returns the statement that creates a view over all files. Files of earlier versions lack the last columns of events and drops,
+/// and recordings.
 fn union(view: &str, files: &[Features]) -> String {
-    let member = |(i, features): (usize, &Features)| {
-        let lacking = match view {
+    let mut all = format!("SELECT * FROM main.{view}");
+    for (i, features) in files.iter().enumerate() {
+        if view == "recordings" && !features.recordings {
+            continue;
+        }
+        let missing = match view {
             "events" if !features.first_values => ", NULL, NULL, NULL",
             "drops" if !features.tunnels => ", NULL",
             _ => "",
         };
-        match view == "recordings" && !features.recordings {
-            true => String::new(),
-            false => format!(" UNION ALL SELECT *{lacking} FROM f{i}.{view}"),
-        }
-    };
-    let members: String = files.iter().enumerate().map(member).collect();
-    let all = format!("SELECT * FROM main.{view}{members}");
+        all += &format!(" UNION ALL SELECT *{missing} FROM f{i}.{view}");
+    }
     // A flow seen in several files has a row in each; the latest one is used. SQLite takes the other columns from
     // the row that has the maximum.
     let body = match view {
@@ -181,7 +186,7 @@ fn union(view: &str, files: &[Features]) -> String {
     format!("CREATE TEMP VIEW {view} AS {body}")
 }
 
-/// The documented names.
+/// The views whose names are documented.
 const VIEWS: [&str; 7] = [
     "events",
     "rollups",

@@ -9,54 +9,58 @@ use wire::FlowKey;
 use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
 
-/// The flows of files, as far as they were asked for.
+/// A cache of the flows of files that queries asked for.
 #[derive(Default, Debug)]
 pub(crate) struct KnownKeys(Mutex<HashMap<FileIdentity, Numbered>>);
 
 /// The flows of a file with the numbers from 1 on; a number without a flow has none.
 type Numbered = Arc<Vec<Option<FlowKey>>>;
 
-/// How the flows of a file are found.
+/// The flows of a file by their numbers.
 pub(crate) enum Keys {
-    /// In memory.
+    /// All of them are in memory.
     Known(Numbered),
-    /// One by one, in the file.
+    /// Each is read from the file.
     Each,
 }
 
 impl KnownKeys {
-    /// The flows of `file`, of which `wanted` are asked for now.
-    pub(crate) fn of(&self, conn: &Connection, file: &FileIdentity, wanted: usize) -> rusqlite::Result<Keys> {
-        let known = self.lock().get(file).cloned();
-        let before = known.as_ref().map_or(0, |known| known.len());
+    /// Returns the flows of `file`, of which `wanted` are asked for now.
+    pub(crate) fn load(
+        &self,
+        conn: &Connection,
+        file: &FileIdentity,
+        wanted: usize,
+    ) -> rusqlite::Result<Keys> {
+        let known = self.lock().get(file).cloned().unwrap_or_default();
+        let before = known.len();
         let last: i64 = conn
             .prepare_cached("SELECT ifnull(max(id), 0) FROM f0.flow_key")?
             .query_row([], |row| row.get(0))?;
         let all = usize::try_from(last).unwrap_or(usize::MAX);
-        if let Some(known) = known.as_ref().filter(|_| all <= before) {
-            return Ok(Keys::Known(Arc::clone(known)));
+        if all <= before {
+            return Ok(Keys::Known(known));
         }
         // Many flows for the sake of a few are not read.
         if all > MOST_KEYS || all - before > wanted.saturating_mul(WORTH) {
             return Ok(Keys::Each);
         }
-        let mut keys = known.unwrap_or_default();
+        let mut keys = known;
         read_from(conn, Arc::make_mut(&mut keys), all)?;
-        self.keep(file, &keys);
+        self.insert(file, &keys);
         Ok(Keys::Known(keys))
     }
 
-    /// Forgets files that are not `present`.
+    /// Removes files that are not `present` from the cache.
     pub(crate) fn retain(&self, present: impl Fn(&FileIdentity) -> bool) {
         self.lock().retain(|file, _| present(file));
     }
 
-    /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
-    fn keep(&self, file: &FileIdentity, keys: &Numbered) {
+    fn insert(&self, file: &FileIdentity, keys: &Numbered) {
         let mut files = self.lock();
         files.remove(file);
         let mut sum: usize = files.values().map(|keys| keys.len()).sum();
@@ -71,20 +75,18 @@ impl KnownKeys {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<FileIdentity, Numbered>> {
-        // What is in it is complete, whatever a thread did that panicked.
+        // Each entry is complete, even if a thread panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Keys {
-    /// The flow with this number.
+    /// Returns the flow with this number.
     pub(crate) fn get(&self, conn: &Connection, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         match self {
             Self::Known(keys) => {
-                let place = number
-                    .checked_sub(1)
-                    .and_then(|place| usize::try_from(place).ok());
-                Ok(place.and_then(|place| keys.get(place).copied()).flatten())
+                let index = number.checked_sub(1).and_then(|i| usize::try_from(i).ok());
+                Ok(index.and_then(|i| keys.get(i).copied()).flatten())
             }
             Self::Each => {
                 let sql = "SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1";
@@ -104,17 +106,17 @@ fn read_from(conn: &Connection, keys: &mut Vec<Option<FlowKey>>, all: usize) -> 
     let mut select = conn.prepare_cached(sql)?;
     let mut rows = select.query([keys.len() as i64, all as i64])?;
     while let Some(row) = rows.next()? {
-        let place = usize::try_from(row.get::<_, i64>(5)? - 1).unwrap_or(usize::MAX);
-        if place < all {
-            keys.resize(keys.len().max(place + 1), None);
-            keys[place] = parse_flow(row)?;
+        let index = usize::try_from(row.get::<_, i64>(5)? - 1).unwrap_or(usize::MAX);
+        if index < all {
+            keys.resize(keys.len().max(index + 1), None);
+            keys[index] = parse_flow(row)?;
         }
     }
     keys.resize(all, None);
     Ok(())
 }
 
-/// Flows in memory, of all files: some 20 MB.
+/// Maximum number of flows in memory, of all files together: some 20 MB.
 const MOST_KEYS: usize = 500_000;
 /// Reading so many flows in their order takes as long as finding one.
 const WORTH: usize = 8;

@@ -77,7 +77,7 @@
 //! let flow = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
 //! let row = FlowRow { flow, flow_latency: Some(42_000), basis: Basis::Measured, first_seen: ts, last_seen: ts, reports: 1 };
 //! batch.flow(&row, &[1, 2, 3]);
-//! store.submit(batch).map_err(|_| "the queue is full")?;
+//! store.submit(batch);
 //! store.flush();
 //!
 //! let reader = Reader::open(&dir)?;
@@ -98,6 +98,7 @@ pub mod day;
 pub mod facts;
 mod files;
 mod follower;
+mod group_by;
 mod guard;
 mod hasher;
 mod identity;
@@ -108,6 +109,7 @@ mod keys;
 mod losses;
 mod numbering;
 mod path_use;
+mod paths;
 mod problems;
 mod queries;
 mod query;
@@ -121,25 +123,28 @@ mod schema;
 mod segment;
 mod shared;
 mod spans;
-mod stacks;
 mod stats;
 mod store;
 mod summary;
-mod taken;
 mod traffic;
 mod watch;
 mod writer;
 
 pub use check::{FileCheck, FileState, check};
-pub use config::{Config, Error, Period, Policy};
+pub use config::{Config, Error, Period};
 pub use files::{remove as remove_database, temp_file};
-pub use follower::{Chunk, Follower, Place, StoredRecord};
+pub use follower::{Chunk, Follower, StoredRecord, StreamPosition};
+pub use group_by::{
+    Dimension, FlowParts, Group, Grouping, Measure, Needed, Part, Prefixes, Source, Sums, Traffic,
+    TrafficQuestion, reports_known_to,
+};
 pub use identity::{FileChange, FileIdentity};
-pub use losses::{DropPlace, DropSum, LinkCount, Losses, ReporterLoss};
+pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
 pub use path_use::{
-    ChangeGroup, ChangeTally, FlowsOf, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
+    ChangeGroup, ChangeTally, FlowSelector, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
     use_pieces,
 };
+pub use paths::{MAX_PATHS_PER_FLOW, Paths};
 pub use problems::{FileProblem, ProblemKind, Problems};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{
@@ -153,13 +158,8 @@ pub use rows::{
 };
 pub use salvage::{Records, Salvaged};
 pub use spans::{
-    FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, Piece, SeriesKey, Span, SpanSum, paths_of,
-};
-pub use stacks::{
-    Dimension, FlowParts, Group, Measure, Needed, Part, Prefixes, Source, Stacks, Sums, Traffic,
-    TrafficQuestion, reports_known_to,
+    FlowFilter, FlowSpan, FlowSpans, NodeSpans, PathSpan, Piece, SeriesKey, Span, SpanSum, rank_paths,
 };
 pub use stats::{State, Stats};
 pub use store::Store;
-pub use taken::{MOST_TAKEN, Paths};
 pub use traffic::{Columns, Counted, EventGroup, EventParts, Tally};

@@ -15,7 +15,7 @@ pub(crate) struct Numbering {
 }
 
 impl Numbering {
-    /// A new one at the time `now`, later than `after`. A millisecond has room for a million records.
+    /// Returns a new numbering at the time `now`, later than `after`. A millisecond has room for a million records.
     pub(crate) fn new(now: Nanos, after: i64) -> Self {
         let base = i64::try_from(now / 1_000_000).unwrap_or(0).min(MAX_MS) << MS_BITS;
         let base = base.max(after.saturating_add(1));
@@ -25,13 +25,13 @@ impl Numbering {
         }
     }
 
-    /// Whether this count began before `time`.
+    /// Returns true if this count began before `time`.
     pub(crate) fn is_before(&self, time: SystemTime) -> bool {
         let ms = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         u128::from((self.base >> MS_BITS).unsigned_abs()) <= ms
     }
 
-    /// The one with which the file that `conn` has attached as `name` ends, if it has any.
+    /// Reads the numbering with which the file ends that `conn` has attached as `name`, if it has any.
     pub(crate) fn read(conn: &Connection, name: &str) -> rusqlite::Result<Option<Self>> {
         let mut numbering: Option<Self> = None;
         let mut select = conn.prepare(&format!(
@@ -51,12 +51,12 @@ impl Numbering {
                 next: [base; Stream::ALL.len()],
             };
             found.next[stream as usize] = end;
-            numbering = Some(numbering.map_or(found, |one| one.latest(found)));
+            numbering = Some(numbering.map_or(found, |known| known.latest(found)));
         }
         Ok(numbering)
     }
 
-    /// What both know.
+    /// Returns the later numbering of the two, or the highest number of each stream if they have the same base.
     pub(crate) fn latest(self, other: Self) -> Self {
         match self.base.cmp(&other.base) {
             std::cmp::Ordering::Less => other,
@@ -71,7 +71,7 @@ impl Numbering {
         }
     }
 
-    /// The highest number given.
+    /// Returns the highest number that was given.
     pub(crate) fn last(&self) -> i64 {
         self.next.iter().copied().max().unwrap_or(0)
     }
@@ -94,7 +94,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// A record of `stream` has this time and this sequence number.
+    /// Adds a record of `stream` with this time and this sequence number.
     #[inline]
     pub(crate) fn add(&mut self, stream: Stream, ts: i64, seq: i64) {
         self.counts[stream as usize] += 1;
@@ -116,12 +116,12 @@ impl Runs {
         }
     }
 
-    /// Records of `stream` so far.
+    /// Returns the number of records of `stream` so far.
     pub(crate) fn count(&self, stream: Stream) -> i64 {
         self.counts[stream as usize]
     }
 
-    /// Writes them into the open transaction. Returns the numbers after them.
+    /// Writes the runs into the open transaction. Returns the numbers after them.
     pub(crate) fn write(
         &mut self,
         conn: &Connection,
@@ -134,29 +134,24 @@ impl Runs {
             conn.prepare_cached("INSERT INTO run_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
         for (stream, run) in self.complete.drain(..) {
             let next = &mut numbering.next[stream as usize];
-            let Run {
-                count,
-                seq: [first, last],
-                ts: [from, to],
-            } = run;
             insert.execute(params![
                 stream as i64,
                 *next,
-                count,
+                run.count,
                 numbering.base,
-                first,
-                last,
-                from,
-                to
+                run.seq[0],
+                run.seq[1],
+                run.ts[0],
+                run.ts[1]
             ])?;
-            *next += count;
+            *next += run.count;
         }
         self.counts = Default::default();
         Ok(numbering)
     }
 }
 
-/// A number that is read from a file and that the program goes on counting from.
+/// Checks a number that is read from a file and that the program goes on counting from.
 ///
 /// # Errors
 /// It is negative, or so large that counting on would overflow: the file is damaged.

@@ -1,7 +1,8 @@
-//! How flows used their paths in a span of time: when they changed, which paths were taken for how long, and how often.
+//! The use of paths by flows in a span of time: the changes, and how long and how often each path was taken.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry};
+use std::net::IpAddr;
 
 use collector::event::Nanos;
 use detect::Metric;
@@ -9,83 +10,85 @@ use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
 use crate::hasher::{FastMap, FastSet, Seeded};
+use crate::intern::parse_flow;
 use crate::keys::Keys;
+use crate::paths::{MAX_PATHS_PER_FLOW, PathHistory, Paths, paths_sql};
 use crate::query::QueryError;
 use crate::reader::Reader;
+use crate::rows::{int, unsigned};
 use crate::schema::Features;
-use crate::spans::{MINUTE, Piece, Span, SpanSum, number_of, read_flow, read_flows};
-use crate::taken::{MOST_TAKEN, Paths, Takings, int, taken_sql, unsigned};
+use crate::spans::{MINUTE, Piece, Span, SpanSum, find_flow, read_flow, read_flows};
 
-/// Which flows: those that all of these match; without any, all.
+/// Selects flows: those that match all conditions that are given.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct FlowsOf {
-    /// This one.
+pub struct FlowSelector {
+    /// The flow with this key.
     pub flow: Option<FlowKey>,
-    /// From this address.
+    /// Flows from this source address.
     pub src: Option<String>,
-    /// To this address.
+    /// Flows to this destination address.
     pub dst: Option<String>,
 }
 
 /// A change of a flow's path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathChange {
-    /// When the new path was seen first.
+    /// Time at which the new path was seen first, ns since 1970.
     pub ts: Nanos,
-    /// The flow.
+    /// The flow whose path changed.
     pub flow: FlowKey,
-    /// Its nodes before; `u32::MAX` = unavailable; empty: they are not stored, or only before the files of the span.
+    /// The nodes before; `u32::MAX` = unavailable. Empty if they are not stored, or only before the files of the span.
     pub before: Vec<u32>,
-    /// Its nodes after.
+    /// The nodes after the change.
     pub after: Vec<u32>,
 }
 
 /// The same change of the paths of several flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeGroup {
-    /// The nodes before, as those of a change.
+    /// The nodes before, as in a [`PathChange`].
     pub before: Vec<u32>,
-    /// The nodes after.
+    /// The nodes after the changes.
     pub after: Vec<u32>,
-    /// Number of flows.
+    /// Number of flows with this change.
     pub flows: u64,
     /// Number of changes: a flow may have changed back and forth.
     pub changes: u64,
-    /// The first of them.
+    /// Time of the first change, ns since 1970.
     pub first: Nanos,
-    /// The last of them.
+    /// Time of the last change, ns since 1970.
     pub last: Nanos,
 }
 
 /// The changes of paths in a span of time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PathChanges {
-    /// The latest, newest first.
+    /// The latest changes, newest first.
     pub changes: Vec<PathChange>,
-    /// All of them, equal ones together; those of most flows first. So many as are wanted.
+    /// Groups of equal changes, up to the limit; those of most flows first.
     pub groups: Vec<ChangeGroup>,
-    /// Number of groups.
+    /// Number of groups, with those beyond the limit.
     pub group_total: u64,
-    /// Number of changes.
+    /// Number of changes, with those beyond the limit.
     pub total: u64,
-    /// Whether there are more than are considered: the oldest are missing.
+    /// There are more changes than are considered: the oldest are missing.
     pub truncated: bool,
 }
 
-/// How a path was used.
+/// The use of one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathUse {
-    /// Its nodes; empty: it is not stored which path was taken.
+    /// The nodes of the path. Empty if it is not stored which path was taken.
     pub path: Vec<u32>,
-    /// Flows that took it.
+    /// Number of flows that took it.
     pub flows: u64,
-    /// Reports of those flows in that time.
+    /// Number of reports of those flows in that time.
     pub reports: u64,
-    /// For how long they took it, added up.
+    /// The time for which they took it, added up, ns.
     pub time: Nanos,
-    /// From when on it was taken in the span.
+    /// Time from which it was taken in the span, ns since 1970.
     pub first: Nanos,
-    /// Until when.
+    /// Time until which it was taken in the span, ns since 1970.
     pub last: Nanos,
 }
 
@@ -94,84 +97,104 @@ pub struct PathUse {
 pub struct PathUses {
     /// The paths, the one that was taken the longest first.
     pub uses: Vec<PathUse>,
-    /// Number of flows.
+    /// Number of flows that were counted.
     pub flows: u64,
     /// Reports are known for each part of time of this length, ns, and were spread over it.
     pub spread: Nanos,
-    /// Whether there are more flows, changes of their paths or parts of time than are considered.
+    /// There are more flows, changes of their paths or parts of time than are considered.
     pub truncated: bool,
 }
 
 /// Reports of a flow in a part of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathPart {
-    /// Its beginning.
+    /// Start of the part, ns since 1970.
     pub from: Nanos,
-    /// Its end.
+    /// End of the part, ns since 1970.
     pub to: Nanos,
-    /// How many.
+    /// Number of reports in the part.
     pub reports: u64,
 }
 
-/// A flow of which the paths are wanted.
+/// The parts of time and the paths of one flow.
 #[derive(Default, Debug)]
-struct Used {
+struct FlowUse {
     counted: Vec<PathPart>,
-    /// When, and which of the paths.
-    taken: BTreeSet<(Nanos, usize)>,
+    /// The times from which the flow took paths, and the indexes of the paths.
+    paths: BTreeSet<(Nanos, usize)>,
 }
 
-/// Which paths some flows used, while they are collected.
+/// Collects the use of paths.
 #[derive(Debug)]
 pub struct UseTally {
     span: Span,
-    flows: HashMap<FlowKey, Used, Seeded>,
+    flows: HashMap<FlowKey, FlowUse, Seeded>,
     paths: Paths,
-    /// How many more parts of time and paths taken there is room for.
+    /// Parts of time and paths that may still be added.
     room: usize,
     spread: Nanos,
     truncated: bool,
 }
 
-/// Changes of paths, while they are collected.
+/// Collects changes of paths.
 #[derive(Debug)]
 pub struct ChangeTally {
     span: Span,
     paths: Paths,
     /// The path that each flow has now.
     now: HashMap<FlowKey, usize, Seeded>,
-    /// When, whose, and from which path to which. `None`: not stored.
-    found: Vec<(Nanos, FlowKey, Option<usize>, usize)>,
+    found: Vec<FoundChange>,
     truncated: bool,
 }
 
-impl FlowsOf {
-    /// Whether a flow is one of them.
+/// A change, with the indexes of its paths. `before` is `None` if the path before is not stored.
+#[derive(Clone, Copy, Debug)]
+struct FoundChange {
+    ts: Nanos,
+    flow: FlowKey,
+    before: Option<usize>,
+    after: usize,
+}
+
+impl FlowSelector {
+    /// Returns true if a flow is selected.
     pub fn matches(&self, flow: &FlowKey) -> bool {
-        let is = |wanted: &Option<String>, address: std::net::IpAddr| {
-            wanted
-                .as_ref()
-                .is_none_or(|wanted| *wanted == address.to_string())
-        };
         self.flow.is_none_or(|wanted| wanted == *flow)
-            && (self.src.is_none() || (flow.known_id().is_none() && is(&self.src, flow.src())))
-            && (self.dst.is_none() || (flow.known_id().is_none() && is(&self.dst, flow.dst())))
+            && self
+                .src
+                .as_ref()
+                .is_none_or(|src| has_address(flow, flow.src(), src))
+            && self
+                .dst
+                .as_ref()
+                .is_none_or(|dst| has_address(flow, flow.dst(), dst))
     }
 }
 
+/// Returns true if `address`, which is one of the flow's, is the wanted one. A flow that is known by its Flow ID has no addresses.
+fn has_address(flow: &FlowKey, address: IpAddr, wanted: &str) -> bool {
+    flow.known_id().is_none() && address.to_string() == wanted
+}
+
 impl Reader {
-    /// The changes of paths in a span of time; `limit`: so many of the latest one by one, and as many groups.
+    /// Returns the changes of paths in a span of time: at most `limit` changes, the latest, and as many groups.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn path_changes(&self, span: Span, of: &FlowsOf, limit: usize) -> Result<PathChanges, QueryError> {
+    pub fn path_changes(
+        &self,
+        span: Span,
+        flows: &FlowSelector,
+        limit: usize,
+    ) -> Result<PathChanges, QueryError> {
         self.with_retry(|| {
-            let (mut changes, deadline) = (ChangeTally::new(span), self.deadline());
-            for file in self.files_of(span.from(), span.to())? {
-                self.ask_file(&file, &deadline, |conn, features| {
+            let deadline = self.deadline();
+            let mut changes = ChangeTally::new(span);
+            for file in self.files_in(span.from(), span.to())? {
+                self.query_file(&file, &deadline, |conn, features| {
                     changes.paths.next_file();
-                    let only = match of.flow {
-                        Some(flow) => match number_of(conn, flow.id(), Some(flow))? {
+                    let only = match flows.flow {
+                        Some(flow) => match find_flow(conn, flow.id(), Some(flow))? {
                             Some((number, _)) => Some(number),
                             None => return Ok(()),
                         },
@@ -179,16 +202,18 @@ impl Reader {
                     };
                     let keys = match only {
                         Some(_) => Keys::Each,
-                        None => self.keys().of(conn, &file, usize::MAX)?,
+                        None => self.keys().load(conn, &file, usize::MAX)?,
                     };
-                    let (mut number, mut flow) = (0, None);
-                    each_taken(conn, features, (only, span.to()), |row, ts, path| {
-                        if row != number {
-                            (number, flow) = (row, keys.get(conn, row)?.filter(|flow| of.matches(flow)));
+                    let mut current = 0;
+                    let mut flow = None;
+                    each_path(conn, features, only, span.to(), |number, ts, path| {
+                        if number != current {
+                            current = number;
+                            flow = keys.get(conn, number)?.filter(|flow| flows.matches(flow));
                         }
                         let Some(flow) = flow else { return Ok(()) };
-                        let path = changes.paths.place(conn, path)?;
-                        changes.take((ts, flow, path), || is_change(conn, row, ts))
+                        let path = changes.paths.index(conn, path)?;
+                        changes.add_index(ts, flow, path, || is_change(conn, number, ts))
                     })
                 })?;
             }
@@ -197,31 +222,28 @@ impl Reader {
         })
     }
 
-    /// Which paths flows used in a span of time; `limit`: at most so many paths.
+    /// Returns the use of at most `limit` paths by flows in a span of time.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn path_uses(&self, span: Span, of: &FlowsOf, limit: usize) -> Result<PathUses, QueryError> {
-        self.uses_within((span, MOST_PARTS), of, limit)
+    pub fn path_uses(&self, span: Span, flows: &FlowSelector, limit: usize) -> Result<PathUses, QueryError> {
+        self.uses_within(span, MOST_PARTS, flows, limit)
     }
 
     fn uses_within(
         &self,
-        (span, room): (Span, usize),
-        of: &FlowsOf,
+        span: Span,
+        room: usize,
+        flows: &FlowSelector,
         limit: usize,
     ) -> Result<PathUses, QueryError> {
         self.with_retry(|| {
-            let (mut uses, deadline) = (
-                UseTally {
-                    room,
-                    ..UseTally::new(span)
-                },
-                self.deadline(),
-            );
-            for file in self.files_of(span.from(), span.to())? {
-                self.ask_file(&file, &deadline, |conn, features| {
-                    let (numbers, more) = wanted(conn, of)?;
+            let deadline = self.deadline();
+            let mut uses = UseTally::new(span);
+            uses.room = room;
+            for file in self.files_in(span.from(), span.to())? {
+                self.query_file(&file, &deadline, |conn, features| {
+                    let (numbers, more) = select_flows(conn, flows)?;
                     uses.truncated |= more;
                     uses.add_file(conn, features, numbers)
                 })?;
@@ -233,34 +255,36 @@ impl Reader {
 }
 
 impl ChangeTally {
-    /// None yet, of this span.
+    /// Returns a tally without changes, of this span.
     pub fn new(span: Span) -> Self {
-        let (paths, now, found, truncated) = Default::default();
         Self {
             span,
-            paths,
-            now,
-            found,
-            truncated,
+            paths: Paths::default(),
+            now: HashMap::default(),
+            found: Vec::new(),
+            truncated: false,
         }
     }
 
-    /// There are more than are considered: the oldest are missing.
-    pub fn cut(&mut self) {
+    /// Marks the answer as truncated: there are more changes than are considered, and the oldest are missing.
+    pub fn set_truncated(&mut self) {
         self.truncated = true;
     }
 
-    /// A flow takes a path; those of one flow come in the order of time. `is_change`: an event says that it had another one before.
-    pub fn add(&mut self, (ts, flow): (Nanos, FlowKey), path: Vec<u32>, is_change: bool) {
-        let place = self.paths.of(path);
-        // Only what is asked can fail.
-        let _ = self.take((ts, flow, place), || Ok(is_change));
+    /// Adds that a flow takes a path at `ts`; those of one flow come in the order of time. `is_change`: an event says that it had another
+    /// one before.
+    pub fn add(&mut self, ts: Nanos, flow: FlowKey, path: Vec<u32>, is_change: bool) {
+        let index = self.paths.insert(path);
+        // Only the query for an event can fail.
+        let _ = self.add_index(ts, flow, index, || Ok(is_change));
     }
 
-    /// `is_change`: whether an event says that the flow had another path before.
-    fn take(
+    /// Adds that a flow takes the path with the index `path`.
+    fn add_index(
         &mut self,
-        (ts, flow, path): (Nanos, FlowKey, usize),
+        ts: Nanos,
+        flow: FlowKey,
+        path: usize,
         is_change: impl FnOnce() -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
         let span = self.span;
@@ -283,7 +307,12 @@ impl ChangeTally {
         if before == Some(path) || ts < span.from() {
             return Ok(());
         }
-        self.found.push((ts, flow, before, path));
+        self.found.push(FoundChange {
+            ts,
+            flow,
+            before,
+            after: path,
+        });
         if self.found.len() >= 2 * MOST_CHANGES {
             self.keep_latest(MOST_CHANGES);
             self.truncated = true;
@@ -293,52 +322,50 @@ impl ChangeTally {
 
     fn keep_latest(&mut self, most: usize) {
         self.found
-            .sort_unstable_by_key(|change| Reverse((change.0, change.1)));
+            .sort_unstable_by_key(|change| Reverse((change.ts, change.flow)));
         self.found.truncate(most);
     }
 
-    /// The answer, with so many of the latest one by one, and as many groups.
+    /// Returns the answer: at most `limit` changes, the latest, and as many groups.
     pub fn finish(mut self, limit: usize) -> PathChanges {
         let truncated = self.truncated || self.found.len() > MOST_CHANGES;
         self.keep_latest(MOST_CHANGES);
         let nodes = self.paths.into_nodes();
-        let path = |place: Option<usize>| {
-            place
-                .and_then(|place| nodes.get(place).cloned())
-                .unwrap_or_default()
-        };
         let latest = self.found.iter().take(limit);
         let changes = latest
-            .map(|(ts, flow, before, after)| PathChange {
-                ts: *ts,
-                flow: *flow,
-                before: path(*before),
-                after: path(Some(*after)),
+            .map(|change| PathChange {
+                ts: change.ts,
+                flow: change.flow,
+                before: nodes_at(&nodes, change.before),
+                after: nodes_at(&nodes, Some(change.after)),
             })
             .collect();
         let mut same: BTreeMap<(Option<usize>, usize), ChangeGroup> = BTreeMap::new();
         let mut seen: HashSet<(Option<usize>, usize, FlowKey), Seeded> = HashSet::default();
-        for (ts, flow, before, after) in &self.found {
-            let group = same.entry((*before, *after)).or_insert_with(|| ChangeGroup {
-                before: path(*before),
-                after: path(Some(*after)),
+        for FoundChange {
+            ts,
+            flow,
+            before,
+            after,
+        } in self.found.iter().copied()
+        {
+            let group = same.entry((before, after)).or_insert_with(|| ChangeGroup {
+                before: nodes_at(&nodes, before),
+                after: nodes_at(&nodes, Some(after)),
                 flows: 0,
                 changes: 0,
-                first: *ts,
-                last: *ts,
+                first: ts,
+                last: ts,
             });
-            group.flows += u64::from(seen.insert((*before, *after, *flow)));
+            group.flows += u64::from(seen.insert((before, after, flow)));
             group.changes += 1;
-            (group.first, group.last) = (group.first.min(*ts), group.last.max(*ts));
+            group.first = group.first.min(ts);
+            group.last = group.last.max(ts);
         }
         let mut groups: Vec<ChangeGroup> = same.into_values().collect();
-        groups.sort_by(|one, other| {
-            (other.flows, other.changes, &one.before, &one.after).cmp(&(
-                one.flows,
-                one.changes,
-                &other.before,
-                &other.after,
-            ))
+        groups.sort_by(|a, b| {
+            let by_size = (b.flows, b.changes).cmp(&(a.flows, a.changes));
+            by_size.then_with(|| (&a.before, &a.after).cmp(&(&b.before, &b.after)))
         });
         let group_total = groups.len() as u64;
         groups.truncate(limit);
@@ -352,65 +379,65 @@ impl ChangeTally {
     }
 }
 
+/// Returns the nodes of the path with this index, and none if the path is not stored.
+fn nodes_at(nodes: &[Vec<u32>], path: Option<usize>) -> Vec<u32> {
+    path.and_then(|path| nodes.get(path).cloned()).unwrap_or_default()
+}
+
 impl UseTally {
-    /// None yet, of this span.
+    /// Returns a tally without flows, of this span.
     pub fn new(span: Span) -> Self {
-        let (flows, paths, spread, truncated) = Default::default();
         Self {
             span,
-            flows,
-            paths,
+            flows: HashMap::default(),
+            paths: Paths::default(),
             room: MOST_PARTS,
-            spread,
-            truncated,
+            spread: 0,
+            truncated: false,
         }
     }
 
-    /// There are more flows or parts of time than are considered.
-    pub fn cut(&mut self) {
+    /// Marks the answer as truncated: there are more flows or parts of time than are considered.
+    pub fn set_truncated(&mut self) {
         self.truncated = true;
     }
 
-    /// Reports are known for parts of time of this length.
+    /// Notes that reports are known for parts of time of this length.
     pub fn spread(&mut self, length: Nanos) {
         self.spread = self.spread.max(length);
     }
 
-    /// A flow. `parts`: its reports. `life`: its first report and its latest, if they are known. `taken`: when it took which paths in the span, and the
-    /// one that it had when the span began.
+    /// Adds a flow. `parts`: its reports. `life`: its first report and its latest, if they are known. `paths`: the times from which it took paths
+    /// in the span, and the path that it had when the span began.
     pub fn add(
         &mut self,
         flow: FlowKey,
         mut parts: Vec<PathPart>,
         life: Option<(Nanos, Nanos)>,
-        taken: impl Iterator<Item = (Nanos, Vec<u32>)>,
+        paths: impl Iterator<Item = (Nanos, Vec<u32>)>,
     ) {
         limit_to_life(&mut parts, life, self.span);
         if parts.is_empty() {
             return;
         }
-        let taken = taken.map(|(ts, path)| (ts, self.paths.of(path))).collect();
-        self.admit(flow, parts, taken);
+        let paths = paths.map(|(ts, path)| (ts, self.paths.insert(path))).collect();
+        self.insert(flow, parts, paths);
     }
 
-    /// Takes a flow, if there is room.
-    fn admit(&mut self, flow: FlowKey, parts: Vec<PathPart>, taken: Vec<(Nanos, usize)>) {
-        self.truncated |= taken.len() >= MOST_TAKEN;
+    /// Inserts a flow, if the limits allow it.
+    fn insert(&mut self, flow: FlowKey, parts: Vec<PathPart>, paths: Vec<(Nanos, usize)>) {
+        self.truncated |= paths.len() >= MAX_PATHS_PER_FLOW;
         let is_full = self.flows.len() >= MOST_USED && !self.flows.contains_key(&flow);
-        // Parts of time without the paths that were taken in them would be those of another path.
-        match self
-            .room
-            .checked_sub(parts.len() + taken.len())
-            .filter(|_| !is_full)
-        {
-            Some(room) => {
-                self.room = room;
-                let used = self.flows.entry(flow).or_default();
-                used.counted.extend(parts);
-                used.taken.extend(taken);
-            }
-            None => self.truncated = true,
+        // All or nothing: parts of time without their paths would be counted for another path.
+        let needed = parts.len() + paths.len();
+        if is_full || needed > self.room {
+            self.truncated = true;
+            return;
         }
+        self.room -= needed;
+        let flow_use = self.flows.entry(flow).or_default();
+        flow_use.counted.extend(parts);
+        flow_use.paths.extend(paths);
     }
 
     /// Adds what a file has of the flows with these numbers.
@@ -431,21 +458,22 @@ impl UseTally {
             }
         }
         let wanted: FastSet<i64> = counted.keys().copied().collect();
-        let mut takings = Takings::of(conn, features, (span.from(), span.to()), (&wanted, false))?;
+        let span = (span.from(), span.to());
+        let mut history = PathHistory::read(conn, features, span, &wanted, false)?;
         for (number, flow) in numbers {
             let Some(parts) = counted.remove(&number) else {
                 continue;
             };
-            let mut taken = Vec::new();
-            for (ts, path) in takings.taken(conn, number, (span.from(), span.to()))? {
-                taken.push((ts, self.paths.place(conn, path)?));
+            let mut paths = Vec::new();
+            for (ts, path) in history.paths(conn, number, span)? {
+                paths.push((ts, self.paths.index(conn, path)?));
             }
-            self.admit(flow, parts, taken);
+            self.insert(flow, parts, paths);
         }
         Ok(())
     }
 
-    /// The reports of flows, by the numbers that those have in the file. Of few flows, each minute is read, if it is not a long time, and otherwise
+    /// Reads the reports of flows, by the numbers that those have in the file. Of few flows, each minute is read, if it is not a long time, and otherwise
     /// ten minutes; of many, what is added up.
     fn counted(
         &mut self,
@@ -453,75 +481,62 @@ impl UseTally {
         features: Features,
         numbers: &BTreeMap<i64, FlowKey>,
     ) -> rusqlite::Result<FastMap<i64, Vec<PathPart>>> {
-        let span = self.span;
-        let mut counted: FastMap<i64, Vec<PathPart>> = FastMap::default();
-        let (mut room, mut truncated) = (self.room, false);
-        let mut add = |number: i64, sum: SpanSum| match room.checked_sub(1) {
-            Some(rest) => {
-                room = rest;
-                let part = PathPart {
-                    from: sum.first,
-                    to: sum.last,
-                    reports: sum.count,
-                };
-                counted.entry(number).or_default().push(part);
-            }
-            None => truncated = true,
+        let pieces = if features.spans {
+            use_pieces(self.span, numbers.len() as u64)
+        } else {
+            vec![Piece::minutes(self.span)]
         };
-        let pieces = match features.spans {
-            true => use_pieces(span, numbers.len() as u64),
-            false => vec![Piece::minutes(span)],
+        let mut parts = Parts {
+            by_flow: FastMap::default(),
+            room: self.room,
+            truncated: false,
         };
         for piece in pieces {
             self.spread = self.spread.max(piece.length());
             if numbers.len() <= FEW_FLOWS {
                 for number in numbers.keys() {
-                    read_flow(conn, piece, *number, &mut |sum| add(*number, sum))?;
+                    read_flow(conn, piece, *number, &mut |sum| parts.add(*number, sum))?;
                 }
                 continue;
             }
             read_flows(conn, piece, &mut |number, sum| {
                 if numbers.contains_key(&number) {
-                    add(number, sum);
+                    parts.add(number, sum);
                 }
                 true
             })?;
         }
-        self.truncated |= truncated;
-        Ok(counted)
+        self.truncated |= parts.truncated;
+        Ok(parts.by_flow)
     }
 
-    /// The answer, with at most so many paths.
+    /// Returns the answer, with at most `limit` paths.
     pub fn finish(self, limit: usize) -> PathUses {
-        let (span, nodes) = (self.span, self.paths.into_nodes());
+        let nodes = self.paths.into_nodes();
         // `None`: not stored.
         let mut uses: BTreeMap<Option<usize>, PathUse> = BTreeMap::new();
-        let blank = |place: Option<usize>| PathUse {
-            path: place
-                .and_then(|place| nodes.get(place).cloned())
-                .unwrap_or_default(),
-            flows: 0,
-            reports: 0,
-            time: 0,
-            first: Nanos::MAX,
-            last: 0,
-        };
         let mut flows = 0;
-        for used in self.flows.values() {
-            let parts = used.by_path(span);
+        for flow_use in self.flows.values() {
+            let parts = flow_use.by_path(self.span);
             flows += u64::from(!parts.is_empty());
-            for (place, part) in parts {
-                let one = uses.entry(place).or_insert_with(|| blank(place));
-                one.flows += 1;
-                one.reports = one.reports.saturating_add(part.reports);
-                one.time = one.time.saturating_add(part.time);
-                (one.first, one.last) = (one.first.min(part.first), one.last.max(part.last));
+            for (path, part) in parts {
+                let path_use = uses.entry(path).or_insert_with(|| PathUse {
+                    path: nodes_at(&nodes, path),
+                    flows: 0,
+                    reports: 0,
+                    time: 0,
+                    first: Nanos::MAX,
+                    last: 0,
+                });
+                path_use.flows += 1;
+                path_use.reports = path_use.reports.saturating_add(part.reports);
+                path_use.time = path_use.time.saturating_add(part.time);
+                path_use.first = path_use.first.min(part.first);
+                path_use.last = path_use.last.max(part.last);
             }
         }
         let mut uses: Vec<PathUse> = uses.into_values().collect();
-        uses.sort_by(|one, other| {
-            (other.time, other.reports, &one.path).cmp(&(one.time, one.reports, &other.path))
-        });
+        uses.sort_by(|a, b| (b.time, b.reports, &a.path).cmp(&(a.time, a.reports, &b.path)));
         let truncated = self.truncated || uses.len() > limit;
         uses.truncate(limit);
         PathUses {
@@ -542,26 +557,51 @@ struct Part {
     last: Nanos,
 }
 
-impl Used {
-    /// The reports and the time of each path: those of a part of time are divided among its paths by the time that they were taken.
+/// The parts of time of flows, by the numbers that those have in a file, while it is read.
+struct Parts {
+    by_flow: FastMap<i64, Vec<PathPart>>,
+    room: usize,
+    truncated: bool,
+}
+
+impl Parts {
+    fn add(&mut self, number: i64, sum: SpanSum) {
+        if self.room == 0 {
+            self.truncated = true;
+            return;
+        }
+        self.room -= 1;
+        self.by_flow.entry(number).or_default().push(PathPart {
+            from: sum.first,
+            to: sum.last,
+            reports: sum.count,
+        });
+    }
+}
+
+impl FlowUse {
+    /// Returns the reports and the time of each path: those of a part of time are divided among its paths by the time that they were taken.
     fn by_path(&self, span: Span) -> BTreeMap<Option<usize>, Part> {
         let mut parts: BTreeMap<Option<usize>, Part> = BTreeMap::new();
         let began = self.counted.iter().map(|counted| counted.from).min();
-        let first = self.taken.first().map(|(ts, _)| *ts);
+        let first = self.paths.first().map(|(ts, _)| *ts);
         for counted in &self.counted {
-            let (mut from, to) = (counted.from.max(span.from()), counted.to.min(span.to()));
-            // Its first minute begins before it: with the report that shows its path.
-            if let Some(first) =
-                first.filter(|first| Some(counted.from) == began && (from..to).contains(first))
+            let mut from = counted.from.max(span.from());
+            let to = counted.to.min(span.to());
+            // The flow's first minute begins before the flow: it begins with the report that shows its path.
+            if let Some(first) = first
+                && Some(counted.from) == began
+                && (from..to).contains(&first)
             {
                 from = first;
             }
             let length = to.saturating_sub(from);
-            let (mut rest, mut at) = (counted.reports, from);
-            while at < to {
-                let (path, until) = self.path_at(at);
+            let mut rest = counted.reports;
+            let mut ts = from;
+            while ts < to {
+                let (path, until) = self.path_at(ts);
                 let until = until.min(to);
-                let share = u128::from(counted.reports) * u128::from(until - at) / u128::from(length);
+                let share = u128::from(counted.reports) * u128::from(until - ts) / u128::from(length);
                 // The last one gets what rounding has left.
                 let share = if until == to {
                     rest
@@ -569,71 +609,68 @@ impl Used {
                     u64::try_from(share).unwrap_or(rest).min(rest)
                 };
                 rest -= share;
-                let blank = Part {
+                let part = parts.entry(path).or_insert(Part {
                     reports: 0,
                     time: 0,
-                    first: at,
+                    first: ts,
                     last: until,
-                };
-                let part = parts.entry(path).or_insert(blank);
+                });
                 part.reports = part.reports.saturating_add(share);
-                part.time += until - at;
-                (part.first, part.last) = (part.first.min(at), part.last.max(until));
-                at = until;
+                part.time += until - ts;
+                part.first = part.first.min(ts);
+                part.last = part.last.max(until);
+                ts = until;
             }
         }
         parts
     }
 
-    /// The path at a time, and when the next one is taken.
+    /// Returns the path at a time, and the time at which the next one is taken.
     fn path_at(&self, ts: Nanos) -> (Option<usize>, Nanos) {
-        let path = self
-            .taken
-            .range(..=(ts, usize::MAX))
-            .next_back()
-            .map(|(_, path)| *path);
-        let next = self
-            .taken
-            .range((ts + 1, 0)..)
-            .next()
-            .map_or(Nanos::MAX, |(ts, _)| *ts);
-        (path, next)
+        let before = self.paths.range(..=(ts, usize::MAX)).next_back();
+        let after = self.paths.range((ts + 1, 0)..).next();
+        (
+            before.map(|(_, path)| *path),
+            after.map_or(Nanos::MAX, |(ts, _)| *ts),
+        )
     }
 }
 
-/// The flows of a file that are wanted, by their numbers, and whether there are more than are considered.
-fn wanted(conn: &Connection, of: &FlowsOf) -> rusqlite::Result<(BTreeMap<i64, FlowKey>, bool)> {
-    if let Some(flow) = of.flow {
-        let found = number_of(conn, flow.id(), Some(flow))?.filter(|(_, flow)| of.matches(flow));
+/// Returns the selected flows of a file, by their numbers, and whether there are more than are considered.
+fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BTreeMap<i64, FlowKey>, bool)> {
+    if let Some(flow) = flows.flow {
+        let found = find_flow(conn, flow.id(), Some(flow))?.filter(|(_, flow)| flows.matches(flow));
         return Ok((found.into_iter().collect(), false));
     }
     let sql = "SELECT src, dst, sport, dport, proto, id FROM f0.flow_key
                WHERE (?1 IS NULL OR src = ?1) AND (?2 IS NULL OR dst = ?2)";
     let mut select = conn.prepare_cached(sql)?;
-    let mut rows = select.query([&of.src, &of.dst])?;
+    let mut rows = select.query([&flows.src, &flows.dst])?;
     let mut found = BTreeMap::new();
     while let Some(row) = rows.next()? {
         if found.len() >= MOST_WANTED {
             return Ok((found, true));
         }
-        if let Some(flow) = crate::intern::parse_flow(row)?.filter(|flow| of.matches(flow)) {
+        if let Some(flow) = parse_flow(row)?.filter(|flow| flows.matches(flow)) {
             found.insert(row.get(5)?, flow);
         }
     }
     Ok((found, false))
 }
 
-/// The parts of a span for which the reports of so many flows are read to tell how paths were used: of few flows minutes, if it is not a
-/// long time, and otherwise ten minutes; of many, what is added up.
+/// Returns the parts of a span for which the reports of `flows` flows are read to tell how paths were used: of few flows minutes, if it is
+/// not a long time, and otherwise ten minutes; of many, what is added up.
 pub fn use_pieces(span: Span, flows: u64) -> Vec<Piece> {
-    match flows.saturating_mul(span.length() / MINUTE) {
-        _ if flows > FEW_FLOWS as u64 => span.pieces(),
-        minutes if minutes > FEW_MINUTES => span.pieces_up_to(600),
-        _ => vec![Piece::minutes(span)],
+    if flows > FEW_FLOWS as u64 {
+        span.pieces()
+    } else if flows.saturating_mul(span.length() / MINUTE) > FEW_MINUTES {
+        span.pieces_up_to(600)
+    } else {
+        vec![Piece::minutes(span)]
     }
 }
 
-/// First report of a flow and its latest, as a file has them.
+/// Returns the times of the first report of a flow and of its latest, as a file has them.
 fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos)>> {
     let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
     select
@@ -641,7 +678,7 @@ fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos
         .optional()
 }
 
-/// Parts of time end where the flow began or was seen last. After the last minute that has ended, a flow that was seen since then went on.
+/// Limits parts of time to those between a flow's first report and its latest. After the last minute that has ended, a flow that was seen since then went on.
 fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: Span) {
     let Some((first, last)) = life else { return };
     let end = parts.iter().map(|part| part.to).max();
@@ -665,7 +702,7 @@ fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: 
     }
 }
 
-/// Whether a flow took a path at `ts` instead of another one.
+/// Returns true if a flow took a path at `ts` instead of another one.
 fn is_change(conn: &Connection, flow: i64, ts: Nanos) -> rusqlite::Result<bool> {
     // `+` hides the flow: what is of this time is found by the primary key.
     let sql = "SELECT 1 FROM f0.event_data WHERE ts = ?1 AND +flow = ?2 AND metric = ?3
@@ -674,21 +711,22 @@ fn is_change(conn: &Connection, flow: i64, ts: Nanos) -> rusqlite::Result<bool> 
     select.exists([int(ts), flow, Metric::FlowPath as i64])
 }
 
-/// From when on flows took paths, before a time; those of each flow together, in the order of time.
-fn each_taken(
+/// Passes the number, the time and the path of each change before a time to `visit`; those of each flow together, in the order of time.
+fn each_path(
     conn: &Connection,
     features: Features,
-    (flow, before): (Option<i64>, Nanos),
-    mut take: impl FnMut(i64, Nanos, i64) -> rusqlite::Result<()>,
+    flow: Option<i64>,
+    before: Nanos,
+    mut visit: impl FnMut(i64, Nanos, i64) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    let mut select = conn.prepare_cached(&taken_sql(features, flow.is_some()))?;
+    let mut select = conn.prepare_cached(&paths_sql(features, flow.is_some()))?;
     let before = int(before);
     let mut rows = match flow {
         Some(flow) => select.query([before, flow])?,
         None => select.query([before])?,
     };
     while let Some(row) = rows.next()? {
-        take(row.get(0)?, unsigned(row, 1)?, row.get(2)?)?;
+        visit(row.get(0)?, unsigned(row, 1)?, row.get(2)?)?;
     }
     Ok(())
 }
@@ -697,13 +735,13 @@ fn each_taken(
 const MOST_FLOWS: usize = 200_000;
 /// Changes that are considered: the latest.
 const MOST_CHANGES: usize = 100_000;
-/// Flows of a file that are looked at for their paths.
+/// Flows of a file whose paths are read.
 const MOST_WANTED: usize = 20_000;
 /// Flows whose paths are added up.
 const MOST_USED: usize = 20_000;
 /// Parts of time of flows, and paths that they took, for one answer: some 30 MB.
 const MOST_PARTS: usize = 1_000_000;
-/// Up to so many flows, their minutes are read one by one.
+/// Number of flows up to which their minutes are read one by one.
 const FEW_FLOWS: usize = 50;
 /// Minutes of flows that are read one by one: to find one in a file takes some microseconds.
 const FEW_MINUTES: u64 = 10_000;

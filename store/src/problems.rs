@@ -19,7 +19,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// `unreadable`, `damaged`, `removed`, `replaced`.
+    /// Returns `unreadable`, `damaged`, `removed` or `replaced`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
@@ -29,7 +29,7 @@ impl ProblemKind {
         }
     }
 
-    /// All kinds.
+    /// All kinds of problems.
     pub const ALL: [Self; 4] = [Self::Unreadable, Self::Damaged, Self::Removed, Self::Replaced];
 
     /// Returns true if the problem lasts until somebody does something: it is not an event of the past.
@@ -45,7 +45,7 @@ pub struct FileProblem {
     pub number: u64,
     /// Name of the file in the store's directory.
     pub file: String,
-    /// The kind.
+    /// The kind of the problem.
     pub kind: ProblemKind,
     /// The reason and the remedy.
     pub message: String,
@@ -65,6 +65,12 @@ pub(crate) struct NewProblem {
     pub(crate) records: u64,
 }
 
+impl NewProblem {
+    fn is_same(&self, known: &FileProblem) -> bool {
+        self.file == known.file && self.kind == known.kind
+    }
+}
+
 /// The problems that are listed: the first 64 that last, and the latest 64 of the others.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Problems {
@@ -75,18 +81,18 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// The problems, the latest one last.
+    /// Returns the problems, the latest one last.
     pub fn list(&self) -> &[FileProblem] {
         &self.list
     }
 
-    /// Number of problems of a kind, with those that are not listed.
+    /// Returns the number of problems of a kind, with those that are not listed.
     pub fn count(&self, kind: ProblemKind) -> usize {
         let listed = self.list.iter().filter(|problem| problem.kind == kind).count();
         listed + self.unlisted.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Number of problems that last and are not listed, because 64 others are.
+    /// Returns the number of problems that last and are not listed, because 64 others are.
     pub fn more(&self) -> usize {
         self.unlisted.values().sum()
     }
@@ -94,56 +100,41 @@ impl Problems {
     /// Adds a problem that was found at `now`. One that lasts is listed once, and only counted when there are too many; one of the past
     /// takes the place of the oldest one of the past then.
     pub(crate) fn add(&mut self, new: NewProblem, now: Nanos) {
-        let NewProblem {
-            file,
-            kind,
-            message,
-            records,
-        } = new;
-        let is_state = kind.is_state();
-        if is_state
-            && self
-                .list
-                .iter()
-                .any(|known| known.file == file && known.kind == kind)
-        {
+        let is_state = new.kind.is_state();
+        if is_state && self.list.iter().any(|known| new.is_same(known)) {
             return;
         }
-        let is_alike = |known: &FileProblem| known.kind.is_state() == is_state;
-        if self.list.iter().filter(|known| is_alike(known)).count() >= MOST_PROBLEMS {
+        let alike: Vec<usize> = (0..self.list.len())
+            .filter(|i| self.list[*i].kind.is_state() == is_state)
+            .collect();
+        if alike.len() >= MOST_PROBLEMS {
             if is_state {
-                *self.unlisted.entry(kind).or_default() += 1;
+                *self.unlisted.entry(new.kind).or_default() += 1;
                 return;
             }
-            if let Some(oldest) = self.list.iter().position(is_alike) {
-                self.list.remove(oldest);
-            }
+            self.list.remove(alike[0]);
         }
         self.last += 1;
         self.list.push(FileProblem {
             number: self.last,
-            file,
-            kind,
-            message,
+            file: new.file,
+            kind: new.kind,
+            message: new.message,
             found: now,
-            records,
+            records: new.records,
         });
     }
 
     /// Sets the problems that last to `states`: others are over.
     pub(crate) fn set_states(&mut self, states: Vec<NewProblem>, now: Nanos) {
-        let lasts = |known: &FileProblem| {
-            states
-                .iter()
-                .any(|state| state.file == known.file && state.kind == known.kind)
-        };
-        self.list.retain(|known| !known.kind.is_state() || lasts(known));
+        self.list
+            .retain(|known| !known.kind.is_state() || states.iter().any(|state| state.is_same(known)));
         self.unlisted.clear();
         states.into_iter().for_each(|state| self.add(state, now));
     }
 }
 
-/// The last part of a path, as text.
+/// Returns the last part of a path, as text.
 pub(crate) fn name_of(path: &Path) -> String {
     path.file_name()
         .unwrap_or(path.as_os_str())

@@ -12,12 +12,12 @@ use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
 use crate::rows::{
     EventFilter, EventNames, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
-    RollupFilter, Totals, basis_of, drop_at, event_at, flow_at, kind_of, loss, optional, rollup_at,
+    RollupFilter, Totals, basis_named, drop_at, event_at, flow_at, kind_named, loss, optional, rollup_at,
     text as text_at,
 };
 
 impl Reader {
-    /// Events, newest first. Paging by `before` skips further events with the same timestamp as the last one of a page.
+    /// Returns events, newest first. Paging by `before` skips further events with the same timestamp as the last one of a page.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -26,18 +26,12 @@ impl Reader {
     }
 
     fn events_until(&self, filter: &EventFilter, deadline: &Deadline) -> Result<Vec<EventRow>, QueryError> {
-        let clause = Self::clause_of(filter);
-        self.latest_until(
-            (EVENT_COLUMNS, "events"),
-            &clause,
-            filter.limit,
-            deadline,
-            event_row,
-        )
+        let clause = Self::event_clause(filter);
+        self.latest_until(&clause, filter.limit, deadline, event_row)
     }
 
-    fn clause_of(filter: &EventFilter) -> Clause {
-        let mut clause = Clause::default();
+    fn event_clause(filter: &EventFilter) -> Clause {
+        let mut clause = Clause::new("events", EVENT_COLUMNS);
         clause.time(filter.from, filter.before);
         clause.equal("kind", filter.kind.map(|kind| text(kind.name())));
         // With both, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides a column
@@ -50,7 +44,7 @@ impl Reader {
         clause
     }
 
-    /// Events that are wanted, newest first, and the time before which none was looked at: not all were, if not enough of them are wanted.
+    /// Returns the events that `is_wanted` accepts, newest first, and the time before which none was examined, if the search ended early.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -59,8 +53,10 @@ impl Reader {
         filter: &EventFilter,
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<(Vec<EventRow>, Option<Nanos>), QueryError> {
-        let (mut found, mut seen) = (Vec::new(), 0);
-        let (mut before, deadline) = (filter.before, self.deadline());
+        let mut found = Vec::new();
+        let mut seen = 0;
+        let mut before = filter.before;
+        let deadline = self.deadline();
         while seen < MOST_SEEN {
             let mut rows = self.events_until(
                 &EventFilter {
@@ -73,8 +69,8 @@ impl Reader {
             let is_last = rows.len() < PAGE;
             let last = rows.last().map_or(0, |row| row.event.ts);
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
-                // All have one time, and more may have it. However many they are, they are looked at one by one.
-                seen += self.each_of_time(filter, last, (&deadline, &mut found), &mut is_wanted)?;
+                // All have one time, and more may have it: they are examined one by one, however many they are.
+                seen += self.events_at(filter, last, &deadline, &mut found, &mut is_wanted)?;
                 before = Some(last);
             } else {
                 // More events may have the last time: the next page has all of them.
@@ -94,12 +90,13 @@ impl Reader {
         Ok((found, before))
     }
 
-    /// Adds events of one time that are wanted, up to the limit. Returns how many it looked at.
-    fn each_of_time(
+    /// Adds the wanted events of one time to `found`, up to the limit. Returns the number of events that were examined.
+    fn events_at(
         &self,
         filter: &EventFilter,
         ts: Nanos,
-        (deadline, found): (&Deadline, &mut Vec<EventRow>),
+        deadline: &Deadline,
+        found: &mut Vec<EventRow>,
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<usize, QueryError> {
         let filter = EventFilter {
@@ -110,34 +107,29 @@ impl Reader {
         // In any order: to sort them, all would have to be in memory.
         let clause = Clause {
             order: None,
-            ..Self::clause_of(&filter)
+            ..Self::event_clause(&filter)
         };
         let before = found.len();
         self.with_retry(|| {
             found.truncate(before);
             let mut seen = 0;
-            self.select(
-                (EVENT_COLUMNS, "events"),
-                (&clause, usize::MAX),
-                (usize::MAX, deadline),
-                |row| {
-                    seen += 1;
-                    if found.len() < filter.limit {
-                        found.extend(Some(event_row(row)?).filter(&mut is_wanted));
-                    }
-                    Ok(())
-                },
-            )?;
+            self.select(&clause, usize::MAX, usize::MAX, deadline, |row| {
+                seen += 1;
+                if found.len() < filter.limit {
+                    found.extend(Some(event_row(row)?).filter(&mut is_wanted));
+                }
+                Ok(())
+            })?;
             Ok(seen)
         })
     }
 
-    /// Rollups in ascending order of time: the latest `limit`.
+    /// Returns rollups in ascending order of time: the latest `limit`.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn rollups(&self, filter: &RollupFilter) -> Result<Vec<Rollup>, QueryError> {
-        let mut clause = Clause::default();
+        let mut clause = Clause::new("rollups", ROLLUP_COLUMNS);
         clause.time(filter.from, filter.to.map(|to| to.saturating_add(1)));
         clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
         clause.equal("node", filter.node.map(number));
@@ -146,49 +138,49 @@ impl Reader {
         clause.equal("interval", filter.interval.map(number));
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some() || filter.node.is_some();
-        let mut rows = self.latest(ROLLUP_COLUMNS, "rollups", &clause, filter.limit, rollup)?;
+        let mut rows = self.latest(&clause, filter.limit, rollup)?;
         rows.reverse();
         Ok(rows)
     }
 
-    /// Dropped-packet reports, newest first.
+    /// Returns dropped-packet reports, newest first.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn drops(&self, filter: &RecordFilter) -> Result<Vec<Drop>, QueryError> {
-        let mut clause = Clause::default();
+        let mut clause = Clause::new("drops", DROP_COLUMNS);
         clause.time(filter.from, filter.before);
         clause.equal("node", filter.node.map(number));
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
-        self.latest(DROP_COLUMNS, "drops", &clause, filter.limit, drop_row)
+        self.latest(&clause, filter.limit, drop_row)
     }
 
-    /// Losses, newest first.
+    /// Returns losses of reports, newest first.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn losses(&self, filter: &RecordFilter) -> Result<Vec<Loss>, QueryError> {
-        let mut clause = Clause::default();
+        let mut clause = Clause::new("losses", LOSS_COLUMNS);
         clause.time(filter.from, filter.before);
         clause.equal("node", filter.node.map(number));
-        self.latest(LOSS_COLUMNS, "losses", &clause, filter.limit, loss)
+        self.latest(&clause, filter.limit, loss)
     }
 
-    /// The latest state of one flow, or of the flows seen most recently, newest first.
+    /// Returns the latest state of one flow, or of the flows seen most recently, newest first.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn flows(&self, flow: Option<&FlowKey>, limit: usize) -> Result<Vec<FlowState>, QueryError> {
         let mut clause = Clause {
             order: Some("last_seen"),
-            ..Clause::default()
+            ..Clause::new("flows", FLOW_COLUMNS)
         };
         clause.equal("flow", flow.map(text));
-        self.latest(FLOW_COLUMNS, "flows", &clause, limit, flow_state)
+        self.latest(&clause, limit, flow_state)
     }
 
-    /// A flow's latencies and paths over time, from the events reported for it: at most the latest `limit` points.
+    /// Returns a flow's latencies and paths over time, from the events reported for it: at most the latest `limit` points.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -199,55 +191,51 @@ impl Reader {
         to: Option<Nanos>,
         limit: usize,
     ) -> Result<FlowHistory, QueryError> {
-        let mut clause = Clause::default();
+        let mut clause = Clause::new("events", EVENT_COLUMNS);
         clause.time(from, to.map(|to| to.saturating_add(1)));
         clause.equal("flow", Some(text(flow)));
         clause.scattered = true;
         clause.terms.push(FlowHistory::EVENTS.to_owned());
         let most = FlowHistory::events_for(limit);
-        let mut events = self.latest(EVENT_COLUMNS, "events", &clause, most, event_row)?;
+        let mut events = self.latest(&clause, most, event_row)?;
         let cut = events.len() == most;
         events.reverse();
-        Ok(FlowHistory::of(events, cut, limit))
+        Ok(FlowHistory::from_events(events, cut, limit))
     }
 
-    /// Totals over all files. Cheap: each file has its counts in `meta`.
+    /// Returns totals over all files. Cheap: each file has its counts in `meta`.
     ///
     /// # Errors
     /// The directory cannot be read.
     pub fn totals(&self) -> Result<Totals, QueryError> {
         let mut totals = Totals::default();
         for (bytes, known) in self.all_known()? {
-            let count = |name| known.time(name).unwrap_or(0);
             totals.files += 1;
             totals.bytes += bytes;
             totals.from = totals.from.into_iter().chain(known.time("from")).min();
             totals.to = totals.to.max(known.time("to"));
-            totals.events += count("events");
-            totals.rollups += count("rollups");
-            totals.flows += count("flows");
-            totals.drops += count("drops");
-            totals.losses += count("losses");
+            totals.events += known.count("events");
+            totals.rollups += known.count("rollups");
+            totals.flows += known.count("flows");
+            totals.drops += known.count("drops");
+            totals.losses += known.count("losses");
         }
         Ok(totals)
     }
 
-    /// The newest `limit` rows of `view`, newest first.
+    /// Returns the newest `limit` rows, newest first.
     fn latest<T>(
         &self,
-        columns: &str,
-        view: &str,
         clause: &Clause,
         limit: usize,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, QueryError> {
-        self.latest_until((columns, view), clause, limit, &self.deadline(), read)
+        self.latest_until(clause, limit, &self.deadline(), read)
     }
 
-    /// The same, as a part of a question.
+    /// Returns the newest `limit` rows for a question that has a deadline.
     fn latest_until<T>(
         &self,
-        (columns, view): (&str, &str),
         clause: &Clause,
         limit: usize,
         deadline: &Deadline,
@@ -255,10 +243,10 @@ impl Reader {
     ) -> Result<Vec<T>, QueryError> {
         self.with_retry(|| {
             let mut rows = Vec::new();
-            for (most, from) in self.attempts(clause)? {
+            for (most_files, from) in self.attempts(clause)? {
                 rows.clear();
                 let clause = clause.since(from);
-                self.select((columns, view), (&clause, limit), (most, deadline), |row| {
+                self.select(&clause, limit, most_files, deadline, |row| {
                     rows.push(read(row)?);
                     Ok(())
                 })?;
@@ -270,13 +258,14 @@ impl Reader {
         })
     }
 
-    /// Rows of at most so many files.
+    /// Passes at most `limit` rows of the newest `most_files` files to `visit`.
     fn select(
         &self,
-        (columns, view): (&str, &str),
-        (clause, limit): (&Clause, usize),
-        (most, deadline): (usize, &Deadline),
-        take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+        clause: &Clause,
+        limit: usize,
+        most_files: usize,
+        deadline: &Deadline,
+        visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), QueryError> {
         let options = QueryOptions {
             from: clause.from,
@@ -286,16 +275,11 @@ impl Reader {
             params: clause.params.clone(),
             ..QueryOptions::default()
         };
-        self.rows_until(
-            most,
-            &clause.sql(columns, view, limit),
-            (&options, deadline),
-            take,
-        )
-        .map(drop)
+        self.rows_until(most_files, &clause.sql(limit), &options, deadline, visit)?;
+        Ok(())
     }
 
-    /// The searches for the newest rows, cheapest first, as `(files, from)`: the first that returns enough rows ends it. Rows that
+    /// Returns the searches for the newest rows, cheapest first, as `(files, from)`: the first that returns enough rows ends it. Rows that
     /// an index returns in the order of time are found at once, so only files are saved. Those that it returns by chunk must all be
     /// read and sorted, which is slow for a flow with many events: the last minutes are searched first.
     fn attempts(&self, clause: &Clause) -> Result<Vec<(usize, Option<Nanos>)>, QueryError> {
@@ -316,17 +300,18 @@ impl Reader {
 }
 
 impl FlowHistory {
-    /// The events that it is made of, as a condition of SQL.
+    /// The condition of SQL for the events that a history is made of.
     pub const EVENTS: &str = "metric IN ('flow_path', 'flow_latency', 'hop_latency') AND \
                               kind IN ('new', 'change', 'path_change', 'path_loop', 'latest')";
 
-    /// So many events of a flow are needed for `limit` points: each is a flow latency and the latencies of some hops.
+    /// Returns the number of events of a flow that `limit` points need: each is a flow latency and the latencies of some hops.
     pub fn events_for(limit: usize) -> usize {
         limit.saturating_mul(EVENTS_PER_POINT)
     }
 
-    /// A flow over time, from its events in ascending order of time: the latest `limit` points. `is_cut`: there are older events.
-    pub fn of(events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
+    /// Makes a flow's history from its events in ascending order of time: the latest `limit` points. `is_cut` says that there are
+    /// older events.
+    pub fn from_events(events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
         let mut history = Self {
             truncated: is_cut,
             ..Self::default()
@@ -348,7 +333,8 @@ impl FlowHistory {
         if let Some(first) = &row.first {
             let point = self.point(event.ts);
             if first.flow_latency.is_some() {
-                (point.flow_latency, point.basis) = (first.flow_latency, first.basis);
+                point.flow_latency = first.flow_latency;
+                point.basis = first.basis;
             }
             // As in the events of values: without a latency there is none.
             for (node, latency) in row.path.iter().zip(&first.hop_latencies) {
@@ -369,13 +355,14 @@ impl FlowHistory {
         }
         let point = self.point(event.ts);
         if event.metric == Some(Metric::FlowLatency) {
-            (point.flow_latency, point.basis) = (Some(value), event.basis);
+            point.flow_latency = Some(value);
+            point.basis = event.basis;
         } else if let Some(node) = event.node {
             point.set_hop(node, value);
         }
     }
 
-    /// The point of this time: the latest one, or a new one with its values.
+    /// Returns the point of this time: the latest one, or a new one with its values.
     fn point(&mut self, ts: Nanos) -> &mut FlowPoint {
         if self.series.last().is_none_or(|point| point.ts != ts) {
             let before = self.series.last().cloned().unwrap_or_default();
@@ -413,27 +400,31 @@ impl FlowPoint {
     }
 }
 
-/// Events of one query of a search: few when what is wanted is frequent, and not too many queries when it is rare.
+/// Events per query of a search: few when the wanted ones are frequent, and not too many queries when they are rare.
 const PAGE: usize = 4_096;
-/// Events that one search looks at: about a quarter of a second.
+/// Maximum number of events that one search examines: about a quarter of a second.
 const MOST_SEEN: usize = 125_000;
 
-/// A `WHERE` and its parameters.
+/// The view and the columns of a query, its `WHERE` and its parameters.
 #[derive(Clone)]
 struct Clause {
+    view: &'static str,
+    columns: &'static str,
     terms: Vec<String>,
     params: Vec<Value>,
     from: Option<Nanos>,
     before: Option<Nanos>,
-    /// The greatest first; `None`: in any order.
+    /// The column by which rows are sorted, the greatest first; `None`: in any order.
     order: Option<&'static str>,
-    /// Its index is ordered by chunk.
+    /// The index is ordered by chunk.
     scattered: bool,
 }
 
-impl Default for Clause {
-    fn default() -> Self {
+impl Clause {
+    fn new(view: &'static str, columns: &'static str) -> Self {
         Self {
+            view,
+            columns,
             terms: Vec::new(),
             params: Vec::new(),
             from: None,
@@ -442,16 +433,15 @@ impl Default for Clause {
             scattered: false,
         }
     }
-}
 
-impl Clause {
     fn time(&mut self, from: Option<Nanos>, before: Option<Nanos>) {
-        (self.from, self.before) = (from, before);
+        self.from = from;
+        self.before = before;
         self.compare("ts >=", from.map(nanos));
         self.compare("ts <", before.map(nanos));
     }
 
-    /// The same from `from` on, which is not earlier than the previous bound.
+    /// Returns the same clause from `from` on, which is not earlier than the previous bound.
     fn since(&self, from: Option<Nanos>) -> Self {
         let mut clause = self.clone();
         if from != self.from {
@@ -472,16 +462,15 @@ impl Clause {
         }
     }
 
-    fn sql(&self, columns: &str, view: &str, limit: usize) -> String {
-        let filter = match self.terms.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE {}", self.terms.join(" AND ")),
-        };
-        let limit = limit.min(i64::MAX as usize);
-        let order = self
-            .order
-            .map_or_else(String::new, |order| format!(" ORDER BY {order} DESC"));
-        format!("SELECT {columns} FROM {view}{filter}{order} LIMIT {limit}")
+    fn sql(&self, limit: usize) -> String {
+        let mut sql = format!("SELECT {} FROM {}", self.columns, self.view);
+        if !self.terms.is_empty() {
+            sql += &format!(" WHERE {}", self.terms.join(" AND "));
+        }
+        if let Some(order) = self.order {
+            sql += &format!(" ORDER BY {order} DESC");
+        }
+        sql + &format!(" LIMIT {}", limit.min(i64::MAX as usize))
     }
 }
 
@@ -496,7 +485,7 @@ fn text(value: impl ToString) -> Value {
 fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
     let names = EventNames {
         id: hex(row, 17)?,
-        kind: text_at(row, 6)?.map_or(Kind::Latest, |name| kind_of(&name)),
+        kind: text_at(row, 6)?.map_or(Kind::Latest, |name| kind_named(&name)),
         metric: metric(row, 7)?,
         flow: parse_flow(row)?,
         basis: basis(row, 15)?,
@@ -527,7 +516,7 @@ fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
     })
 }
 
-/// An id of 64 bits.
+/// Reads an id of 64 bits, which is stored in hexadecimal.
 fn hex(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
     Ok(text_at(row, i)?
         .and_then(|id| u64::from_str_radix(&id, 16).ok())
@@ -538,11 +527,10 @@ fn first(row: &Row<'_>) -> rusqlite::Result<Option<FirstRow>> {
     let Some(basis) = text_at(row, 20)? else {
         return Ok(None);
     };
-    let (flow_latency, hop_latencies) = (optional(row, 19)?, path(row, 21)?);
     Ok(Some(FirstRow {
-        flow_latency,
-        basis: basis_of(&basis),
-        hop_latencies,
+        flow_latency: optional(row, 19)?,
+        basis: basis_named(&basis),
+        hop_latencies: path(row, 21)?,
     }))
 }
 
@@ -551,14 +539,14 @@ fn metric(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<Metric>> {
 }
 
 fn basis(row: &Row<'_>, i: usize) -> rusqlite::Result<Basis> {
-    Ok(text_at(row, i)?.map_or_else(Basis::default, |name| basis_of(&name)))
+    Ok(text_at(row, i)?.map_or_else(Basis::default, |name| basis_named(&name)))
 }
 
 fn path(row: &Row<'_>, i: usize) -> rusqlite::Result<Vec<u32>> {
     Ok(text_at(row, i)?.map_or_else(Vec::new, |text| parse_path(&text)))
 }
 
-/// Columns of the flow, before the others.
+/// The number of columns of the flow, which come before the others.
 const FLOW: usize = 5;
 const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, node, interface, queue, value, previous, \
                              threshold, reason, basis, rule, id, path, flow_latency, latency_basis, hop_latencies";
@@ -570,12 +558,12 @@ const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated
 const FLOW_COLUMNS: &str =
     "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";
 
-/// The frequent kinds.
+/// The kinds of most events.
 const COMMON: [Kind; 4] = [Kind::Change, Kind::Latest, Kind::New, Kind::Expired];
 
 /// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
 const WINDOWS: [Nanos; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 
-/// The newest files, which are queried first.
+/// Number of the newest files, which are queried first.
 const FEW_FILES: usize = 4;
 const EVENTS_PER_POINT: usize = 8;

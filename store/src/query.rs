@@ -5,24 +5,26 @@ use std::time::Duration;
 
 use collector::event::Nanos;
 
+use crate::rows::int;
+
 /// One value of a row.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// NULL.
+    /// The value NULL of SQL.
     Null,
-    /// A whole number.
+    /// A signed whole number.
     Int(i64),
-    /// A floating-point number.
+    /// A number with a fraction.
     Real(f64),
     /// Text. Bytes that are not UTF-8 are replaced.
     Text(String),
-    /// Bytes.
+    /// Bytes without a character set.
     Blob(Vec<u8>),
 }
 
-/// A time as a parameter. Later ones than the store can hold are the latest that it can.
+/// Returns a time as a parameter. Later ones than the store can hold are the latest that it can.
 pub(crate) fn nanos(time: u64) -> Value {
-    Value::Int(i64::try_from(time).unwrap_or(i64::MAX))
+    Value::Int(int(time))
 }
 
 /// Limits of a query.
@@ -43,7 +45,7 @@ pub struct QueryOptions {
 }
 
 impl Default for QueryOptions {
-    /// All files, 10,000 rows, 64 MiB, 10 s, no parameters.
+    /// Returns the defaults: all files, 10,000 rows, 64 MiB, 10 s, no parameters.
     fn default() -> Self {
         Self {
             from: None,
@@ -59,7 +61,7 @@ impl Default for QueryOptions {
 /// The answer to a query.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Table {
-    /// Names of the columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// Rows, each as long as `columns`.
     pub rows: Vec<Vec<Value>>,
@@ -74,9 +76,9 @@ pub struct Table {
 pub enum QueryErrorKind {
     /// The SQL is wrong.
     Syntax,
-    /// Queries may only read.
+    /// The statement does more than read.
     Refused,
-    /// It took longer than allowed.
+    /// The query took longer than allowed.
     Timeout,
     /// A value, the text of the query or its nesting is larger than allowed.
     TooLarge,
@@ -84,12 +86,12 @@ pub enum QueryErrorKind {
     Storage,
 }
 
-/// Why the query failed: one sentence with a remedy.
+/// The reason why a query failed, and a remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueryError {
-    /// The kind of error.
+    /// The kind of the error.
     pub kind: QueryErrorKind,
-    /// The sentence.
+    /// The reason and the remedy, in one sentence.
     pub message: String,
     /// Position in the text of the query (bytes from its start), if SQLite reports it.
     pub offset: Option<usize>,

@@ -1,4 +1,4 @@
-//! Queues over time: how full they were, and which packets were in them.
+//! Queues over time: their occupancy, and the packets that passed them.
 
 use std::collections::HashMap;
 
@@ -11,109 +11,109 @@ use wire::FlowKey;
 use crate::intern::{parse_flow, parse_path};
 use crate::query::{QueryError, QueryOptions, Value, nanos};
 use crate::reader::Reader;
-use crate::rows::{kind_of, optional};
+use crate::rows::{int, kind_named, optional, unsigned};
 
 /// A span of time, divided into columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeatFilter {
-    /// A metric of nodes, queues or links.
+    /// The metric, of nodes, queues or links.
     pub metric: Metric,
-    /// From this time on.
+    /// Start of the span, ns since 1970.
     pub from: Nanos,
-    /// Up to before this time.
+    /// End of the span, which does not belong to it, ns since 1970.
     pub to: Nanos,
     /// Length of a column, ns; at least 1 s.
     pub column: Nanos,
     /// Length of the rollups that are read, seconds: 1, 60, 600 or 3600.
     pub interval: u32,
-    /// Only this node.
+    /// The only node to read, or `None` for all nodes.
     pub node: Option<u32>,
-    /// At most so many rows: those with the greatest values.
+    /// Maximum number of rows: those with the greatest values.
     pub limit: usize,
 }
 
-/// What a row of a heat map is about.
+/// The node, link or queue of a row of a heat map.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct HeatKey {
-    /// The node.
+    /// The node of the row.
     pub node: Option<u32>,
-    /// The egress interface, of a link.
+    /// The egress interface of a link.
     pub interface: Option<u32>,
-    /// The queue.
+    /// The queue of the node.
     pub queue: Option<u8>,
 }
 
-/// A row of a heat map.
+/// A row of a heat map, for one node, link or queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeatRow {
-    /// What it is about.
+    /// The node, link or queue of the row.
     pub key: HeatKey,
     /// The greatest value of each column, in the metric's unit; `None` where nothing was measured.
     pub values: Vec<Option<u64>>,
-    /// The greatest of all.
+    /// The greatest of all values.
     pub worst: u64,
     /// Number of measured values.
     pub count: u64,
 }
 
-/// A heat map.
+/// A heat map: the values of nodes, links or queues over time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Heat {
     /// The rows, worst first.
     pub rows: Vec<HeatRow>,
-    /// How many there are, with those beyond the limit.
+    /// Number of rows, with those beyond the limit.
     pub total: usize,
-    /// Whether there were more queues than a heat map considers: those that came later are in no row.
+    /// There were more queues than a heat map considers: those that came later are in no row.
     pub truncated: bool,
 }
 
-/// A queue, and a span of time.
+/// Selects a queue and a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueFilter {
-    /// The node.
+    /// The node of the queue.
     pub node: u32,
-    /// The queue; `None`: all of the node.
+    /// The queue, or `None` for all queues of the node.
     pub queue: Option<u8>,
-    /// From this time on.
+    /// Start of the span, ns since 1970.
     pub from: Nanos,
-    /// Up to before this time.
+    /// End of the span, which does not belong to it, ns since 1970.
     pub to: Nanos,
-    /// At most so many rows.
+    /// Maximum number of rows.
     pub limit: usize,
 }
 
-/// Why reports were recorded, as it was stored; see [`collector::flight::Recording`].
+/// A stored recording of the flight recorder: the event that caused it, and its span; see [`collector::flight::Recording`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordingRow {
-    /// When the event was observed.
+    /// Time at which the event was observed, ns since 1970.
     pub ts: Nanos,
-    /// From this receive time on.
+    /// Receive time from which reports were recorded.
     pub since: Nanos,
-    /// Up to this receive time.
+    /// Receive time up to which reports were recorded.
     pub until: Nanos,
     /// The kind of the event.
     pub kind: Kind,
-    /// Its metric.
+    /// The metric of the event.
     pub metric: Option<Metric>,
-    /// Its flow.
+    /// The flow of the event.
     pub flow: Option<FlowKey>,
-    /// Its node.
+    /// The node of the event.
     pub node: Option<u32>,
-    /// Its interface.
+    /// The interface of the event.
     pub interface: Option<u32>,
-    /// Its queue.
+    /// The queue of the event.
     pub queue: Option<u8>,
-    /// Its value.
+    /// The value that the event reports.
     pub value: Option<u64>,
-    /// Its rule.
+    /// The name of the event's rule.
     pub rule: Option<String>,
-    /// Its id.
+    /// The id of the event.
     pub id: u64,
-    /// Reports that concern it.
+    /// Number of reports that concern the event.
     pub reports: u64,
-    /// One of so many was stored.
+    /// The sampling of reports: one in `every` was stored.
     pub every: u64,
-    /// Whether a part was not in memory: reports are missing.
+    /// A part of the span was not in memory any more: reports are missing.
     pub late: bool,
 }
 
@@ -122,56 +122,57 @@ pub struct RecordingRow {
 pub struct PassageRow {
     /// Receive time of the report.
     pub ts: Nanos,
-    /// The packet, as the device says: `latency` is in the device's ticks, `ts` its egress time if there is one, else the receive time.
+    /// The packet, as the device reported it: `latency` is in the device's ticks, `ts` its egress time if there is one, else the receive time.
     pub passage: Passage,
-    /// The queue.
+    /// The queue that the packet passed.
     pub queue: Option<u8>,
-    /// The egress interface.
+    /// The egress interface of the packet.
     pub interface: Option<u32>,
     /// The sender of the report: an IP address.
     pub source: String,
-    /// Whether `passage.ts` is the device's.
+    /// `passage.ts` is a time of the device.
     pub by_device: bool,
-    /// The nodes of its path (`u32::MAX` = unavailable).
+    /// The nodes of the packet's path (`u32::MAX` = unavailable).
     pub path: Vec<u32>,
 }
 
 impl Reader {
-    /// A heat map of a metric of nodes, queues or links.
+    /// Returns a heat map of a metric of nodes, queues or links.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn heat(&self, filter: &HeatFilter) -> Result<Heat, QueryError> {
         self.with_retry(|| {
-            let (mut cells, deadline) = (HeatCells::new(filter), self.deadline());
-            for file in self.files_of(filter.from, filter.to)? {
-                self.ask_file(&file, &deadline, |conn, features| {
-                    let is_added_up = filter.interval >= 60 && features.spans;
-                    let interval = if is_added_up {
-                        filter.interval
+            let deadline = self.deadline();
+            let mut cells = HeatCells::new(filter);
+            for file in self.files_in(filter.from, filter.to)? {
+                self.query_file(&file, &deadline, |conn, features| {
+                    let mut interval = filter.interval;
+                    if interval >= 60 && features.spans {
+                        cells.read_sums(conn, interval, filter.from)?;
                     } else {
-                        filter.interval.min(60)
-                    };
-                    cells.read(conn, (interval, is_added_up), filter.from)?;
+                        interval = interval.min(60);
+                        cells.read_rollups(conn, interval, filter.from)?;
+                    }
                     // The minute that has not ended has no rollup yet.
                     if interval > 1 {
-                        cells.read(conn, (1, false), filter.latest())
-                    } else {
-                        Ok(())
+                        cells.read_rollups(conn, 1, filter.latest())?;
                     }
+                    Ok(())
                 })?;
             }
             Ok(cells.finish())
         })
     }
 
-    /// Recordings that overlap a span of time, newest first. `node` and `queue` of an event that names none match every one.
+    /// Returns the recordings that overlap the time from `from` to `to`, newest first. An event without a node or a queue matches every one.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn recordings(
         &self,
-        (from, to): (Nanos, Nanos),
+        from: Nanos,
+        to: Nanos,
         queue: Option<(u32, Option<u8>)>,
         limit: usize,
     ) -> Result<Vec<RecordingRow>, QueryError> {
@@ -199,14 +200,12 @@ impl Reader {
         })
     }
 
-    /// The recordings that overlap a span of time, whatever they are about: since, until, and of how many reports one was stored.
+    /// Returns the windows of all recordings that overlap the time from `from` to `to`: since, until, and their sampling (one in N reports
+    /// was stored).
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn recording_windows(
-        &self,
-        (from, to): (Nanos, Nanos),
-    ) -> Result<Vec<(Nanos, Nanos, u64)>, QueryError> {
+    pub fn recording_windows(&self, from: Nanos, to: Nanos) -> Result<Vec<(Nanos, Nanos, u64)>, QueryError> {
         let first = from.saturating_sub(LONGEST);
         let sql = format!(
             "SELECT DISTINCT since, until, every FROM recordings WHERE until >= ?1 AND since < ?2 AND ts >= ?3 \
@@ -220,14 +219,14 @@ impl Reader {
         self.with_retry(|| {
             let mut windows = Vec::new();
             self.rows(usize::MAX, &sql, &options, |row| {
-                windows.push((time(row, 0)?, time(row, 1)?, time(row, 2)?.max(1)));
+                windows.push((unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?.max(1)));
                 Ok(())
             })?;
             Ok(windows)
         })
     }
 
-    /// Packets that passed a queue in a span of receive time, in the order of that time, as far as their reports are stored. Also says
+    /// Returns the packets that passed a queue in a span of receive time, in the order of that time, if their reports are stored. Also says
     /// whether there are more.
     ///
     /// # Errors
@@ -262,19 +261,19 @@ impl Reader {
 }
 
 impl HeatFilter {
-    /// The number of columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         let columns = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
         usize::try_from(columns).unwrap_or(usize::MAX).min(MOST_COLUMNS)
     }
 
-    /// From when on values of seconds are read beside longer ones: minutes are stored up to two minutes late.
+    /// Returns the time from which values of seconds are read beside longer ones: minutes are stored up to two minutes late.
     pub fn latest(&self) -> Nanos {
         self.from.max(self.to.saturating_sub(TAIL))
     }
 }
 
-/// A heat map that is being made, of values from wherever they are.
+/// Collects the values of a heat map.
 #[derive(Debug)]
 pub struct HeatCells<'a> {
     filter: &'a HeatFilter,
@@ -286,7 +285,7 @@ pub struct HeatCells<'a> {
 }
 
 impl<'a> HeatCells<'a> {
-    /// An empty one.
+    /// Returns an empty heat map.
     pub fn new(filter: &'a HeatFilter) -> Self {
         let columns = filter.columns();
         let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
@@ -299,108 +298,94 @@ impl<'a> HeatCells<'a> {
         }
     }
 
-    /// Reads rollups of this length from `from` on, from where they were inserted or from where they were added up.
+    /// Reads rollups of this length, seconds, from `from` on, as they were inserted.
+    fn read_rollups(&mut self, conn: &Connection, interval: u32, from: Nanos) -> rusqlite::Result<()> {
+        let sql = "SELECT node, interface, queue, ts, max, count FROM f0.rollup_data
+                   WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
+        let counts = interval == self.filter.interval.min(60);
+        self.read(conn, sql, interval, from, counts)
+    }
+
+    /// Reads rollups of this length, seconds, from `from` on, from where they are added up.
+    fn read_sums(&mut self, conn: &Connection, interval: u32, from: Nanos) -> rusqlite::Result<()> {
+        let sql = "SELECT node, interface, queue, ts, max, count FROM f0.span_data
+                   WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
+        self.read(conn, sql, interval, from, true)
+    }
+
+    /// Adds the rows of a query. `counts`: their numbers of values are added, too.
     fn read(
         &mut self,
         conn: &Connection,
-        (interval, is_added_up): (u32, bool),
+        sql: &str,
+        interval: u32,
         from: Nanos,
+        counts: bool,
     ) -> rusqlite::Result<()> {
-        let sql = match is_added_up {
-            true => {
-                "SELECT node, interface, queue, ts, max, count FROM f0.span_data
-                     WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1"
-            }
-            false => {
-                "SELECT node, interface, queue, ts, max, count FROM f0.rollup_data
-                      WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL"
-            }
-        };
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query(params![
             interval,
             self.filter.metric as i64,
-            i64::try_from(from).unwrap_or(i64::MAX),
-            i64::try_from(self.filter.to).unwrap_or(i64::MAX)
+            int(from),
+            int(self.filter.to)
         ])?;
         while let Some(row) = rows.next()? {
-            self.add_row(row, interval == self.filter.interval.min(60) || is_added_up)?;
+            // A number that is negative stands for none.
+            let Some(node) = optional(row, 0)? else { continue };
+            if self.filter.node.is_some_and(|only| only != node) {
+                continue;
+            }
+            let key = HeatKey {
+                node: Some(node),
+                interface: optional(row, 1)?,
+                queue: optional(row, 2)?,
+            };
+            let count = if counts { unsigned(row, 5)? } else { 0 };
+            self.add(key, unsigned(row, 3)?, unsigned(row, 4)?, count);
         }
         Ok(())
     }
 
-    fn add_row(&mut self, row: &Row<'_>, counts: bool) -> rusqlite::Result<()> {
-        let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part >= 0));
-        let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else {
-            return Ok(());
-        };
-        if self.filter.node.is_some_and(|only| only != node) {
-            return Ok(());
-        }
-        let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
-        let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
-        let key = HeatKey {
-            node: Some(node),
-            interface,
-            queue,
-        };
-        self.add(
-            key,
-            time(row, 3)?,
-            (time(row, 4)?, if counts { time(row, 5)? } else { 0 }),
-        );
-        Ok(())
-    }
-
-    /// Adds the greatest of some values that were measured at a time, and how many they are.
-    pub fn add(&mut self, key: HeatKey, ts: Nanos, (value, count): (u64, u64)) {
+    /// Adds `count` values that were measured at a time, of which `value` is the greatest.
+    pub fn add(&mut self, key: HeatKey, ts: Nanos, value: u64, count: u64) {
         if self.found.len() >= self.most && !self.found.contains_key(&key) {
             self.truncated = true;
             return;
         }
-        let columns = self.columns;
-        let blank = || HeatRow {
+        let row = self.found.entry(key).or_insert_with(|| HeatRow {
             key,
-            values: vec![None; columns],
+            values: vec![None; self.columns],
             worst: 0,
             count: 0,
-        };
-        let one = self.found.entry(key).or_insert_with(blank);
+        });
         let column = ts.saturating_sub(self.filter.from) / self.filter.column.max(1);
-        if let Some(place) = usize::try_from(column).ok().and_then(|at| one.values.get_mut(at)) {
-            *place = (*place).max(Some(value));
+        if let Some(cell) = usize::try_from(column).ok().and_then(|i| row.values.get_mut(i)) {
+            *cell = (*cell).max(Some(value));
         }
-        one.worst = one.worst.max(value);
-        one.count = one.count.saturating_add(count);
+        row.worst = row.worst.max(value);
+        row.count = row.count.saturating_add(count);
     }
 
-    /// The map.
+    /// Returns the heat map.
     pub fn finish(self) -> Heat {
-        let Self {
-            filter,
-            found,
-            truncated,
-            ..
-        } = self;
-        let total = found.len();
-        let mut rows: Vec<HeatRow> = found.into_values().collect();
+        let total = self.found.len();
+        let mut rows: Vec<HeatRow> = self.found.into_values().collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
-        rows.truncate(filter.limit);
+        rows.truncate(self.filter.limit);
         Heat {
             rows,
             total,
-            truncated,
+            truncated: self.truncated,
         }
     }
 }
 
 fn unlimited(from: Nanos, to: Nanos, params: Vec<Value>) -> QueryOptions {
-    let (max_rows, max_bytes) = (usize::MAX, usize::MAX);
     QueryOptions {
         from: Some(from),
         to: Some(to),
-        max_rows,
-        max_bytes,
+        max_rows: usize::MAX,
+        max_bytes: usize::MAX,
         params,
         ..QueryOptions::default()
     }
@@ -410,10 +395,10 @@ fn recording(row: &Row<'_>) -> rusqlite::Result<RecordingRow> {
     let metric = row.get::<_, Option<String>>(9)?;
     Ok(RecordingRow {
         flow: parse_flow(row)?,
-        ts: time(row, 5)?,
-        since: time(row, 6)?,
-        until: time(row, 7)?,
-        kind: kind_of(&row.get::<_, String>(8)?),
+        ts: unsigned(row, 5)?,
+        since: unsigned(row, 6)?,
+        until: unsigned(row, 7)?,
+        kind: kind_named(&row.get::<_, String>(8)?),
         metric: metric.as_deref().and_then(Metric::from_name),
         node: row.get(10)?,
         interface: row.get(11)?,
@@ -421,40 +406,31 @@ fn recording(row: &Row<'_>) -> rusqlite::Result<RecordingRow> {
         value: optional(row, 13)?,
         rule: row.get(14)?,
         id: u64::from_str_radix(&row.get::<_, String>(15)?, 16).unwrap_or(0),
-        reports: time(row, 16)?,
-        every: time(row, 17)?.max(1),
+        reports: unsigned(row, 16)?,
+        every: unsigned(row, 17)?.max(1),
         late: row.get(18)?,
     })
 }
 
 fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
-    let (ts, egress) = (time(row, 5)?, optional(row, 6)?);
-    let (occupancy, latency) = (optional(row, 8)?, optional(row, 9)?);
-    let passage = Passage {
-        ts: egress.unwrap_or(ts),
-        flow: parse_flow(row)?,
-        occupancy,
-        latency,
-        weight: 1,
-    };
-    let (queue, interface, source) = (row.get(7)?, row.get(10)?, row.get(11)?);
-    let path = row
-        .get::<_, Option<String>>(12)?
-        .map_or_else(Vec::new, |text| parse_path(&text));
+    let ts = unsigned(row, 5)?;
+    let egress: Option<Nanos> = optional(row, 6)?;
+    let path: Option<String> = row.get(12)?;
     Ok(PassageRow {
         ts,
-        passage,
-        queue,
-        interface,
-        source,
+        passage: Passage {
+            ts: egress.unwrap_or(ts),
+            flow: parse_flow(row)?,
+            occupancy: optional(row, 8)?,
+            latency: optional(row, 9)?,
+            weight: 1,
+        },
+        queue: row.get(7)?,
+        interface: row.get(10)?,
+        source: row.get(11)?,
         by_device: egress.is_some(),
-        path,
+        path: path.map_or_else(Vec::new, |text| parse_path(&text)),
     })
-}
-
-/// A number that is never negative.
-fn time(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(u64::try_from(row.get::<_, i64>(i)?).unwrap_or(0))
 }
 
 /// Maximum number of queues in a heat map.
@@ -463,7 +439,7 @@ const MOST_QUEUES: usize = 65_536;
 const MOST_CELLS: usize = 4 << 20;
 /// Before the end of a map, values of seconds are read too: minutes are stored up to two minutes late.
 const TAIL: Nanos = 180_000_000_000;
-/// Maximum number of columns.
+/// Maximum number of columns of a heat map.
 pub const MOST_COLUMNS: usize = 1_000;
 /// Maximum number of windows that are read for one question.
 const MOST_WINDOWS: usize = 10_000;

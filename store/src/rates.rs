@@ -1,4 +1,4 @@
-//! What was received over time, counted.
+//! Counts of reports, events and lost reports over time.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,24 @@ use rusqlite::Connection;
 
 use crate::query::QueryError;
 use crate::reader::Reader;
-use crate::rows;
+use crate::rows::{self, int, unsigned};
 use crate::spans::{MINUTE, SECOND, Span, each, each_minute};
 use crate::summary::REPORTS;
-use crate::taken::{int, unsigned};
 
 /// Counts of a part of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RatePoint {
-    /// Its beginning.
+    /// Start of the part, ns since 1970.
     pub ts: Nanos,
-    /// Reports of flows.
+    /// Number of reports of flows.
     pub reports: u64,
-    /// Events.
+    /// Number of all events.
     pub events: u64,
     /// Reports that never arrived.
     pub lost: u64,
 }
 
-/// Counts over time.
+/// The counts of a span of time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RateSpan {
     /// The parts in which something was counted, in the order of time.
@@ -36,7 +35,7 @@ pub struct RateSpan {
 }
 
 impl Reader {
-    /// Counts over time. `column`: length of a part, ns; below a minute, events are counted one by one, and reports by the minute.
+    /// Counts reports, events and losses over time. `column` is the length of a part, ns; below a minute, events are counted one by one, and reports by the minute.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -44,7 +43,7 @@ impl Reader {
         self.rate_span_until(span, column, Nanos::MAX)
     }
 
-    /// The same, with reports of minutes before `known_to` alone: a minute is stored bit by bit, after its end.
+    /// Counts as [`Reader::rate_span`] does, with reports of minutes before `known_to` alone: a minute is stored bit by bit, after its end.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -54,128 +53,149 @@ impl Reader {
         column: Nanos,
         known_to: Nanos,
     ) -> Result<RateSpan, QueryError> {
-        let column = column.max(SECOND);
         self.with_retry(|| {
-            let mut points: BTreeMap<Nanos, RatePoint> = BTreeMap::new();
-            let (mut kinds, deadline) = (BTreeMap::new(), self.deadline());
-            for file in self.files_of(span.from(), span.to())? {
-                self.ask_file(&file, &deadline, |conn, features| {
-                    let mut at = |ts: Nanos, add: &dyn Fn(&mut RatePoint)| {
-                        let ts = ts - (ts - span.from().min(ts)) % column;
-                        add(points.entry(ts).or_insert(RatePoint {
-                            ts,
-                            ..RatePoint::default()
-                        }));
-                    };
-                    match features.spans {
-                        true => read_minutes(conn, (span, column, known_to), &mut kinds, &mut at)?,
-                        false => count_records(conn, (span, column, known_to), &mut kinds, &mut at)?,
+            let deadline = self.deadline();
+            let mut counter = Counter {
+                span,
+                column: column.max(SECOND),
+                known_to,
+                points: BTreeMap::new(),
+                kinds: BTreeMap::new(),
+            };
+            for file in self.files_in(span.from(), span.to())? {
+                self.query_file(&file, &deadline, |conn, features| {
+                    if features.spans {
+                        counter.read_minutes(conn)?;
+                        if counter.column < MINUTE {
+                            counter.count_events(conn)?;
+                        }
+                    } else {
+                        counter.count_records(conn)?;
                     }
-                    if features.spans && column < MINUTE {
-                        each(
-                            conn,
-                            "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2",
-                            span,
-                            |row| {
-                                at(unsigned(row, 0)?, &|point| point.events += 1);
-                                Ok(())
-                            },
-                        )?;
-                    }
-                    each(
-                        conn,
-                        "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2",
-                        span,
-                        |row| {
-                            let lost = unsigned(row, 1)?;
-                            at(unsigned(row, 0)?, &|point| {
-                                point.lost = point.lost.saturating_add(lost)
-                            });
-                            Ok(())
-                        },
-                    )
+                    counter.read_losses(conn)
                 })?;
             }
             Ok(RateSpan {
-                points: points.into_values().collect(),
-                kinds,
+                points: counter.points.into_values().collect(),
+                kinds: counter.kinds,
             })
         })
     }
 }
 
-/// Adds to the part of a span in which a time is.
-type AddAt<'a> = dyn FnMut(Nanos, &dyn Fn(&mut RatePoint)) + 'a;
-
-fn read_minutes(
-    conn: &Connection,
-    (span, column, known_to): (Span, Nanos, Nanos),
-    kinds: &mut BTreeMap<Kind, u64>,
-    at: &mut AddAt<'_>,
-) -> rusqlite::Result<()> {
-    let sql = "SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2";
-    each(conn, sql, span, |row| {
-        let (ts, kind, count) = (unsigned(row, 0)?, row.get::<_, i64>(1)?, unsigned(row, 2)?);
-        if kind != REPORTS {
-            if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
-                let sum = kinds.entry(*kind).or_default();
-                *sum = sum.saturating_add(count);
-            }
-            if column >= MINUTE {
-                at(ts, &|point| point.events = point.events.saturating_add(count));
-            }
-            return Ok(());
-        }
-        if ts < known_to {
-            add_reports(ts, count, column, at);
-        }
-        Ok(())
-    })
+/// The counts of a span, while files are read.
+struct Counter {
+    span: Span,
+    column: Nanos,
+    known_to: Nanos,
+    points: BTreeMap<Nanos, RatePoint>,
+    kinds: BTreeMap<Kind, u64>,
 }
 
-fn add_reports(ts: Nanos, count: u64, column: Nanos, at: &mut AddAt<'_>) {
-    for (ts, share) in spread(ts, count, column) {
-        at(ts, &|point| point.reports = point.reports.saturating_add(share));
+impl Counter {
+    /// Returns the part of the span that contains `ts`.
+    fn point(&mut self, ts: Nanos) -> &mut RatePoint {
+        let ts = ts - (ts - self.span.from().min(ts)) % self.column;
+        self.points.entry(ts).or_insert(RatePoint {
+            ts,
+            ..RatePoint::default()
+        })
+    }
+
+    fn add_events(&mut self, ts: Nanos, count: u64) {
+        let point = self.point(ts);
+        point.events = point.events.saturating_add(count);
+    }
+
+    fn add_kind(&mut self, kind: Kind, count: u64) {
+        let sum = self.kinds.entry(kind).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    fn add_reports(&mut self, ts: Nanos, count: u64) {
+        for (ts, share) in spread(ts, count, self.column) {
+            let point = self.point(ts);
+            point.reports = point.reports.saturating_add(share);
+        }
+    }
+
+    fn read_minutes(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        let sql = "SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2";
+        each(conn, sql, self.span, |row| {
+            let ts = unsigned(row, 0)?;
+            let kind: i64 = row.get(1)?;
+            let count = unsigned(row, 2)?;
+            if kind == REPORTS {
+                if ts < self.known_to {
+                    self.add_reports(ts, count);
+                }
+                return Ok(());
+            }
+            if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
+                self.add_kind(*kind, count);
+            }
+            if self.column >= MINUTE {
+                self.add_events(ts, count);
+            }
+            Ok(())
+        })
+    }
+
+    /// Counts the events of columns that are shorter than a minute.
+    fn count_events(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        let sql = "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2";
+        each(conn, sql, self.span, |row| {
+            self.add_events(unsigned(row, 0)?, 1);
+            Ok(())
+        })
+    }
+
+    fn read_losses(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        let sql = "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2";
+        each(conn, sql, self.span, |row| {
+            let lost = unsigned(row, 1)?;
+            let point = self.point(unsigned(row, 0)?);
+            point.lost = point.lost.saturating_add(lost);
+            Ok(())
+        })
+    }
+
+    /// Counts events and rollups one by one, in a file without counts of minutes.
+    fn count_records(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        let names = rows::kinds(conn)?;
+        let sql = "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2";
+        each(conn, sql, self.span, |row| {
+            if let Some(kind) = names.get(&row.get(1)?) {
+                self.add_kind(*kind, 1);
+            }
+            self.add_events(unsigned(row, 0)?, 1);
+            Ok(())
+        })?;
+        let mut select = conn.prepare_cached(
+            "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
+        )?;
+        each_minute(
+            conn,
+            self.span.from(),
+            self.span.to().min(self.known_to),
+            |minute| {
+                let mut count = 0_u64;
+                let mut rows = select.query([int(minute), Metric::FlowLatency as i64])?;
+                while let Some(row) = rows.next()? {
+                    count = count.saturating_add(unsigned(row, 0)?);
+                }
+                self.add_reports(minute, count);
+                Ok(())
+            },
+        )
     }
 }
 
-/// What was counted in a minute, spread evenly over the columns that begin in it.
+/// Spreads the count of a minute evenly over the columns that begin in it.
 pub fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nanos, u64)> {
     let parts = MINUTE.div_ceil(column.max(1)).max(1);
-    let share = move |part| count / parts + u64::from(part < count % parts);
-    (0..parts).map(move |part| (ts.saturating_add(part * column.min(MINUTE)), share(part)))
-}
-
-/// The same from a file without counts of minutes: its events and rollups, one by one.
-fn count_records(
-    conn: &Connection,
-    (span, column, known_to): (Span, Nanos, Nanos),
-    kinds: &mut BTreeMap<Kind, u64>,
-    at: &mut AddAt<'_>,
-) -> rusqlite::Result<()> {
-    let names = rows::kinds(conn)?;
-    each(
-        conn,
-        "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2",
-        span,
-        |row| {
-            if let Some(kind) = names.get(&row.get(1)?) {
-                *kinds.entry(*kind).or_default() += 1;
-            }
-            at(unsigned(row, 0)?, &|point| point.events += 1);
-            Ok(())
-        },
-    )?;
-    let mut select = conn.prepare_cached(
-        "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
-    )?;
-    each_minute(conn, (span.from(), span.to().min(known_to)), |minute| {
-        let mut count = 0_u64;
-        let mut rows = select.query([int(minute), Metric::FlowLatency as i64])?;
-        while let Some(row) = rows.next()? {
-            count = count.saturating_add(unsigned(row, 0)?);
-        }
-        add_reports(minute, count, column, at);
-        Ok(())
+    (0..parts).map(move |part| {
+        let share = count / parts + u64::from(part < count % parts);
+        (ts.saturating_add(part * column.min(MINUTE)), share)
     })
 }

@@ -11,7 +11,7 @@ use collector::event::Nanos;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Statement, ToSql};
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files::{self, Listing, StoreFile};
 use crate::guard::{self, Deadline};
 use crate::identity::FileIdentity;
@@ -67,12 +67,9 @@ pub(crate) struct FileFacts {
 }
 
 impl FileFacts {
-    /// A number of records.
+    /// Returns a number of records by its name in the table `meta`.
     pub(crate) fn count(&self, name: &str) -> u64 {
-        self.meta
-            .get(name)
-            .and_then(|value| u64::try_from(*value).ok())
-            .unwrap_or(0)
+        self.time(name).unwrap_or(0)
     }
 
     pub(crate) fn time(&self, name: &str) -> Option<Nanos> {
@@ -88,7 +85,7 @@ struct SelectedFiles {
 }
 
 impl Reader {
-    /// A reader of the files in `dir`, which may come and go, and need not be there yet.
+    /// Returns a reader of the files in `dir`, which may come and go, and need not be there yet.
     ///
     /// # Errors
     /// There is no such directory.
@@ -96,7 +93,7 @@ impl Reader {
         Self::new(dir.into(), None)
     }
 
-    /// The same, for queries of others in a process of their own: what they sort, group and materialise stays in memory, and all of SQLite
+    /// Returns a reader for queries of others in a process of their own: what they sort, group and materialise stays in memory, and all of SQLite
     /// in this process has no more than `bytes` of it. A query that needs more ends with [`QueryErrorKind::TooLarge`].
     ///
     /// # Errors
@@ -106,15 +103,14 @@ impl Reader {
     }
 
     fn new(dir: PathBuf, most_memory: Option<u64>) -> Result<Self, Error> {
-        files::list(&dir).map_err(|error| Error::io(&dir, error))?;
-        let (idle, known, keys) = Default::default();
+        files::list(&dir).with_path(&dir)?;
         let shared = Shared {
             dir,
             most_files: join::most_files(),
             most_memory,
-            idle,
-            known,
-            keys,
+            idle: Mutex::default(),
+            known: Mutex::default(),
+            keys: KnownKeys::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -123,7 +119,7 @@ impl Reader {
         })
     }
 
-    /// The same reader, whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set, with notes of its own.
+    /// Returns a reader of the same files whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set, with notes of its own.
     #[must_use]
     pub fn until(&self, stop: Arc<AtomicBool>) -> Self {
         Self {
@@ -133,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Sentences that the user must see about the answers of this reader so far, such as about files left out; at most 8.
+    /// Returns sentences that the user must see about the answers of this reader so far, such as about files left out; at most 8.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.notes).iter().cloned().collect()
     }
@@ -147,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// Where the files are.
+    /// Returns the directory of the files.
     pub fn dir(&self) -> &Path {
         &self.shared.dir
     }
@@ -165,7 +161,7 @@ impl Reader {
                 ..Table::default()
             };
             let deadline = self.deadline_in(options.timeout);
-            self.with_rows(choice.files, sql, (options, &deadline), |columns, row| {
+            self.with_rows(choice.files, sql, options, &deadline, |columns, row| {
                 if table.columns.is_empty() {
                     table.columns = columns.to_vec();
                 }
@@ -187,30 +183,32 @@ impl Reader {
         self.shared.keys.retain(FileIdentity::is_in_place);
     }
 
-    /// Runs `sql` over the newest `most` files of a time range and gives each row to `take`. Returns whether there was
+    /// Runs `sql` over the newest `most` files of a time range and passes each row to `visit`. Returns whether there was
     /// more than the limits allow.
     pub(crate) fn rows(
         &self,
         most: usize,
         sql: &str,
         options: &QueryOptions,
-        take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+        visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<bool, QueryError> {
-        self.rows_until(most, sql, (options, &self.deadline_in(options.timeout)), take)
+        let deadline = self.deadline_in(options.timeout);
+        self.rows_until(most, sql, options, &deadline, visit)
     }
 
-    /// The same, as a part of a question that has a deadline; the timeout of `options` does not count.
+    /// Runs `sql` as [`Reader::rows`] does, for a question that has a deadline; the timeout of `options` does not count.
     pub(crate) fn rows_until(
         &self,
         most: usize,
         sql: &str,
-        (options, deadline): (&QueryOptions, &Deadline),
-        mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+        options: &QueryOptions,
+        deadline: &Deadline,
+        mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<bool, QueryError> {
         deadline.check()?;
         let choice = self.choose(options.from, options.to, most)?;
-        self.with_rows(choice.files, sql, (options, deadline), |_, row| {
-            row.map_or(Ok(()), &mut take)
+        self.with_rows(choice.files, sql, options, deadline, |_, row| {
+            row.map_or(Ok(()), &mut visit)
         })
     }
 
@@ -218,25 +216,25 @@ impl Reader {
     /// meanwhile.
     pub(crate) fn with_retry<T>(
         &self,
-        mut ask: impl FnMut() -> Result<T, QueryError>,
+        mut query: impl FnMut() -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        match ask() {
+        match query() {
             Err(error) if error.kind == QueryErrorKind::Storage => {
                 lock(&self.shared.idle).clear();
                 lock(&self.shared.known).clear();
                 self.shared.keys.clear();
-                ask()
+                query()
             }
             answer => answer,
         }
     }
 
-    /// How many files have records in a time range.
+    /// Returns the number of files with records in a time range.
     pub(crate) fn count_files(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<usize, QueryError> {
         Ok(self.choose(from, to, usize::MAX)?.files.len())
     }
 
-    /// All readable files: their sizes, and the cached facts.
+    /// Returns the sizes of all readable files, and the cached facts about them.
     pub(crate) fn all_known(&self) -> Result<Vec<(u64, FileFacts)>, QueryError> {
         let found = self.list()?;
         Ok(found
@@ -259,83 +257,97 @@ impl Reader {
         })
     }
 
-    /// The files with records in a time range, oldest first, for questions that read one file after the other.
-    pub(crate) fn files_of(&self, from: Nanos, to: Nanos) -> Result<Vec<FileIdentity>, QueryError> {
+    /// Returns the files with records in a time range, oldest first, for questions that read one file after the other.
+    pub(crate) fn files_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileIdentity>, QueryError> {
         Ok(self.matching(Some(from), Some(to))?.files)
     }
 
-    /// What is known of the files with records in a time range.
-    pub(crate) fn facts_of(&self, from: Nanos, to: Nanos) -> Result<Vec<FileFacts>, QueryError> {
-        let files = self.files_of(from, to)?;
+    /// Returns the cached facts about the files with records in a time range.
+    pub(crate) fn facts_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileFacts>, QueryError> {
+        let files = self.files_in(from, to)?;
         let known = lock(&self.shared.known);
         Ok(files.iter().filter_map(|file| known.get(file).cloned()).collect())
     }
 
-    /// Asks something of one file alone, in which it is called `f0`. Its tables have no documented names: see [`crate::schema::SQL`].
-    pub(crate) fn ask_file<T>(
+    /// Runs a query over one file alone, which is attached as `f0`. Its tables have no documented names: see [`crate::schema::SQL`].
+    pub(crate) fn query_file<T>(
         &self,
         file: &FileIdentity,
         deadline: &Deadline,
-        ask: impl FnOnce(&Connection, Features) -> rusqlite::Result<T>,
+        query: impl FnOnce(&Connection, Features) -> rusqlite::Result<T>,
     ) -> Result<T, QueryError> {
         deadline.check()?;
         let timeout = deadline.timeout;
-        let known = self.idle(|joined| !joined.has_views && joined.files.first() == Some(file));
+        let known = self.take_idle(|joined| !joined.has_views && joined.files.first() == Some(file));
         let mut joined = match known {
             Some(joined) => joined,
-            None => Joined::alone(file.clone()).map_err(|error| unreadable(error, timeout))?,
+            None => {
+                Joined::alone(file.clone()).map_err(|(path, error)| unreadable(&path, &error, timeout))?
+            }
         };
         guard::set_deadline(&mut joined.conn, deadline).map_err(|error| guard::explain(&error, timeout))?;
         let features = joined.features.first().copied().unwrap_or_default();
-        let answer = ask(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
+        let answer = query(&joined.conn, features).map_err(|error| guard::explain(&error, timeout));
         self.keep(joined);
         answer
     }
 
-    /// Asks several files, as many at the same time as there are cores, and gives the answers to `take` in the order of the files, with their places.
-    pub(crate) fn ask_files<T: Send>(
+    /// Runs a query over several files, as many at the same time as there are cores, and passes the answers to `add` in the order of
+    /// the files, with their indexes.
+    pub(crate) fn query_files<T: Send>(
         &self,
         files: &[FileIdentity],
         deadline: &Deadline,
-        ask: impl Fn(usize, &Connection, Features) -> rusqlite::Result<T> + Sync,
-        mut take: impl FnMut(usize, T) -> Result<(), QueryError>,
+        query: impl Fn(usize, &Connection, Features) -> rusqlite::Result<T> + Sync,
+        mut add: impl FnMut(usize, T) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
         let cores = thread::available_parallelism()
             .map_or(1, usize::from)
             .min(MOST_THREADS);
-        let one = |at: usize| self.ask_file(&files[at], deadline, |conn, features| ask(at, conn, features));
+        let query = &query;
         for first in (0..files.len()).step_by(cores) {
             let last = (first + cores).min(files.len());
             let answers: Vec<Result<T, QueryError>> = thread::scope(|scope| {
-                let spawn = |at| {
-                    thread::Builder::new()
-                        .name("store-read".to_owned())
-                        .spawn_scoped(scope, move || one(at))
-                };
-                let others: Vec<_> = (first + 1..last).map(|at| (at, spawn(at).ok())).collect();
-                let here = one(first);
-                let there = others
-                    .into_iter()
-                    .map(|(at, thread)| match thread.map(|thread| thread.join()) {
+                let mut others = Vec::new();
+                for i in first + 1..last {
+                    let thread = thread::Builder::new().name("store-read".to_owned());
+                    let thread =
+                        thread.spawn_scoped(scope, move || self.query_nth(files, i, deadline, query));
+                    others.push((i, thread.ok()));
+                }
+                let mut answers = vec![self.query_nth(files, first, deadline, query)];
+                for (i, thread) in others {
+                    answers.push(match thread.map(|thread| thread.join()) {
                         Some(answer) => answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
                         // There are too many threads.
-                        None => one(at),
+                        None => self.query_nth(files, i, deadline, query),
                     });
-                std::iter::once(here).chain(there).collect()
+                }
+                answers
             });
-            for (at, answer) in (first..).zip(answers) {
-                take(at, answer?)?;
+            for (i, answer) in (first..).zip(answers) {
+                add(i, answer?)?;
             }
         }
         Ok(())
     }
 
-    /// The flows of files by their numbers.
+    fn query_nth<T>(
+        &self,
+        files: &[FileIdentity],
+        i: usize,
+        deadline: &Deadline,
+        query: impl Fn(usize, &Connection, Features) -> rusqlite::Result<T>,
+    ) -> Result<T, QueryError> {
+        self.query_file(&files[i], deadline, |conn, features| query(i, conn, features))
+    }
+
+    /// Returns the flows of files by their numbers.
     pub(crate) fn keys(&self) -> &KnownKeys {
         &self.shared.keys
     }
 
-    /// The deadline of a question that is asked now.
+    /// Returns the deadline of a question that is asked now.
     pub(crate) fn deadline(&self) -> Deadline {
         self.deadline_in(QueryOptions::default().timeout)
     }
@@ -346,15 +358,13 @@ impl Reader {
 
     fn keep(&self, joined: Joined) {
         let mut idle = lock(&self.shared.idle);
-        let (has_views, most) = (
-            joined.has_views,
-            if joined.has_views { MAX_IDLE } else { MAX_ALONE },
-        );
-        let alike = |other: &Joined| other.has_views == has_views;
-        if idle.iter().filter(|other| alike(other)).count() >= most
-            && let Some(oldest) = idle.iter().position(alike)
-        {
-            idle.remove(oldest);
+        let most = if joined.has_views { MAX_IDLE } else { MAX_ALONE };
+        let alike: Vec<usize> = (0..idle.len())
+            .filter(|i| idle[*i].has_views == joined.has_views)
+            .collect();
+        if alike.len() >= most {
+            // The oldest one.
+            idle.remove(alike[0]);
         }
         idle.push(joined);
     }
@@ -387,7 +397,7 @@ impl Reader {
                 .push(format!("left out: {} is not a regular file", path.display()));
         }
         for file in found.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
-            choice.notes.push(lacking(&file.path));
+            choice.notes.push(set_aside_note(&file.path));
         }
         for file in found.files {
             match self.file_facts(&file, ranged) {
@@ -407,9 +417,9 @@ impl Reader {
         Ok(choice)
     }
 
-    /// The facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
+    /// Returns the facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
     fn file_facts(&self, file: &StoreFile, fresh: bool) -> Result<Option<(FileIdentity, FileFacts)>, Error> {
-        let Some(identity) = FileIdentity::of(&file.path) else {
+        let Some(identity) = FileIdentity::read(&file.path) else {
             return Ok(None);
         };
         let known = lock(&self.shared.known).get(&identity).cloned();
@@ -420,7 +430,7 @@ impl Reader {
         }
         let meta = match join::read_meta(&file.path) {
             Ok(meta) => meta,
-            Err(_) if FileIdentity::of(&file.path).is_none() => return Ok(None),
+            Err(_) if FileIdentity::read(&file.path).is_none() => return Ok(None),
             Err(Error::Empty(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -433,16 +443,17 @@ impl Reader {
         Ok(Some((identity, known)))
     }
 
-    /// A connection over `files`: one that is idle, or a new one.
+    /// Returns a connection over `files`: one that is idle, or a new one.
     fn connect(&self, files: Vec<FileIdentity>, timeout: Duration) -> Result<Joined, QueryError> {
-        match self.idle(|joined| joined.has_views && joined.files == files) {
+        match self.take_idle(|joined| joined.has_views && joined.files == files) {
             Some(joined) => Ok(joined),
-            None => Joined::open(files, self.shared.most_memory).map_err(|error| unreadable(error, timeout)),
+            None => Joined::open(files, self.shared.most_memory)
+                .map_err(|(path, error)| unreadable(&path, &error, timeout)),
         }
     }
 
-    /// An idle connection, if there is such a one.
-    fn idle(&self, is_wanted: impl Fn(&Joined) -> bool) -> Option<Joined> {
+    /// Removes an idle connection that `is_wanted` accepts from the pool and returns it.
+    fn take_idle(&self, is_wanted: impl Fn(&Joined) -> bool) -> Option<Joined> {
         let mut idle = lock(&self.shared.idle);
         // Connections to a deleted file keep its space: close them.
         idle.retain(|joined| joined.files.iter().all(|file| file.is_in_place()));
@@ -453,48 +464,50 @@ impl Reader {
         &self,
         files: Vec<FileIdentity>,
         sql: &str,
-        (options, deadline): (&QueryOptions, &Deadline),
-        take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
+        options: &QueryOptions,
+        deadline: &Deadline,
+        visit: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
     ) -> Result<bool, QueryError> {
         let mut joined = self.connect(files, options.timeout)?;
         guard::set_deadline(&mut joined.conn, deadline)
             .map_err(|error| guard::explain(&error, options.timeout))?;
-        let answer = run(&mut joined, sql, options, take);
+        let answer = run(&mut joined, sql, options, visit);
         self.keep(joined);
         answer
     }
 }
 
-/// The note about a file that was set aside.
-fn lacking(path: &Path) -> String {
+/// Returns the note about a file that was set aside.
+fn set_aside_note(path: &Path) -> String {
     let shown = path.display();
-    match files::is_salvaged(path) {
-        true => format!(
+    if files::is_salvaged(path) {
+        format!(
             "records may be missing: {shown} was damaged, and what could be read of it was saved; delete it when you do not need it any more"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "records are missing: {shown} is damaged and was set aside; `hopwise store check` with --salvage saves what can be read"
-        ),
+        )
     }
 }
 
-fn unreadable((path, error): (PathBuf, rusqlite::Error), timeout: Duration) -> QueryError {
-    let message = format!("{}: {}", path.display(), guard::explain(&error, timeout).message);
+fn unreadable(path: &Path, error: &rusqlite::Error, timeout: Duration) -> QueryError {
+    let message = format!("{}: {}", path.display(), guard::explain(error, timeout).message);
     QueryError::new(QueryErrorKind::Storage, message)
 }
 
-/// Calls `take` with the columns alone, then with each row. Returns whether there was more.
+/// Calls `visit` with the columns alone, then with each row. Returns whether there was more than the limits allow.
 fn run(
     joined: &mut Joined,
     sql: &str,
     options: &QueryOptions,
-    mut take: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
+    visit: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
 ) -> Result<bool, QueryError> {
-    let fail = |error| guard::explain(&error, options.timeout);
-    // Kept for the next time: planning a query over many files takes longer than most answers. What is kept lost the spaces
-    // before it, so an error gets its place from a second attempt.
+    // Cached: planning a query over many files takes longer than most answers. The cached text lost the spaces before it, so
+    // an error gets its position from a second attempt.
     let prepared = joined.conn.prepare_cached(sql);
-    let mut statement = prepared.map_err(|error| fail(joined.conn.prepare(sql).err().unwrap_or(error)))?;
+    let prepared = prepared.map_err(|error| joined.conn.prepare(sql).err().unwrap_or(error));
+    let mut statement = prepared.map_err(|error| guard::explain(&error, options.timeout))?;
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     if columns.is_empty() || !statement.readonly() {
         return Err(QueryError::new(
@@ -502,17 +515,28 @@ fn run(
             "this is no query; write a SELECT",
         ));
     }
-    bind(&mut statement, &options.params).map_err(fail)?;
-    take(&columns, None).map_err(fail)?;
+    visit_rows(&mut statement, &columns, options, visit)
+        .map_err(|error| guard::explain(&error, options.timeout))
+}
+
+fn visit_rows(
+    statement: &mut Statement<'_>,
+    columns: &[String],
+    options: &QueryOptions,
+    mut visit: impl FnMut(&[String], Option<&Row<'_>>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<bool> {
+    bind(statement, &options.params)?;
+    visit(columns, None)?;
     let mut rows = statement.raw_query();
-    let (mut count, mut bytes) = (0, 0);
-    while let Some(row) = rows.next().map_err(fail)? {
+    let mut count = 0;
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
         bytes += size(row, columns.len());
         if count == options.max_rows || bytes > options.max_bytes {
             return Ok(true);
         }
         count += 1;
-        take(&columns, Some(row)).map_err(fail)?;
+        visit(columns, Some(row))?;
     }
     Ok(false)
 }
@@ -530,15 +554,15 @@ fn bind(statement: &mut Statement<'_>, params: &[Value]) -> rusqlite::Result<()>
         .try_for_each(|(i, value)| statement.raw_bind_parameter(i + 1, value))
 }
 
-/// Size of a row in memory: a fixed part per value, and its text or bytes.
+/// Returns the size of a row in memory: a fixed part per value, and its text or bytes.
 fn size(row: &Row<'_>, columns: usize) -> usize {
-    let weigh = |value: ValueRef<'_>| match value {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
-        _ => 0,
-    };
-    (0..columns)
-        .map(|i| size_of::<Value>() + row.get_ref(i).map_or(0, weigh))
-        .sum()
+    let mut size = columns * size_of::<Value>();
+    for i in 0..columns {
+        if let Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = row.get_ref(i) {
+            size += bytes.len();
+        }
+    }
+    size
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -570,14 +594,14 @@ impl ToSql for Value {
     }
 }
 
-/// Connections kept for the next query. Each may have a page cache as large as [`join`] allows.
+/// Idle connections with views. Each may have a page cache as large as [`join`] allows.
 const MAX_IDLE: usize = 4;
+/// Idle connections to one file: a question reads one file after the other.
+const MAX_ALONE: usize = 16;
 /// Files that are read at the same time for one question.
 const MOST_THREADS: usize = 4;
-/// Notes of a reader that are kept.
+/// Notes that a reader remembers.
 const MOST_NOTES: usize = 8;
-/// The same of those with one file: a question asks one after the other.
-const MAX_ALONE: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -589,13 +613,13 @@ mod tests {
     fn the_files_of_a_question_have_one_deadline() {
         let dir = Dir::new("deadline");
         let store = Store::open(Config::new(dir.path())).unwrap();
-        store.submit(changes(START, 10, 1)).unwrap();
+        store.submit(changes(START, 10, 1));
         store.close();
         let reader = Reader::open(dir.path()).unwrap();
-        let file = reader.files_of(0, u64::MAX).unwrap().remove(0);
+        let file = reader.files_in(0, u64::MAX).unwrap().remove(0);
         let deadline = reader.deadline_in(Duration::from_millis(200));
         let ask = |wait| {
-            reader.ask_file(&file, &deadline, |_, _| {
+            reader.query_file(&file, &deadline, |_, _| {
                 std::thread::sleep(wait);
                 Ok(())
             })

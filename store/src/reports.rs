@@ -7,29 +7,29 @@ use wire::{FlowKey, Hop};
 /// A decoded report, owned. Values are as the device sent them: no unit or profile has been applied.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReportRow {
-    /// Receive time.
+    /// Time of receipt, ns since 1970.
     pub ts: Nanos,
     /// Source address (IPv4 mapped into IPv6).
     pub source: [u8; 16],
-    /// `0.5`, `1.0` or `2.0`.
+    /// The version of the report format: `0.5`, `1.0` or `2.0`.
     pub version: &'static str,
-    /// The reporter's node id.
+    /// The node id of the reporter.
     pub node: Option<u32>,
-    /// Subsystem inside the reporter.
+    /// The subsystem inside the reporter.
     pub hw_id: u8,
-    /// Sequence number.
+    /// The report's sequence number.
     pub seq: u32,
-    /// Why it was sent.
+    /// The reasons for which the report was sent.
     pub flags: Flags,
-    /// RepType (2.0).
+    /// The RepType of a report of version 2.0.
     pub report_type: Option<u8>,
-    /// Device code.
+    /// The device's code of the drop reason.
     pub drop_reason: Option<u8>,
-    /// The reported packet's flow.
+    /// The flow of the reported packet.
     pub flow: Option<FlowKey>,
     /// The hops in forwarding order.
     pub hops: Vec<Hop>,
-    /// Whether the hops are a path; not so the records of SF-INT, whose others are in other reports.
+    /// The hops are a path. Those of SF-INT are not: their other hops are in other reports.
     pub is_path: bool,
 }
 
@@ -52,17 +52,18 @@ impl ReportRow {
         }
     }
 
-    /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id, or they are not a path.
+    /// Returns the node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id, or they are not a path.
     pub(crate) fn path(&self) -> Vec<u32> {
-        let known = self.is_path && self.hops.iter().any(|hop| hop.node_id.is_some());
+        if !self.is_path || self.hops.iter().all(|hop| hop.node_id.is_none()) {
+            return Vec::new();
+        }
         self.hops
             .iter()
-            .filter(|_| known)
             .map(|hop| hop.node_id.unwrap_or(u32::MAX))
             .collect()
     }
 
-    /// The flags' names, with commas between them.
+    /// Returns the flags' names, with commas between them.
     pub(crate) fn flag_names(&self) -> String {
         let set = Flags::NAMES.iter().filter(|(flag, _)| self.flags.contains(*flag));
         set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use wire::FlowKey;
 
-/// The greatest of some latencies; those that are not known are the maximum.
+/// Returns the greatest of some latencies without those that are unavailable, which are `u32::MAX`.
 pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
     latencies
         .iter()
@@ -18,27 +18,27 @@ pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
         .map(|latency| u64::from(*latency))
 }
 
-/// Which events. Absent filters match everything.
+/// Selects events. An absent condition matches everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EventFilter {
-    /// At or after.
+    /// Events at or after this time.
     pub from: Option<Nanos>,
-    /// Strictly before: give the `ts` of the last row to get the next page.
+    /// Events strictly before this time: give the `ts` of the last row to get the next page.
     pub before: Option<Nanos>,
-    /// Of this kind.
+    /// Events of this kind.
     pub kind: Option<Kind>,
-    /// About this node.
+    /// Events about this node.
     pub node: Option<u32>,
-    /// About this metric.
+    /// Events about this metric.
     pub metric: Option<Metric>,
-    /// About this flow.
+    /// Events about this flow.
     pub flow: Option<FlowKey>,
-    /// At most so many.
+    /// Maximum number of events.
     pub limit: usize,
 }
 
 impl Default for EventFilter {
-    /// The latest 200.
+    /// Selects the latest 200 events.
     fn default() -> Self {
         Self {
             from: None,
@@ -57,66 +57,61 @@ impl Default for EventFilter {
 pub struct EventRow {
     /// The event. `rule` is `None`: an index is valid only in the rule set that was active.
     pub event: Event,
-    /// The rule's name.
+    /// The name of the rule that reported the event.
     pub rule: Option<String>,
     /// The nodes in forwarding order (`u32::MAX` = unavailable); empty where it does not apply.
     pub path: Vec<u32>,
-    /// Of a new path: the flow's first values.
+    /// The flow's first values, for a new path.
     pub first: Option<FirstRow>,
 }
 
 /// First values as they were stored; see [`FirstValues`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FirstRow {
-    /// The flow latency, ns.
+    /// The flow's latency, ns.
     pub flow_latency: Option<u64>,
-    /// How it was obtained.
+    /// The source of the flow latency.
     pub basis: Basis,
     /// Hop latencies, ns, in the order of the path; `u32::MAX` = unavailable.
     pub hop_latencies: Vec<u32>,
 }
 
 impl FirstRow {
-    /// The values.
+    /// Returns the values as the collector has them.
     pub fn values(&self) -> FirstValues<'_> {
-        let Self {
-            flow_latency,
-            basis,
-            hop_latencies,
-        } = self;
         FirstValues {
-            flow_latency: *flow_latency,
-            basis: *basis,
-            hop_latencies,
+            flow_latency: self.flow_latency,
+            basis: self.basis,
+            hop_latencies: &self.hop_latencies,
         }
     }
 }
 
-/// Which rollups. Absent filters match everything.
+/// Selects rollups. An absent condition matches everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RollupFilter {
-    /// Intervals that start at or after.
+    /// Intervals that start at or after this time.
     pub from: Option<Nanos>,
-    /// Intervals that start at or before.
+    /// Intervals that start at or before this time.
     pub to: Option<Nanos>,
-    /// Of this metric.
+    /// Rollups of this metric.
     pub metric: Option<Metric>,
-    /// Of this node.
+    /// Rollups of this node.
     pub node: Option<u32>,
-    /// Of this queue.
+    /// Rollups of this queue.
     pub queue: Option<u8>,
-    /// Of this egress interface.
+    /// Rollups of this egress interface.
     pub interface: Option<u32>,
-    /// Of this flow.
+    /// Rollups of this flow.
     pub flow: Option<FlowKey>,
-    /// Of this length, seconds.
+    /// Intervals of this length, seconds.
     pub interval: Option<u32>,
-    /// At most so many: the latest, in ascending order of time.
+    /// Maximum number of rollups: the latest, in ascending order of time.
     pub limit: usize,
 }
 
 impl Default for RollupFilter {
-    /// The latest 10,000.
+    /// Selects the latest 10,000 rollups.
     fn default() -> Self {
         Self {
             from: None,
@@ -132,23 +127,23 @@ impl Default for RollupFilter {
     }
 }
 
-/// Which drops or losses. Absent filters match everything.
+/// Selects drops or losses. An absent condition matches everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RecordFilter {
-    /// At or after.
+    /// Records at or after this time.
     pub from: Option<Nanos>,
-    /// Strictly before.
+    /// Records strictly before this time.
     pub before: Option<Nanos>,
-    /// About this node.
+    /// Records about this node.
     pub node: Option<u32>,
-    /// About this flow (drops only).
+    /// Records about this flow (drops only).
     pub flow: Option<FlowKey>,
-    /// At most so many: the latest, newest first.
+    /// Maximum number of records: the latest, newest first.
     pub limit: usize,
 }
 
 impl Default for RecordFilter {
-    /// The latest 200.
+    /// Selects the latest 200 records.
     fn default() -> Self {
         Self {
             from: None,
@@ -163,7 +158,7 @@ impl Default for RecordFilter {
 /// The latest state of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowState {
-    /// The flow's numbers.
+    /// The flow's latency, times and number of reports.
     pub row: FlowRow,
     /// The nodes in forwarding order (`u32::MAX` = unavailable).
     pub path: Vec<u32>,
@@ -174,7 +169,7 @@ pub struct FlowState {
 pub struct FlowHistory {
     /// Latencies, in ascending order of time.
     pub series: Vec<FlowPoint>,
-    /// From when on which path was taken, in ascending order of time.
+    /// The paths that the flow took, each with the time from which it took it, in ascending order of time.
     pub paths: Vec<(Nanos, Vec<u32>)>,
     /// The greatest threshold that a change of a hop latency exceeded, ns: other values differ from the stored ones by at most as much. 0: none
     /// changed.
@@ -186,11 +181,11 @@ pub struct FlowHistory {
 /// A flow's latencies at one point in time. A value that was not reported at this time is the last one reported before it.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowPoint {
-    /// When.
+    /// Time of the point, ns since 1970.
     pub ts: Nanos,
-    /// First node's ingress to last node's egress, ns.
+    /// Time from the first node's ingress to the last node's egress, ns.
     pub flow_latency: Option<u64>,
-    /// How `flow_latency` was obtained.
+    /// The source of `flow_latency`.
     pub basis: Basis,
     /// `(node, ns inside the node)`, in the order of the path at that time.
     pub hops: Vec<(u32, u64)>,
@@ -199,28 +194,29 @@ pub struct FlowPoint {
 /// Totals over all files.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
-    /// Files.
+    /// The number of files of the store.
     pub files: u64,
-    /// Bytes, logs included.
+    /// Size of the files, logs included, bytes.
     pub bytes: u64,
     /// Time of the oldest record.
     pub from: Option<Nanos>,
     /// Time of the newest record.
     pub to: Option<Nanos>,
-    /// Events.
+    /// The number of stored events.
     pub events: u64,
-    /// Rollups.
+    /// The number of stored rollups.
     pub rollups: u64,
-    /// Flows, counted once per file.
+    /// Number of flows, counted once per file.
     pub flows: u64,
-    /// Drop reports.
+    /// Number of drop reports.
     pub drops: u64,
-    /// Loss records.
+    /// Number of loss records.
     pub losses: u64,
 }
 
-/// The basis of a stored name. Files of version 0.1.0 have `stamps` for `timestamps`.
-pub(crate) fn basis_of(name: &str) -> Basis {
+/// Returns the basis with this name, and the default for an unknown name of a newer version. Files of version 0.1.0 have `stamps` for
+/// `timestamps`.
+pub(crate) fn basis_named(name: &str) -> Basis {
     let name = if name == "stamps" { "timestamps" } else { name };
     Basis::ALL
         .into_iter()
@@ -228,7 +224,7 @@ pub(crate) fn basis_of(name: &str) -> Basis {
         .unwrap_or_default()
 }
 
-/// What a reader makes of the columns of an event that name something.
+/// The columns of an event that a reader translates from names.
 pub(crate) struct EventNames {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
@@ -237,7 +233,7 @@ pub(crate) struct EventNames {
     pub(crate) basis: Basis,
 }
 
-/// An event, whose columns from `at` on are its time, kind, metric, and so on to the reason.
+/// Reads an event, whose columns from `at` on are its time, kind, metric, and so on to the reason.
 pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite::Result<Event> {
     let EventNames {
         id,
@@ -252,19 +248,19 @@ pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite:
         kind,
         metric,
         flow,
-        node: small(row, at + 3)?,
-        interface: small(row, at + 4)?,
-        queue: small(row, at + 5)?,
+        node: optional(row, at + 3)?,
+        interface: optional(row, at + 4)?,
+        queue: optional(row, at + 5)?,
         value: optional(row, at + 6)?,
         previous: optional(row, at + 7)?,
         threshold: optional(row, at + 8)?,
         rule: None,
-        reason: small(row, at + 9)?,
+        reason: optional(row, at + 9)?,
         basis,
     })
 }
 
-/// A rollup, whose columns from `at` on are its start, interval, metric, and so on to the 99th percentile.
+/// Reads a rollup, whose columns from `at` on are its start, interval, metric, and so on to the 99th percentile.
 pub(crate) fn rollup_at(
     row: &Row<'_>,
     at: usize,
@@ -274,12 +270,12 @@ pub(crate) fn rollup_at(
     Ok(Rollup {
         flow,
         ts: unsigned(row, at)?,
-        interval: small(row, at + 1)?.unwrap_or(0),
+        interval: optional(row, at + 1)?.unwrap_or(0),
         // An unknown metric of a newer version.
         metric: metric.unwrap_or(Metric::FlowPath),
-        node: small(row, at + 3)?,
-        interface: small(row, at + 4)?,
-        queue: small(row, at + 5)?,
+        node: optional(row, at + 3)?,
+        interface: optional(row, at + 4)?,
+        queue: optional(row, at + 5)?,
         count: unsigned(row, at + 6)?,
         min: unsigned(row, at + 7)?,
         max: unsigned(row, at + 8)?,
@@ -289,7 +285,7 @@ pub(crate) fn rollup_at(
     })
 }
 
-/// A drop, whose columns from `at` on are its time, id, node, and so on to the reason.
+/// Reads a drop, whose columns from `at` on are its time, id, node, and so on to the reason.
 pub(crate) fn drop_at(
     row: &Row<'_>,
     at: usize,
@@ -301,15 +297,15 @@ pub(crate) fn drop_at(
         tunnel,
         ts: unsigned(row, at)?,
         id,
-        node: small(row, at + 2)?,
-        ingress_if: small(row, at + 3)?,
-        egress_if: small(row, at + 4)?,
-        queue: small(row, at + 5)?,
-        reason: small(row, at + 6)?,
+        node: optional(row, at + 2)?,
+        ingress_if: optional(row, at + 3)?,
+        egress_if: optional(row, at + 4)?,
+        queue: optional(row, at + 5)?,
+        reason: optional(row, at + 6)?,
     })
 }
 
-/// The numbers of a flow, whose columns from `at` on are its latency, basis, first and last time, and reports.
+/// Reads the numbers of a flow, whose columns from `at` on are its latency, basis, first and last time, and reports.
 pub(crate) fn flow_at(
     row: &Row<'_>,
     at: usize,
@@ -326,65 +322,67 @@ pub(crate) fn flow_at(
     })
 }
 
-/// A loss, whose columns are its time, node, and so on to the number of repeated reports.
+/// Reads a loss, whose columns are its time, node, and so on to the number of repeated reports.
 pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
     Ok(Loss {
         ts: unsigned(row, 0)?,
-        node: small(row, 1)?,
-        source: address_of(&text(row, 2)?.unwrap_or_default()),
-        hw_id: small(row, 3)?.unwrap_or(0),
+        node: optional(row, 1)?,
+        source: parse_address(&text(row, 2)?.unwrap_or_default()),
+        hw_id: optional(row, 3)?.unwrap_or(0),
         lost: unsigned(row, 4)?,
         reordered: unsigned(row, 5)?,
         duplicated: unsigned(row, 6)?,
     })
 }
 
-/// The kind with this name. An unknown one of a newer version is read as the most general one, as is one without a name.
-pub(crate) fn kind_of(name: &str) -> Kind {
+/// Returns the kind with this name. An unknown one of a newer version is read as the most general one.
+pub(crate) fn kind_named(name: &str) -> Kind {
     Kind::ALL
         .into_iter()
         .find(|kind| kind.name() == name)
         .unwrap_or(Kind::Latest)
 }
 
-/// The kinds of events by their numbers in the file that is attached as `f0`.
+/// Reads the kinds of events by their numbers in the file that is attached as `f0`.
 pub(crate) fn kinds(conn: &Connection) -> rusqlite::Result<HashMap<i64, Kind>> {
     let mut kinds = HashMap::new();
     let mut select = conn.prepare_cached("SELECT id, kind FROM f0.kind_name")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        kinds.insert(row.get(0)?, kind_of(row.get_ref(1)?.as_str()?));
+        kinds.insert(row.get(0)?, kind_named(row.get_ref(1)?.as_str()?));
     }
     Ok(kinds)
 }
 
-/// A stored address, IPv4 mapped into IPv6.
-fn address_of(text: &str) -> [u8; 16] {
+/// Parses a stored address; IPv4 is mapped into IPv6.
+fn parse_address(text: &str) -> [u8; 16] {
     match text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
     }
 }
 
-/// A stored number, which is not negative. One that is, or is missing, was damaged: it is 0.
-fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(small(row, i)?.unwrap_or(0))
+/// Returns a number as SQLite stores it, which is signed; larger values are stored as the maximum.
+#[inline]
+pub(crate) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The same, where it may be absent.
-pub(crate) fn optional(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<u64>> {
-    small(row, i)
+/// Reads a number, which is not negative. One that is, or is missing, was damaged: it is read as 0.
+pub(crate) fn unsigned(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
+    Ok(optional(row, i)?.unwrap_or(0))
 }
 
-/// A number that may be absent. One that does not fit was damaged, and counts as absent: a row must not keep all others from being read.
-pub(crate) fn small<T: TryFrom<i64>>(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<T>> {
+/// Reads a number that may be absent. One that does not fit was damaged, and counts as absent: a row must not keep all others from
+/// being read.
+pub(crate) fn optional<T: TryFrom<i64>>(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<T>> {
     Ok(match row.get_ref(i)? {
         ValueRef::Integer(number) => T::try_from(number).ok(),
         _ => None,
     })
 }
 
-/// A text that may be absent.
+/// Reads a text that may be absent.
 pub(crate) fn text(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(i)? {
         ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -398,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_basis_is_read_by_its_name_also_by_that_of_earlier_files() {
-        assert_eq!(Basis::ALL.map(|basis| basis_of(basis.name())), Basis::ALL);
-        assert_eq!(basis_of("stamps"), Basis::Timestamps);
+        assert_eq!(Basis::ALL.map(|basis| basis_named(basis.name())), Basis::ALL);
+        assert_eq!(basis_named("stamps"), Basis::Timestamps);
     }
 }

@@ -12,24 +12,24 @@ use std::path::Path;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files::{self, FileId};
 use crate::join;
 use crate::problems::name_of;
 use crate::schema::{self, EventIndexes};
 
-/// Records of a file by kind.
+/// The number of records of a file by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Records {
-    /// Events.
+    /// The number of saved events.
     pub events: u64,
-    /// Rollups.
+    /// The number of saved rollups.
     pub rollups: u64,
-    /// Flows.
+    /// The number of saved flows.
     pub flows: u64,
-    /// Dropped packets.
+    /// Number of dropped packets.
     pub drops: u64,
-    /// Lost reports.
+    /// Number of loss records.
     pub losses: u64,
 }
 
@@ -48,25 +48,14 @@ pub struct Salvaged {
 pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, Error> {
     let new = files::temp_file(&dir.join(id.to_string()));
     let repaired = files::temp_file(&dir.join(format!("{id}.header")));
-    let remove = |path: &Path| files::remove(path).map_err(|error| Error::io(path, error));
-    // What an attempt that was interrupted left.
-    remove(&new)?;
-    remove(&repaired)?;
-    let published = fill(&new, aside, &repaired).and_then(|records| {
-        let is_something = records != Records::default();
-        Ok((
-            records,
-            if is_something {
-                Some(publish(dir, id, &new)?)
-            } else {
-                None
-            },
-        ))
-    });
-    remove(&repaired)?;
-    remove(&new)?;
+    // An attempt that was interrupted may have left them.
+    files::remove(&new).with_path(&new)?;
+    files::remove(&repaired).with_path(&repaired)?;
+    let published = fill_and_publish(dir, id, aside, &new, &repaired);
+    files::remove(&repaired).with_path(&repaired)?;
+    files::remove(&new).with_path(&new)?;
     let (records, file) = published?;
-    let renamed = files::mark_salvaged(aside).map_err(|error| Error::io(aside, error))?;
+    let renamed = files::mark_salvaged(aside).with_path(aside)?;
     Ok(Salvaged {
         file,
         renamed: name_of(&renamed),
@@ -74,14 +63,30 @@ pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, 
     })
 }
 
-/// Makes the new file, with the owner and mode of the damaged one, and closes it when it is whole on disk.
+/// Returns the records of the new file and its name, or no name if nothing could be read.
+fn fill_and_publish(
+    dir: &Path,
+    id: FileId,
+    aside: &Path,
+    new: &Path,
+    repaired: &Path,
+) -> Result<(Records, Option<String>), Error> {
+    let records = fill(new, aside, repaired)?;
+    let file = if records == Records::default() {
+        None
+    } else {
+        Some(publish(dir, id, new)?)
+    };
+    Ok((records, file))
+}
+
+/// Makes the new file, with the owner and mode of the damaged one, and closes it when it is complete on disk.
 fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
-    let fail = |error| Error::sqlite(new, error);
-    drop(files::create_alike(new, aside).map_err(|error| Error::io(new, error))?);
+    drop(files::create_alike(new, aside).with_path(new)?);
     drop(schema::open(new, EventIndexes::Kept)?);
     let source = match join::single(aside, CACHE_KIB) {
         Err(error) if error.is_damage() => {
-            repair_header(aside, new, repaired).map_err(|error| Error::io(repaired, error))?;
+            repair_header(aside, new, repaired).with_path(repaired)?;
             match join::single(repaired, CACHE_KIB) {
                 Err(error) if error.is_damage() => None,
                 opened => Some(opened?),
@@ -93,48 +98,46 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     let Some(source) = source else {
         return Ok(Records::default());
     };
-    let transaction = out.transaction().map_err(fail)?;
-    for (table, key) in TABLES {
-        copy_table(&source, &transaction, table, key).map_err(fail)?;
-    }
-    let count = |table: &str| -> rusqlite::Result<u64> {
-        transaction
-            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
-                row.get::<_, i64>(0)
-            })
-            .map(i64::unsigned_abs)
-    };
-    let counted = || -> rusqlite::Result<Records> {
-        Ok(Records {
-            events: count("event_data")?,
-            rollups: count("rollup_data")?,
-            flows: count("flow_data")?,
-            drops: count("drop_data")?,
-            losses: count("loss_data")?,
-        })
-    };
-    let records = counted().map_err(fail)?;
-    transaction.execute_batch(META).map_err(fail)?;
-    transaction
-        .pragma_update(None, "user_version", schema::WITHOUT_SUMS)
-        .map_err(fail)?;
-    transaction.commit().map_err(fail)?;
+    let records = copy_tables(&source, &mut out).with_path(new)?;
     // Closing it would do that, too, but not say if it fails: the log, which is not published, would have the rows.
     let is_busy = out
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
-        .map_err(fail)?;
-    out.close().map_err(|(_, error)| fail(error))?;
+        .with_path(new)?;
+    out.close().map_err(|(_, error)| error).with_path(new)?;
     if is_busy {
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-        return Err(fail(rusqlite::Error::SqliteFailure(
-            busy,
-            Some("another program holds it".to_owned()),
-        )));
+        let reason = Some("another program holds it".to_owned());
+        return Err(Error::sqlite(new, rusqlite::Error::SqliteFailure(busy, reason)));
     }
     Ok(records)
 }
 
-/// A copy of a file whose first bytes are those of a file that was just created: they are the same in all files, but for the size.
+/// Copies the rows that can be read of all tables, in one transaction. Returns the records that are there then.
+fn copy_tables(source: &Connection, out: &mut Connection) -> rusqlite::Result<Records> {
+    let transaction = out.transaction()?;
+    for (table, key) in TABLES {
+        copy_table(source, &transaction, table, key)?;
+    }
+    let records = Records {
+        events: count_rows(&transaction, "event_data")?,
+        rollups: count_rows(&transaction, "rollup_data")?,
+        flows: count_rows(&transaction, "flow_data")?,
+        drops: count_rows(&transaction, "drop_data")?,
+        losses: count_rows(&transaction, "loss_data")?,
+    };
+    transaction.execute_batch(META)?;
+    transaction.pragma_update(None, "user_version", schema::WITHOUT_SUMS)?;
+    transaction.commit()?;
+    Ok(records)
+}
+
+fn count_rows(conn: &Connection, table: &str) -> rusqlite::Result<u64> {
+    let sql = format!("SELECT count(*) FROM {table}");
+    let count: i64 = conn.query_row(&sql, [], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+/// Copies a file with the first bytes of a file that was just created: they are the same in all files, but for the size.
 fn repair_header(damaged: &Path, good: &Path, copy: &Path) -> std::io::Result<()> {
     let mut header = [0; HEADER];
     fs::File::open(good)?.read_exact_at(&mut header, 0)?;
@@ -158,9 +161,7 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
             Ok(()) => {
                 // The name, too, must be on disk before the damaged file gets its other one.
                 let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
-                return synced
-                    .map(|()| part.to_string())
-                    .map_err(|error| Error::io(dir, error));
+                return synced.map(|()| part.to_string()).with_path(dir);
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => part = part.next_part(),
             Err(error) => return Err(Error::io(&path, error)),
@@ -203,11 +204,11 @@ enum Direction {
     Down,
 }
 
-/// The place where reading ended.
+/// The position where reading ended.
 enum Ended {
-    /// There are no more rows.
+    /// All rows were read.
     All,
-    /// A row could not be read. The key of the last one before it.
+    /// A row could not be read. Holds the key of the last one before it.
     At(Option<i64>),
 }
 
@@ -221,7 +222,7 @@ struct Copy<'c> {
 }
 
 impl<'c> Copy<'c> {
-    /// `None`: the source has no such table.
+    /// Returns `None` if the source has no such table.
     fn new(
         source: &'c Connection,
         out: &'c Connection,
@@ -235,22 +236,21 @@ impl<'c> Copy<'c> {
             .filter(|name| there.contains(name))
             .map(String::as_str)
             .collect();
-        let Some(place) = both.iter().position(|name| *name == key) else {
+        let Some(key_index) = both.iter().position(|name| *name == key) else {
             return Ok(None);
         };
         let list = both.join(", ");
-        let select = |order: &str| {
-            format!("SELECT {list} FROM f0.{table} WHERE {key} >= ?1 AND {key} <= ?2 ORDER BY {key} {order}")
-        };
-        let places = vec!["?"; both.len()].join(", ");
+        let select =
+            format!("SELECT {list} FROM f0.{table} WHERE {key} >= ?1 AND {key} <= ?2 ORDER BY {key}");
+        let parameters = vec!["?"; both.len()].join(", ");
         Ok(Some(Self {
-            up: source.prepare(&select("ASC"))?,
-            down: source.prepare(&select("DESC"))?,
+            up: source.prepare(&format!("{select} ASC"))?,
+            down: source.prepare(&format!("{select} DESC"))?,
             insert: out.prepare(&format!(
-                "INSERT OR IGNORE INTO {table} ({list}) VALUES ({places})"
+                "INSERT OR IGNORE INTO {table} ({list}) VALUES ({parameters})"
             ))?,
             columns: both.len(),
-            key: place,
+            key: key_index,
         }))
     }
 

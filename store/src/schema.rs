@@ -5,9 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use collector::Kind;
+use collector::event::Basis;
+use detect::Metric;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files;
 use crate::identity::check_access;
 
@@ -32,13 +34,13 @@ const SPANS: u32 = 5;
 /// From this version on events are also in blocks. Those of version 6 have no values: its events are read one by one.
 const BLOCKS: u32 = 7;
 
-/// Everything in a file, as one script.
+/// The script that creates a file.
 pub(crate) const SQL: &str = include_str!("schema.sql");
 
 /// The planner reads its statistics when a file is opened. The connection that creates them must load them with this.
 pub(crate) const LOAD_STATISTICS: &str = "ANALYZE sqlite_schema";
 
-/// When the indexes on events are built.
+/// The time at which the indexes on events are built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EventIndexes {
     /// Row by row, as they are inserted.
@@ -56,24 +58,23 @@ const APPLICATION_ID: i32 = 0x686f_7077;
 /// [`Error::Newer`] and [`Error::Foreign`] for files that must be left alone; [`Error::Sqlite`] otherwise, also for a
 /// damaged file (see [`Error::is_damage`]).
 pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Error> {
-    let fail = |error| Error::sqlite(path, error);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // SQLite gives its log and index the mode of the file. An empty file is a new one to it.
     match files::private().create_new(true).write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            check_access(path, true).map_err(|error| Error::io(path, error))?;
+            check_access(path, true).with_path(path)?;
         }
-        created => drop(created.map_err(|error| Error::io(path, error))?),
+        created => drop(created.with_path(path)?),
     }
-    let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
-    conn.busy_timeout(BUSY).map_err(fail)?;
+    let mut conn = Connection::open_with_flags(path, flags).with_path(path)?;
+    conn.busy_timeout(BUSY).with_path(path)?;
     // Checked before anything is written: a foreign file is not changed.
     match check(&conn, "main", path) {
-        Ok(()) => conn.execute_batch(SETTINGS).map_err(fail)?,
+        Ok(()) => conn.execute_batch(SETTINGS).with_path(path)?,
         Err(Error::Empty(_)) => {
-            conn.execute_batch(SETTINGS).map_err(fail)?;
-            create(&mut conn, indexes).map_err(fail)?;
+            conn.execute_batch(SETTINGS).with_path(path)?;
+            create(&mut conn, indexes).with_path(path)?;
         }
         Err(error) => return Err(error),
     }
@@ -83,39 +84,38 @@ pub(crate) fn open(path: &Path, indexes: EventIndexes) -> Result<Connection, Err
 
 /// Checks that the file attached to `conn` as `name` is one that we can read. [`Error::Empty`] when nothing is in it yet.
 pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Error> {
-    let fail = |error| Error::sqlite(path, error);
-    let number =
-        |what: &str| conn.query_row(&format!("PRAGMA {name}.{what}"), [], |row| row.get::<_, i64>(0));
     let objects = format!("SELECT count(*) FROM {name}.sqlite_schema");
-    if conn
-        .query_row(&objects, [], |row| row.get::<_, i64>(0))
-        .map_err(fail)?
-        == 0
-    {
+    if query_number(conn, &objects).with_path(path)? == 0 {
         return Err(Error::Empty(path.to_owned()));
     }
-    if number("application_id").map_err(fail)? != i64::from(APPLICATION_ID) {
+    let application = query_number(conn, &format!("PRAGMA {name}.application_id")).with_path(path)?;
+    if application != i64::from(APPLICATION_ID) {
         return Err(Error::Foreign(path.to_owned()));
     }
-    match number("user_version").map_err(fail)? as u32 {
-        found if found > VERSION => Err(Error::Newer {
+    let found = query_number(conn, &format!("PRAGMA {name}.user_version")).with_path(path)? as u32;
+    if found > VERSION {
+        return Err(Error::Newer {
             path: path.to_owned(),
             found,
             known: VERSION,
-        }),
-        _ => Ok(()),
+        });
     }
+    Ok(())
+}
+
+fn query_number(conn: &Connection, sql: &str) -> rusqlite::Result<i64> {
+    conn.query_row(sql, [], |row| row.get(0))
 }
 
 /// Checks that the file at `path` could be written by this program.
 pub(crate) fn probe(path: &Path) -> Result<(), Error> {
-    check_access(path, true).map_err(|error| Error::io(path, error))?;
+    check_access(path, true).with_path(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(|error| Error::sqlite(path, error))?;
+    let conn = Connection::open_with_flags(path, flags).with_path(path)?;
     check(&conn, "main", path)
 }
 
-/// Whether a file of an earlier version is at `path`. It is read, and not written any more: to add what it lacks takes long when it is large.
+/// Returns true if a file of an earlier version is at `path`. It is read, and not written any more: to add what it lacks takes long when it is large.
 pub(crate) fn is_earlier(path: &Path) -> bool {
     if check_access(path, false).is_err() {
         return false;
@@ -129,27 +129,25 @@ pub(crate) fn is_earlier(path: &Path) -> bool {
     version.is_some_and(|version| version < VERSION)
 }
 
-/// Whether the file attached to `conn` as `name` says in which order its records were committed.
+/// Returns true if the file attached to `conn` as `name` says in which order its records were committed.
 pub(crate) fn has_runs(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
     Ok(version(conn, name)? >= RUNS)
 }
 
-/// What a file has, by its version.
+/// The tables and columns that a file has, by its version.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Features {
-    /// First values of flows.
     pub(crate) first_values: bool,
-    /// Recordings of the flight recorder.
     pub(crate) recordings: bool,
-    /// Rollups that are added up, and the paths that flows took.
+    /// Rollups are added up, and there are the paths that flows took.
     pub(crate) spans: bool,
-    /// Events in blocks.
+    /// Events are also in blocks.
     pub(crate) blocks: bool,
     /// Tunnels of dropped packets.
     pub(crate) tunnels: bool,
 }
 
-/// What the file attached to `conn` as `name` has.
+/// Returns the features of the file that is attached to `conn` as `name`.
 pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Features> {
     let version = version(conn, name)?;
     Ok(Features {
@@ -171,23 +169,23 @@ fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {
     conn.query_row(&format!("PRAGMA {name}.user_version"), [], |row| row.get(0))
 }
 
-/// The statements that create the indexes on events.
+/// Returns the statements that create the indexes on events.
 pub(crate) fn event_indexes() -> impl Iterator<Item = &'static str> {
     SQL.lines().filter(|line| is_event_index(line))
 }
 
-/// Whether the file behind `conn` has them. They are created together.
+/// Returns true if the file behind `conn` has the indexes on events. They are created together.
 pub(crate) fn has_event_indexes(conn: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'event_flow'";
     conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? > 0))
 }
 
-/// Each is one line of the script.
+/// Returns true if a line of the script creates an index on events. Each is one line.
 fn is_event_index(line: &str) -> bool {
     line.starts_with("CREATE INDEX event_")
 }
 
-/// The number of a kind in the tables. By far the most events are changes: theirs is the greatest, so that they lie at the
+/// Returns the number of a kind in the tables. By far the most events are changes: theirs is the greatest, so that they lie at the
 /// right edge of the index on kinds, where SQLite inserts fastest.
 pub(crate) fn kind_code(kind: Kind) -> i64 {
     match kind {
@@ -196,7 +194,7 @@ pub(crate) fn kind_code(kind: Kind) -> i64 {
     }
 }
 
-/// One transaction: after a crash the file is either empty or complete.
+/// Creates the tables in one transaction: after a crash the file is either empty or complete.
 fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> {
     let transaction = conn.transaction()?;
     match indexes {
@@ -206,25 +204,24 @@ fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> 
             transaction.execute_batch(&without.join("\n"))?;
         }
     }
-    let names = |table: &str, names: &[(i64, &str)]| -> rusqlite::Result<()> {
-        let mut insert = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1, ?2)"))?;
-        names
-            .iter()
-            .try_for_each(|name| insert.execute(*name).map(|_| ()))
-    };
-    names("kind_name", &Kind::ALL.map(|kind| (kind_code(kind), kind.name())))?;
-    names(
-        "metric_name",
-        &detect::Metric::ALL.map(|metric| (metric as i64, metric.name())),
-    )?;
-    names(
-        "basis_name",
-        &collector::event::Basis::ALL.map(|basis| (basis as i64, basis.name())),
-    )?;
+    let kinds = Kind::ALL.map(|kind| (kind_code(kind), kind.name()));
+    insert_names(&transaction, "kind_name", &kinds)?;
+    let metrics = Metric::ALL.map(|metric| (metric as i64, metric.name()));
+    insert_names(&transaction, "metric_name", &metrics)?;
+    let bases = Basis::ALL.map(|basis| (basis as i64, basis.name()));
+    insert_names(&transaction, "basis_name", &bases)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     conn.execute_batch(LOAD_STATISTICS)
+}
+
+fn insert_names(conn: &Connection, table: &str, names: &[(i64, &str)]) -> rusqlite::Result<()> {
+    let mut insert = conn.prepare(&format!("INSERT INTO {table} VALUES (?1, ?2)"))?;
+    for name in names {
+        insert.execute(*name)?;
+    }
+    Ok(())
 }
 
 /// Pages of 8 KiB: fewer levels and splits than 4 KiB, measured. The writer checkpoints explicitly. Dirty pages of a
@@ -238,8 +235,8 @@ PRAGMA cache_size = -65536;
 PRAGMA trusted_schema = OFF;
 ";
 
-/// As in `SETTINGS`.
+/// The page size in `SETTINGS`, bytes.
 pub(crate) const PAGE_SIZE: u64 = 8192;
 
-/// How long a writer waits for another program that has a lock on the file.
+/// The time that a writer waits for another program that has a lock on the file.
 pub(crate) const BUSY: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! One open file: batches in, rows out, in transactions.
+//! Writes batches as rows into one open file, in transactions.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use collector::event::{Drop, Event, Nanos, Stream};
 use collector::flight::Recording;
 use collector::{Batch, Loss, Rollup};
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{CachedStatement, Connection, Statement, params};
 use wire::{FlowKey, Hop};
 
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files::{self, FileId};
 use crate::identity::{FileChange, FileIdentity};
 use crate::intern::Names;
 use crate::numbering::{Numbering, Runs, countable};
 use crate::reports::ReportRow;
+use crate::rows::int;
 use crate::schema::{self, EventIndexes, kind_code};
-use crate::summary::{self, Summary};
+use crate::summary::{self, EventNumbers, Summary};
 
 /// The file that is being written.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(crate) struct Segment {
     summary: Summary,
     /// The file has the indexes on events.
     indexed: bool,
-    /// Records in the open transaction; 0: there is none.
+    /// Records in the open transaction; 0 if there is none.
     open: u64,
     /// Records that were committed since the whole log was last copied into the file.
     in_log: u64,
@@ -59,7 +60,7 @@ struct FileMeta {
     rollups: i64,
     drops: i64,
     losses: i64,
-    /// Of the open transaction.
+    /// The runs of the open transaction.
     runs: Runs,
 }
 
@@ -73,32 +74,27 @@ impl Segment {
     ) -> Result<Self, Error> {
         let path = dir.join(id.to_string());
         let conn = schema::open(&path, indexes)?;
-        let fail = |error| Error::sqlite(&path, error);
-        let names = Names::open(&conn).map_err(fail)?;
-        let tally = FileMeta::read(&conn).map_err(fail)?;
-        let indexed = schema::has_event_indexes(&conn).map_err(fail)?;
-        let summary = Summary::default();
-        let identity = FileIdentity::of(&path);
-        // They are there once the file was read.
-        let beside = ["-wal", "-shm"].map(|suffix| FileIdentity::of(&files::beside(&path, suffix)));
-        let (open, in_log) = (0, 0);
+        let names = Names::open(&conn).with_path(&path)?;
+        let tally = FileMeta::read(&conn).with_path(&path)?;
+        let indexed = schema::has_event_indexes(&conn).with_path(&path)?;
         Ok(Self {
+            identity: FileIdentity::read(&path),
+            // They are there once the file was read.
+            beside: ["-wal", "-shm"].map(|suffix| FileIdentity::read(&files::beside(&path, suffix))),
             conn,
             path,
             id,
-            identity,
-            beside,
             names,
             tally,
-            summary,
+            summary: Summary::default(),
             indexed,
-            open,
-            in_log,
+            open: 0,
+            in_log: 0,
             numbering,
         })
     }
 
-    /// The file as it was opened; `None`: it was gone at once.
+    /// Returns the file as it was opened; `None` if it was removed at once.
     pub(crate) fn identity(&self) -> Option<&FileIdentity> {
         self.identity.as_ref()
     }
@@ -132,17 +128,15 @@ impl Segment {
         }
     }
 
-    /// Which file it is.
     pub(crate) fn id(&self) -> FileId {
         self.id
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it has the indexes on events; otherwise they are built when it is complete.
+    /// Returns true if the file has the indexes on events; otherwise they are built when it is complete.
     pub(crate) fn is_indexed(&self) -> bool {
         self.indexed
     }
@@ -175,10 +169,7 @@ impl Segment {
     /// Writes a batch into the open transaction, opening one when there is none. After an error the transaction must be
     /// given up: drop the segment.
     pub(crate) fn write(&mut self, batch: &Batch, rules: &[String]) -> rusqlite::Result<()> {
-        if self.open == 0 {
-            self.conn.execute_batch("BEGIN IMMEDIATE")?;
-        }
-        self.open += batch.len() as u64;
+        self.begin(batch.len())?;
         self.events(batch, rules)?;
         self.rollups(batch.rollups())?;
         self.flows(batch)?;
@@ -186,12 +177,19 @@ impl Segment {
         self.losses(batch.losses())
     }
 
-    /// As [`Segment::write`], for the optional table of reports. A report counts as one record, for any number of hops.
-    pub(crate) fn write_reports(&mut self, reports: &[ReportRow]) -> rusqlite::Result<()> {
+    /// Counts `records` as part of the open transaction, and opens one if there is none.
+    fn begin(&mut self, records: usize) -> rusqlite::Result<()> {
         if self.open == 0 {
             self.conn.execute_batch("BEGIN IMMEDIATE")?;
         }
-        self.open += reports.len() as u64;
+        self.open += records as u64;
+        Ok(())
+    }
+
+    /// Writes rows of the optional table of reports, as [`Segment::write`] does. A report counts as one record, for any number
+    /// of hops.
+    pub(crate) fn write_reports(&mut self, reports: &[ReportRow]) -> rusqlite::Result<()> {
+        self.begin(reports.len())?;
         let Self {
             conn, names, tally, ..
         } = self;
@@ -202,7 +200,7 @@ impl Segment {
         for report in reports {
             let flow = flow_number(names, conn, report.flow.as_ref())?;
             let path = names.path(conn, &report.path())?;
-            bind_report(&mut insert, report, [flow, path])?;
+            bind_report(&mut insert, report, flow, path)?;
             // A report without hops has one row that says so.
             for i in 0..report.hops.len().max(1) {
                 let seq = tally.next_seq(report.ts);
@@ -215,31 +213,26 @@ impl Segment {
         Ok(())
     }
 
-    /// As [`Segment::write`], for recordings of the flight recorder.
+    /// Writes recordings of the flight recorder, as [`Segment::write`] does.
     pub(crate) fn write_recordings(&mut self, recordings: &[Recording]) -> rusqlite::Result<()> {
-        if self.open == 0 {
-            self.conn.execute_batch("BEGIN IMMEDIATE")?;
-        }
-        self.open += recordings.len() as u64;
+        self.begin(recordings.len())?;
         let Self {
             conn, names, tally, ..
         } = self;
         let mut insert = Insert::<16>::new(conn, "recording_data")?;
-        for one in recordings {
-            let event = &one.trigger.event;
+        for recording in recordings {
+            let event = &recording.trigger.event;
             let flow = flow_number(names, conn, event.flow.as_ref())?;
-            let rule = one
-                .trigger
-                .rule
-                .as_ref()
-                .map(|rule| Names::rule_named(conn, rule))
-                .transpose()?;
+            let rule = match &recording.trigger.rule {
+                Some(rule) => Some(Names::rule_named(conn, rule)?),
+                None => None,
+            };
             let seq = tally.next_seq(event.ts);
             insert.row([
                 Some(int(event.ts)),
                 Some(seq),
-                Some(int(one.from)),
-                Some(int(one.to)),
+                Some(int(recording.from)),
+                Some(int(recording.to)),
                 Some(kind_code(event.kind)),
                 event.metric.map(|metric| metric as i64),
                 flow,
@@ -249,9 +242,9 @@ impl Segment {
                 event.value.map(int),
                 rule,
                 Some(event.id as i64),
-                Some(int(one.reports)),
-                Some(int(one.every)),
-                Some(one.late.into()),
+                Some(int(recording.reports)),
+                Some(int(recording.every)),
+                Some(recording.late.into()),
             ])?;
         }
         insert.finish()
@@ -271,23 +264,34 @@ impl Segment {
         Ok(std::mem::take(&mut self.open))
     }
 
-    /// How far the write-ahead log reaches, and how much of it is not yet in the file; bytes. (Its size says neither: once
-    /// it is in the file, it is written again from its beginning.)
+    /// Returns how far the write-ahead log reaches, and how much of it is not yet in the file; bytes. (The size of the log says
+    /// neither: once it is in the file, it is written again from its beginning.)
     ///
     /// SQLite is asked, by a checkpoint that does nothing. Reading the log's index ourselves would be shorter, and wrong:
     /// closing a file releases every lock that the process holds on it, SQLite's too, and the next process that opens the
     /// store considers the index abandoned and truncates it while we use it.
     pub(crate) fn log(&self) -> Log {
-        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-        let (reach, done) = match self.conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages) {
-            Ok((reach, done)) => (reach.max(0).cast_unsigned(), done.max(0).cast_unsigned()),
+        let Ok([reach, done]) = self.query_checkpoint("NOOP") else {
             // Unknown: assume that the whole log is still to be copied.
-            Err(_) => (self.log_bytes() / schema::PAGE_SIZE, 0),
+            let bytes = self.log_bytes();
+            return Log {
+                reach: bytes,
+                waiting: bytes,
+            };
         };
+        let reach = reach.max(0).cast_unsigned();
+        let done = done.max(0).cast_unsigned();
         Log {
             reach: reach * schema::PAGE_SIZE,
             waiting: reach.saturating_sub(done) * schema::PAGE_SIZE,
         }
+    }
+
+    /// Runs a checkpoint in this mode. Returns the pages of the log, and those of them that are in the file.
+    fn query_checkpoint(&self, mode: &str) -> rusqlite::Result<[i64; 2]> {
+        let sql = format!("PRAGMA wal_checkpoint({mode})");
+        self.conn
+            .query_row(&sql, [], |row| Ok([row.get(1)?, row.get(2)?]))
     }
 
     fn log_bytes(&self) -> u64 {
@@ -302,14 +306,10 @@ impl Segment {
     /// Copies what is in the log into the file. `wait`: wait shortly for readers, so that the log can be reset. Returns whether the whole
     /// log was copied: readers may keep a part of it from that.
     pub(crate) fn checkpoint(&mut self, wait: bool) -> rusqlite::Result<bool> {
-        let how = if wait { "RESTART" } else { "PASSIVE" };
         self.conn.busy_timeout(schema::BUSY / 10)?;
-        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-        let copied = self
-            .conn
-            .query_row(&format!("PRAGMA wal_checkpoint({how})"), [], pages);
+        let copied = self.query_checkpoint(if wait { "RESTART" } else { "PASSIVE" });
         self.conn.busy_timeout(schema::BUSY)?;
-        let (reach, done) = copied?;
+        let [reach, done] = copied?;
         // Negative: another process copies it just now.
         let is_whole = reach >= 0 && reach == done;
         if is_whole {
@@ -335,8 +335,6 @@ impl Segment {
             indexed,
             ..
         } = self;
-        // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
-        let chunk_of = |seq: i64| if *indexed { seq >> CHUNK_BITS } else { 0 };
         let mut insert = Insert::<17>::new(conn, "event_data")?;
         let mut insert_first = conn.prepare_cached("INSERT INTO first_data VALUES (?1, ?2, ?3, ?4, ?5)")?;
         for (event, path, first) in batch.events_with_first_values() {
@@ -346,11 +344,17 @@ impl Segment {
                 None => None,
             };
             let path = names.path(conn, path)?;
-            let (ts, seq) = (int(event.ts), tally.next(Stream::Events, event.ts));
-            insert.row(event_row(event, [ts, seq, chunk_of(seq)], [flow, rule, path]))?;
-            summary.event(conn, (event, ts, first), [flow, rule, path])?;
-            if let Some(taken) = flow.zip(path).filter(|_| summary::is_taken(event)) {
-                summary.path(conn, taken, ts)?;
+            let numbers = EventNumbers { flow, rule, path };
+            let ts = int(event.ts);
+            let seq = tally.next(Stream::Events, event.ts);
+            // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
+            let chunk = if *indexed { seq >> CHUNK_BITS } else { 0 };
+            insert.row(event_row(event, seq, chunk, numbers))?;
+            summary.event(conn, event, ts, first, numbers)?;
+            if let (Some(flow), Some(path)) = (flow, path)
+                && summary::sets_path(event)
+            {
+                summary.path(conn, flow, path, ts)?;
             }
             if let Some(first) = first {
                 let latencies = names.latencies(first.hop_latencies);
@@ -376,9 +380,9 @@ impl Segment {
         let mut insert = Insert::<15>::new(conn, "rollup_data")?;
         for rollup in rollups {
             let flow = flow_number(names, conn, rollup.flow.as_ref())?;
-            let (ts, seq) = (int(rollup.ts), tally.next(Stream::Rollups, rollup.ts));
+            let seq = tally.next(Stream::Rollups, rollup.ts);
             insert.row([
-                Some(ts),
+                Some(int(rollup.ts)),
                 Some(seq),
                 Some(seq >> CHUNK_BITS),
                 Some(rollup.interval.into()),
@@ -429,7 +433,7 @@ impl Segment {
                 number
             ])?;
             if let Some(path) = path {
-                summary.path(conn, (flow, path), int(row.last_seen))?;
+                summary.path(conn, flow, path, int(row.last_seen))?;
             }
         }
         Ok(())
@@ -515,21 +519,14 @@ impl FileMeta {
 
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let mut select = conn.prepare("SELECT value FROM meta WHERE name = ?1")?;
-        let mut read = |name: &str| -> rusqlite::Result<Option<i64>> {
-            let mut rows = select.query([name])?;
-            rows.next()?.map_or(Ok(None), |row| row.get(0))
-        };
-        let from = read("from")?;
-        let to = read("to")?;
-        let mut count = |name: &str| countable(read(name)?.unwrap_or(0), name);
         Ok(Self {
-            seq: count("seq")?,
-            from,
-            to,
-            events: count("events")?,
-            rollups: count("rollups")?,
-            drops: count("drops")?,
-            losses: count("losses")?,
+            seq: read_count(&mut select, "seq")?,
+            from: read_meta(&mut select, "from")?,
+            to: read_meta(&mut select, "to")?,
+            events: read_count(&mut select, "events")?,
+            rollups: read_count(&mut select, "rollups")?,
+            drops: read_count(&mut select, "drops")?,
+            losses: read_count(&mut select, "losses")?,
             runs: Runs::default(),
         })
     }
@@ -552,11 +549,20 @@ impl FileMeta {
     }
 }
 
+fn read_meta(select: &mut Statement<'_>, name: &str) -> rusqlite::Result<Option<i64>> {
+    let mut rows = select.query([name])?;
+    rows.next()?.map_or(Ok(None), |row| row.get(0))
+}
+
+fn read_count(select: &mut Statement<'_>, name: &str) -> rusqlite::Result<i64> {
+    countable(read_meta(select, name)?.unwrap_or(0), name)
+}
+
 /// Inserts rows into a table of numbers, many with one statement: that opens the table and its indexes once, and SQLite
 /// stays at the right edge of those that grow there (a quarter less time per event, measured). `OR FAIL` because with the
 /// default it would keep an undo log for each statement; we give up the whole transaction on any error.
 ///
-/// In each place of the statement, only what differs from the row that was there before is bound.
+/// For each row of the statement, only what differs from the row that was there before is bound.
 pub(crate) struct Insert<'c, const N: usize> {
     many: CachedStatement<'c>,
     one: CachedStatement<'c>,
@@ -581,13 +587,16 @@ impl<'c, const N: usize> Insert<'c, N> {
 
     #[inline]
     pub(crate) fn row(&mut self, row: [Option<i64>; N]) -> rusqlite::Result<()> {
-        let place = self.waiting.len();
+        let position = self.waiting.len();
         for (i, value) in row.iter().enumerate() {
-            if self.bound[place].as_ref().is_none_or(|bound| bound[i] != *value) {
-                self.many.raw_bind_parameter(place * N + i + 1, *value)?;
+            if self.bound[position]
+                .as_ref()
+                .is_none_or(|bound| bound[i] != *value)
+            {
+                self.many.raw_bind_parameter(position * N + i + 1, *value)?;
             }
         }
-        self.bound[place] = Some(row);
+        self.bound[position] = Some(row);
         self.waiting.push(row);
         if self.waiting.len() == ROWS {
             self.many.raw_execute()?;
@@ -608,11 +617,12 @@ impl<'c, const N: usize> Insert<'c, N> {
     }
 }
 
-/// The columns that all hops of a report share. The second and third are the hop's.
+/// Binds the columns that all hops of a report share. The second and third are the hop's.
 fn bind_report(
     insert: &mut CachedStatement<'_>,
     report: &ReportRow,
-    [flow, path]: [Option<i64>; 2],
+    flow: Option<i64>,
+    path: Option<i64>,
 ) -> rusqlite::Result<()> {
     insert.raw_bind_parameter(1, int(report.ts))?;
     insert.raw_bind_parameter(4, address(report.source).to_string())?;
@@ -654,13 +664,10 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
 }
 
 #[inline]
-fn event_row(
-    event: &Event,
-    [ts, seq, chunk]: [i64; 3],
-    [flow, rule, path]: [Option<i64>; 3],
-) -> [Option<i64>; 17] {
+fn event_row(event: &Event, seq: i64, chunk: i64, numbers: EventNumbers) -> [Option<i64>; 17] {
+    let EventNumbers { flow, rule, path } = numbers;
     [
-        Some(ts),
+        Some(int(event.ts)),
         Some(seq),
         Some(chunk),
         Some(event.id as i64),
@@ -687,12 +694,6 @@ fn flow_number(
     flow: Option<&FlowKey>,
 ) -> rusqlite::Result<Option<i64>> {
     flow.map(|flow| names.flow(conn, flow)).transpose()
-}
-
-/// SQLite's integers are signed; larger values are stored as the maximum.
-#[inline]
-fn int(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn address(octets: [u8; 16]) -> IpAddr {
@@ -767,7 +768,7 @@ mod tests {
         let dir = Dir::new("locks");
         let mut segment = Segment::open(
             dir.path(),
-            FileId::of(START, Period::Day),
+            FileId::containing(START, Period::Day),
             EventIndexes::Kept,
             Numbering::new(START, 0),
         )

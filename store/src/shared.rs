@@ -1,4 +1,4 @@
-//! What the writer, its clients and the index thread share.
+//! The state that the writer, its clients and the index thread share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,6 @@ use collector::Batch;
 
 use crate::stats::Stats;
 
-/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     stats: Mutex<Stats>,
@@ -14,13 +13,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The accounts. Locked once per batch on each side, for a few nanoseconds.
+    /// Locks the accounts: once per batch on each side, for a few nanoseconds.
     pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
         // No code under this lock can panic in the middle of a change.
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Batches that were written and can be filled again.
+    /// Locks the batches that were written and can be filled again.
     pub(crate) fn spare(&self) -> MutexGuard<'_, Vec<Batch>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! What happened in a span of time: its flows with their paths, its nodes, queues and links. Read from what is added up while
-//! records are inserted (module `summary`), so that a day takes little longer than a minute.
+//! Flows with their paths, nodes, queues and links in a span of time. They are read from sums that are made while records are
+//! inserted (module `summary`), so that a day takes little longer than a minute.
 
 use std::collections::{BTreeMap, HashMap, HashSet, hash_map::Entry};
 
@@ -13,11 +13,12 @@ use crate::guard::Deadline;
 use crate::hasher::{FastMap, FastSet, Seeded};
 use crate::identity::FileIdentity;
 use crate::intern::parse_flow;
+use crate::paths::{PathHistory, Paths};
 use crate::query::QueryError;
 use crate::reader::Reader;
+use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::summary::{LONGER, NOTHING};
-use crate::taken::{Paths, Takings, int, unsigned};
 
 /// A span of whole minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,48 +27,48 @@ pub struct Span {
     to: Nanos,
 }
 
-/// Which flows of a span.
+/// Selects flows of a span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowFilter {
-    /// The span.
+    /// The span of time.
     pub span: Span,
-    /// Greatest first by this.
+    /// The order of the flows, greatest first.
     pub order: FlowOrder,
     /// Only flows whose text contains this.
     pub text: Option<String>,
-    /// Only the flow with this id: of however many. With its whole text, it is found faster.
+    /// Only the flow with this id, even if the span has more flows than are considered. With its whole text, it is found faster.
     pub id: Option<u64>,
     /// Only flows after this one.
     pub after: Option<FlowRank>,
-    /// At most so many.
+    /// Maximum number of flows.
     pub limit: usize,
 }
 
 /// A flow in a span of time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowSpan {
-    /// The flow.
+    /// The key of the flow.
     pub flow: FlowKey,
-    /// Its flow latencies.
+    /// The sum of its flow latencies.
     pub sum: SpanSum,
     /// The path that it took last; empty if that is not stored. `u32::MAX` = unavailable.
     pub path: Vec<u32>,
-    /// How its latest latency was obtained.
+    /// The source of its latest latency.
     pub basis: Basis,
 }
 
 /// Values of a span of time, added up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpanSum {
-    /// Number of values.
+    /// The number of values.
     pub count: u64,
-    /// Minimum.
+    /// The smallest of the values.
     pub min: u64,
-    /// Maximum.
+    /// The largest of the values.
     pub max: u64,
     /// Sum of values; at most `i64::MAX`.
     pub sum: u64,
-    /// Beginning of the first rollup.
+    /// Start of the first rollup.
     pub first: Nanos,
     /// End of the last rollup.
     pub last: Nanos,
@@ -76,50 +77,50 @@ pub struct SpanSum {
 /// A page of the flows of a span.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FlowSpans {
-    /// The flows, with their places in the order.
+    /// The flows, with their ranks in the order.
     pub flows: Vec<(FlowRank, FlowSpan)>,
-    /// Whether there are more after these.
+    /// There are more flows after these.
     pub more: bool,
-    /// How many match.
+    /// Number of flows that match.
     pub total: u64,
-    /// Whether the span has more flows than are considered: the others are in no page.
+    /// The span has more flows than are considered: the others are in no page.
     pub truncated: bool,
 }
 
-/// What rollups of nodes, queues and links are about.
+/// The metric and the node, queue or link of rollups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SeriesKey {
     /// The metric, by its number.
     pub metric: u8,
-    /// The node.
+    /// The node of the rollups.
     pub node: u32,
-    /// The egress interface, of a link.
+    /// The egress interface of a link.
     pub interface: Option<u32>,
-    /// The queue.
+    /// The queue of the node.
     pub queue: Option<u8>,
 }
 
 /// Nodes, queues and links in a span of time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NodeSpans {
-    /// Their values.
+    /// The values of each node, queue and link.
     pub series: BTreeMap<SeriesKey, SpanSum>,
     /// Dropped packets by node.
     pub drops: BTreeMap<u32, u64>,
-    /// Whether there are more than are considered.
+    /// There are more than are considered.
     pub truncated: bool,
 }
 
 /// A path in a span of time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathSpan {
-    /// Its nodes; `u32::MAX` = unavailable.
+    /// The nodes of the path; `u32::MAX` = unavailable.
     pub path: Vec<u32>,
-    /// Flows that took it.
+    /// Number of flows that took it.
     pub flows: u64,
-    /// Reports of those that took it last.
+    /// Number of reports of the flows that took it last.
     pub reports: u64,
-    /// When the last of them left it, or the end of the last minute in which it was reported.
+    /// Time at which the last flow left it, or the end of the last minute in which it was reported.
     pub last: Nanos,
 }
 
@@ -128,53 +129,54 @@ pub struct PathSpan {
 pub struct Piece {
     /// Length of the rollups, s.
     pub interval: u32,
-    /// Its beginning.
+    /// Start of the part, ns since 1970.
     pub from: Nanos,
-    /// Its end, which is not in it.
+    /// End of the part, which does not belong to it.
     pub to: Nanos,
 }
 
 impl Span {
-    /// The whole minutes that `from` up to before `to` touches. One that ends before it begins is empty.
-    pub fn of(from: Nanos, to: Nanos) -> Self {
+    /// Returns the whole minutes that `from` up to before `to` touches. A span that would end before it begins is empty.
+    pub fn new(from: Nanos, to: Nanos) -> Self {
         let to = to.min(LATEST).max(from);
-        let (from, to) = (
-            from / MINUTE * MINUTE,
-            to.div_ceil(MINUTE).saturating_mul(MINUTE).min(LATEST),
-        );
+        let to = to.div_ceil(MINUTE).saturating_mul(MINUTE).min(LATEST);
+        let from = from / MINUTE * MINUTE;
         Self {
             from: from.min(to),
             to,
         }
     }
 
-    /// Its beginning.
+    /// Returns the start of the span.
     pub fn from(self) -> Nanos {
         self.from
     }
 
-    /// Its end, which is not in it.
+    /// Returns the end of the span, which does not belong to it.
     pub fn to(self) -> Nanos {
         self.to
     }
 
-    /// Its length, ns.
+    /// Returns the length of the span, ns.
     pub fn length(self) -> Nanos {
         self.to - self.from
     }
 
-    /// The fewest rollups that cover it: hours in its middle, ten minutes around them, minutes at its ends.
+    /// Returns the fewest rollups that cover the span: hours in its middle, ten minutes around them, minutes at its ends.
     pub fn pieces(self) -> Vec<Piece> {
         self.pieces_up_to(u32::MAX)
     }
 
-    /// The same with rollups of at most so many seconds.
+    /// Returns the fewest rollups that cover the span and are at most `longest` seconds long.
     pub(crate) fn pieces_up_to(self, longest: u32) -> Vec<Piece> {
         let mut ends = Vec::new();
-        let (mut from, mut to, mut interval) = (self.from, self.to, 60);
+        let mut from = self.from;
+        let mut to = self.to;
+        let mut interval = 60;
         for longer in LONGER.into_iter().filter(|longer| *longer <= longest) {
             let length = u64::from(longer) * SECOND;
-            let (inner_from, inner_to) = (from.div_ceil(length).saturating_mul(length), to / length * length);
+            let inner_from = from.div_ceil(length).saturating_mul(length);
+            let inner_to = to / length * length;
             if inner_from >= inner_to {
                 break;
             }
@@ -188,14 +190,16 @@ impl Span {
                 from: inner_to,
                 to,
             });
-            (from, to, interval) = (inner_from, inner_to, longer);
+            from = inner_from;
+            to = inner_to;
+            interval = longer;
         }
         ends.push(Piece { interval, from, to });
         ends.retain(|piece| piece.from < piece.to);
         ends
     }
 
-    /// The same, as far as a file has such rollups of flows: one without them is read minute by minute.
+    /// Returns the rollups to read in a file with these features: one without longer rollups of flows is read minute by minute.
     pub(crate) fn pieces_in(self, features: Features) -> Vec<Piece> {
         if features.spans {
             self.pieces()
@@ -206,7 +210,7 @@ impl Span {
 }
 
 impl Piece {
-    /// Minute by minute.
+    /// Returns a span as rollups of a minute.
     pub fn minutes(span: Span) -> Self {
         Self {
             interval: 60,
@@ -215,98 +219,111 @@ impl Piece {
         }
     }
 
-    /// The length of its rollups, ns.
+    /// Returns the length of the rollups, ns.
     pub fn length(self) -> Nanos {
         u64::from(self.interval) * SECOND
     }
 }
 
 impl SpanSum {
+    /// Returns the sum of `count` records without values.
+    pub(crate) fn counted(count: u64) -> Self {
+        Self {
+            count,
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+            first: 0,
+            last: 0,
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum).min(LATEST);
-        (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
-        (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
     }
 
-    /// Whether there were values: a flow without latencies has counts only.
+    /// Returns true if there were values: a flow without latencies has counts only.
     pub fn has_values(self) -> bool {
         self.min <= self.max
     }
 
-    /// The mean.
+    /// Returns the mean of the values, or `None` if there are none.
     pub fn mean(self) -> Option<u64> {
         self.sum.checked_div(self.count)
     }
 
-    /// Of five columns: time, count, minimum, maximum, sum.
+    /// Reads five columns from `at` on: time, count, minimum, maximum, sum.
     pub(crate) fn read(row: &Row<'_>, at: usize, interval: u32) -> rusqlite::Result<Self> {
         let first = unsigned(row, at)?;
-        let last = first.saturating_add(u64::from(interval) * SECOND);
-        let value = |i| unsigned(row, at + i);
         Ok(Self {
-            count: value(1)?,
-            min: value(2)?,
-            max: value(3)?,
-            sum: value(4)?,
+            count: unsigned(row, at + 1)?,
+            min: unsigned(row, at + 2)?,
+            max: unsigned(row, at + 3)?,
+            sum: unsigned(row, at + 4)?,
             first,
-            last,
+            last: first.saturating_add(u64::from(interval) * SECOND),
         })
     }
 }
 
-/// A flow while files are read: where it is, and the paths that it took.
-struct Found {
+/// A flow while files are read.
+struct FlowState {
     sum: SpanSum,
-    /// File and number.
-    places: Vec<(usize, i64)>,
-    /// When, and which of the paths.
+    /// The files that have the flow, and its numbers there.
+    numbers: Vec<(usize, i64)>,
+    /// The times from which the flow took paths, and the indexes of the paths.
     paths: Vec<(Nanos, usize)>,
     basis: Basis,
 }
 
-impl Found {
-    /// As it is shown. `paths`: all of them.
-    fn span(&self, flow: FlowKey, paths: &[Vec<u32>]) -> FlowSpan {
+impl FlowState {
+    fn to_span(&self, flow: FlowKey, paths: &[Vec<u32>]) -> FlowSpan {
         let last = self.paths.last().and_then(|(_, path)| paths.get(*path));
-        let path = last.cloned().unwrap_or_default();
         FlowSpan {
             flow,
             sum: self.sum,
-            path,
+            path: last.cloned().unwrap_or_default(),
             basis: self.basis,
         }
     }
 }
 
-/// Each time a flow took a path in a span, and until when: until the next one, or the end of its last rollup.
-fn left(span: Span, sum: SpanSum, paths: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
+/// Returns the paths that a flow took in a span, each with the time at which it left it: the start of the next one, or the end of its last
+/// rollup.
+fn ends_of_paths(span: Span, sum: SpanSum, paths: &[(Nanos, usize)]) -> impl Iterator<Item = (usize, Nanos)> {
     let nexts = paths.iter().skip(1).map(|(ts, _)| *ts).chain([Nanos::MAX]);
-    // One of several files may have left a path long before the span.
-    let taken = paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
-    taken.map(move |((_, path), next)| (*path, next.min(sum.last)))
+    // In one of several files, a flow may have left a path long before the span.
+    let in_span = paths.iter().zip(nexts).filter(move |(_, next)| *next > span.from);
+    in_span.map(move |((_, path), next)| (*path, next.min(sum.last)))
 }
 
-/// The paths of a span, the most used first. `nodes`: of each path. `flows`: what each did, and when it took which of the paths; also the
-/// one that it had when the span began; in the order of time.
-pub fn paths_of<'a>(
+/// Returns the paths of a span, the most used first. `nodes`: those of each path. `flows`: the sum of each flow, and the times from which it
+/// took which of the paths, with the one that it had when the span began, in the order of time.
+pub fn rank_paths<'a>(
     span: Span,
     nodes: Vec<Vec<u32>>,
     flows: impl Iterator<Item = (SpanSum, &'a [(Nanos, usize)])>,
 ) -> Vec<PathSpan> {
-    let blank = |path| PathSpan {
-        path,
-        flows: 0,
-        reports: 0,
-        last: 0,
-    };
-    let mut paths: Vec<PathSpan> = nodes.into_iter().map(blank).collect();
-    // The flow that took a path last, counted from 1.
-    let mut takers = vec![0_usize; paths.len()];
+    let mut paths: Vec<PathSpan> = nodes
+        .into_iter()
+        .map(|path| PathSpan {
+            path,
+            flows: 0,
+            reports: 0,
+            last: 0,
+        })
+        .collect();
+    // The last flow that was counted for a path, from 1 on: a flow is counted once.
+    let mut last_flows = vec![0_usize; paths.len()];
     for (i, (sum, taken)) in (1..).zip(flows) {
-        for (place, last) in left(span, sum, taken) {
-            let path = &mut paths[place];
-            path.flows += u64::from(std::mem::replace(&mut takers[place], i) != i);
+        for (index, last) in ends_of_paths(span, sum, taken) {
+            let path = &mut paths[index];
+            path.flows += u64::from(std::mem::replace(&mut last_flows[index], i) != i);
             path.last = path.last.max(last);
         }
         if let Some((_, last)) = taken.last() {
@@ -314,12 +331,12 @@ pub fn paths_of<'a>(
         }
     }
     paths.retain(|path| path.flows > 0);
-    paths.sort_by(|one, other| (other.flows, &one.path).cmp(&(one.flows, &other.path)));
+    paths.sort_by(|a, b| b.flows.cmp(&a.flows).then_with(|| a.path.cmp(&b.path)));
     paths
 }
 
 impl FlowFilter {
-    /// The place of a flow with this sum in the wanted order.
+    /// Returns the rank of a flow with this sum in the wanted order.
     pub fn rank(&self, flow: &FlowKey, sum: &SpanSum) -> FlowRank {
         let value = match self.order {
             FlowOrder::LastSeen => sum.last,
@@ -330,15 +347,15 @@ impl FlowFilter {
     }
 }
 
-/// Flows of a span, and the files that they are in.
+/// The flows of a span, and the files that they are in.
 struct Flows {
     files: Vec<FileIdentity>,
-    found: HashMap<FlowKey, Found, Seeded>,
+    found: HashMap<FlowKey, FlowState, Seeded>,
     truncated: bool,
 }
 
 impl Reader {
-    /// Flows of a span of time, also those that have expired.
+    /// Returns flows of a span of time, also those that have expired.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -346,7 +363,7 @@ impl Reader {
         self.flow_spans_where(filter, false, &|_| true)
     }
 
-    /// The same, those that are wanted. `by_path`: their paths are needed to know it.
+    /// Returns the flows of a span that `is_wanted` accepts. `by_path`: it needs their paths.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -359,16 +376,16 @@ impl Reader {
         self.with_retry(|| {
             let deadline = self.deadline();
             let mut flows = match filter.id {
-                Some(id) => self.flow_of(filter.span, (id, filter.text.as_deref()), &deadline)?,
-                None => self.flows_of(filter.span, filter.text.as_deref(), &deadline)?,
+                Some(id) => self.read_one_flow(filter.span, id, filter.text.as_deref(), &deadline)?,
+                None => self.read_span_flows(filter.span, filter.text.as_deref(), &deadline)?,
             };
-            let mut paths = match by_path {
-                true => self.add_paths(&mut flows, (filter.span, true), &deadline)?,
-                false => Vec::new(),
-            };
+            let mut paths = Vec::new();
+            if by_path {
+                paths = self.add_paths(&mut flows, filter.span, true, &deadline)?;
+            }
             flows
                 .found
-                .retain(|flow, found| is_wanted(&found.span(*flow, &paths)));
+                .retain(|flow, found| is_wanted(&found.to_span(*flow, &paths)));
             deadline.check()?;
             let total = flows.found.len() as u64;
             let mut ranks: Vec<(FlowRank, FlowKey)> = flows
@@ -377,17 +394,20 @@ impl Reader {
                 .map(|(flow, found)| (filter.rank(flow, &found.sum), *flow))
                 .collect();
             ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
-            ranks.sort_unstable_by(|one, other| other.cmp(one));
+            ranks.sort_unstable_by(|a, b| b.cmp(a));
             let more = ranks.len() > filter.limit;
             ranks.truncate(filter.limit);
             if !by_path {
                 let shown: HashSet<FlowKey> = ranks.iter().map(|(_, flow)| *flow).collect();
                 flows.found.retain(|flow, _| shown.contains(flow));
-                paths = self.add_paths(&mut flows, (filter.span, true), &deadline)?;
+                paths = self.add_paths(&mut flows, filter.span, true, &deadline)?;
             }
-            let row =
-                |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &paths)));
-            let rows = ranks.into_iter().filter_map(row).collect();
+            let mut rows = Vec::with_capacity(ranks.len());
+            for (rank, flow) in ranks {
+                if let Some(found) = flows.found.get(&flow) {
+                    rows.push((rank, found.to_span(flow, &paths)));
+                }
+            }
             Ok(FlowSpans {
                 flows: rows,
                 more,
@@ -397,13 +417,13 @@ impl Reader {
         })
     }
 
-    /// The latencies of each flow of a span of time, and whether there are more flows than are considered.
+    /// Returns the latencies of each flow of a span of time, and whether there are more flows than are considered.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn flow_sums(&self, span: Span) -> Result<(HashMap<FlowKey, SpanSum>, bool), QueryError> {
         self.with_retry(|| {
-            let flows = self.flows_of(span, None, &self.deadline())?;
+            let flows = self.read_span_flows(span, None, &self.deadline())?;
             let sums = flows
                 .found
                 .into_iter()
@@ -413,40 +433,38 @@ impl Reader {
         })
     }
 
-    /// The paths of a span of time, the most used first, and whether the span has more flows than are considered.
+    /// Returns the paths of a span of time, the most used first, and whether the span has more flows than are considered.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), QueryError> {
         self.with_retry(|| {
             let deadline = self.deadline();
-            let mut flows = self.flows_of(span, None, &deadline)?;
-            let nodes = self.add_paths(&mut flows, (span, false), &deadline)?;
+            let mut flows = self.read_span_flows(span, None, &deadline)?;
+            let nodes = self.add_paths(&mut flows, span, false, &deadline)?;
             deadline.check()?;
-            let paths = paths_of(
-                span,
-                nodes,
-                flows.found.values().map(|found| (found.sum, &*found.paths)),
-            );
+            let sums = flows.found.values().map(|found| (found.sum, &*found.paths));
+            let paths = rank_paths(span, nodes, sums);
             Ok((paths, flows.truncated))
         })
     }
 
-    /// Nodes, queues and links in a span of time.
+    /// Returns the values of nodes, queues and links in a span of time.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn node_spans(&self, span: Span) -> Result<NodeSpans, QueryError> {
         self.with_retry(|| {
-            let (mut spans, deadline) = (NodeSpans::default(), self.deadline());
-            for file in self.files_of(span.from, span.to)? {
-                self.ask_file(&file, &deadline, |conn, features| {
-                    match features.spans {
-                        true => span
-                            .pieces()
-                            .iter()
-                            .try_for_each(|piece| spans.read(conn, *piece))?,
-                        false => spans.read_rollups(conn, span)?,
+            let deadline = self.deadline();
+            let mut spans = NodeSpans::default();
+            for file in self.files_in(span.from, span.to)? {
+                self.query_file(&file, &deadline, |conn, features| {
+                    if features.spans {
+                        for piece in span.pieces() {
+                            spans.read(conn, piece)?;
+                        }
+                    } else {
+                        spans.read_rollups(conn, span)?;
                     }
                     spans.read_drops(conn, span)
                 })?;
@@ -455,26 +473,26 @@ impl Reader {
         })
     }
 
-    /// One flow of a span, alone: those of a span may be more than are considered.
-    fn flow_of(
+    /// Reads one flow of a span, even if the span has more flows than are considered. `text` may be that of the flow.
+    fn read_one_flow(
         &self,
         span: Span,
-        (id, text): (u64, Option<&str>),
+        id: u64,
+        text: Option<&str>,
         deadline: &Deadline,
     ) -> Result<Flows, QueryError> {
-        let files = self.files_of(span.from, span.to)?;
         let mut flows = Flows {
-            files,
+            files: self.files_in(span.from, span.to)?,
             found: HashMap::default(),
             truncated: false,
         };
         let mut known = text
             .and_then(|text| text.parse::<FlowKey>().ok())
             .filter(|flow| flow.id() == id);
-        for at in 0..flows.files.len() {
-            let file = flows.files[at].clone();
-            self.ask_file(&file, deadline, |conn, features| {
-                let Some((number, flow)) = number_of(conn, id, known)? else {
+        for i in 0..flows.files.len() {
+            let file = flows.files[i].clone();
+            self.query_file(&file, deadline, |conn, features| {
+                let Some((number, flow)) = find_flow(conn, id, known)? else {
                     return Ok(());
                 };
                 known = Some(flow);
@@ -485,104 +503,94 @@ impl Reader {
                         None => all = Some(sum),
                     })?;
                 }
-                flows.add_file(at, all.map(|sum| (number, flow, sum)).into_iter().collect());
+                if let Some(sum) = all {
+                    flows.add(i, number, flow, sum);
+                }
                 Ok(())
             })?;
         }
         Ok(flows)
     }
 
-    /// The flows of a span.
-    fn flows_of(&self, span: Span, text: Option<&str>, deadline: &Deadline) -> Result<Flows, QueryError> {
-        let files = self.files_of(span.from, span.to)?;
+    /// Reads the flows of a span whose text contains `text`.
+    fn read_span_flows(
+        &self,
+        span: Span,
+        text: Option<&str>,
+        deadline: &Deadline,
+    ) -> Result<Flows, QueryError> {
+        let files = self.files_in(span.from, span.to)?;
         let mut flows = Flows {
             files: Vec::new(),
             found: HashMap::default(),
             truncated: false,
         };
-        let read = |at: usize, conn: &Connection, features: Features| {
-            let mut sums: FastMap<i64, SpanSum> = FastMap::default();
-            let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
-                true => {
-                    sums.entry(number)
-                        .and_modify(|known| known.add(sum))
-                        .or_insert(sum);
-                    true
+        self.query_files(
+            &files,
+            deadline,
+            |i, conn, features| {
+                let mut file = FileFlows::default();
+                for piece in span.pieces_in(features) {
+                    file.truncated |= !read_flows(conn, piece, &mut |number, sum| file.add(number, sum))?;
                 }
-                false => sums.get_mut(&number).map(|known| known.add(sum)).is_some(),
-            };
-            let mut whole = true;
-            for piece in span.pieces_in(features) {
-                whole &= read_flows(conn, piece, &mut add)?;
-            }
-            let keys = self.keys().of(conn, &files[at], sums.len())?;
-            let of_file = sums
-                .into_iter()
-                .filter_map(|(number, sum)| match keys.get(conn, number) {
-                    Ok(flow) => Some(Ok((number, flow.filter(|flow| is_wanted(flow, text))?, sum))),
-                    Err(error) => Some(Err(error)),
-                });
-            Ok((whole, of_file.collect::<rusqlite::Result<Vec<_>>>()?))
-        };
-        self.ask_files(&files, deadline, read, |at, (whole, sums)| {
-            flows.truncated |= !whole;
-            flows.add_file(at, sums);
-            Ok(())
-        })?;
+                let keys = self.keys().load(conn, &files[i], file.sums.len())?;
+                let mut sums = Vec::with_capacity(file.sums.len());
+                for (number, sum) in file.sums {
+                    if let Some(flow) = keys.get(conn, number)?
+                        && is_wanted(&flow, text)
+                    {
+                        sums.push((number, flow, sum));
+                    }
+                }
+                Ok((sums, file.truncated))
+            },
+            |i, (sums, truncated)| {
+                flows.truncated |= truncated;
+                for (number, flow, sum) in sums {
+                    flows.add(i, number, flow, sum);
+                }
+                Ok(())
+            },
+        )?;
         flows.files = files;
         Ok(flows)
     }
 
-    /// Adds the paths that flows took. Returns all of them. `with_bases`: also how their latencies were obtained.
+    /// Adds the paths that flows took. Returns the nodes of all paths. `with_bases`: the sources of their latencies are added, too.
     fn add_paths(
         &self,
         flows: &mut Flows,
-        (span, with_bases): (Span, bool),
+        span: Span,
+        with_bases: bool,
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
-        let mut paths = Paths::default();
         let mut wanted: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
         for (flow, found) in &flows.found {
-            found
-                .places
-                .iter()
-                .for_each(|(file, number)| wanted[*file].push((*flow, *number)));
+            for (file, number) in &found.numbers {
+                wanted[*file].push((*flow, *number));
+            }
         }
         // In an order of their own: that of a map differs from one question to the next.
-        wanted
-            .iter_mut()
-            .for_each(|flows| flows.sort_unstable_by_key(|(_, number)| *number));
-        let read = |at: usize, conn: &Connection, features: Features| {
-            let numbers: FastSet<i64> = wanted[at].iter().map(|(_, number)| *number).collect();
-            let mut takings = Takings::of(conn, features, (span.from, span.to), (&numbers, with_bases))?;
-            let (mut paths, mut of_file) = (Paths::default(), Vec::with_capacity(numbers.len()));
-            for (flow, number) in &wanted[at] {
-                let basis = if with_bases {
-                    takings.basis(conn, *number)?
-                } else {
-                    None
-                };
-                let mut taken = takings.taken(conn, *number, (span.from, span.to))?;
-                for (_, path) in &mut taken {
-                    *path = paths.place(conn, *path)? as i64;
+        for flows in &mut wanted {
+            flows.sort_unstable_by_key(|(_, number)| *number);
+        }
+        let mut paths = Paths::default();
+        self.query_files(
+            &flows.files,
+            deadline,
+            |i, conn, features| read_file_paths(conn, features, span, &wanted[i], with_bases),
+            |_, (file_paths, file_flows)| {
+                let indexes = paths.join(file_paths);
+                for (flow, basis, taken) in file_flows {
+                    if let Some(found) = flows.found.get_mut(&flow) {
+                        found.basis = basis.unwrap_or(found.basis);
+                        let taken = taken.into_iter().map(|(ts, path)| (ts, indexes[path]));
+                        found.paths.extend(taken);
+                    }
                 }
-                of_file.push((*flow, basis, taken));
-            }
-            Ok((paths, of_file))
-        };
-        self.ask_files(&flows.files, deadline, read, |_, (of_paths, of_file)| {
-            let places = paths.join(of_paths);
-            for (flow, basis, taken) in of_file {
-                if let Some(found) = flows.found.get_mut(&flow) {
-                    found.basis = basis.unwrap_or(found.basis);
-                    let place = |path: i64| places.get(path as usize).copied().unwrap_or(0);
-                    found
-                        .paths
-                        .extend(taken.into_iter().map(|(ts, path)| (ts, place(path))));
-                }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            },
+        )?;
         for found in flows.found.values_mut() {
             found.paths.sort_unstable();
             found.paths.dedup();
@@ -591,30 +599,79 @@ impl Reader {
     }
 }
 
+/// A flow of a file with the source of its latest latency, and its paths by their indexes.
+type FlowPaths = (FlowKey, Option<Basis>, Vec<(Nanos, usize)>);
+
+/// Reads the paths of the `wanted` flows in one file.
+fn read_file_paths(
+    conn: &Connection,
+    features: Features,
+    span: Span,
+    wanted: &[(FlowKey, i64)],
+    with_bases: bool,
+) -> rusqlite::Result<(Paths, Vec<FlowPaths>)> {
+    let span = (span.from, span.to);
+    let numbers: FastSet<i64> = wanted.iter().map(|(_, number)| *number).collect();
+    let mut history = PathHistory::read(conn, features, span, &numbers, with_bases)?;
+    let mut paths = Paths::default();
+    let mut flows = Vec::with_capacity(numbers.len());
+    for (flow, number) in wanted {
+        let mut basis = None;
+        if with_bases {
+            basis = history.basis(conn, *number)?;
+        }
+        let mut taken = Vec::new();
+        for (ts, path) in history.paths(conn, *number, span)? {
+            taken.push((ts, paths.index(conn, path)?));
+        }
+        flows.push((*flow, basis, taken));
+    }
+    Ok((paths, flows))
+}
+
+/// The sums of the flows of one file, by their numbers.
+#[derive(Default)]
+struct FileFlows {
+    sums: FastMap<i64, SpanSum>,
+    truncated: bool,
+}
+
+impl FileFlows {
+    /// Adds a rollup of a flow. Returns false if the flow is new and there are too many.
+    fn add(&mut self, number: i64, sum: SpanSum) -> bool {
+        let is_full = self.sums.len() >= MOST_FLOWS;
+        match self.sums.entry(number) {
+            Entry::Occupied(mut known) => known.get_mut().add(sum),
+            Entry::Vacant(_) if is_full => return false,
+            Entry::Vacant(free) => {
+                free.insert(sum);
+            }
+        }
+        true
+    }
+}
+
 fn is_wanted(flow: &FlowKey, text: Option<&str>) -> bool {
     text.is_none_or(|text| flow.to_string().contains(text))
 }
 
 impl Flows {
-    /// Adds the sums of a file, with the numbers that flows have there.
-    fn add_file(&mut self, file: usize, sums: Vec<(i64, FlowKey, SpanSum)>) {
-        for (number, flow, sum) in sums {
-            let is_full = self.found.len() >= MOST_FLOWS;
-            match self.found.entry(flow) {
-                Entry::Occupied(mut known) => {
-                    known.get_mut().sum.add(sum);
-                    known.get_mut().places.push((file, number));
-                }
-                Entry::Vacant(_) if is_full => self.truncated = true,
-                Entry::Vacant(free) => {
-                    let (places, paths) = (vec![(file, number)], Vec::new());
-                    free.insert(Found {
-                        sum,
-                        places,
-                        paths,
-                        basis: Basis::default(),
-                    });
-                }
+    /// Adds the sum of a flow in a file, with the number that it has there.
+    fn add(&mut self, file: usize, number: i64, flow: FlowKey, sum: SpanSum) {
+        let is_full = self.found.len() >= MOST_FLOWS;
+        match self.found.entry(flow) {
+            Entry::Occupied(mut known) => {
+                known.get_mut().sum.add(sum);
+                known.get_mut().numbers.push((file, number));
+            }
+            Entry::Vacant(_) if is_full => self.truncated = true,
+            Entry::Vacant(free) => {
+                free.insert(FlowState {
+                    sum,
+                    numbers: vec![(file, number)],
+                    paths: Vec::new(),
+                    basis: Basis::default(),
+                });
             }
         }
     }
@@ -626,7 +683,7 @@ impl NodeSpans {
             "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
              WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1",
         )?;
-        for metric in OF_NODES {
+        for metric in NODE_METRICS {
             let mut rows = select.query(params![
                 piece.interval,
                 metric as i64,
@@ -640,13 +697,13 @@ impl NodeSpans {
         Ok(())
     }
 
-    /// The same from a file without sums.
+    /// Reads the rollups of a file without sums, minute by minute.
     fn read_rollups(&mut self, conn: &Connection, span: Span) -> rusqlite::Result<()> {
         let mut select = conn.prepare_cached(
             "SELECT ifnull(node, -1), ifnull(interface, -1), ifnull(queue, -1), ts, count, min, max, sum, metric
              FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND flow IS NULL",
         )?;
-        each_minute(conn, (span.from, span.to), |minute| {
+        each_minute(conn, span.from, span.to, |minute| {
             let mut rows = select.query([int(minute)])?;
             while let Some(row) = rows.next()? {
                 self.add(row, row.get(8)?, SpanSum::read(row, 3, 60)?)?;
@@ -656,22 +713,18 @@ impl NodeSpans {
     }
 
     fn add(&mut self, row: &Row<'_>, metric: i64, sum: SpanSum) -> rusqlite::Result<()> {
-        let part = |i: usize| -> rusqlite::Result<Option<i64>> {
-            Ok(Some(row.get::<_, i64>(i)?).filter(|value| *value != NOTHING))
-        };
-        let (Some(node), Ok(metric)) = (
-            part(0)?.and_then(|node| u32::try_from(node).ok()),
-            u8::try_from(metric),
-        ) else {
+        // A negative number stands for none.
+        let Some(node) = optional(row, 0)? else {
             return Ok(());
         };
-        let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
-        let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
+        let Ok(metric) = u8::try_from(metric) else {
+            return Ok(());
+        };
         let key = SeriesKey {
             metric,
             node,
-            interface,
-            queue,
+            interface: optional(row, 1)?,
+            queue: optional(row, 2)?,
         };
         let is_full = self.series.len() >= MOST_SERIES;
         match self.series.get_mut(&key) {
@@ -694,42 +747,55 @@ impl NodeSpans {
     }
 }
 
-/// Reads what `add` takes of the rollups of flows. Returns whether it took all.
+/// Passes the rollups of flows to `add`, which returns whether it added one. Returns whether it added all.
 pub(crate) fn read_flows(
     conn: &Connection,
     piece: Piece,
     add: &mut dyn FnMut(i64, SpanSum) -> bool,
 ) -> rusqlite::Result<bool> {
-    let mut read = |sql: &str, from: Nanos, to: Nanos| -> rusqlite::Result<bool> {
-        let mut select = conn.prepare_cached(sql)?;
-        let metric = Metric::FlowLatency as i64;
-        let mut rows = select.query(params![piece.interval, metric, int(from), int(to)])?;
-        let mut whole = true;
-        while let Some(row) = rows.next()? {
-            if let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) {
-                whole &= add(flow, SpanSum::read(row, 1, piece.interval)?);
-            }
-        }
-        Ok(whole)
-    };
     if piece.interval != 60 {
         let sql = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
                    WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
-        return read(sql, piece.from, piece.to);
+        return read_flow_rows(conn, sql, piece, add);
     }
     // Rollups of a minute stand at its beginning, among those of its first second only: those of the other seconds are not read.
     let sql = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
     let mut whole = true;
-    each_minute(conn, (piece.from, piece.to), |minute| {
-        whole &= read(sql, minute, minute + 1)?;
+    each_minute(conn, piece.from, piece.to, |minute| {
+        let minute = Piece {
+            interval: 60,
+            from: minute,
+            to: minute + 1,
+        };
+        whole &= read_flow_rows(conn, sql, minute, add)?;
         Ok(())
     })?;
     Ok(whole)
 }
 
-/// The number of a flow in a file. Its id alone is in no index.
-pub(crate) fn number_of(
+fn read_flow_rows(
+    conn: &Connection,
+    sql: &str,
+    piece: Piece,
+    add: &mut dyn FnMut(i64, SpanSum) -> bool,
+) -> rusqlite::Result<bool> {
+    let mut select = conn.prepare_cached(sql)?;
+    let metric = Metric::FlowLatency as i64;
+    let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
+    let mut whole = true;
+    while let Some(row) = rows.next()? {
+        if let Some(flow) = row.get::<_, Option<i64>>(0)?
+            && flow != NOTHING
+        {
+            whole &= add(flow, SpanSum::read(row, 1, piece.interval)?);
+        }
+    }
+    Ok(whole)
+}
+
+/// Finds the number of a flow in a file. Without its key, all flows are read: the id alone is in no index.
+pub(crate) fn find_flow(
     conn: &Connection,
     id: u64,
     flow: Option<FlowKey>,
@@ -770,7 +836,7 @@ pub(crate) fn read_flow(
         }
         return Ok(());
     }
-    // One place after the other: those of all flows of such a time are not read.
+    // One start after the other: the rollups of all other flows are not read.
     let mut next = conn.prepare_cached(
         "SELECT min(ts) FROM f0.span_data WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4",
     )?;
@@ -779,8 +845,8 @@ pub(crate) fn read_flow(
     )?;
     let mut from = int(piece.from);
     loop {
-        let place = params![piece.interval, metric, from, int(piece.to)];
-        let Some(ts) = next.query_row(place, |row| row.get::<_, Option<i64>>(0))? else {
+        let bounds = params![piece.interval, metric, from, int(piece.to)];
+        let Some(ts) = next.query_row(bounds, |row| row.get::<_, Option<i64>>(0))? else {
             return Ok(());
         };
         let mut rows = select.query(params![piece.interval, metric, ts, flow])?;
@@ -791,10 +857,11 @@ pub(crate) fn read_flow(
     }
 }
 
-/// The minutes that have rollups: those without are passed over, however many they are.
+/// Passes each minute that has rollups to `read`; those without are skipped, however many they are.
 pub(crate) fn each_minute(
     conn: &Connection,
-    (mut from, to): (Nanos, Nanos),
+    mut from: Nanos,
+    to: Nanos,
     mut read: impl FnMut(Nanos) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let mut next = conn.prepare_cached("SELECT min(ts) FROM f0.rollup_data WHERE ts >= ?1 AND ts < ?2")?;
@@ -812,22 +879,23 @@ pub(crate) fn each_minute(
     Ok(())
 }
 
+/// Runs a query over the rows of a span, and passes each to `visit`.
 pub(crate) fn each(
     conn: &Connection,
     sql: &str,
     span: Span,
-    mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let mut select = conn.prepare_cached(sql)?;
     let mut rows = select.query([int(span.from), int(span.to)])?;
     while let Some(row) = rows.next()? {
-        take(row)?;
+        visit(row)?;
     }
     Ok(())
 }
 
-/// Metrics of nodes, queues and links.
-const OF_NODES: [Metric; 4] = [
+/// The metrics of nodes, queues and links.
+const NODE_METRICS: [Metric; 4] = [
     Metric::HopLatency,
     Metric::QueueOccupancy,
     Metric::QueueCongestion,
@@ -848,7 +916,7 @@ mod tests {
 
     #[test]
     fn a_span_is_covered_once_by_as_long_rollups_as_fit() {
-        let minutes = |from: u64, to: u64| Span::of(from * MINUTE, to * MINUTE);
+        let minutes = |from: u64, to: u64| Span::new(from * MINUTE, to * MINUTE);
         let pieces = |span: Span| {
             let mut pieces: Vec<_> = span
                 .pieces()
@@ -878,8 +946,8 @@ mod tests {
             .collect();
         assert_eq!(tens, [(60, 3 * MINUTE), (60, MINUTE), (600, 140 * MINUTE)]);
         // Rounded to what it touches; backwards it is empty.
-        assert_eq!(Span::of(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
-        assert_eq!(Span::of(5 * MINUTE, MINUTE).length(), 0);
-        assert!(Span::of(0, u64::MAX).pieces().iter().map(|piece| piece.to).max() == Some(LATEST));
+        assert_eq!(Span::new(MINUTE + 1, 2 * MINUTE + 1), minutes(1, 3));
+        assert_eq!(Span::new(5 * MINUTE, MINUTE).length(), 0);
+        assert!(Span::new(0, u64::MAX).pieces().iter().map(|piece| piece.to).max() == Some(LATEST));
     }
 }

@@ -4,22 +4,22 @@ use collector::event::Nanos;
 
 use crate::problems::Problems;
 
-/// Whether rows are written.
+/// The state of the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum State {
-    /// Rows are written.
+    /// Rows are written to disk.
     #[default]
     Ok,
     /// The disk is full: rows are shed until there is space again.
     Full,
     /// Another error (see [`Stats::message`]): rows are shed, and writing is retried every second.
     Failing,
-    /// Closed.
+    /// The store is closed.
     Closed,
 }
 
 impl State {
-    /// `ok`, `full`, `failing`, `closed`.
+    /// Returns `ok`, `full`, `failing` or `closed`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -33,29 +33,29 @@ impl State {
 /// A consistent copy of the store's accounts. Records of all kinds are counted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Offered by [`crate::Store::submit`].
+    /// Records that were offered to [`crate::Store::submit`] and its kin.
     pub submitted: u64,
-    /// Put into a transaction so far, whether or not it was committed.
+    /// Records that were put into a transaction so far, whether or not it was committed.
     pub written: u64,
-    /// Written to disk. Some may have been in files that were removed since: see [`Stats::stored`].
+    /// Records that were written to disk. Some may have been in files that were removed since: see [`Stats::stored`].
     pub committed: u64,
-    /// Refused because the queue was full or the store could not write.
+    /// Records that were dropped because the store could not write.
     pub shed: u64,
-    /// Lost with a transaction that could not be committed.
+    /// Records that were lost with a transaction that could not be committed.
     pub failed: u64,
-    /// In the queue or in the open transaction.
+    /// Records in the queue or in the open transaction.
     pub queued: u64,
     /// Batches in the queue.
     pub queue_len: usize,
-    /// Room in the queue, batches.
+    /// Capacity of the queue, batches.
     pub queue_capacity: usize,
     /// Records that did not fit into the submitted batches. Not part of `submitted`.
     pub refused: u64,
-    /// Whether rows are written.
+    /// The state of the writer.
     pub state: State,
     /// The error and its remedy, when `state` is not [`State::Ok`].
     pub message: Option<String>,
-    /// When the last transaction was committed (wall clock).
+    /// Time at which the last transaction was committed (wall clock).
     pub last_commit: Option<Nanos>,
     /// Bytes of all files, logs included, when last counted (every few seconds).
     pub bytes: u64,
@@ -69,7 +69,7 @@ pub struct Stats {
     pub moved_files: u64,
     /// Records of `committed` that were in files that were removed, replaced or set aside, and that are not in the store any more.
     pub removed: u64,
-    /// What is wrong with files, and what happened to them.
+    /// Problems of files, and changes to files while they were in use.
     pub problems: Problems,
     /// Files that were written without indexes on events, and got them when they were complete.
     pub indexed_later: u64,
@@ -78,7 +78,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// `(in, out + drops + waiting)`; equal, always.
+    /// Returns `(in, out + drops + waiting)`, which are always equal.
     pub fn balance(&self) -> (u64, u64) {
         (
             self.submitted,
@@ -86,12 +86,12 @@ impl Stats {
         )
     }
 
-    /// Records of this process that are in the store, retention apart.
+    /// Returns the records of this process that are in the store, or that retention deleted.
     pub fn stored(&self) -> u64 {
         self.committed.saturating_sub(self.removed)
     }
 
-    /// Records of this process that are not in the store: shed, not written, or in a file that was removed, replaced or set aside.
+    /// Returns the records of this process that are not in the store: shed, not written, or in a file that was removed, replaced or set aside.
     pub fn lost(&self) -> u64 {
         self.shed + self.failed + self.removed
     }

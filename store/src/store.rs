@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use collector::Batch;
 use collector::flight::Recording;
 
-use crate::config::{Config, Error, Policy};
+use crate::config::{Config, Error, WithPath as _};
 use crate::files::{DirLock, LOCK};
 use crate::identity::check_access;
 use crate::reports::ReportRow;
@@ -34,7 +34,7 @@ use crate::{files, follower};
 /// let flow = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
 /// let row = FlowRow { flow, flow_latency: Some(42_000), basis: Basis::Measured, first_seen: ts, last_seen: ts, reports: 1 };
 /// batch.flow(&row, &[1, 2, 3]);
-/// let batch = store.submit(batch).map_err(|_| "the queue is full")?; // an empty one comes back
+/// let batch = store.submit(batch); // an empty one comes back
 /// assert!(batch.is_empty());
 ///
 /// let stats = store.close();
@@ -47,7 +47,6 @@ pub struct Store {
     queue: Option<SyncSender<Message>>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    policy: Policy,
     reports_table: bool,
 }
 
@@ -61,10 +60,10 @@ impl Store {
         let dir = &config.dir;
         let lock = DirLock::acquire(dir)?;
         let shared = Arc::new(Shared::default());
-        let (policy, reports_table, capacity) =
-            (config.policy, config.reports_table, config.queue_batches.max(1));
+        let reports_table = config.reports_table;
+        let capacity = config.queue_batches.max(1);
         shared.stats().queue_capacity = capacity;
-        let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
+        let newest = files::list(dir).with_path(dir)?.pop();
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
@@ -73,13 +72,13 @@ impl Store {
         let (numbering, unreadable) = follower::numbering(dir, now)?;
         let path = dir.clone();
         let mut writer = Writer::new(config, Arc::clone(&shared), numbering, Some(lock));
-        for (id, error) in unreadable
-            .iter()
-            .filter(|(id, _)| Some(*id) != newest.as_ref().map(|file| file.id))
-        {
-            writer.set_unusable(*id, error);
+        let newest = newest.map(|file| file.id);
+        for (id, error) in &unreadable {
+            if Some(*id) != newest {
+                writer.set_unusable(*id, error);
+            }
         }
-        if let Some(id) = newest.map(|newest| newest.id) {
+        if let Some(id) = newest {
             match writer.open(id) {
                 Ok(()) => {}
                 // As while running: storing continues when there is space.
@@ -94,12 +93,11 @@ impl Store {
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run(&receiver));
-        let thread = thread.map_err(|error| Error::io(&path, error))?;
+        let thread = thread.with_path(&path)?;
         Ok(Self {
             queue: Some(queue),
             shared,
             thread: Some(thread),
-            policy,
             reports_table,
         })
     }
@@ -110,9 +108,11 @@ impl Store {
     /// # Errors
     /// The directory cannot be created, or it or a file in it cannot be written.
     pub fn probe(dir: &Path) -> Result<(), Error> {
-        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let missing: Vec<&Path> = dir.ancestors().take_while(missing).collect();
-        let made = fs::create_dir_all(dir).map_err(|error| Error::io(dir, error));
+        let missing: Vec<&Path> = dir
+            .ancestors()
+            .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+            .collect();
+        let made = fs::create_dir_all(dir).with_path(dir);
         let probed = made.and_then(|()| probe_files(dir));
         for made in missing {
             // A directory that is no longer empty stays.
@@ -121,58 +121,39 @@ impl Store {
         probed
     }
 
-    /// Gives a batch to the writer. Returns an empty batch of the same capacity to fill next.
-    ///
-    /// # Errors
-    /// The queue was full and the policy is to shed: the same batch, whose records have been counted as shed. Clear it and
-    /// continue.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a batch comes back either way, and moving it costs nothing beside filling it"
-    )]
-    pub fn submit(&self, batch: Batch) -> Result<Batch, Batch> {
-        let (records, capacity) = (batch.len() as u64, batch.capacity());
-        let Some(queue) = self.queue.as_ref().filter(|_| records > 0) else {
-            self.shared.stats().refused += batch.refused();
-            return Ok(emptied(batch));
-        };
+    /// Gives a batch to the writer; waits while the queue is full. Returns an empty batch of the same capacity to fill next.
+    pub fn submit(&self, mut batch: Batch) -> Batch {
         self.shared.stats().refused += batch.refused();
-        match self.enqueue(queue, Message::Batch(batch), records) {
-            None => Ok(self
-                .shared
-                .spare()
-                .pop()
-                .unwrap_or_else(|| Batch::with_capacity(capacity))),
-            Some(Message::Batch(batch)) => Err(batch),
-            Some(_) => Ok(Batch::with_capacity(capacity)),
+        if batch.is_empty() {
+            batch.clear();
+            return batch;
         }
+        let records = batch.len() as u64;
+        let capacity = batch.capacity();
+        self.enqueue(Message::Batch(batch), records);
+        let spare = self.shared.spare().pop();
+        spare.unwrap_or_else(|| Batch::with_capacity(capacity))
     }
 
     /// Gives decoded reports to the writer, where [`Config::reports_table`] is on; otherwise does nothing. Each report is a
-    /// record in the accounts. Returns whether they were accepted: otherwise they are counted as shed.
-    pub fn submit_reports(&self, reports: Vec<ReportRow>) -> bool {
-        let Some(queue) = self
-            .queue
-            .as_ref()
-            .filter(|_| self.reports_table && !reports.is_empty())
-        else {
-            return true;
-        };
-        let records = reports.len() as u64;
-        self.enqueue(queue, Message::Reports(reports), records).is_none()
+    /// record in the accounts.
+    pub fn submit_reports(&self, reports: Vec<ReportRow>) {
+        if self.reports_table && !reports.is_empty() {
+            let records = reports.len() as u64;
+            self.enqueue(Message::Reports(reports), records);
+        }
     }
 
-    /// Gives recordings of the flight recorder to the writer, after their reports. Returns whether they were accepted.
-    pub fn submit_recordings(&self, recordings: Vec<Recording>) -> bool {
-        let Some(queue) = self.queue.as_ref().filter(|_| !recordings.is_empty()) else {
-            return true;
-        };
-        let records = recordings.len() as u64;
-        self.enqueue(queue, Message::Recordings(recordings), records)
-            .is_none()
+    /// Gives recordings of the flight recorder to the writer, after their reports.
+    pub fn submit_recordings(&self, recordings: Vec<Recording>) {
+        if !recordings.is_empty() {
+            let records = recordings.len() as u64;
+            self.enqueue(Message::Recordings(recordings), records);
+        }
     }
 
-    /// From the next batch on, a rule's index means a place in `names`. Call it at start and after each reload.
+    /// Sets the names of the rules: from the next batch on, a rule's index is a position in `names`. Call it at start and
+    /// after each reload.
     pub fn set_rules(&self, names: Vec<String>) {
         self.send(Message::Rules(names));
     }
@@ -191,7 +172,7 @@ impl Store {
         let _ = wait.recv();
     }
 
-    /// A consistent copy of the accounts.
+    /// Returns a consistent copy of the accounts.
     pub fn stats(&self) -> Stats {
         self.shared.stats().clone()
     }
@@ -203,15 +184,16 @@ impl Store {
         self.stats()
     }
 
-    /// As [`Store::close`], but waits until all files have their indexes: a second per million events, at most five million.
+    /// Closes the store as [`Store::close`] does, but waits until all files have their indexes: a second per million events,
+    /// at most five million.
     pub fn finish(mut self) -> Stats {
         self.send(Message::Finish);
         self.stop();
         self.stats()
     }
 
-    /// Puts a message into the queue and accounts for it. Returns it when it was shed.
-    fn enqueue(&self, queue: &SyncSender<Message>, message: Message, records: u64) -> Option<Message> {
+    /// Puts a message into the queue and accounts for its records. They are shed if the writer has died.
+    fn enqueue(&self, message: Message, records: u64) {
         {
             // Counted before it is sent: the writer may be done with it before we are back.
             let mut stats = self.shared.stats();
@@ -219,22 +201,19 @@ impl Store {
             stats.queued += records;
             stats.queue_len += 1;
         }
-        let (message, dead) = match self.policy {
-            Policy::Block => (queue.send(message).err()?.0, true),
-            Policy::Shed => match queue.try_send(message).err()? {
-                TrySendError::Full(message) => (message, false),
-                TrySendError::Disconnected(message) => (message, true),
-            },
-        };
+        if self
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.send(message).is_ok())
+        {
+            return;
+        }
         let mut stats = self.shared.stats();
         stats.shed += records;
         stats.queued -= records;
         stats.queue_len -= 1;
-        if dead {
-            stats.state = State::Failing;
-            stats.message = Some(DEAD.to_owned());
-        }
-        Some(message)
+        stats.state = State::Failing;
+        stats.message = Some(DEAD.to_owned());
     }
 
     fn send(&self, message: Message) {
@@ -264,19 +243,11 @@ impl Drop for Store {
 
 const DEAD: &str = "the store's writer has died, a fault in hopwise; restart it, and report this";
 
-fn emptied(mut batch: Batch) -> Batch {
-    batch.clear();
-    batch
-}
-
 /// Checks that the files that a store in `dir` writes first can be written.
 fn probe_files(dir: &Path) -> Result<(), Error> {
-    let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
-    for path in newest
-        .map(|newest| newest.path)
-        .into_iter()
-        .chain([dir.join(LOCK)])
-    {
+    let newest = files::list(dir).with_path(dir)?.pop();
+    let newest = newest.map(|newest| newest.path);
+    for path in newest.into_iter().chain([dir.join(LOCK)]) {
         match check_access(&path, true) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&path, error)),
             _ => {}
@@ -284,5 +255,5 @@ fn probe_files(dir: &Path) -> Result<(), Error> {
     }
     let trial = dir.join(format!("hopwise.trial-{}", std::process::id()));
     let tried = File::create_new(&trial).and_then(|_| fs::remove_file(&trial));
-    tried.map_err(|error| Error::io(dir, error))
+    tried.with_path(dir)
 }

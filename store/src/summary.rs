@@ -1,4 +1,4 @@
-//! What is added up while records are inserted, so that a question about a span of time reads few rows: rollups of ten minutes and hours,
+//! Adds records up while they are inserted, so that a question about a span of time reads few rows: rollups of ten minutes and hours,
 //! events of each minute, the paths that flows took, and events in blocks.
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use collector::{Event, Kind, Rollup};
 use detect::Metric;
 use rusqlite::{Connection, params};
 
-use crate::blocks::{Blocks, Class, Counted, Place, Values};
-use crate::rows::greatest;
+use crate::blocks::{Blocks, Class, Counted, Location, Values};
+use crate::rows::{greatest, int};
 
 /// Lengths of the rollups that are added up, seconds.
 pub(crate) const LONGER: [u32; 2] = [600, 3600];
@@ -30,57 +30,63 @@ pub(crate) struct Summary {
     others: BTreeMap<(i64, i64), i64>,
     /// The path that each flow took last, by the flow's number; 0: unknown.
     paths: Vec<u32>,
-    /// From when on, likewise.
+    /// The time from which each flow took that path, likewise.
     since: Vec<i64>,
     blocks: Blocks,
 }
 
+/// The numbers that an event's flow, rule and path have in the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventNumbers {
+    pub(crate) flow: Option<i64>,
+    pub(crate) rule: Option<i64>,
+    pub(crate) path: Option<i64>,
+}
+
 impl Summary {
-    /// Counts an event, with the numbers that its flow, its rule and its path have in the file.
+    /// Adds an event to the counts.
     #[inline]
     pub(crate) fn event(
         &mut self,
         conn: &Connection,
-        (event, ts, first): (&Event, i64, Option<FirstValues<'_>>),
-        names: [Option<i64>; 3],
+        event: &Event,
+        ts: i64,
+        first: Option<FirstValues<'_>>,
+        numbers: EventNumbers,
     ) -> rusqlite::Result<()> {
         let minute = ts - ts.rem_euclid(MINUTE);
         if minute != self.minute {
             self.begin(minute);
         }
         self.counts[event.kind as usize] += 1;
-        // No file has so many that they do not fit.
-        let [flow, rule, path] =
-            names.map(|name| name.map_or(0, |name| u32::try_from(name).unwrap_or(u32::MAX)));
         let class = Class {
             kind: event.kind as u8,
             metric: event.metric.map(|metric| metric as u8),
-            rule,
+            rule: number_or_zero(numbers.rule),
             reason: event.reason,
         };
-        let place = Place {
+        let location = Location {
             node: event.node,
             interface: event.interface,
             queue: event.queue,
         };
-        let second = ((ts - minute) / SECOND) as u8;
-        let value = |value: u64| value.min(i64::MAX.cast_unsigned());
-        let first = first.map(|first| (first.flow_latency.map(value), greatest(first.hop_latencies)));
+        let first = first.map(|first| {
+            let flow_latency = first.flow_latency.map(storable);
+            (flow_latency, greatest(first.hop_latencies))
+        });
         let values = Values {
-            value: event.value.map(value),
+            value: event.value.map(storable),
             first,
         };
-        self.blocks.event(
-            conn,
-            (minute, second),
-            &Counted {
-                class,
-                place,
-                flow,
-                path,
-                values,
-            },
-        )
+        let counted = Counted {
+            class,
+            location,
+            flow: number_or_zero(numbers.flow),
+            path: number_or_zero(numbers.path),
+            values,
+        };
+        let second = ((ts - minute) / SECOND) as u8;
+        self.blocks.event(conn, minute, second, &counted)
     }
 
     #[cold]
@@ -110,9 +116,9 @@ impl Summary {
                 .entry((ts - ts.rem_euclid(MINUTE), REPORTS))
                 .or_default() += int(rollup.count);
         }
-        let as_it_is = flow.is_none().then_some(60);
+        let unchanged = flow.is_none().then_some(60);
         let mut add = conn.prepare_cached(ADD)?;
-        for interval in as_it_is.into_iter().chain(LONGER) {
+        for interval in unchanged.into_iter().chain(LONGER) {
             add.execute(params![
                 interval,
                 rollup.metric as i64,
@@ -133,24 +139,20 @@ impl Summary {
     /// Stores that a flow took a path at `ts`, unless it is known to have taken it before. What a batch says of a flow is not in the order
     /// of time: its events come before the states of flows, which may be older. What is older does not change what is known.
     #[inline]
-    pub(crate) fn path(
-        &mut self,
-        conn: &Connection,
-        (flow, path): (i64, i64),
-        ts: i64,
-    ) -> rusqlite::Result<()> {
-        let place = usize::try_from(flow).unwrap_or(usize::MAX);
+    pub(crate) fn path(&mut self, conn: &Connection, flow: i64, path: i64, ts: i64) -> rusqlite::Result<()> {
+        let index = usize::try_from(flow).unwrap_or(usize::MAX);
         let number = u32::try_from(path).unwrap_or(0);
-        if number != 0 && self.paths.get(place) == Some(&number) {
+        if number != 0 && self.paths.get(index) == Some(&number) {
             return Ok(());
         }
-        if place < MOST_FLOWS {
-            if self.paths.len() <= place {
-                self.paths.resize(place + 1, 0);
-                self.since.resize(place + 1, i64::MIN);
+        if index < MOST_FLOWS {
+            if self.paths.len() <= index {
+                self.paths.resize(index + 1, 0);
+                self.since.resize(index + 1, i64::MIN);
             }
-            if ts >= self.since[place] {
-                (self.paths[place], self.since[place]) = (number, ts);
+            if ts >= self.since[index] {
+                self.paths[index] = number;
+                self.since[index] = ts;
             }
         }
         let mut insert = conn.prepare_cached("INSERT OR REPLACE INTO taken_data VALUES (?1, ?2, ?3)")?;
@@ -172,15 +174,20 @@ impl Summary {
     }
 }
 
-/// Whether the path of an event is the one that the flow takes from then on.
-pub(crate) fn is_taken(event: &Event) -> bool {
+/// Returns true if the flow takes the path of the event from then on.
+pub(crate) fn sets_path(event: &Event) -> bool {
     matches!(event.kind, Kind::New | Kind::PathChange | Kind::PathLoop)
         && event.metric == Some(Metric::FlowPath)
 }
 
-/// SQLite's integers are signed; larger values are stored as the maximum.
-fn int(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+/// Returns a number of a file as 32 bits, and 0 for none. No file has so many that they do not fit.
+fn number_or_zero(number: Option<i64>) -> u32 {
+    number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Limits a value to what a signed integer of SQLite can hold.
+fn storable(value: u64) -> u64 {
+    value.min(i64::MAX.cast_unsigned())
 }
 
 /// A sum beyond 64 bits stays at their maximum.

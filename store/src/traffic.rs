@@ -1,6 +1,6 @@
-//! What flows, events, nodes and queues did over time, column by column, added up by whatever a caller groups them by.
+//! Flows, events, nodes and queues over time, column by column, added up by the groups of a caller.
 //!
-//! Columns are read from the latest to the earliest, and an answer reads a bounded number of rows: of what is more, the latest is counted.
+//! Columns are read from the latest to the earliest, and an answer reads a bounded number of rows: if there are more, the latest are counted.
 
 mod counts;
 mod events;
@@ -14,14 +14,12 @@ use detect::Metric;
 use rusqlite::{Connection, Row, params};
 use wire::FlowKey;
 
-use crate::guard::Deadline;
-use crate::identity::FileIdentity;
 use crate::query::QueryError;
 use crate::reader::Reader;
+use crate::rows::{int, optional, unsigned};
 use crate::schema::Features;
 use crate::spans::{MINUTE, Piece, SECOND, SeriesKey, Span, SpanSum};
-use crate::summary::{NOTHING, REPORTS};
-use crate::taken::{int, unsigned};
+use crate::summary::REPORTS;
 
 use self::counts::CountReader;
 use self::events::EventReader;
@@ -38,84 +36,84 @@ pub struct Columns {
     known_to: Nanos,
 }
 
-/// What is read of events.
+/// The parts of events that a question needs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EventParts {
-    /// Their flows.
+    /// The flow is needed.
     pub flow: bool,
-    /// Their paths.
+    /// The path is needed.
     pub path: bool,
-    /// Node, interface and queue.
-    pub place: bool,
-    /// Their metrics.
+    /// Node, interface and queue are needed.
+    pub location: bool,
+    /// The metric is needed.
     pub metric: bool,
-    /// Rules and drop reasons.
+    /// The rule and the drop reason are needed.
     pub cause: bool,
-    /// Their values, and the first values of flows.
+    /// The value is needed, and the first values of flows.
     pub values: bool,
-    /// Their kinds do not matter.
+    /// The kind does not matter.
     pub any_kind: bool,
 }
 
-/// Events that are the same in what was asked of them. What was not asked is `None`, or empty.
+/// Events with the same needed parts. Parts that are not needed are `None`, or empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct EventGroup {
-    /// Their kind.
+    /// The kind of the events.
     pub kind: Option<Kind>,
-    /// Their metric.
+    /// The metric of the events.
     pub metric: Option<Metric>,
-    /// Their flow.
+    /// The flow of the events.
     pub flow: Option<FlowKey>,
-    /// Their path.
+    /// The path of the events.
     pub path: Vec<u32>,
-    /// Their node.
+    /// The node of the events.
     pub node: Option<u32>,
-    /// Their interface.
+    /// The interface of the events.
     pub interface: Option<u32>,
-    /// Their queue.
+    /// The queue of the events.
     pub queue: Option<u8>,
-    /// Their rule.
+    /// The name of the rule.
     pub rule: Option<String>,
-    /// Their drop reason.
+    /// The device's code of the drop reason.
     pub reason: Option<u8>,
-    /// Their value.
+    /// The value that the events report.
     pub value: Option<u64>,
-    /// Of a new flow: its first flow latency, and its first hop latencies.
+    /// The first flow latency of a new flow, and its first hop latencies.
     pub first: Option<(Option<u64>, Vec<u32>)>,
 }
 
-/// Adds values up. Each method that gives a number gives the same one for the same: it is called once for many values.
+/// Adds values up. Numbers are stable: equal arguments give an equal number, which is asked for once for many values.
 pub trait Tally {
-    /// Forgets everything: the question is asked again.
+    /// Removes all values, before the files are read again.
     fn reset(&mut self);
-    /// Something was stored in this column, whatever it is.
+    /// Notes that a record was stored in this column, whether or not it is wanted.
     fn seen(&mut self, column: usize);
-    /// The number of a flow that took a path; empty: it is not known.
+    /// Returns the number of a flow on a path, which is empty if it is not known.
     fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32;
-    /// The number of events that are the same.
+    /// Returns the number of a group of events.
     fn event(&mut self, event: &EventGroup) -> u32;
-    /// Whether no event is wanted that has this, whatever else it has. What is `None`, or empty, is not said.
+    /// Returns true if no event with these parts is wanted, whatever its others are. Parts that are `None`, or empty, are left open.
     fn excludes(&self, event: &EventGroup) -> bool {
         let _ = event;
         false
     }
-    /// A number that flows have in common which are the same in events; `None`: it is not known.
+    /// Returns a number that is equal for flows which are the same in events, or `None` if it is not known.
     fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
         let _ = flow;
         None
     }
-    /// Of each metric, where the answer about a value may change: at these values, in their order, and between two of them it is the same. `None`: each
-    /// value is another one.
+    /// Returns the values of each metric at which a condition may change, in ascending order: between two of them it does not. `None`: it may
+    /// change at each value.
     fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
         None
     }
-    /// The number of a node, queue or link.
+    /// Returns the number of a node, queue or link.
     fn series(&mut self, key: &SeriesKey) -> u32;
-    /// Adds values of what has this number.
+    /// Adds values to the groups with this number.
     fn add(&mut self, number: u32, column: usize, sum: &SpanSum);
 }
 
-/// How much was read.
+/// The part of a span that was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counted {
     /// Earlier columns were not counted: an answer reads a bounded number of rows.
@@ -125,76 +123,74 @@ pub struct Counted {
 }
 
 impl Columns {
-    /// Columns of this length, at whole multiples of it, so that they stay the same while time passes. `column`: whole seconds, or whole
-    /// minutes from a minute on.
-    pub fn of((from, to): (Nanos, Nanos), column: Nanos) -> Self {
+    /// Returns columns of this length, at whole multiples of it, so that they stay the same while time passes. `column`: whole seconds, or
+    /// whole minutes from a minute on.
+    pub fn new(from: Nanos, to: Nanos, column: Nanos) -> Self {
         let column = match column.max(SECOND) {
             short if short < MINUTE => short / SECOND * SECOND,
             long => long / MINUTE * MINUTE,
         };
         let to = to.min(LATEST - column).max(from.min(LATEST - column));
-        let (from, to) = (from.min(to) / column * column, to.div_ceil(column) * column);
+        let from = from.min(to) / column * column;
+        let to = to.div_ceil(column) * column;
         let from = from.max(to.saturating_sub(column.saturating_mul(MOST_COLUMNS)));
-        let fits = |interval: &u32| column.is_multiple_of(u64::from(*interval) * SECOND);
-        let interval = [3600, 600, 60].into_iter().find(fits).unwrap_or(1);
         Self {
             from,
             to,
             column,
-            interval,
+            interval: rollup_interval(column),
             known_to: Nanos::MAX,
         }
     }
 
-    /// The same, with flows' reports of minutes before this time alone: a minute is stored bit by bit, after its end.
+    /// Returns the same columns, with flows' reports of minutes before this time alone: a minute is stored bit by bit, after its end.
     #[must_use]
     pub fn until(self, known_to: Nanos) -> Self {
         Self { known_to, ..self }
     }
 
-    /// The beginning of the first column.
+    /// Returns the start of the first column.
     pub fn from(&self) -> Nanos {
         self.from
     }
 
-    /// The end of the last column.
+    /// Returns the end of the last column.
     pub fn to(&self) -> Nanos {
         self.to
     }
 
-    /// The end of a column.
-    pub fn end_of(&self, number: usize) -> Nanos {
+    /// Returns the end of a column.
+    pub fn column_end(&self, number: usize) -> Nanos {
         (self.from + (number as u64 + 1).saturating_mul(self.column)).min(self.to)
     }
 
-    /// The length of a column, ns.
+    /// Returns the length of a column, ns.
     pub fn column(&self) -> Nanos {
         self.column
     }
 
-    /// Columns for flows: at most `most`, and so few that an answer is fast with as many flows and rollups of them as there are.
-    pub fn of_flows(span: (Nanos, Nanos), most: u64, (flows, rollups): (u64, u64)) -> Self {
+    /// Returns columns for flows: at most `most`, and so few that an answer is fast with this number of flows and of their rollups.
+    pub fn for_flows(span: (Nanos, Nanos), most: u64, flows: u64, rollups: u64) -> Self {
         let length = span.1.saturating_sub(span.0);
         let least = length.div_ceil(most.saturating_sub(1).max(1));
-        let rows = |column: Nanos| {
-            let interval = u64::from(Self::of((0, 0), column).interval) * SECOND;
-            flows.max(1).saturating_mul(length / interval).min(rollups)
-        };
-        let is_fast = |column: &Nanos| *column >= 3600 * SECOND || rows(*column) <= FAST_ROWS;
-        let offered = FLOW_COLUMNS
-            .into_iter()
-            .map(|minutes| minutes * MINUTE)
-            .filter(|column| *column >= least);
-        let days = least.div_ceil(1440 * MINUTE) * 1440 * MINUTE;
-        let column = offered
-            .clone()
-            .find(is_fast)
-            .or_else(|| offered.max())
-            .unwrap_or(days);
-        Self::of(span, column)
+        let mut longest = None;
+        for column in FLOW_COLUMNS.map(|minutes| minutes * MINUTE) {
+            if column < least {
+                continue;
+            }
+            let interval = u64::from(rollup_interval(column)) * SECOND;
+            let rows = flows.max(1).saturating_mul(length / interval).min(rollups);
+            if column >= 3600 * SECOND || rows <= FAST_ROWS {
+                return Self::new(span.0, span.1, column);
+            }
+            longest = Some(column);
+        }
+        let day = 1440 * MINUTE;
+        Self::new(span.0, span.1, longest.unwrap_or(least.div_ceil(day) * day))
     }
 
-    /// Which rollups of flows are counted: as long ones as a column has, and around the end of what is known shorter ones. In the order of time.
+    /// Returns the rollups of flows that are counted, in the order of time: the longest that a column has, and shorter ones around the end of
+    /// the known time.
     pub fn pieces(&self) -> Vec<Piece> {
         let interval = self.interval.max(60);
         let to = self.known_to.clamp(self.from, self.to);
@@ -208,36 +204,58 @@ impl Columns {
             from: self.from,
             to: whole,
         }];
-        pieces.extend(Span::of(whole, to).pieces());
+        pieces.extend(Span::new(whole, to).pieces());
         pieces.retain(|piece| piece.from < piece.to);
         pieces.sort_unstable_by_key(|piece| piece.from);
         pieces
     }
 
-    /// How many there are.
+    /// Returns the number of columns.
     pub fn count(&self) -> usize {
         usize::try_from((self.to - self.from) / self.column).unwrap_or(usize::MAX)
     }
 
-    /// The columns from the last to the first, of those that begin at `floor` or later: number, beginning, end.
-    fn backwards(self, floor: Nanos) -> impl Iterator<Item = (usize, Nanos, Nanos)> {
-        let at = move |i: usize| self.from + i as u64 * self.column;
+    /// Returns the columns that begin at `floor` or later, from the last to the first.
+    fn backwards(self, floor: Nanos) -> impl Iterator<Item = ColumnSpan> {
         (0..self.count())
             .rev()
-            .map(move |i| (i, at(i), at(i + 1)))
-            .take_while(move |(_, from, _)| *from >= floor)
+            .map(move |index| {
+                let from = self.from + index as u64 * self.column;
+                ColumnSpan {
+                    index,
+                    from,
+                    to: from + self.column,
+                }
+            })
+            .take_while(move |column| column.from >= floor)
     }
 }
 
-/// Rows that may still be read, and from when on columns are counted.
+/// Returns the length of the longest rollups that divide a column, seconds.
+fn rollup_interval(column: Nanos) -> u32 {
+    [3600, 600, 60]
+        .into_iter()
+        .find(|interval| column.is_multiple_of(u64::from(*interval) * SECOND))
+        .unwrap_or(1)
+}
+
+/// A column: its index, its start and its end.
+#[derive(Clone, Copy, Debug)]
+struct ColumnSpan {
+    index: usize,
+    from: Nanos,
+    to: Nanos,
+}
+
+/// The number of rows that may still be read, and the time from which columns are counted.
 struct Budget {
     rows: usize,
     floor: Nanos,
 }
 
 impl EventParts {
-    /// Whether their kinds are all that is asked.
-    fn is_kind(self) -> bool {
+    /// Returns true if the kind is all that is needed.
+    fn is_kind_only(self) -> bool {
         Self {
             any_kind: false,
             ..self
@@ -246,12 +264,7 @@ impl EventParts {
 }
 
 impl Budget {
-    /// Called after each row of a column. Returns whether the next row may be read.
-    fn take(&mut self) -> bool {
-        self.spend(1)
-    }
-
-    /// The same for what costs as much as so many rows.
+    /// Spends the cost of some rows. Returns whether the next row may be read.
     fn spend(&mut self, rows: usize) -> bool {
         self.rows = self.rows.saturating_sub(rows);
         self.rows > 0
@@ -265,51 +278,51 @@ impl Budget {
     }
 }
 
-/// How far a column was read.
+/// The result of reading a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Read {
     Whole,
-    /// There is more than may be read.
+    /// The column has more than may be read.
     Part,
-    /// A block of it cannot be read: nothing of the column was handed over.
+    /// A block of the column cannot be read: nothing of the column was added.
     Damaged,
 }
 
 impl Read {
-    fn of(whole: bool) -> Self {
+    fn from_whole(whole: bool) -> Self {
         if whole { Self::Whole } else { Self::Part }
     }
 }
 
-/// How much of events is read.
+/// The limits of reading events.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// What the events of all files may cost.
+    /// The cost of the events of all files, in rows.
     rows: usize,
-    /// Places of one file.
-    places: usize,
+    /// The number of locations of one file.
+    locations: usize,
 }
 
-/// Reads a column of one file: its number, its beginning, its end.
+/// Reads a column of one file.
 trait ColumnReader {
     fn column(
         &mut self,
-        column: (usize, Nanos, Nanos),
+        column: ColumnSpan,
         budget: &mut Budget,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Read>;
 }
 
 impl Reader {
-    /// Columns of a span of time for flows: at most so many, and so few that an answer is fast with the flows that there are.
+    /// Returns columns of a span of time for flows: at most `most`, and so few that an answer is fast with the flows that there are.
     ///
     /// # Errors
     /// The files cannot be read.
     pub fn flow_columns(&self, span: (Nanos, Nanos), most: u64) -> Result<Columns, QueryError> {
-        let files = self.with_retry(|| self.facts_of(span.0, span.1))?;
+        let files = self.with_retry(|| self.facts_in(span.0, span.1))?;
         let flows = files.iter().map(|facts| facts.count("flows")).max().unwrap_or(0);
         let rollups = files.iter().map(|facts| facts.count("rollups")).sum();
-        Ok(Columns::of_flows(span, most, (flows, rollups)))
+        Ok(Columns::for_flows(span, most, flows, rollups))
     }
 
     /// Adds up reports of flows, and their latencies. They are counted by the minute, and a minute's reports on the path that the flow had at the
@@ -323,12 +336,11 @@ impl Reader {
         by_path: bool,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_ROWS, |names, features, (budget, tally)| {
-            let mut flows = FlowReader::new(names, features, (columns, by_path))?;
-            let floor = budget.floor;
-            for (column, from, to) in columns.backwards(floor) {
-                if !flows.column((column, from, to), budget, tally)? {
-                    budget.floor = to;
+        self.each_file(columns, tally, MOST_ROWS, |names, features, budget, tally| {
+            let mut flows = FlowReader::new(names, features, columns, by_path)?;
+            for column in columns.backwards(budget.floor) {
+                if !flows.column(column, budget, tally)? {
+                    budget.floor = column.to;
                     break;
                 }
             }
@@ -336,7 +348,7 @@ impl Reader {
         })
     }
 
-    /// Adds up events. `parts`: what is asked of them.
+    /// Adds up events. `parts`: those that the tally needs.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -346,15 +358,11 @@ impl Reader {
         parts: EventParts,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.events_within(
-            columns,
-            parts,
-            Limits {
-                rows: MOST_EVENTS,
-                places: MOST_PLACES,
-            },
-            tally,
-        )
+        let limits = Limits {
+            rows: MOST_EVENTS,
+            locations: MOST_LOCATIONS,
+        };
+        self.events_within(columns, parts, limits, tally)
     }
 
     fn events_within(
@@ -364,34 +372,32 @@ impl Reader {
         limits: Limits,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, limits.rows, |names, features, (budget, tally)| {
-            if parts.is_kind() && features.spans && columns.column >= MINUTE {
-                return counted_minutes(names.conn, columns, tally).map(|()| false);
+        self.each_file(columns, tally, limits.rows, |names, features, budget, tally| {
+            if parts.is_kind_only() && features.spans && columns.column >= MINUTE {
+                return count_minutes(names.conn, columns, tally).map(|()| false);
             }
             let (conn, known, file) = names.origin();
-            let one_by_one = |names, budget: &mut Budget| -> rusqlite::Result<Box<dyn ColumnReader>> {
-                budget.rows = budget.rows.max(LEAST_ROWS * events::COST);
-                Ok(Box::new(EventReader::new(names, features, parts)?))
-            };
             let bounds = if parts.values {
                 tally.bounds()
             } else {
                 Some(Default::default())
             };
-            let mut reader: Box<dyn ColumnReader> = match bounds.filter(|_| features.blocks) {
-                Some(bounds) => Box::new(CountReader::new(names, parts, bounds, limits.places)),
-                None => one_by_one(names, budget)?,
+            let mut reader: Box<dyn ColumnReader> = match bounds {
+                Some(bounds) if features.blocks => {
+                    Box::new(CountReader::new(names, parts, bounds, limits.locations))
+                }
+                _ => Box::new(read_one_by_one(names, features, parts, budget)?),
             };
-            let floor = budget.floor;
-            for place in columns.backwards(floor) {
-                let mut read = reader.column(place, budget, tally)?;
+            for column in columns.backwards(budget.floor) {
+                let mut read = reader.column(column, budget, tally)?;
                 if read == Read::Damaged {
-                    // What is in its blocks is also in rows.
-                    reader = one_by_one(Names::new(conn, known, file)?, budget)?;
-                    read = reader.column(place, budget, tally)?;
+                    // The events in its blocks are also in rows.
+                    let names = Names::new(conn, known, file)?;
+                    reader = Box::new(read_one_by_one(names, features, parts, budget)?);
+                    read = reader.column(column, budget, tally)?;
                 }
                 if read != Read::Whole {
-                    budget.floor = place.2;
+                    budget.floor = column.to;
                     break;
                 }
             }
@@ -409,61 +415,61 @@ impl Reader {
         metric: Metric,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.each_file(columns, tally, MOST_ROWS, |names, features, (budget, tally)| {
-            let conn = names.conn;
+        self.each_file(columns, tally, MOST_ROWS, |names, features, budget, tally| {
+            let mut interval = columns.interval;
+            if !features.spans {
+                interval = interval.min(60);
+            }
             let mut series = SeriesReader {
+                conn: names.conn,
                 metric,
                 columns,
                 numbers: HashMap::new(),
                 minutes: HashMap::new(),
             };
-            let interval = if features.spans {
-                columns.interval
-            } else {
-                columns.interval.min(60)
-            };
-            let (is_added_up, floor) = (features.spans && interval >= 60, budget.floor);
-            for (_, from, to) in columns.backwards(floor) {
-                if !series.read(conn, (interval, is_added_up), (from, to), (budget, tally))? {
-                    budget.floor = to;
+            let has_sums = features.spans && interval >= 60;
+            let sql = if has_sums { SUMS } else { ROLLUPS };
+            for column in columns.backwards(budget.floor) {
+                let piece = Piece {
+                    interval,
+                    from: column.from,
+                    to: column.to,
+                };
+                if !series.read(sql, piece, budget, tally)? {
+                    budget.floor = column.to;
                     return Ok(false);
                 }
             }
-            if is_added_up {
-                series.tail(conn, (budget, tally))?;
+            if has_sums {
+                series.read_tail(budget, tally)?;
             }
             Ok(false)
         })
     }
 
-    /// Asks each file of a span, the latest first.
+    /// Reads each file of a span, the latest first. `read` returns whether the answer is truncated.
     fn each_file(
         &self,
         columns: &Columns,
         tally: &mut dyn Tally,
         rows: usize,
-        mut read: impl FnMut(Names<'_>, Features, (&mut Budget, &mut dyn Tally)) -> rusqlite::Result<bool>,
+        mut read: impl FnMut(Names<'_>, Features, &mut Budget, &mut dyn Tally) -> rusqlite::Result<bool>,
     ) -> Result<Counted, QueryError> {
         self.with_retry(|| {
             tally.reset();
-            let deadline: Deadline = self.deadline();
-            let (mut budget, mut truncated) = (
-                Budget {
-                    rows,
-                    floor: columns.from,
-                },
-                false,
-            );
-            let files: Vec<FileIdentity> = self.files_of(columns.from, columns.to)?;
+            let deadline = self.deadline();
+            let mut budget = Budget {
+                rows,
+                floor: columns.from,
+            };
+            let mut truncated = false;
+            let files = self.files_in(columns.from, columns.to)?;
             for file in files.iter().rev() {
-                // What is in several files is read of all of them, so that a column is whole.
+                // A column that is in several files is read of all of them, so that it is complete.
                 budget.rows = budget.rows.max(LEAST_ROWS);
-                truncated |= self.ask_file(file, &deadline, |conn, features| {
-                    read(
-                        Names::new(conn, self.keys(), file)?,
-                        features,
-                        (&mut budget, &mut *tally),
-                    )
+                truncated |= self.query_file(file, &deadline, |conn, features| {
+                    let names = Names::new(conn, self.keys(), file)?;
+                    read(names, features, &mut budget, &mut *tally)
                 })?;
             }
             Ok(budget.counted(columns, truncated))
@@ -471,30 +477,44 @@ impl Reader {
     }
 }
 
+/// Returns a reader of the rows of events. It may read at least some rows, whatever was read before.
+fn read_one_by_one<'a>(
+    names: Names<'a>,
+    features: Features,
+    parts: EventParts,
+    budget: &mut Budget,
+) -> rusqlite::Result<EventReader<'a>> {
+    budget.rows = budget.rows.max(LEAST_ROWS * events::COST);
+    EventReader::new(names, features, parts)
+}
+
 /// Reads rollups of nodes, queues and links of one file.
 struct SeriesReader<'a> {
+    conn: &'a Connection,
     metric: Metric,
     columns: &'a Columns,
     numbers: HashMap<SeriesKey, u32>,
-    /// Those that have a rollup of the last minute: its end.
+    /// The end of the last minute, of those that have a rollup of it.
     minutes: HashMap<SeriesKey, Nanos>,
 }
 
 impl SeriesReader<'_> {
+    /// Reads the rollups of a part of time. Returns whether all of them were read.
     fn read(
         &mut self,
-        conn: &Connection,
-        (interval, is_added_up): (u32, bool),
-        (from, to): (Nanos, Nanos),
-        (budget, tally): (&mut Budget, &mut dyn Tally),
+        sql: &str,
+        piece: Piece,
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
     ) -> rusqlite::Result<bool> {
-        let mut select = conn.prepare_cached(if is_added_up { ADDED_UP } else { AS_INSERTED })?;
-        let mut rows = select.query(params![interval, self.metric as i64, int(from), int(to)])?;
+        let mut select = self.conn.prepare_cached(sql)?;
+        let metric = self.metric as i64;
+        let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
         while let Some(row) = rows.next()? {
             let Some(key) = series_key(row, self.metric)? else {
                 continue;
             };
-            let sum = SpanSum::read(row, 3, interval)?;
+            let sum = SpanSum::read(row, 3, piece.interval)?;
             if self.minutes.get(&key).is_some_and(|end| sum.first < *end) {
                 continue;
             }
@@ -505,38 +525,18 @@ impl SeriesReader<'_> {
             let number = *self.numbers.entry(key).or_insert_with(|| tally.series(&key));
             tally.seen(column);
             tally.add(number, column, &sum);
-            if !budget.take() {
+            if !budget.spend(1) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The minute that has not ended has no rollup yet: its seconds are read.
-    fn tail(
-        &mut self,
-        conn: &Connection,
-        (budget, tally): (&mut Budget, &mut dyn Tally),
-    ) -> rusqlite::Result<()> {
-        let sql = "SELECT max(ts) FROM f0.span_data WHERE interval = 60 AND metric = ?1 AND ts < ?2";
-        let mut select = conn.prepare_cached(sql)?;
+    /// Reads the seconds of the minute that has not ended: it has no rollup yet.
+    fn read_tail(&mut self, budget: &mut Budget, tally: &mut dyn Tally) -> rusqlite::Result<()> {
         let to = self.columns.to;
-        let last: Option<i64> = select.query_row([self.metric as i64, int(to)], |row| row.get(0))?;
-        let minute = last.and_then(|last| u64::try_from(last).ok());
-        let last = match minute {
-            Some(minute) => minute,
-            // No minute has ended yet.
-            None => {
-                let mut select = conn.prepare_cached("SELECT max(ts) FROM f0.rollup_data WHERE ts < ?1")?;
-                let newest: Option<i64> = select.query_row([int(to)], |row| row.get(0))?;
-                newest
-                    .and_then(|ts| u64::try_from(ts).ok())
-                    .unwrap_or(0)
-                    .saturating_sub(TAIL)
-            }
-        };
-        let last = last.max(self.columns.from);
-        let mut select = conn.prepare_cached(ADDED_UP)?;
+        let last = self.last_minute()?.max(self.columns.from);
+        let mut select = self.conn.prepare_cached(SUMS)?;
         let mut rows = select.query(params![60, self.metric as i64, int(last), int(last + MINUTE)])?;
         while let Some(row) = rows.next()? {
             if let Some(key) = series_key(row, self.metric)? {
@@ -544,38 +544,57 @@ impl SeriesReader<'_> {
             }
         }
         drop(rows);
-        self.read(conn, (1, false), (last, to.min(last + TAIL)), (budget, tally))
-            .map(drop)
+        let tail = Piece {
+            interval: 1,
+            from: last,
+            to: to.min(last + TAIL),
+        };
+        self.read(ROLLUPS, tail, budget, tally)?;
+        Ok(())
+    }
+
+    /// Returns the start of the last minute that has rollups; if no minute has ended yet, a time before which there are none.
+    fn last_minute(&self) -> rusqlite::Result<Nanos> {
+        let to = int(self.columns.to);
+        let sql = "SELECT max(ts) FROM f0.span_data WHERE interval = 60 AND metric = ?1 AND ts < ?2";
+        let mut select = self.conn.prepare_cached(sql)?;
+        let minute = select.query_row([self.metric as i64, to], |row| optional(row, 0))?;
+        if let Some(minute) = minute {
+            return Ok(minute);
+        }
+        let sql = "SELECT max(ts) FROM f0.rollup_data WHERE ts < ?1";
+        let mut select = self.conn.prepare_cached(sql)?;
+        let newest = select.query_row([to], |row| unsigned(row, 0))?;
+        Ok(newest.saturating_sub(TAIL))
     }
 }
 
 fn series_key(row: &Row<'_>, metric: Metric) -> rusqlite::Result<Option<SeriesKey>> {
-    let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part != NOTHING));
-    let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else {
+    // A negative number stands for none.
+    let Some(node) = optional(row, 0)? else {
         return Ok(None);
     };
-    let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
-    let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
     Ok(Some(SeriesKey {
         metric: metric as u8,
         node,
-        interface,
-        queue,
+        interface: optional(row, 1)?,
+        queue: optional(row, 2)?,
     }))
 }
 
-/// Events by kind alone, from the counts of minutes.
-fn counted_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) -> rusqlite::Result<()> {
+/// Adds up events by kind alone, from the counts of minutes.
+fn count_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) -> rusqlite::Result<()> {
     let mut select =
         conn.prepare_cached("SELECT ts, kind, count FROM f0.minute_data WHERE ts >= ?1 AND ts < ?2")?;
     let mut rows = select.query([int(columns.from), int(columns.to)])?;
     let mut numbers: HashMap<i64, u32> = HashMap::new();
     while let Some(row) = rows.next()? {
-        let (ts, kind) = (unsigned(row, 0)?, row.get::<_, i64>(1)?);
+        let ts = unsigned(row, 0)?;
+        let kind: i64 = row.get(1)?;
         let column = usize::try_from((ts - columns.from.min(ts)) / columns.column).unwrap_or(usize::MAX);
         tally.seen(column);
         let Some(known) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) else {
-            debug_assert!(kind == REPORTS, "a kind that there is not");
+            debug_assert!(kind == REPORTS, "an unknown kind");
             continue;
         };
         let group = EventGroup {
@@ -583,40 +602,25 @@ fn counted_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) 
             ..EventGroup::default()
         };
         let number = *numbers.entry(kind).or_insert_with(|| tally.event(&group));
-        tally.add(
-            number,
-            column,
-            &SpanSum {
-                count: unsigned(row, 2)?,
-                ..NO_VALUES
-            },
-        );
+        tally.add(number, column, &SpanSum::counted(unsigned(row, 2)?));
     }
     Ok(())
 }
 
-const ADDED_UP: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
+const SUMS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.span_data
                         WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
-const AS_INSERTED: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
+const ROLLUPS: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
                            WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
-const NO_VALUES: SpanSum = SpanSum {
-    count: 0,
-    min: u64::MAX,
-    max: 0,
-    sum: 0,
-    first: 0,
-    last: 0,
-};
 /// Lengths of columns of flows, minutes.
 const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
-/// Rows that are read fast: in some 200 ms.
+/// Number of rows that are read fast, in some 200 ms.
 const FAST_ROWS: u64 = 600_000;
-/// Rollups that are read for an answer.
+/// Maximum number of rollups that are read for an answer.
 const MOST_ROWS: usize = 4_000_000;
 /// Events that are counted for an answer: of those that are read one by one, 3 million.
 const MOST_EVENTS: usize = 48_000_000;
-/// Places of a file where events are counted: some 100 MB.
-const MOST_PLACES: usize = 1_000_000;
+/// Maximum number of locations of a file where events are counted: some 100 MB.
+const MOST_LOCATIONS: usize = 1_000_000;
 /// Rows that are read of each further file, once there are too many.
 const LEAST_ROWS: usize = 65_536;
 /// Flows, paths, and events that are the same, of which a file's numbers are remembered: some 40 MB.
@@ -634,12 +638,12 @@ mod tests {
 
     #[test]
     fn columns_are_whole_multiples_and_cover_the_span() {
-        let columns = Columns::of((61 * SECOND, 181 * SECOND), 7 * SECOND);
+        let columns = Columns::new(61 * SECOND, 181 * SECOND, 7 * SECOND);
         assert_eq!(
             (columns.from() / SECOND, columns.to() / SECOND, columns.count()),
             (56, 182, 18)
         );
-        let minutes = Columns::of((61 * SECOND, 181 * SECOND), 90 * SECOND);
+        let minutes = Columns::new(61 * SECOND, 181 * SECOND, 90 * SECOND);
         assert_eq!(
             (
                 minutes.column() / SECOND,
@@ -650,15 +654,15 @@ mod tests {
         );
         let backwards: Vec<_> = minutes
             .backwards(120 * SECOND)
-            .map(|(i, from, _)| (i, from / SECOND))
+            .map(|column| (column.index, column.from / SECOND))
             .collect();
         assert_eq!(backwards, [(2, 180), (1, 120)]);
         let intervals =
-            [1, 30, 60, 120, 600, 1800, 3600, 7200].map(|s| Columns::of((0, 1), s * SECOND).interval);
+            [1, 30, 60, 120, 600, 1800, 3600, 7200].map(|s| Columns::new(0, 1, s * SECOND).interval);
         assert_eq!(intervals, [1, 1, 60, 60, 600, 600, 3600, 3600]);
         // Backwards it is empty; for ever it is bounded.
-        assert_eq!(Columns::of((600 * SECOND, 0), SECOND).count(), 0);
-        assert!(Columns::of((0, u64::MAX), MINUTE).count() <= 1_001);
+        assert_eq!(Columns::new(600 * SECOND, 0, SECOND).count(), 0);
+        assert!(Columns::new(0, u64::MAX, MINUTE).count() <= 1_001);
     }
 
     /// How many events were counted.
@@ -720,38 +724,38 @@ mod tests {
             };
             batch.event(&change, &[]);
         }
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.close();
         Reader::open(dir.path()).unwrap()
     }
 
     #[test]
-    fn places_are_numbered_up_to_a_limit_and_only_those_that_are_wanted() {
+    fn locations_are_numbered_up_to_a_limit_and_only_those_that_are_wanted() {
         use testkit::records::{Dir, START};
-        let dir = Dir::new("traffic-places");
+        let dir = Dir::new("traffic-locations");
         let reader = at_nodes(&dir, 1_000);
-        let columns = Columns::of((START, START + 3 * MINUTE), MINUTE);
-        let by_place = EventParts {
-            place: true,
+        let columns = Columns::new(START, START + 3 * MINUTE, MINUTE);
+        let by_location = EventParts {
+            location: true,
             ..EventParts::default()
         };
         let by_flow_too = EventParts {
             flow: true,
-            ..by_place
+            ..by_location
         };
         for parts in [
-            by_place,
+            by_location,
             by_flow_too,
             EventParts {
                 values: true,
-                ..by_place
+                ..by_location
             },
         ] {
-            let ask = |rows, places| {
+            let ask = |rows, locations| {
                 let mut total = Total::default();
                 (
                     reader
-                        .events_within(&columns, parts, Limits { rows, places }, &mut total)
+                        .events_within(&columns, parts, Limits { rows, locations }, &mut total)
                         .unwrap(),
                     total.0,
                 )
@@ -769,9 +773,9 @@ mod tests {
         use testkit::records::{Dir, START};
         let dir = Dir::new("traffic-least");
         let reader = at_nodes(&dir, 5_000);
-        let columns = Columns::of((START, START + 3 * MINUTE), MINUTE);
+        let columns = Columns::new(START, START + 3 * MINUTE, MINUTE);
         let parts = EventParts {
-            place: true,
+            location: true,
             any_kind: true,
             ..EventParts::default()
         };
@@ -784,7 +788,7 @@ mod tests {
                         parts,
                         Limits {
                             rows: 0,
-                            places: 20_000,
+                            locations: 20_000,
                         },
                         &mut total,
                     )

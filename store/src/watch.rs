@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::files::{FileId, StoreFile};
 use crate::identity::{FileChange, FileIdentity};
 
-/// The known files.
+/// The files of the directory that are known, with what this process stored in them.
 #[derive(Default, Debug)]
 pub(crate) struct Watch {
     files: BTreeMap<FileId, Known>,
@@ -29,38 +29,35 @@ pub(crate) struct MissingFile {
 }
 
 impl Watch {
-    /// A file was opened. Returns what was at its path before, if that was another file.
+    /// Adds a file that was opened. Returns the file that was at its path before, if that was another one.
     pub(crate) fn open(&mut self, id: FileId, identity: &FileIdentity) -> Option<MissingFile> {
-        let known = self.files.get(&id).filter(|known| known.identity == *identity);
-        if known.is_some() {
+        if self
+            .files
+            .get(&id)
+            .is_some_and(|known| known.identity == *identity)
+        {
             return None;
         }
-        let before = self.files.insert(
-            id,
-            Known {
-                identity: identity.clone(),
-                records: 0,
-            },
-        )?;
-        let Known {
-            identity: FileIdentity { path, .. },
-            records,
-        } = before;
+        let known = Known {
+            identity: identity.clone(),
+            records: 0,
+        };
+        let before = self.files.insert(id, known)?;
         Some(MissingFile {
-            path,
+            path: before.identity.path,
             change: FileChange::Replaced,
-            records,
+            records: before.records,
         })
     }
 
-    /// Records were committed into a file that is open.
+    /// Counts records that were committed into a file that is open.
     pub(crate) fn commit(&mut self, id: FileId, records: u64) {
         if let Some(known) = self.files.get_mut(&id) {
             known.records += records;
         }
     }
 
-    /// Records of this process are not in a file any more.
+    /// Subtracts records of this process that are not in a file any more.
     pub(crate) fn uncount(&mut self, id: FileId, records: u64) {
         if let Some(known) = self.files.get_mut(&id) {
             known.records = known.records.saturating_sub(records);
@@ -87,7 +84,8 @@ impl Watch {
             false
         });
         for file in found {
-            if let (false, Some(identity)) = (self.files.contains_key(&file.id), FileIdentity::of(&file.path))
+            if !self.files.contains_key(&file.id)
+                && let Some(identity) = FileIdentity::read(&file.path)
             {
                 self.files.insert(file.id, Known { identity, records: 0 });
             }

@@ -13,7 +13,7 @@ use collector::Batch;
 use collector::event::Nanos;
 use collector::flight::Recording;
 
-use crate::config::{Config, Error};
+use crate::config::{Config, Error, WithPath as _};
 use crate::files::{self, DirLock, FileId, Listing, StoreFile};
 use crate::indexer::{self, Indexer};
 use crate::numbering::Numbering;
@@ -29,11 +29,9 @@ use crate::watch::Watch;
 #[derive(Debug)]
 pub(crate) enum Message {
     Batch(Batch),
-    /// For the optional table.
     Reports(Vec<ReportRow>),
-    /// What is in it of the flight recorder.
     Recordings(Vec<Recording>),
-    /// From here on, a rule's index means a place in this list.
+    /// From here on, a rule's index is a position in this list.
     Rules(Vec<String>),
     /// From here on, files are deleted by this age and this size.
     Retention(Option<Duration>, Option<u64>),
@@ -64,7 +62,10 @@ impl Work<'_> {
         match self {
             Self::Batch(batch) => segment::newest(batch),
             Self::Reports(reports) => reports.iter().map(|report| report.ts).max(),
-            Self::Recordings(recordings) => recordings.iter().map(|one| one.trigger.event.ts).max(),
+            Self::Recordings(recordings) => recordings
+                .iter()
+                .map(|recording| recording.trigger.event.ts)
+                .max(),
         }
     }
 }
@@ -78,51 +79,51 @@ pub(crate) struct Writer {
     lock: Option<DirLock>,
     segment: Option<Segment>,
     watch: Watch,
-    /// Files of earlier periods that cannot be opened, and why: others are written for these periods.
+    /// Files of earlier periods that cannot be opened, with the reasons: others are written for these periods.
     unusable: BTreeMap<FileId, (ProblemKind, String)>,
     /// The finished file whose log was copied last.
     folded: Option<FileId>,
-    /// When to try again to copy a log that something else removed.
+    /// Time of the next attempt to copy a log that something else removed.
     log_retry_at: Option<Instant>,
     /// The numbers after what is committed.
     numbering: Numbering,
     rules: Vec<String>,
-    /// When the open transaction must be committed.
+    /// Time at which the open transaction must be committed.
     commit_at: Option<Instant>,
-    /// When the open transaction was begun.
-    begun: Option<Instant>,
-    /// When a transaction last showed a high rate of records.
+    /// Start of the open transaction.
+    transaction_start: Option<Instant>,
+    /// Time at which a transaction last showed a high rate of records.
     busy_at: Option<Instant>,
     bulk: Bulk,
     indexer: Indexer,
     /// After a failure: the file that was open, if it has no indexes.
     left_out: Option<PathBuf>,
-    /// Whether to wait at the end until all files have their indexes.
+    /// At the end, wait until all files have their indexes.
     finish: bool,
-    /// After a failure: when to try again.
+    /// After a failure: the time of the next attempt.
     retry_at: Option<Instant>,
     housekeeping_at: Instant,
     /// The wall clock; another one in tests.
     wall: fn() -> SystemTime,
 }
 
-/// When files are written without indexes on events, which are then built at once.
+/// The conditions under which files are written without indexes on events, which are then built at once.
 #[derive(Clone, Copy, Debug)]
 struct Bulk {
-    /// At this rate of records, per second.
+    /// Begins at this rate of records, per second.
     rate: u64,
-    /// After a file that holds at least as many events: bounds the number of files.
-    least: u64,
-    /// Until such a file holds as many: bounds what a query reads as a whole.
-    most: u64,
-    /// Or until the rate has been lower for so long.
+    /// Begins after a file with at least this many events, which bounds the number of files.
+    min_events: u64,
+    /// A file without indexes ends at this many events, which bounds what a query reads as a whole.
+    max_events: u64,
+    /// Ends when the rate has been lower for this long.
     calm: Duration,
 }
 
 const BULK: Bulk = Bulk {
     rate: 50_000,
-    least: 1_000_000,
-    most: 2_000_000,
+    min_events: 1_000_000,
+    max_events: 2_000_000,
     calm: Duration::from_secs(10),
 };
 
@@ -146,7 +147,7 @@ impl Writer {
             numbering,
             rules: Vec::new(),
             commit_at: None,
-            begun: None,
+            transaction_start: None,
             busy_at: None,
             bulk: BULK,
             indexer,
@@ -213,7 +214,7 @@ impl Writer {
         }
     }
 
-    /// Writes it, or counts why not.
+    /// Writes the records of `work`, or counts them as shed while a failure lasts.
     fn process(&mut self, work: &Work<'_>) {
         self.shared.stats().queue_len -= 1;
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
@@ -256,12 +257,12 @@ impl Writer {
         }
         let uncommitted = segment.uncommitted();
         self.shared.stats().written += records;
-        if uncommitted >= self.most_in_transaction() {
+        if uncommitted >= self.max_transaction() {
             self.commit();
             self.roll_if_due();
         } else if self.commit_at.is_none() {
             let now = Instant::now();
-            self.begun = Some(now);
+            self.transaction_start = Some(now);
             self.commit_at = Some(now + self.config.commit_every);
         }
     }
@@ -269,7 +270,7 @@ impl Writer {
     /// Makes sure that the open segment is the one where `work` belongs.
     fn roll_to(&mut self, work: &Work<'_>) -> Result<(), Error> {
         let Some(ts) = work.newest() else { return Ok(()) };
-        let wanted = FileId::of(ts, self.config.period);
+        let wanted = FileId::containing(ts, self.config.period);
         if let Some(segment) = &self.segment
             && (segment.id().same_period(wanted) || wanted.is_just_before(segment.id()))
         {
@@ -293,23 +294,22 @@ impl Writer {
         }
     }
 
-    /// Has the indexes of the newest files built, beside the one that is open, where a process that was killed left them out.
+    /// Submits the newest files, without the one that is open, to the indexer where a process that was killed left their
+    /// indexes out.
     pub(crate) fn index_left_over(&mut self) {
         let open = self.segment.as_ref().map(Segment::id);
         let found = files::list(&self.config.dir).unwrap_or_default();
-        let newest = found
-            .into_iter()
-            .rev()
-            .filter(|file| Some(file.id) != open)
-            .take(LEFT_OVER);
-        newest
-            .filter(|file| indexer::is_left_out(&file.path))
-            .for_each(|file| self.indexer.submit(file.path));
+        let others = found.into_iter().rev().filter(|file| Some(file.id) != open);
+        for file in others.take(LEFT_OVER) {
+            if indexer::is_left_out(&file.path) {
+                self.indexer.submit(file.path);
+            }
+        }
     }
 
-    /// The newest part of the period of `first`, for the case that there are several.
+    /// Returns the newest part of the period of `first`, which may have several.
     fn last_part(&self, first: FileId) -> Result<FileId, Error> {
-        let found = files::list(&self.config.dir).map_err(|error| Error::io(&self.config.dir, error))?;
+        let found = files::list(&self.config.dir).with_path(&self.config.dir)?;
         Ok(found
             .iter()
             .rev()
@@ -324,8 +324,7 @@ impl Writer {
             id = id.next_part();
         }
         let dir = &self.config.dir;
-        let later = self.is_busy() && self.indexer.has_room();
-        let indexes = if later {
+        let indexes = if self.is_busy() && self.indexer.has_room() {
             EventIndexes::Later
         } else {
             EventIndexes::Kept
@@ -368,7 +367,7 @@ impl Writer {
                 }
                 self.watch.commit(segment.id(), records);
                 let now = nanos((self.wall)());
-                self.look_at_rate(records);
+                self.update_rate(records);
                 let mut stats = self.shared.stats();
                 stats.committed += records;
                 stats.queued -= records;
@@ -409,10 +408,11 @@ impl Writer {
         // Dropping the connection rolls the transaction back.
         let segment = self.segment.take();
         self.commit_at = None;
-        self.begun = None;
+        self.transaction_start = None;
         self.retry_at = Some(Instant::now() + RETRY);
         if let Some(segment) = segment {
-            let (id, path) = (segment.id(), segment.path().to_owned());
+            let id = segment.id();
+            let path = segment.path().to_owned();
             let is_indexed = segment.is_indexed();
             self.close_segment(segment);
             if error.is_damage() {
@@ -437,25 +437,23 @@ impl Writer {
         });
     }
 
-    /// How large a file may grow before it is continued in a new one, bytes.
-    fn share(&self) -> Option<u64> {
+    /// Returns the size at which a file is continued in a new one, bytes.
+    fn max_file_bytes(&self) -> Option<u64> {
         self.config.max_bytes.map(|limit| (limit / PARTS).max(LEAST_PART))
     }
 
     /// A transaction must not fill a file far beyond its share.
-    fn most_in_transaction(&self) -> u64 {
-        self.share()
-            .map_or(MAX_TRANSACTION, |share| MAX_TRANSACTION.min(share / RECORD))
+    fn max_transaction(&self) -> u64 {
+        self.max_file_bytes()
+            .map_or(MAX_TRANSACTION, |bytes| MAX_TRANSACTION.min(bytes / RECORD))
     }
 
     /// Notes a high rate: `records` were committed. A second counts at least, so that a few large batches are no high rate.
-    fn look_at_rate(&mut self, records: u64) {
+    fn update_rate(&mut self, records: u64) {
         let now = Instant::now();
-        let span = self
-            .begun
-            .take()
-            .map_or(Duration::ZERO, |begun| now - begun)
-            .max(Duration::from_secs(1));
+        let start = self.transaction_start.take();
+        let span = start.map_or(Duration::ZERO, |start| now - start);
+        let span = span.max(Duration::from_secs(1));
         if records as f64 >= self.bulk.rate as f64 * span.as_secs_f64() {
             self.busy_at = Some(now);
         }
@@ -465,15 +463,17 @@ impl Writer {
         self.busy_at.is_some_and(|at| at.elapsed() < self.bulk.calm)
     }
 
-    /// Whether the file goes on in a new part: it is larger than its share, or events should be written in the other way.
+    /// Returns true if the file goes on in a new part: it is larger than its share, or events should be written in the other
+    /// way.
     fn is_due(&self, segment: &Segment) -> bool {
-        let Bulk { least, most, .. } = self.bulk;
+        let is_large = self.max_file_bytes().is_some_and(|max| segment.bytes() > max);
         let events = segment.events_in_file();
-        self.share().is_some_and(|share| segment.bytes() > share)
-            || match segment.is_indexed() {
-                true => self.is_busy() && events >= least && self.indexer.has_room(),
-                false => !self.is_busy() || events >= most,
-            }
+        let changes_indexes = if segment.is_indexed() {
+            self.is_busy() && events >= self.bulk.min_events && self.indexer.has_room()
+        } else {
+            !self.is_busy() || events >= self.bulk.max_events
+        };
+        is_large || changes_indexes
     }
 
     /// Begins a new part when it is due. At every commit: under a flood a file would otherwise grow to a large part of
@@ -529,12 +529,18 @@ impl Writer {
             .or(newest);
         let mut all: Vec<StoreFile> = found.files.iter().chain(&found.set_aside).cloned().collect();
         all.sort_by_key(|file| file.id);
-        let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
-        let expired = files::expired(&all, current.as_deref(), (self.wall)(), max_age, max_bytes);
-        let deleted = expired
+        let expired = files::expired(
+            &all,
+            current.as_deref(),
+            (self.wall)(),
+            self.config.max_age,
+            self.config.max_bytes,
+        );
+        let deleted: Vec<StoreFile> = expired
             .into_iter()
-            .filter(|file| files::remove(&file.path).is_ok());
-        let deleted: Vec<StoreFile> = deleted.cloned().collect();
+            .filter(|file| files::remove(&file.path).is_ok())
+            .cloned()
+            .collect();
         for file in &deleted {
             // A file that was set aside is not known under the ID that it had.
             if found.files.contains(file) {

@@ -148,7 +148,7 @@ fn past(directory: &TempDir) {
     };
     row(1, &[1, 4, 3], at(29), &mut batch);
     row(2, &[1, 4, 3], at(6), &mut batch);
-    store.submit(batch).unwrap();
+    store.submit(batch);
     store.close();
 }
 

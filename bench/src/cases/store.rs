@@ -7,7 +7,7 @@ use collector::event::{Basis, Kind, Stream};
 use collector::{Batch, Event, Output};
 use detect::Metric;
 use store::bench::time_of_other_threads;
-use store::{Follower, Place, Policy, QueryOptions, Reader, Store, Value};
+use store::{Follower, QueryOptions, Reader, Store, StreamPosition, Value};
 use wire::FlowKey;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
@@ -125,16 +125,16 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let events = if plan.is_trial() { 50_000 } else { 1_000_000 };
     let events = fill(dir.path(), events)?;
     let mut follower = Follower::new(dir.path());
-    let mut place = Place::default();
+    let mut place = StreamPosition::default();
     let measured = measure(plan, || {
         let chunk = follower
             .read(Stream::Events, place, None, PAGE, usize::MAX)
             .map_err(|error| CliError::new(error.to_string()))?;
-        if chunk.records.is_empty() && place == Place::default() {
+        if chunk.records.is_empty() && place == StreamPosition::default() {
             return Err(CliError::new("the store has no events").into());
         }
         place = if chunk.is_last {
-            Place::default()
+            StreamPosition::default()
         } else {
             chunk.end
         };
@@ -163,7 +163,6 @@ pub(super) fn fill(dir: &Path, events: u64) -> Result<u64, CliError> {
 
 fn open(dir: &Path) -> Result<Store, CliError> {
     let config = store::Config {
-        policy: Policy::Block,
         max_bytes: Some(16 << 30),
         ..store::Config::new(dir)
     };
@@ -192,10 +191,7 @@ impl Filler {
         }
         self.filled += BATCH as u64;
         let full = std::mem::take(&mut self.batch);
-        self.batch = self.store.submit(full).unwrap_or_else(|mut refused| {
-            refused.clear();
-            refused
-        });
+        self.batch = self.store.submit(full);
     }
 }
 

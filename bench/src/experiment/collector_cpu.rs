@@ -6,7 +6,7 @@ use collector::{
     Batch, Collector, Datagram,
     workload::{Case, Feed, Values},
 };
-use store::{Policy, Store};
+use store::Store;
 
 use super::{
     loopback::{self, Served},
@@ -157,7 +157,6 @@ fn once(
         Directory(std::env::temp_dir().join(format!("hopwise-collector-cpu-{}", std::process::id())));
     fs::create_dir_all(&directory.0).map_err(failed)?;
     let config = store::Config {
-        policy: Policy::Block,
         ..store::Config::new(&directory.0)
     };
     let store = if stores {
@@ -177,10 +176,7 @@ fn once(
         match &store {
             Some(store) if batch.len() > BATCH / 2 || datagrams.is_empty() => {
                 let full = std::mem::take(&mut batch);
-                batch = store.submit(full).unwrap_or_else(|mut refused| {
-                    refused.clear();
-                    refused
-                });
+                batch = store.submit(full);
                 if datagrams.is_empty() {
                     store.flush();
                 }

@@ -1,4 +1,4 @@
-//! A batch in lanes.
+//! A batch of records, divided into lanes by key.
 
 use std::collections::VecDeque;
 
@@ -16,30 +16,29 @@ pub(super) struct Batch<R> {
     pub(super) left_out: u64,
     /// Bytes of the records in memory.
     pub(super) bytes: usize,
-    /// Where the next batch begins.
+    /// The position at which the next batch begins.
     pub(super) end: Position,
-    /// By record.
+    /// For each record, whether a request had it.
     was_sent: Vec<bool>,
     /// Records neither delivered nor rejected.
     pub(super) open: u64,
     pub(super) lanes: Vec<Lane>,
-    /// Records that the server will never take, to be written.
+    /// Records that the server will never accept, to be written.
     pub(super) rejected: VecDeque<(usize, String)>,
 }
 
 impl<R: Keyed> Batch<R> {
     pub(super) fn new(lanes: Vec<Lane>, end: Position) -> Self {
-        let (records, was_sent, rejected) = (Vec::new(), Vec::new(), VecDeque::new());
         Self {
-            records,
+            records: Vec::new(),
             expired: 0,
             left_out: 0,
             bytes: 0,
             end,
-            was_sent,
+            was_sent: Vec::new(),
             open: 0,
             lanes,
-            rejected,
+            rejected: VecDeque::new(),
         }
     }
 
@@ -60,26 +59,33 @@ impl<R: Keyed> Batch<R> {
             parts[lane as usize].push(index);
         }
         for (lane, part) in self.lanes.iter_mut().zip(parts) {
-            lane.parts = VecDeque::from_iter(Some(part).filter(|part| !part.is_empty()));
+            lane.parts.clear();
+            if !part.is_empty() {
+                lane.parts.push_back(part);
+            }
             lane.state = LaneState::Ready;
         }
         self.open = records.len() as u64;
         self.was_sent.clear();
         self.was_sent.resize(records.len(), false);
-        (self.records, self.end) = (records, end);
+        self.records = records;
+        self.end = end;
     }
 
     pub(super) fn clear(&mut self) {
         self.records = Vec::new();
-        (self.open, self.expired, self.left_out, self.bytes) = (0, 0, 0, 0);
+        self.open = 0;
+        self.expired = 0;
+        self.left_out = 0;
+        self.bytes = 0;
     }
 
-    /// Every record is delivered or rejected.
+    /// Returns true if every record is delivered or rejected.
     pub(super) fn is_settled(&self) -> bool {
         self.rejected.is_empty() && self.lanes.iter().all(|lane| lane.parts.is_empty())
     }
 
-    /// Returns how many of these records were sent before.
+    /// Marks these records as sent. Returns how many of them were sent before.
     pub(super) fn mark_sent(&mut self, records: &[usize]) -> u64 {
         records
             .iter()
@@ -98,15 +104,15 @@ pub(super) enum LaneState {
 /// Records whose keys are in this lane: one request at a time.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// Each is a request. The first one is sent, and stays until it is settled.
+    /// The records of each request. The first one is sent, and stays until it is settled.
     parts: VecDeque<Vec<usize>>,
     pub(super) state: LaneState,
-    /// Of the answer, or of the next attempt.
+    /// The deadline of the answer, or the time of the next attempt.
     until: Nanos,
     backoff: Backoff,
 }
 
-/// What a request settled.
+/// The records that a request settled.
 pub(super) struct Settled {
     pub(super) delivered: u64,
     pub(super) rejected: Vec<(usize, String)>,
@@ -122,13 +128,13 @@ impl Lane {
         }
     }
 
-    /// When something is to be done in it.
+    /// Returns the time at which the lane needs attention.
     pub(super) fn wake_at(&self) -> Option<Nanos> {
-        (!self.parts.is_empty()).then_some(if self.state == LaneState::Ready {
-            0
-        } else {
-            self.until
-        })
+        match self.state {
+            _ if self.parts.is_empty() => None,
+            LaneState::Ready => Some(0),
+            LaneState::InFlight(_) | LaneState::Waiting => Some(self.until),
+        }
     }
 
     pub(super) fn can_send(&self, now: Nanos) -> bool {
@@ -142,7 +148,8 @@ impl Lane {
 
     pub(super) fn send(&mut self, request: RequestId, until: Nanos) -> Option<Vec<usize>> {
         let part = self.parts.front()?.clone();
-        (self.state, self.until) = (LaneState::InFlight(request), until);
+        self.state = LaneState::InFlight(request);
+        self.until = until;
         Some(part)
     }
 
@@ -155,25 +162,22 @@ impl Lane {
         over
     }
 
-    /// Keeps what is to be sent again; `None`: the answer does not fit the request.
+    /// Settles the first request, but for the records to be sent again. Returns `None` if the answer does not fit the request.
     pub(super) fn settle(&mut self, rejected: Vec<(usize, String)>, again: &[usize]) -> Option<Settled> {
         let part = self.parts.front()?;
         // In the answer's order, which need not be that of the request.
         let mut open = vec![true; part.len()];
-        let mut close = |index: usize| open.get_mut(index).is_some_and(std::mem::take);
-        if !rejected
-            .iter()
-            .map(|(index, _)| *index)
-            .chain(again.iter().copied())
-            .all(&mut close)
-        {
-            return None;
+        for index in rejected.iter().map(|(index, _)| index).chain(again) {
+            // Each index is one of the request, and named once.
+            if !std::mem::take(open.get_mut(*index)?) {
+                return None;
+            }
         }
         let delivered = open.iter().filter(|open| **open).count() as u64;
         let rejected = rejected
             .into_iter()
-            .map(|(index, words)| (part[index], super::notice::cut(&words)));
-        let rejected: Vec<(usize, String)> = rejected.collect();
+            .map(|(index, words)| (part[index], super::notice::cut(&words)))
+            .collect();
         let mut again = again.to_vec();
         again.sort_unstable();
         let again: Vec<usize> = again.into_iter().map(|index| part[index]).collect();
@@ -184,7 +188,7 @@ impl Lane {
         Some(Settled { delivered, rejected })
     }
 
-    /// The first request becomes two; a single record is returned instead.
+    /// Splits the first request into two; a single record is removed and returned instead.
     pub(super) fn halve(&mut self) -> Option<usize> {
         let mut part = self.parts.pop_front()?;
         if part.len() < 2 {
@@ -212,6 +216,7 @@ impl Lane {
     }
 
     fn wait(&mut self, until: Nanos) {
-        (self.state, self.until) = (LaneState::Waiting, until);
+        self.state = LaneState::Waiting;
+        self.until = until;
     }
 }

@@ -1,28 +1,28 @@
-//! What people read in the log: once, not for each request.
+//! Notices for the log: one for each change, not for each request.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use crate::backoff::Nanos;
 
-/// Something that a person should know.
+/// A message for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// Requests, reads or saves fail. Repeated only with another reason, or after a minute.
     Failing {
-        /// What happens, and why.
+        /// The failure and its reason.
         words: String,
     },
-    /// Requests succeed again.
+    /// Requests succeed again after failures.
     Recovered {
-        /// For how long they had failed, ns.
+        /// The time for which they had failed, ns.
         after: Nanos,
     },
-    /// The server will never take a record, or nobody can read it: why. Reported once a minute at most.
+    /// The reason why the server will never accept a record, or nobody can read it. Reported once a minute at most.
     Rejected(String),
-    /// A rejected record could not be written: why.
+    /// The reason why a rejected record could not be written.
     Unwritten(String),
-    /// So many records had been deleted before they were read.
+    /// The number of records that had been deleted before they were read.
     Expired(u64),
 }
 
@@ -44,31 +44,38 @@ impl fmt::Display for Notice {
 }
 
 const MINUTE: Nanos = 60_000_000_000;
-/// More are not kept until somebody reads them.
+/// Maximum number of notices that wait to be read; others are dropped.
 const MOST: usize = 64;
-/// Longer words of servers are cut: they may be whole pages.
+/// Maximum length of a server's message, characters: longer ones are cut.
 const LONGEST: usize = 500;
 
 #[derive(Default, Debug)]
 pub(super) struct Notices {
     queue: VecDeque<Notice>,
-    /// The failure, since when, and when it was last noted.
-    failing: Option<(String, Nanos, Nanos)>,
-    /// The last rejection, if the server has taken nothing since.
+    failing: Option<Failure>,
+    /// The last rejection, if the server has accepted nothing since.
     rejected: Option<String>,
     rejected_at: Option<Nanos>,
     unwritten_at: Option<Nanos>,
 }
 
+#[derive(Debug)]
+struct Failure {
+    words: String,
+    since: Nanos,
+    /// Time of the last notice about it.
+    noticed: Nanos,
+}
+
 impl Notices {
     pub(super) fn last_error(&self) -> Option<&str> {
-        self.failing
-            .as_ref()
-            .map(|(words, ..)| words.as_str())
-            .or(self.rejected.as_deref())
+        match &self.failing {
+            Some(failure) => Some(&failure.words),
+            None => self.rejected.as_deref(),
+        }
     }
 
-    /// A record is rejected. `alone`: with nothing that the server took.
+    /// Notes that a record is rejected. `alone`: the server accepted none with it.
     pub(super) fn rejected(&mut self, words: String, alone: bool, now: Nanos) {
         let notice = Notice::Rejected(words);
         self.rejected = alone.then(|| notice.to_string());
@@ -98,31 +105,33 @@ impl Notices {
 
     pub(super) fn failing(&mut self, what: &str, why: &str, now: Nanos) {
         let words = format!("{what}: {}", cut(why));
-        let since = self.failing.as_ref().map_or(now, |(_, since, _)| *since);
-        let noted = match &self.failing {
-            Some((last, _, noted)) if *last == words && now.saturating_sub(*noted) < MINUTE => *noted,
+        let since = self.failing.as_ref().map_or(now, |failure| failure.since);
+        let noticed = match &self.failing {
+            Some(failure) if failure.words == words && now.saturating_sub(failure.noticed) < MINUTE => {
+                failure.noticed
+            }
             _ => {
                 self.push(Notice::Failing { words: words.clone() }, now);
                 now
             }
         };
-        self.failing = Some((words, since, noted));
+        self.failing = Some(Failure {
+            words,
+            since,
+            noticed,
+        });
     }
 
     pub(super) fn recovered(&mut self, now: Nanos) {
         self.rejected = None;
-        if let Some((_, since, _)) = self.failing.take() {
-            self.push(
-                Notice::Recovered {
-                    after: now.saturating_sub(since),
-                },
-                now,
-            );
+        if let Some(failure) = self.failing.take() {
+            let after = now.saturating_sub(failure.since);
+            self.push(Notice::Recovered { after }, now);
         }
     }
 }
 
-/// One line of bounded length, without control characters: words of servers go into logs and pages.
+/// Returns one line of bounded length, without control characters: messages of servers go into logs and pages.
 pub(super) fn cut(words: &str) -> String {
     let mut line: String = words.trim().chars().take(LONGEST + 1).collect();
     if line.chars().count() > LONGEST {

@@ -137,6 +137,13 @@ fn the_end_of_a_batch_is_saved_before_it_is_sent() {
     assert_eq!(sent(&mut delivery, 9), Some((1, vec![0, 1, 2])));
 }
 
+fn batch_cursor(settled: u64, end: u64) -> Cursor {
+    Cursor {
+        settled: at(settled),
+        batch_end: Some(at(end)),
+    }
+}
+
 #[test]
 fn the_end_of_a_full_batch_is_saved_with_the_one_before() {
     let settings = Settings {
@@ -144,23 +151,19 @@ fn the_end_of_a_full_batch_is_saved_with_the_one_before() {
         linger: SECOND,
         ..AT_ONCE
     };
-    let cursor = |settled, end| Cursor {
-        settled: at(settled),
-        batch_end: Some(at(end)),
-    };
     let mut delivery = Delivery::new(settings, from(0), 1);
     assert!(matches!(delivery.poll(0), Some(Action::Read { .. })));
     delivery.page(page(0..8, false), 0);
-    assert_eq!(delivery.poll(0), Some(Action::Save(cursor(0, 8))));
+    assert_eq!(delivery.poll(0), Some(Action::Save(batch_cursor(0, 8))));
     delivery.saved(Ok(()), 0);
     assert_eq!(sent(&mut delivery, 0), Some((1, (0..8).collect())));
     assert!(matches!(delivery.poll(0), Some(Action::Read { .. })));
     delivery.page(page(8..16, false), 0);
     delivery.answer(1, Outcome::DONE, 1);
-    assert_eq!(delivery.poll(1), Some(Action::Save(cursor(8, 16))));
-    assert_eq!(delivery.cursor(), cursor(0, 8));
+    assert_eq!(delivery.poll(1), Some(Action::Save(batch_cursor(8, 16))));
+    assert_eq!(delivery.cursor(), batch_cursor(0, 8));
     delivery.saved(Ok(()), 1);
-    assert_eq!(delivery.cursor(), cursor(8, 16));
+    assert_eq!(delivery.cursor(), batch_cursor(8, 16));
     assert_eq!(sent(&mut delivery, 1), Some((2, (0..8).collect())));
     // One that may become longer is not announced yet.
     assert!(matches!(delivery.poll(1), Some(Action::Read { .. })));
@@ -199,7 +202,8 @@ fn a_batch_fills_for_a_while() {
 #[test]
 fn a_refused_record_is_found_by_halving_and_the_rest_goes_on() {
     let mut delivery = begun(AT_ONCE, 0..5);
-    let (mut requests, mut rejected) = (Vec::new(), Vec::new());
+    let mut requests = Vec::new();
+    let mut rejected = Vec::new();
     loop {
         match delivery.poll(1) {
             Some(Action::Send { request, records }) => {
@@ -344,7 +348,7 @@ fn a_failure_is_noted_once_and_again_with_another_reason_or_after_a_minute() {
         let until = now + lasts;
         while now < until {
             let (request, _) = sent(&mut delivery, now).unwrap();
-            delivery.answer(request, Outcome::of_status(503, words, None), now);
+            delivery.answer(request, Outcome::from_status(503, words, None), now);
             now = delivery.wake_at().unwrap();
         }
         delivery.notices().len()
@@ -358,7 +362,7 @@ fn a_failure_is_noted_once_and_again_with_another_reason_or_after_a_minute() {
 fn wrong_credentials_are_not_tried_often() {
     let mut delivery = begun(AT_ONCE, 0..2);
     let (request, _) = sent(&mut delivery, 0).unwrap();
-    delivery.answer(request, Outcome::of_status(401, "bad password", None), 0);
+    delivery.answer(request, Outcome::from_status(401, "bad password", None), 0);
     assert!(delivery.wake_at().unwrap() >= 30 * SECOND);
     assert_eq!(
         delivery.last_error(),
@@ -369,7 +373,8 @@ fn wrong_credentials_are_not_tried_often() {
 #[test]
 fn a_server_that_refuses_everything_is_given_time() {
     let mut delivery = Delivery::new(AT_ONCE, from(0), 1);
-    let (mut now, mut next) = (0, 0);
+    let mut now = 0;
+    let mut next = 0;
     let mut at_rejected = Vec::new();
     while at_rejected.len() < 40 {
         match delivery.poll(now) {
@@ -447,15 +452,16 @@ fn deleted_records_are_counted_and_passed() {
     assert_eq!(delivery.notices(), [Notice::Expired(9)]);
 }
 
+fn stopped_in_flight() -> Delivery<One> {
+    let mut delivery = begun(AT_ONCE, 0..2);
+    sent(&mut delivery, 0).unwrap();
+    delivery.stop(1, 10);
+    delivery
+}
+
 #[test]
 fn a_stop_completes_the_batch_in_flight_and_does_not_wait_for_ever() {
-    let in_flight = || {
-        let mut delivery = begun(AT_ONCE, 0..2);
-        sent(&mut delivery, 0).unwrap();
-        delivery.stop(1, 10);
-        delivery
-    };
-    let mut completes = in_flight();
+    let mut completes = stopped_in_flight();
     completes.answer(1, Outcome::DONE, 2);
     assert_eq!(completes.poll(2), Some(Action::Save(from(2))));
     completes.saved(Ok(()), 3);
@@ -464,7 +470,7 @@ fn a_stop_completes_the_batch_in_flight_and_does_not_wait_for_ever() {
         (None, true, 0)
     );
 
-    let mut waits = in_flight();
+    let mut waits = stopped_in_flight();
     assert_eq!(
         (waits.poll(10), waits.is_stopped(), waits.wake_at()),
         (None, false, Some(11))

@@ -1,4 +1,4 @@
-//! Objects of JSON, with the names of `record.proto`.
+//! Reads JSON objects with the names of `record.proto`.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ pub(super) fn read(bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
     let object: Map<String, Value> = serde_json::from_slice(bytes)
         .map_err(|error| Unreadable(format!("it is no object of JSON: {error}")))?;
     for (name, value) in &object {
-        let Some((field, held)) = parts.place(|field| field.name == name) else {
+        let Some((field, held)) = parts.find(|field| field.name == name) else {
             continue;
         };
         *held = read_value(field, value)?;
@@ -37,13 +37,15 @@ fn read_value(field: &Field, value: &Value) -> Result<Held, Unreadable> {
     held.ok_or_else(|| wrong(field))
 }
 
-/// 16 hexadecimal digits.
+/// Parses 16 hexadecimal digits.
 fn id(text: &str) -> Option<u64> {
-    let is_whole = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    u64::from_str_radix(text, 16).ok().filter(|_| is_whole)
+    if text.len() != 16 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    u64::from_str_radix(text, 16).ok()
 }
 
-/// All ones are unavailable: null.
+/// Parses an element of a list; null stands for unavailable, which is all ones.
 fn number(value: &Value) -> Option<u32> {
     match value {
         Value::Null => Some(u32::MAX),
@@ -59,23 +61,28 @@ fn address(text: &str) -> Option<[u8; 16]> {
 }
 
 fn read_flow(flow: &Map<String, Value>) -> Option<FlowKey> {
-    let (src, dst) = (flow.get("src")?.as_str()?, flow.get("dst")?.as_str()?);
+    let src = flow.get("src")?.as_str()?;
+    let dst = flow.get("dst")?.as_str()?;
     if dst.is_empty() {
         return src
             .parse::<FlowKey>()
             .ok()
             .filter(|flow| flow.known_id().is_some());
     }
-    let (src, dst): (IpAddr, IpAddr) = (src.parse().ok()?, dst.parse().ok()?);
-    let port = |name: &str| match flow.get(name) {
-        None => Some(None),
-        Some(port) => Some(Some(u16::try_from(port.as_u64()?).ok()?)),
-    };
-    let ports = match (port("sport")?, port("dport")?) {
+    let src: IpAddr = src.parse().ok()?;
+    let dst: IpAddr = dst.parse().ok()?;
+    let ports = match (read_port(flow, "sport")?, read_port(flow, "dport")?) {
         (Some(sport), Some(dport)) => Some((sport, dport)),
         (None, None) => None,
         _ => return None,
     };
     let proto = u8::try_from(flow.get("proto")?.as_u64()?).ok()?;
     (src.is_ipv4() == dst.is_ipv4()).then(|| FlowKey::new(src, dst, ports, proto))
+}
+
+fn read_port(flow: &Map<String, Value>, name: &str) -> Option<Option<u16>> {
+    match flow.get(name) {
+        None => Some(None),
+        Some(port) => Some(Some(u16::try_from(port.as_u64()?).ok()?)),
+    }
 }

@@ -1,4 +1,4 @@
-//! Values of a record in one piece of memory: a batch has tens of thousands of records, most of which lack most fields.
+//! The values of a record in one allocation: a batch has tens of thousands of records, most of which lack most fields.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,17 +8,17 @@ use super::Held;
 use crate::protobuf::varint;
 use crate::record::{Field, FieldKind, Value};
 
-/// Each value that there is: its place among the fields, and its bytes.
+/// Each value that is present: the index of its field, and its bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packed(Box<[u8]>);
 
 impl Packed {
-    /// Of these values, in order.
+    /// Packs these values, in order.
     pub(super) fn new<'a>(values: impl Iterator<Item = &'a Held>) -> Self {
-        let mut bytes = Vec::with_capacity(ROOM);
-        for (place, held) in (0..).zip(values) {
+        let mut bytes = Vec::with_capacity(CAPACITY);
+        for (index, held) in (0..).zip(values) {
             if *held != Held::Absent {
-                bytes.push(place);
+                bytes.push(index);
                 pack(held, &mut bytes);
             }
         }
@@ -26,7 +26,6 @@ impl Packed {
         Self(bytes.as_slice().into())
     }
 
-    /// Its bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -40,17 +39,16 @@ impl Packed {
 }
 
 fn pack(held: &Held, out: &mut Vec<u8>) {
-    let len = |len: usize, out: &mut Vec<u8>| varint(len as u64, out);
     match held {
         Held::Absent => {}
         Held::Number(number) => varint(*number, out),
         Held::Id(id) => out.extend(id.to_le_bytes()),
         Held::Text(text) => {
-            len(text.len(), out);
+            varint(text.len() as u64, out);
             out.extend_from_slice(text.as_bytes());
         }
         Held::Numbers(numbers) => {
-            len(numbers.len(), out);
+            varint(numbers.len() as u64, out);
             numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
         }
         Held::Flow(flow) => pack_flow(flow, out),
@@ -80,19 +78,19 @@ fn pack_flow(flow: &FlowKey, out: &mut Vec<u8>) {
 /// Reads values in the order of their fields.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
-    /// Of the last list.
+    /// The numbers of the last list.
     numbers: Vec<u32>,
 }
 
 impl Reader<'_> {
-    /// Calls `each` with the value of the field that has this place.
+    /// Calls `each` with the value of the field that has this index.
     pub(super) fn visit(
         &mut self,
-        place: u8,
+        index: u8,
         field: &'static Field,
         each: &mut impl FnMut(&'static Field, Value<'_>),
     ) {
-        if self.bytes.first() != Some(&place) {
+        if self.bytes.first() != Some(&index) {
             return each(field, Value::Absent);
         }
         self.take(1);
@@ -125,14 +123,22 @@ impl Reader<'_> {
             return FlowKey::of_id(u32::from_le_bytes(self.array()));
         }
         let [proto] = self.array();
-        let mut address = || match kind & V6 {
+        let src = self.address(kind);
+        let dst = self.address(kind);
+        let mut ports = None;
+        if kind & PORTS != 0 {
+            let sport = u16::from_le_bytes(self.array());
+            let dport = u16::from_le_bytes(self.array());
+            ports = Some((sport, dport));
+        }
+        FlowKey::new(src, dst, ports, proto)
+    }
+
+    fn address(&mut self, kind: u8) -> IpAddr {
+        match kind & V6 {
             0 => IpAddr::from(self.array::<4>()),
             _ => IpAddr::V6(Ipv6Addr::from(self.array::<16>())),
-        };
-        let (src, dst) = (address(), address());
-        let mut port = || u16::from_le_bytes(self.array());
-        let ports = (kind & PORTS != 0).then(|| (port(), port()));
-        FlowKey::new(src, dst, ports, proto)
+        }
     }
 
     fn number(&mut self) -> u64 {
@@ -160,5 +166,5 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Room for most records.
-const ROOM: usize = 256;
+/// Initial capacity, bytes: enough for most records.
+const CAPACITY: usize = 256;

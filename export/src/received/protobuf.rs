@@ -1,4 +1,4 @@
-//! Messages of `record.proto`.
+//! Reads messages of `record.proto`.
 
 use super::{
     FieldKind, Held, NUMBERS, Parts, Unreadable, held_address, held_numbers, held_text, too_many, wrong,
@@ -19,10 +19,10 @@ pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable
     while !bytes.is_empty() {
         let (number, value) = field(&mut bytes).ok_or_else(malformed)?;
         // Fields that are not known here are of a later version without a number of its own.
-        let Some((field, held)) = parts.place(|field| field.number == number) else {
+        let Some((field, held)) = parts.find(|field| field.number == number) else {
             continue;
         };
-        put(field, value, held)?;
+        set(field, value, held)?;
     }
     Ok(())
 }
@@ -31,7 +31,7 @@ fn malformed() -> Unreadable {
     Unreadable("it is no message of protobuf, or cut off".to_owned())
 }
 
-fn put(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable> {
+fn set(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable> {
     *held = match (field.kind, value) {
         (FieldKind::Number, Wire::Number(number)) | (FieldKind::Time, Wire::Fixed64(number)) => {
             Held::Number(number)
@@ -59,18 +59,11 @@ fn put(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable
 }
 
 fn extend(field: &Field, value: Wire<'_>, numbers: &mut Vec<u32>) -> Result<(), Unreadable> {
-    let mut push = |number: u64| {
-        if numbers.len() >= NUMBERS {
-            return Err(too_many(field));
-        }
-        numbers.push(u32::try_from(number).map_err(|_| wrong(field))?);
-        Ok(())
-    };
     match value {
-        Wire::Number(number) => push(number),
+        Wire::Number(number) => push(field, number, numbers),
         Wire::Bytes(mut packed) => {
             while !packed.is_empty() {
-                push(varint(&mut packed).ok_or_else(malformed)?)?;
+                push(field, varint(&mut packed).ok_or_else(malformed)?, numbers)?;
             }
             Ok(())
         }
@@ -78,9 +71,22 @@ fn extend(field: &Field, value: Wire<'_>, numbers: &mut Vec<u32>) -> Result<(), 
     }
 }
 
-/// `message Flow`.
+fn push(field: &Field, number: u64, numbers: &mut Vec<u32>) -> Result<(), Unreadable> {
+    if numbers.len() >= NUMBERS {
+        return Err(too_many(field));
+    }
+    numbers.push(u32::try_from(number).map_err(|_| wrong(field))?);
+    Ok(())
+}
+
+/// Reads the fields of `message Flow`.
 fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
-    let (mut src, mut dst, mut sport, mut dport, mut proto, mut id) = (None, None, None, None, 0, None);
+    let mut src = None;
+    let mut dst = None;
+    let mut sport = None;
+    let mut dport = None;
+    let mut proto = 0;
+    let mut id = None;
     while !bytes.is_empty() {
         match field(&mut bytes)? {
             (1, Wire::Bytes(address)) => src = Some(address),
@@ -101,7 +107,8 @@ fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
         (None, None) => None,
         _ => return None,
     };
-    let (src, dst) = (src?, dst?);
+    let src = src?;
+    let dst = dst?;
     match (src.try_into(), dst.try_into()) {
         (Ok(src), Ok(dst)) => Some(FlowKey::v4(src, dst, ports, proto)),
         _ => Some(FlowKey::v6(
@@ -113,7 +120,7 @@ fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
     }
 }
 
-/// The next field: its number and its value. `None`: there is none.
+/// Reads the number and the value of the next field, or `None` if it is malformed.
 fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
     let tag = u32::try_from(varint(bytes)?).ok()?;
     let value = match tag & 7 {
@@ -129,7 +136,8 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
         // Groups, of a version of protobuf from before ours.
         _ => return None,
     };
-    Some((tag >> 3, value)).filter(|(number, _)| *number > 0)
+    let number = tag >> 3;
+    (number > 0).then_some((number, value))
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
@@ -138,7 +146,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// A number of at most 64 bits.
+/// Reads a number of at most 64 bits.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -18,12 +18,12 @@ use crate::json::write_text;
 use crate::record::{Alert, Record, Stream};
 use crate::text::rfc3339;
 
-/// How alerts are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Labels of every alert, such as `severity`.
     pub labels: Vec<(String, String)>,
-    /// How long an alert lasts at most, ns, if nobody resolves it.
+    /// The maximum duration of an alert that is not resolved, ns.
     pub lasts: Nanos,
 }
 
@@ -49,7 +49,7 @@ const OURS: [&str; 9] = [
     "queue",
 ];
 
-/// The sink.
+/// The sink for Alertmanager.
 #[derive(Debug)]
 pub struct Alertmanager {
     /// As JSON, each with a comma before it.
@@ -66,11 +66,10 @@ impl Alertmanager {
         let mut labels = Vec::new();
         let mut names: Vec<&str> = OURS.into();
         for (name, value) in &options.labels {
-            let is_allowed = |char: char| char.is_ascii_alphanumeric() || char == '_';
-            if name.is_empty()
-                || name.starts_with(|char: char| char.is_ascii_digit())
-                || !name.chars().all(is_allowed)
-            {
+            let is_allowed = name
+                .chars()
+                .all(|char| char.is_ascii_alphanumeric() || char == '_');
+            if name.is_empty() || name.starts_with(|char: char| char.is_ascii_digit()) || !is_allowed {
                 return Err(format!(
                     "{name:?} is no name of a label; use letters, digits and `_`, no digit first"
                 ));
@@ -111,7 +110,7 @@ impl Alertmanager {
             }
             _ = write!(out, ",\"proto\":\"{}\"", flow.proto());
         }
-        write_places(one.place(), out);
+        write_places(one.location(), out);
         out.extend_from_slice(&self.labels);
         out.extend_from_slice(b"},\"annotations\":{\"collector\":");
         write_text(collector, out);
@@ -157,7 +156,8 @@ fn write_places(places: [Option<u32>; 3], out: &mut Vec<u8>) {
 
 impl HttpSink for Alertmanager {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
-        let (mut body, mut rows) = (Vec::new(), Vec::new());
+        let mut body = Vec::new();
+        let mut rows = Vec::new();
         for (index, record) in batch.records.iter().enumerate() {
             let Record::Alert(one) = record else { continue };
             body.push(if rows.is_empty() { b'[' } else { b',' });

@@ -6,30 +6,23 @@ mod native;
 use self::native::Block;
 use super::{Batch, HttpSink, Request, Response, said, words};
 use crate::outcome::Outcome;
-use crate::record::{COMMON, Field, FieldKind, Fields, Stream};
+use crate::record::{COMMON, FieldKind, Fields, Stream};
 
-/// Where records go.
+/// A database of ClickHouse, and the tables for records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClickHouse {
     database: String,
     prefix: String,
-    /// Days after which rows go; 0: never.
+    /// Days after which rows are deleted; 0 for never.
     keep_days: u32,
 }
 
 impl ClickHouse {
-    /// Into the tables `PREFIXevents` and so on of a database.
+    /// Returns a sink for the tables `PREFIXevents` and so on of a database.
     ///
     /// # Errors
-    /// A name that is none: one sentence that says what to do.
+    /// A name is not allowed: one sentence that says what to do.
     pub fn new(database: &str, prefix: &str, keep_days: u32) -> Result<Self, String> {
-        let is_name = |name: &str| {
-            name.len() <= 64
-                && name
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-                && !name.starts_with(|first: char| first.is_ascii_digit())
-        };
         if database.is_empty() || !is_name(database) || !is_name(prefix) {
             let wrong = if is_name(database) && !database.is_empty() {
                 prefix
@@ -47,24 +40,24 @@ impl ClickHouse {
         })
     }
 
-    /// The database.
+    /// Returns the name of the database.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// The table of a stream, with its database.
+    /// Returns the table of a stream, with its database.
     pub fn table(&self, stream: Stream) -> String {
         format!("{}.{}{}", self.database, self.prefix, stream.name())
     }
 
-    /// The statements that make what is missing, in order: tables, then what tables of earlier versions lack. Each can be executed again.
+    /// Returns the statements that create what is missing, in order: tables, then what tables of earlier versions lack. Each can be executed again.
     pub fn schema(&self, streams: &[Stream]) -> Vec<String> {
         let mut statements = vec![format!("CREATE DATABASE IF NOT EXISTS {}", self.database)];
         statements.extend(streams.iter().map(|stream| self.create(*stream)));
         for (number, (stream, change)) in MIGRATIONS.iter().enumerate() {
             for stream in streams
                 .iter()
-                .filter(|one| stream.is_none_or(|stream| stream == **one))
+                .filter(|other| stream.is_none_or(|stream| stream == **other))
             {
                 let table = self.table(*stream);
                 statements.push(format!(
@@ -76,7 +69,7 @@ impl ClickHouse {
         statements
     }
 
-    /// The request that inserts these rows. A repeat with the same `token` is not stored twice, as long as the server remembers it.
+    /// Returns the request that inserts these rows. A repeat with the same `token` is not stored twice, as long as the server remembers it.
     pub fn insert(
         &self,
         stream: Stream,
@@ -99,18 +92,19 @@ impl ClickHouse {
         }
     }
 
-    /// What became of the rows of a request.
+    /// Returns the outcome of a request.
     pub fn answered(response: &Response<'_>) -> Outcome {
         let code = code(response.body);
         if (200..=299).contains(&response.status) && code.is_none() {
             return Outcome::DONE;
         }
-        let (words, retry_after) = (words(response.body), response.retry_after);
+        let words = words(response.body);
+        let retry_after = response.retry_after;
         match (response.status, code) {
             (401 | 403, _) | (_, Some(192..=195 | 497 | 516)) => Outcome::Unauthorised { words },
-            // Of a value: cannot parse, too large, no such enumeration.
+            // Errors of a value: cannot parse, too large, no such enumeration.
             (_, Some(6 | 26 | 27 | 33 | 38 | 41 | 69 | 72 | 131)) | (413, None) => Outcome::Refused { words },
-            // Anything else is of the table or the server: somebody corrects it, and wants the records then.
+            // Anything else concerns the table or the server: the records are sent once that is corrected.
             _ => Outcome::Failed { words, retry_after },
         }
     }
@@ -157,11 +151,11 @@ impl ClickHouse {
     }
 }
 
-/// Different days of the records of a batch, at most. Each day of a table is a partition, and ClickHouse refuses an insert into more than
+/// Maximum number of different days of the records of a batch. Each day of a table is a partition, and ClickHouse refuses an insert into more than
 /// 100 of them (`max_partitions_per_insert_block`), however often it is repeated.
 pub const DAYS: usize = 90;
 
-/// The order of rollups.
+/// The columns by which rollups are ordered.
 const ROLLUPS: &str = "metric, node, interface, queue, flow, interval, ts, collector, part";
 
 /// Inserts that a table remembers by their tokens. Many partitions of an outlet insert into one table while another one is away.
@@ -171,7 +165,7 @@ const WINDOW: u32 = 10_000;
 /// insert and the merges after it make a hundred files each, which costs more than the rows.
 const COMPACT: u32 = 256 << 20;
 
-/// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set settings to
+/// The changes of tables after their first version, in order; `None` for all tables. They add what is missing, and set settings to
 /// ours, also the window of tokens if it was larger. A column can only become a part of the order with the statement that adds it.
 const MIGRATIONS: [(Option<Stream>, &str); 5] = [
     (
@@ -197,7 +191,7 @@ const ADD_KINDS: &str = "ADD INDEX IF NOT EXISTS kinds kind TYPE set(16) GRANULA
 /// ClickHouse's error for a change that an engine of tables does not have.
 const NOT_IMPLEMENTED: u32 = 48;
 
-/// A column of a table.
+/// A column with its type and its codec.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     name: &'static str,
@@ -205,12 +199,12 @@ struct Column {
     codec: &'static str,
 }
 
-/// The type of a column.
+/// The type of a column's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     U8,
     U16,
-    /// A number in the order of a table; [`ABSENT`]: none.
+    /// A number in the order of a table; [`ABSENT`] for none.
     U32,
     U64,
     /// A number that may be absent.
@@ -224,7 +218,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// As ClickHouse writes it.
+    /// Returns the name in ClickHouse.
     fn name(self) -> &'static str {
         match self {
             Self::U8 => "UInt8",
@@ -240,7 +234,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of each value, if all have the same length.
+    /// Returns the size of each value, bytes, if all have the same.
     fn width(self) -> Option<usize> {
         match self {
             Self::U8 => Some(1),
@@ -253,10 +247,10 @@ impl Kind {
     }
 }
 
-/// A node, an interface or a queue that a record does not have. 0 is one.
+/// Stands for a node, an interface or a queue that a record does not have: 0 is a valid one.
 pub const ABSENT: u32 = u32::MAX;
 
-/// The columns of a flow.
+/// The columns of a flow's key.
 const FLOW: [Column; 6] = [
     Column {
         name: "flow",
@@ -290,36 +284,46 @@ const FLOW: [Column; 6] = [
     },
 ];
 
+fn is_name(name: &str) -> bool {
+    name.len() <= 64
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+}
+
 fn columns(stream: Stream) -> Vec<Column> {
-    let column = |field: &Field| -> Vec<Column> {
-        let of = |kind, codec| {
-            vec![Column {
-                name: field.name,
-                kind,
-                codec,
-            }]
+    let mut columns = Vec::new();
+    for field in COMMON.iter().chain(stream.fields()) {
+        let (kind, codec) = match field.kind {
+            FieldKind::Flow => {
+                columns.extend(FLOW);
+                continue;
+            }
+            FieldKind::Id => (Kind::U64, " CODEC(NONE)"),
+            FieldKind::Time => (Kind::Time, " CODEC(Delta, ZSTD(1))"),
+            FieldKind::Text => (Kind::Word, ""),
+            FieldKind::Numbers => (Kind::Numbers, " CODEC(ZSTD(1))"),
+            FieldKind::Address => (Kind::Address, ""),
+            // A column in the order of a table cannot be absent there: then it is all ones.
+            FieldKind::Number if is_key(field.name) => (Kind::U32, " CODEC(T64, ZSTD(1))"),
+            FieldKind::Number if is_present(stream, field.name) => (Kind::U64, " CODEC(T64, ZSTD(1))"),
+            FieldKind::Number => (Kind::MaybeU64, " CODEC(T64, ZSTD(1))"),
         };
-        match field.kind {
-            FieldKind::Flow => FLOW.to_vec(),
-            FieldKind::Id => of(Kind::U64, " CODEC(NONE)"),
-            FieldKind::Time => of(Kind::Time, " CODEC(Delta, ZSTD(1))"),
-            FieldKind::Text => of(Kind::Word, ""),
-            FieldKind::Numbers => of(Kind::Numbers, " CODEC(ZSTD(1))"),
-            FieldKind::Address => of(Kind::Address, ""),
-            // What is in the order of a table cannot be absent there: then it is all ones.
-            FieldKind::Number if is_key(field.name) => of(Kind::U32, " CODEC(T64, ZSTD(1))"),
-            FieldKind::Number if is_present(stream, field.name) => of(Kind::U64, " CODEC(T64, ZSTD(1))"),
-            FieldKind::Number => of(Kind::MaybeU64, " CODEC(T64, ZSTD(1))"),
-        }
-    };
-    COMMON.iter().chain(stream.fields()).flat_map(column).collect()
+        columns.push(Column {
+            name: field.name,
+            kind,
+            codec,
+        });
+    }
+    columns
 }
 
 fn is_key(name: &str) -> bool {
     ["schema", "node", "interface", "queue", "interval"].contains(&name)
 }
 
-/// Whether a number is there in every record.
+/// Returns true if every record has this number.
 fn is_present(stream: Stream, name: &str) -> bool {
     let names: &[&str] = match stream {
         Stream::Rollups => &["count", "min", "max", "sum"],
@@ -333,7 +337,8 @@ fn is_present(stream: Stream, name: &str) -> bool {
 
 impl HttpSink for ClickHouse {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
-        let (first, last) = (batch.records.first()?, batch.records.last()?);
+        let first = batch.records.first()?;
+        let last = batch.records.last()?;
         // The same records after a crash are recognised by the server, and not stored twice.
         let token = format!(
             "{}-{}-{:016x}-{:016x}-{}",
@@ -428,7 +433,8 @@ impl HttpSink for ClickHouse {
                 // Quotes are escaped in this format.
                 let kind = kind.map(|kind| kind.replace("\\'", "'"));
                 if kind.as_deref() != Some(column.kind.name()) {
-                    let (table, name) = (self.table(*stream), column.name);
+                    let table = self.table(*stream);
+                    let name = column.name;
                     return Err(match kind {
                         None if MIGRATIONS
                             .iter()
@@ -454,11 +460,14 @@ impl HttpSink for ClickHouse {
     }
 }
 
-/// The code of an exception in an answer, which can come after a status of success.
+/// Returns the code of an exception in an answer, which can come after a status of success.
 pub fn code(body: &[u8]) -> Option<u32> {
     let text = String::from_utf8_lossy(&body[..body.len().min(1 << 14)]);
-    let at = text.find("Code: ").filter(|_| text.contains("Exception"))?;
-    let digits: String = text[at + 6..].chars().take_while(char::is_ascii_digit).collect();
+    if !text.contains("Exception") {
+        return None;
+    }
+    let (_, rest) = text.split_once("Code: ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 

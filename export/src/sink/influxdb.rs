@@ -22,12 +22,12 @@ use crate::outcome::Outcome;
 use crate::record::{Field, FieldKind, Record, SCHEMA, Stream, Value};
 use crate::text::{address, address_of, decimal, hex};
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Where to.
+    /// The API, and the database.
     pub api: Api,
-    /// What the names of measurements begin with.
+    /// The prefix of the names of measurements.
     pub prefix: String,
     /// Fields that are tags in addition to those that always are: any of [`CHOICE`].
     pub tags: Vec<String>,
@@ -50,21 +50,21 @@ impl Default for Options {
     }
 }
 
-/// Which API, and where the points are stored.
+/// The API, and the database or bucket of the points.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Api {
     /// `/write`: InfluxDB 1, and what imitates it.
     V1 {
-        /// `db`.
+        /// The parameter `db`, which is required.
         database: String,
-        /// `rp`; without one, the default one of the database.
+        /// The parameter `rp`; without one, the default of the database applies.
         retention_policy: Option<String>,
     },
     /// `/api/v2/write`: InfluxDB 2 and 3.
     V2 {
-        /// `org`.
+        /// The parameter `org`, which is required.
         org: String,
-        /// `bucket`.
+        /// The parameter `bucket`, which is required.
         bucket: String,
     },
 }
@@ -97,49 +97,42 @@ pub const CHOICE: [&str; 11] = [
     "src",
 ];
 
-/// Parts of a 5-tuple.
+/// The parts of a 5-tuple.
 const FLOW: [&str; 5] = ["src", "dst", "sport", "dport", "proto"];
 
-/// The sink.
+/// The sink for InfluxDB.
 #[derive(Debug)]
 pub struct InfluxDb {
     prefix: String,
     target: String,
-    /// Chosen tags.
     tags: Vec<&'static str>,
     spread: u64,
 }
 
 impl InfluxDb {
-    /// A sink with these options.
+    /// Returns a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are wrong: one sentence that says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
-        let needed = |name: &str, value: &str| match value.trim().is_empty() {
-            true => Err(format!(
-                "`{name}` is empty; name the {name} that the points are written to"
-            )),
-            false => Ok(()),
-        };
         let mut target = String::new();
         match &options.api {
             Api::V1 {
                 database,
                 retention_policy,
             } => {
-                needed("database", database)?;
+                require("database", database)?;
                 target.push_str("/write?db=");
                 target.push_str(&escape(database));
                 if let Some(policy) = retention_policy {
-                    needed("retention_policy", policy)?;
+                    require("retention_policy", policy)?;
                     target.push_str("&rp=");
                     target.push_str(&escape(policy));
                 }
             }
             Api::V2 { org, bucket } => {
-                needed("organisation", org)?;
-                needed("bucket", bucket)?;
+                require("organisation", org)?;
+                require("bucket", bucket)?;
                 target.push_str("/api/v2/write?org=");
                 target.push_str(&escape(org));
                 target.push_str("&bucket=");
@@ -181,8 +174,8 @@ impl InfluxDb {
         ALWAYS.contains(&name) || self.tags.contains(&name)
     }
 
-    /// Rollups per flow without the flow in the tags would replace each other.
-    fn takes(&self, record: &Record) -> bool {
+    /// Returns false for rollups per flow without the flow in the tags: they would replace each other.
+    fn accepts(&self, record: &Record) -> bool {
         !matches!(record, Record::Rollup(one) if one.flow.is_some())
             || FLOW.iter().all(|part| self.is_tag(part))
     }
@@ -200,7 +193,7 @@ impl InfluxDb {
         }
     }
 
-    /// One line.
+    /// Writes the line of a record.
     fn write(&self, record: &Record, collector: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(record.stream().name().as_bytes());
@@ -225,6 +218,16 @@ impl InfluxDb {
     }
 }
 
+/// Checks that an option has a value.
+fn require(name: &str, value: &str) -> Result<(), String> {
+    if value.trim().is_empty() {
+        return Err(format!(
+            "`{name}` is empty; name the {name} that the points are written to"
+        ));
+    }
+    Ok(())
+}
+
 /// Calls `each` for the fields that have a value, a 5-tuple in its parts.
 fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
     record.visit(|field, value| match value {
@@ -232,49 +235,52 @@ fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
         Value::Flow(flow) => {
             // As the address would be, a text.
             let mut text = *b"flow-id:0x00000000";
-            let mut part = |name, kind, value| {
-                each(
-                    &Field {
-                        name,
-                        json: "",
-                        kind,
-                        number: 0,
-                        about: "",
-                    },
-                    value,
-                )
-            };
             if let Some(id) = flow.known_id() {
                 for (index, digit) in text[10..].iter_mut().enumerate() {
                     *digit = b"0123456789abcdef"[(id >> (28 - 4 * index) & 15) as usize];
                 }
-                part(
-                    "src",
-                    FieldKind::Text,
-                    Value::Text(std::str::from_utf8(&text).unwrap_or_default()),
-                );
+                let text = std::str::from_utf8(&text).unwrap_or_default();
+                each(&part("src", FieldKind::Text), Value::Text(text));
             } else {
-                part("src", FieldKind::Address, Value::Address(flow.src_octets()));
-                part("dst", FieldKind::Address, Value::Address(flow.dst_octets()));
+                each(
+                    &part("src", FieldKind::Address),
+                    Value::Address(flow.src_octets()),
+                );
+                each(
+                    &part("dst", FieldKind::Address),
+                    Value::Address(flow.dst_octets()),
+                );
             }
             if let Some((src, dst)) = flow.ports() {
-                part("sport", FieldKind::Number, Value::Number(src.into()));
-                part("dport", FieldKind::Number, Value::Number(dst.into()));
+                each(&part("sport", FieldKind::Number), Value::Number(src.into()));
+                each(&part("dport", FieldKind::Number), Value::Number(dst.into()));
             }
-            part("proto", FieldKind::Number, Value::Number(flow.proto().into()));
+            let proto = Value::Number(flow.proto().into());
+            each(&part("proto", FieldKind::Number), proto);
         }
         _ => each(field, value),
     });
 }
 
-/// Name and equals sign of what follows.
+/// Returns a field for a part of a 5-tuple.
+fn part(name: &'static str, kind: FieldKind) -> Field {
+    Field {
+        name,
+        json: "",
+        kind,
+        number: 0,
+        about: "",
+    }
+}
+
+/// Writes a comma, a name and an equals sign.
 fn start(name: &str, out: &mut Vec<u8>) {
     out.push(b',');
     out.extend_from_slice(name.as_bytes());
     out.push(b'=');
 }
 
-/// A tag. An empty one must not be written, and the protocol has no way to write a line end or, at the end, a backslash.
+/// Writes a tag. An empty one must not be written, and the protocol has no way to write a line end or, at the end, a backslash.
 fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if value == Value::Text("") {
         return;
@@ -298,7 +304,7 @@ fn write_tag(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A field after others.
+/// Writes a field after others.
 fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
     start(name, out);
     match value {
@@ -349,7 +355,7 @@ impl HttpSink for InfluxDb {
             .records
             .iter()
             .enumerate()
-            .filter(|(_, record)| self.takes(record))
+            .filter(|(_, record)| self.accepts(record))
         {
             self.write(record, batch.collector, &mut request.body);
             request.rows.push(index);
@@ -367,16 +373,16 @@ impl HttpSink for InfluxDb {
                 retry_after: None,
             };
         }
-        // Not a wrong record: somebody may create it.
+        // Not a wrong record: the policy may be created later.
         let is_missing = words.contains("retention policy not found");
-        Outcome::of_status(
+        Outcome::from_status(
             if is_missing { 404 } else { response.status },
             words,
             response.retry_after,
         )
     }
 
-    /// A write of nothing: it needs the same privilege and the same database.
+    /// Returns a write of nothing: it needs the same privilege and the same database.
     fn probe(&self, _: &[Stream]) -> Request {
         let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
         Request {
@@ -406,29 +412,23 @@ impl HttpSink for InfluxDb {
     }
 }
 
-/// The records that the server dropped when it stored the others of the request. It names lines (InfluxDB 3), quotes them, or says
+/// Returns the records that the server dropped when it stored the others of the request. It names lines (InfluxDB 3), quotes them, or says
 /// only how many: then those are chosen that the reason fits, and the words say that they were chosen.
 fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> {
     let lines: Vec<&[u8]> = request.body.split_inclusive(|byte| *byte == b'\n').collect();
     let rows = request.rows.len().min(lines.len());
-    let record = |row: usize| request.rows[row];
     let named = named_lines(body);
     if !named.is_empty() && named.iter().all(|(line, _)| (1..=rows).contains(line)) {
         return named
             .into_iter()
-            .map(|(line, words)| (record(line - 1), words))
+            .map(|(line, words)| (request.rows[line - 1], words))
             .collect();
     }
-    let quoted = |row: &usize| {
-        let line = lines[*row].strip_suffix(b"\n").unwrap_or(lines[*row]);
-        let quote = [b"unable to parse '", line, b"'"].concat();
-        find(body, &quote) || find(body, &escaped(&quote))
-    };
-    let quoted: Vec<usize> = (0..rows).filter(quoted).collect();
+    let quoted: Vec<usize> = (0..rows).filter(|row| is_quoted(lines[*row], body)).collect();
     if !quoted.is_empty() {
         return quoted
             .into_iter()
-            .map(|row| (record(row), words.to_owned()))
+            .map(|row| (request.rows[row], words.to_owned()))
             .collect();
     }
     let count = count_after(words, "dropped=")
@@ -439,21 +439,29 @@ fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> 
     if words.contains("retention policy") {
         chosen.sort_by_key(|row| time_of(lines[*row]));
     } else if let Some(field) = words.split("input field ").nth(1).and_then(quoted_name) {
-        let has = |row: &usize| find(lines[*row], format!(",{field}=").as_bytes());
-        chosen.sort_by_key(|row| !has(row));
+        let field = format!(",{field}=");
+        chosen.sort_by_key(|row| !find(lines[*row], field.as_bytes()));
     }
-    let words = match count == rows {
-        true => words.to_owned(),
-        false => format!("{words} (the server names no line: one of {count} of {rows} that the words fit)"),
+    let words = if count == rows {
+        words.to_owned()
+    } else {
+        format!("{words} (the server names no line: one of {count} of {rows} that the words fit)")
     };
     chosen
         .into_iter()
         .take(count)
-        .map(|row| (record(row), words.clone()))
+        .map(|row| (request.rows[row], words.clone()))
         .collect()
 }
 
-/// Numbers of lines, from 1, with the reason of each: `"data": [{"line_number": 2, "error_message": …}]`.
+/// Returns true if an error message quotes this line.
+fn is_quoted(line: &[u8], body: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let quote = [b"unable to parse '", line, b"'"].concat();
+    find(body, &quote) || find(body, &escaped(&quote))
+}
+
+/// Returns numbers of lines, from 1, with the reason of each: `"data": [{"line_number": 2, "error_message": …}]`.
 fn named_lines(body: &[u8]) -> Vec<(usize, String)> {
     let Ok(answer) = serde_json::from_slice::<serde_json::Value>(body) else {
         return Vec::new();
@@ -461,17 +469,19 @@ fn named_lines(body: &[u8]) -> Vec<(usize, String)> {
     let Some(lines) = answer.get("data").and_then(serde_json::Value::as_array) else {
         return Vec::new();
     };
-    let line = |line: &serde_json::Value| {
-        let number = usize::try_from(line.get("line_number")?.as_u64()?).ok()?;
-        Some((number, words(line.get("error_message")?.as_str()?.as_bytes())))
-    };
-    let mut lines: Vec<(usize, String)> = lines.iter().filter_map(line).collect();
+    let mut lines: Vec<(usize, String)> = lines.iter().filter_map(named_line).collect();
     lines.sort();
     lines.dedup_by_key(|(number, _)| *number);
     lines
 }
 
-/// Between quotes, which may be escaped.
+fn named_line(line: &serde_json::Value) -> Option<(usize, String)> {
+    let number = usize::try_from(line.get("line_number")?.as_u64()?).ok()?;
+    let words = words(line.get("error_message")?.as_str()?.as_bytes());
+    Some((number, words))
+}
+
+/// Returns the name between quotes, which may be escaped.
 fn quoted_name(text: &str) -> Option<&str> {
     text.split(['"', '\\']).find(|part| !part.is_empty())
 }
@@ -484,7 +494,7 @@ fn count_after(words: &str, name: &str) -> Option<usize> {
     digits[..end].parse().ok()
 }
 
-/// The last part of a line.
+/// Returns the time of a line, which is its last part.
 fn time_of(line: &[u8]) -> u64 {
     let digits = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     std::str::from_utf8(digits)
@@ -497,7 +507,7 @@ fn find(body: &[u8], part: &[u8]) -> bool {
     body.windows(part.len()).any(|window| window == part)
 }
 
-/// As JSON writes it in a text.
+/// Returns bytes as JSON writes them in a text.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for byte in bytes {

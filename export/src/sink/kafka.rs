@@ -26,14 +26,14 @@ pub mod scram;
 
 use protocol::{Produced, ProducerId};
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What names of topics begin with, before a `.`.
+    /// The prefix of names of topics, before a `.`.
     pub prefix: String,
     /// The form of the values.
     pub format: Format,
-    /// How chunks are compressed.
+    /// The compression of record batches.
     pub compression: Compression,
     /// Whether messages have a key. Without one, they are spread evenly, and in no order.
     pub keys: bool,
@@ -41,7 +41,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let (format, compression) = (Format::Protobuf, Compression::Lz4);
+        let format = Format::Protobuf;
+        let compression = Compression::Lz4;
         Self {
             prefix: "hopwise".to_owned(),
             format,
@@ -56,30 +57,30 @@ impl Default for Options {
 pub enum Format {
     /// A message of `record.proto`.
     Protobuf,
-    /// A JSON object.
+    /// An object of JSON.
     Json,
 }
 
-/// How chunks are compressed.
+/// The compression of record batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression is used.
     None,
-    /// LZ4 frames.
+    /// Compression with LZ4 frames.
     Lz4,
 }
 
-/// Writes messages.
+/// The sink for Kafka.
 #[derive(Debug)]
 pub struct Kafka {
     options: Options,
 }
 
-/// Of a topic that is not there.
+/// The error code of a topic that does not exist.
 pub const NO_TOPIC: i16 = 3;
 /// The most bytes of messages in a chunk, before compression.
 const CHUNK: usize = 900_000;
-/// What a message needs besides its key, value and headers, at most.
+/// Maximum size of a message besides its key, value and headers, bytes.
 const OVERHEAD: usize = 32;
 
 impl Kafka {
@@ -89,15 +90,17 @@ impl Kafka {
     /// What is wrong with them: one sentence that says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        match (1..=200).contains(&prefix.len()) && prefix.bytes().all(is_part) {
-            true => Ok(Self {
-                options: options.clone(),
-            }),
-            false => Err(format!(
+        let is_allowed = prefix
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        if !(1..=200).contains(&prefix.len()) || !is_allowed {
+            return Err(format!(
                 "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `.`, `_` and `-`"
-            )),
+            ));
         }
+        Ok(Self {
+            options: options.clone(),
+        })
     }
 
     /// The topic of a stream.
@@ -105,7 +108,7 @@ impl Kafka {
         format!("{}.{}.v1", self.options.prefix, stream.name())
     }
 
-    /// What the topic of a stream is made with, besides what the server does by default.
+    /// Returns the settings of a stream's topic that differ from the server's defaults.
     pub fn settings(&self, stream: Stream) -> &'static [(&'static str, &'static str)] {
         match stream {
             // Of each flow its latest state. A topic that is compacted takes no message without a key.
@@ -136,7 +139,8 @@ impl Kafka {
         }
         let after_id = headers_after_id(batch);
         let mut bytes = Vec::with_capacity(256 * batch.records.len());
-        let (mut messages, mut scratch) = (Vec::with_capacity(batch.records.len()), Vec::new());
+        let mut messages = Vec::with_capacity(batch.records.len());
+        let mut scratch = Vec::new();
         for record in batch.records {
             let start = bytes.len();
             scratch.clear();
@@ -188,7 +192,7 @@ struct Message {
     start: usize,
     end: usize,
     ms: i64,
-    /// Of the key.
+    /// The hash of the key.
     hash: u32,
     id: u64,
 }
@@ -200,7 +204,7 @@ pub struct Exchange {
     bytes: Vec<u8>,
     /// In the order of the records.
     messages: Vec<Message>,
-    /// What is to be sent, by partition: indices of records.
+    /// The chunks to send by partition: indices of records.
     chunks: BTreeMap<i32, VecDeque<Vec<usize>>>,
     rejected: Vec<(usize, String)>,
     again: Vec<usize>,
@@ -223,10 +227,8 @@ impl Exchange {
             let partition = (message.hash & 0x7fff_ffff) as usize % partitions.max(1);
             let partition = i32::try_from(partition).unwrap_or(0);
             let len = message.end - message.start + OVERHEAD;
-            let (size, chunks) = (
-                sizes.entry(partition).or_default(),
-                self.chunks.entry(partition).or_default(),
-            );
+            let size = sizes.entry(partition).or_default();
+            let chunks = self.chunks.entry(partition).or_default();
             match chunks.back_mut() {
                 Some(chunk) if *size + len <= CHUNK => {
                     chunk.push(index);
@@ -258,7 +260,7 @@ impl Exchange {
         })
     }
 
-    /// How many messages it has.
+    /// Returns the number of messages of a partition.
     pub fn count(&self, partition: i32) -> usize {
         self.chunks
             .get(&partition)
@@ -334,10 +336,10 @@ impl Exchange {
             error,
             words,
         } = produced;
-        let said = match words.is_empty() {
-            true => name(*error).to_owned(),
-            false => format!("{}: {words}", name(*error)),
-        };
+        let mut said = name(*error).to_owned();
+        if !words.is_empty() {
+            said += &format!(": {words}");
+        }
         match kind(*error) {
             Kind::Stored => {
                 self.advance(*partition);
@@ -404,24 +406,22 @@ impl Exchange {
         words.clone_into(&mut self.words);
     }
 
-    /// What became of the records.
+    /// Returns the outcome of all records.
     pub fn outcome(&mut self) -> Outcome {
         for partition in self.partitions() {
             self.failed(partition, "it was not sent");
         }
-        let (rejected, mut again) = (
-            std::mem::take(&mut self.rejected),
-            std::mem::take(&mut self.again),
-        );
+        let rejected = std::mem::take(&mut self.rejected);
+        let mut again = std::mem::take(&mut self.again);
         again.sort_unstable();
         let words = std::mem::take(&mut self.words);
         if again.len() == self.messages.len() {
-            return match self.denied {
-                true => Outcome::Unauthorised { words },
-                false => Outcome::Failed {
-                    words,
-                    retry_after: None,
-                },
+            if self.denied {
+                return Outcome::Unauthorised { words };
+            }
+            return Outcome::Failed {
+                words,
+                retry_after: None,
             };
         }
         let words = if again.is_empty() { String::new() } else { words };
@@ -434,7 +434,7 @@ impl Exchange {
     }
 }
 
-/// What an answer means for the sequence of a partition.
+/// The effect of an answer on the sequence of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The chunk is stored.
@@ -458,9 +458,9 @@ pub struct Producer {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Sequence {
-    /// Of the next chunk.
+    /// The sequence number of the next chunk.
     next: i32,
-    /// What may have been sent with it.
+    /// The hash of the chunk that may have been sent with it.
     pending: Option<u64>,
 }
 
@@ -514,7 +514,7 @@ impl Producer {
     }
 }
 
-/// What to do about an error.
+/// The reaction to an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Stored,

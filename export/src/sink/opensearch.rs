@@ -18,12 +18,12 @@ use crate::outcome::Outcome;
 use crate::record::{COMMON, FieldKind, SCHEMA, Stream};
 use crate::text::{hex, rfc3339};
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What names of data streams and indices begin with.
+    /// The prefix of the names of data streams and indices.
     pub prefix: String,
-    /// Data streams; else plain indices.
+    /// Whether to write to data streams, or to plain indices.
     pub data_streams: bool,
 }
 
@@ -36,7 +36,7 @@ impl Default for Options {
     }
 }
 
-/// The sink.
+/// The sink for OpenSearch and Elasticsearch.
 #[derive(Debug)]
 pub struct OpenSearch {
     prefix: String,
@@ -44,15 +44,16 @@ pub struct OpenSearch {
 }
 
 impl OpenSearch {
-    /// A sink with these options.
+    /// Returns a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The options are wrong: one sentence that says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
-        let is_allowed =
-            |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-_.".contains(char);
-        if prefix.is_empty() || prefix.len() > 200 || !prefix.chars().all(is_allowed) {
+        let is_allowed = prefix
+            .chars()
+            .all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-_.".contains(char));
+        if prefix.is_empty() || prefix.len() > 200 || !is_allowed {
             return Err(format!(
                 "`prefix` is {prefix:?}; use 1 to 200 small letters, digits, `-`, `_` and `.` for it"
             ));
@@ -68,12 +69,12 @@ impl OpenSearch {
         })
     }
 
-    /// The name of the data stream or of the index.
+    /// Returns the name of the data stream or of the index.
     fn index(&self, stream: Stream) -> String {
         format!("{}-{}", self.prefix, stream.name())
     }
 
-    /// The request that makes, or replaces, the index template of a stream. It says which type a field has; without it, the server
+    /// Returns the request that creates, or replaces, the index template of a stream. It says which type a field has; without it, the server
     /// guesses, and makes no data stream.
     pub fn template(&self, stream: Stream) -> Request {
         let name = self.index(stream);
@@ -84,7 +85,7 @@ impl OpenSearch {
         body.push_str(&format!("\"_meta\":{{\"schema\":{SCHEMA}}},\"template\":{{\"mappings\":{{\"dynamic\":false,\"properties\":{{"));
         body.push_str("\"@timestamp\":{\"type\":\"date_nanos\"}");
         for field in COMMON.iter().chain(stream.fields()) {
-            // What has another form stays in the document, and only is not found by this field.
+            // A value of another form stays in the document, but is not found by this field.
             let mapping = match field.kind {
                 FieldKind::Number | FieldKind::Time | FieldKind::Numbers => LONG,
                 FieldKind::Id | FieldKind::Text => "{\"type\":\"keyword\"}",
@@ -112,7 +113,7 @@ impl OpenSearch {
 const LONG: &str = "{\"type\":\"long\",\"ignore_malformed\":true}";
 const IP: &str = "{\"type\":\"ip\",\"ignore_malformed\":true,\"fields\":{\"text\":{\"type\":\"keyword\",\"ignore_above\":64}}}";
 
-/// The answer, with what `filter_path` asks for.
+/// The answer, with the parts that `filter_path` selects.
 #[derive(Deserialize)]
 struct Answer {
     items: Vec<Item>,
@@ -143,18 +144,19 @@ struct Template {
 }
 
 impl Created {
-    /// Type and reason.
+    /// Returns the status, the type and the reason of an error.
     fn words(&self) -> String {
-        let part = |name: &str| {
-            self.error
-                .get(name)
-                .and_then(serde_json::Value::as_str)
-                .unwrap_or_default()
-        };
-        match self.error.as_str() {
-            Some(text) => words(text.as_bytes()),
-            None => words(format!("HTTP {} {}: {}", self.status, part("type"), part("reason")).as_bytes()),
+        if let Some(text) = self.error.as_str() {
+            return words(text.as_bytes());
         }
+        let kind = self.error_part("type");
+        let reason = self.error_part("reason");
+        words(format!("HTTP {} {kind}: {reason}", self.status).as_bytes())
+    }
+
+    fn error_part(&self, name: &str) -> &str {
+        let part = self.error.get(name).and_then(serde_json::Value::as_str);
+        part.unwrap_or_default()
     }
 }
 
@@ -192,7 +194,7 @@ impl HttpSink for OpenSearch {
 
     fn outcome(&self, batch: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {
         if response.status != 200 {
-            return Outcome::of_status(response.status, words(response.body), response.retry_after);
+            return Outcome::from_status(response.status, words(response.body), response.retry_after);
         }
         if response.is_cut {
             // A smaller request has a shorter answer, and what is stored already is recognised.
@@ -200,27 +202,22 @@ impl HttpSink for OpenSearch {
                 words: "the answer is too long to be read".to_owned(),
             };
         }
-        let failed = |words: String| Outcome::Failed {
+        let words = match serde_json::from_slice::<Answer>(response.body) {
+            Ok(answer) if answer.items.len() == batch.records.len() => return settled(&answer, response),
+            Ok(answer) => {
+                let answered = answer.items.len();
+                let sent = batch.records.len();
+                format!("the server answered for {answered} documents of {sent}")
+            }
+            Err(error) => format!("no answer of a bulk request: {error}: {}", said(response)),
+        };
+        Outcome::Failed {
             words,
             retry_after: response.retry_after,
-        };
-        let answer: Answer = match serde_json::from_slice(response.body) {
-            Ok(answer) => answer,
-            Err(error) => {
-                return failed(format!(
-                    "no answer of a bulk request: {error}: {}",
-                    said(response)
-                ));
-            }
-        };
-        if answer.items.len() != batch.records.len() {
-            let (answered, sent) = (answer.items.len(), batch.records.len());
-            return failed(format!("the server answered for {answered} documents of {sent}"));
         }
-        settled(&answer, response)
     }
 
-    /// The templates: who may write documents may usually read them.
+    /// Returns a request for the templates: a user who may write documents may usually read them.
     fn probe(&self, _: &[Stream]) -> Request {
         let target = format!(
             "/_index_template/{}-*?filter_path=index_templates.name",
@@ -240,16 +237,18 @@ impl HttpSink for OpenSearch {
                 let names: Vec<&str> = templates
                     .index_templates
                     .iter()
-                    .map(|one| one.name.as_str())
+                    .map(|template| template.name.as_str())
                     .collect();
                 let missing = streams
                     .iter()
                     .map(|stream| self.index(*stream))
                     .find(|name| !names.contains(&name.as_str()));
-                let sentence = |name| {
-                    format!("the server has no index template `{name}`; make it with `hopwise schema apply`")
-                };
-                missing.map_or(Ok(()), |name| Err(sentence(name)))
+                match missing {
+                    Some(name) => Err(format!(
+                        "the server has no index template `{name}`; make it with `hopwise schema apply`"
+                    )),
+                    None => Ok(()),
+                }
             }
             401 | 403 => Err(unauthorised(response, ", and let them read templates")),
             _ => Err(format!("the server does not take documents: {}", said(response))),
@@ -258,7 +257,9 @@ impl HttpSink for OpenSearch {
 }
 
 fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
-    let (mut rejected, mut again, mut denied) = (Vec::new(), Vec::new(), 0);
+    let mut rejected = Vec::new();
+    let mut again = Vec::new();
+    let mut denied = 0;
     for (index, Item { create }) in answer.items.iter().enumerate() {
         match create.status {
             200..=299 | 409 => {}

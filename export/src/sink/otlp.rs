@@ -26,10 +26,10 @@ use collector::event::Rollup;
 use detect::Metric;
 use wire::FlowKey;
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// `service.name`.
+    /// The value of the attribute `service.name`.
     pub service: String,
     /// Also rollups per flow.
     pub flows: bool,
@@ -44,7 +44,7 @@ impl Default for Options {
     }
 }
 
-/// The sink.
+/// The sink for OpenTelemetry collectors.
 #[derive(Debug)]
 pub struct Otlp {
     options: Options,
@@ -140,7 +140,7 @@ fn attribute(number: u32, key: &str, value: Value<'_>, out: &mut Vec<u8>) {
     });
 }
 
-/// `AnyValue`.
+/// Writes the fields of `AnyValue`.
 fn any_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Absent => {}
@@ -169,27 +169,29 @@ fn integer(number: u64, out: &mut Vec<u8>) {
 
 /// The attributes of the semantic conventions.
 fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
-    let mut add = |key: &str, value: Value<'_>| attribute(number, key, value, out);
     if flow.known_id().is_some() {
-        add("hopwise.flow", Value::Flow(flow));
+        attribute(number, "hopwise.flow", Value::Flow(flow), out);
     } else {
-        add("source.address", Value::Address(flow.src_octets()));
-        add("destination.address", Value::Address(flow.dst_octets()));
-        add(
-            "network.type",
-            Value::Text(if flow.is_v6() { "ipv6" } else { "ipv4" }),
+        let version = if flow.is_v6() { "ipv6" } else { "ipv4" };
+        attribute(number, "source.address", Value::Address(flow.src_octets()), out);
+        attribute(
+            number,
+            "destination.address",
+            Value::Address(flow.dst_octets()),
+            out,
         );
+        attribute(number, "network.type", Value::Text(version), out);
     }
     if let Some((source, destination)) = flow.ports() {
-        add("source.port", Value::Number(source.into()));
-        add("destination.port", Value::Number(destination.into()));
+        attribute(number, "source.port", Value::Number(source.into()), out);
+        attribute(number, "destination.port", Value::Number(destination.into()), out);
     }
     match flow.proto() {
-        6 => add("network.transport", Value::Text("tcp")),
-        17 => add("network.transport", Value::Text("udp")),
+        6 => attribute(number, "network.transport", Value::Text("tcp"), out),
+        17 => attribute(number, "network.transport", Value::Text("udp"), out),
         _ => {}
     }
-    add("hopwise.proto", Value::Number(flow.proto().into()));
+    attribute(number, "hopwise.proto", Value::Number(flow.proto().into()), out);
 }
 
 /// `LogRecord`, a field of the scope's records.
@@ -234,7 +236,7 @@ fn unit(metric: Metric) -> &'static str {
     }
 }
 
-/// What a rollup says of its values.
+/// Returns a quantile of a rollup.
 type Quantile = fn(&Rollup) -> Option<u64>;
 
 /// The quantiles, each a gauge.
@@ -243,19 +245,8 @@ const QUANTILES: [(&str, Quantile); 2] = [(".p50", |one| one.p50), (".p99", |one
 /// `Metric`s of rollups of one metric, fields of the scope's records.
 fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
     let Some(first) = rollups.first() else { return };
-    let named = |suffix: &str, out: &mut Vec<u8>| {
-        write_bytes(
-            1,
-            format!("hopwise.{}{suffix}", first.metric.name()).as_bytes(),
-            out,
-        );
-        match unit(first.metric) {
-            "" => {}
-            unit => write_bytes(3, unit.as_bytes(), out),
-        }
-    };
     nested(2, out, |metric| {
-        named("", metric);
+        write_name(first, "", metric);
         nested(9, metric, |histogram| {
             for one in rollups {
                 nested(1, histogram, |point| {
@@ -277,7 +268,7 @@ fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
             continue;
         }
         nested(2, out, |metric| {
-            named(suffix, metric);
+            write_name(first, suffix, metric);
             nested(5, metric, |gauge| {
                 for (one, value) in rollups.iter().filter_map(|one| Some((one, value(one)?))) {
                     nested(1, gauge, |point| {
@@ -288,6 +279,16 @@ fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
                 }
             });
         });
+    }
+}
+
+/// Writes the name and the unit of a metric.
+fn write_name(rollup: &Rollup, suffix: &str, out: &mut Vec<u8>) {
+    let name = format!("hopwise.{}{suffix}", rollup.metric.name());
+    write_bytes(1, name.as_bytes(), out);
+    match unit(rollup.metric) {
+        "" => {}
+        unit => write_bytes(3, unit.as_bytes(), out),
     }
 }
 
@@ -303,7 +304,7 @@ fn times(rollup: &Rollup, out: &mut Vec<u8>) {
     );
 }
 
-/// What a rollup is of.
+/// Writes the node, the interface, the queue and the flow of a rollup.
 fn place(number: u32, rollup: &Rollup, out: &mut Vec<u8>) {
     if let Some(flow) = &rollup.flow {
         flow_attributes(number, flow, out);
@@ -348,7 +349,7 @@ impl HttpSink for Otlp {
     }
 
     fn outcome(&self, _: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
-        let outcome = Outcome::of_status(response.status, words(response.body), response.retry_after);
+        let outcome = Outcome::from_status(response.status, words(response.body), response.retry_after);
         if outcome != Outcome::DONE {
             return outcome;
         }
@@ -410,7 +411,8 @@ impl HttpSink for Otlp {
 /// `Export…ServiceResponse`: `partial_success` is field 1, in it the number of refused records is field 1 and the words are field 2.
 /// `None`: malformed. Unknown fields are passed over.
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
-    let (mut refused, mut said) = (0, String::new());
+    let mut refused = 0;
+    let mut said = String::new();
     let mut rest = body;
     while let Some((number, content)) = field(&mut rest)? {
         let (1, Content::Bytes(mut partial)) = (number, content) else {

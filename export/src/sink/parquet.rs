@@ -19,14 +19,14 @@ use crate::backoff::Nanos;
 use crate::record::{COMMON, Field, FieldKind, Record, SCHEMA, Stream, Value, hash};
 use crate::text::{address, address_of, flow as flow_text, rfc3339};
 
-/// A file.
+/// A Parquet file in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct File {
     /// The directory, below that of the export.
     pub directory: String,
-    /// Its name there.
+    /// The name of the file.
     pub name: String,
-    /// The content.
+    /// The bytes of the file.
     pub content: Vec<u8>,
 }
 
@@ -34,20 +34,18 @@ pub struct File {
 pub fn files(batch: &Batch<'_>) -> Vec<File> {
     let mut records = batch.records.to_vec();
     records.sort_by_key(|record| record.ts());
-    let same_day = |one: &&Record, other: &&Record| one.ts() / DAY == other.ts() / DAY;
     records
-        .chunk_by(same_day)
+        .chunk_by(|a, b| a.ts() / DAY == b.ts() / DAY)
         .map(|records| file(batch, records))
         .collect()
 }
 
-/// What the names of a collector's files begin with, before the first time.
+/// Returns the prefix of the names of a collector's files, before the first time.
 pub fn prefix(collector: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
-    let plain = collector
-        .chars()
-        .take(64)
-        .map(|char| if is_plain(char) { char } else { '_' });
+    let plain = collector.chars().take(64).map(|char| match char {
+        char if char.is_ascii_alphanumeric() || "-_.".contains(char) => char,
+        _ => '_',
+    });
     // A name that begins with a dot or an underscore is hidden from many readers.
     format!("{}-", plain.collect::<String>().trim_start_matches(['.', '_']))
 }
@@ -60,10 +58,8 @@ fn file(batch: &Batch<'_>, records: &[&Record]) -> File {
         .copied()
         .filter(|byte| !b"-:".contains(byte))
         .collect();
-    let (day, time) = (
-        String::from_utf8_lossy(&first[..10]),
-        String::from_utf8_lossy(&time),
-    );
+    let day = String::from_utf8_lossy(&first[..10]);
+    let time = String::from_utf8_lossy(&time);
     let ids = hash(records.iter().map(|record| record.id()));
     File {
         directory: format!("{}/date={day}", batch.stream.name()),
@@ -86,7 +82,8 @@ fn content(stream: Stream, collector: &str, records: &[&Record]) -> Vec<u8> {
         });
     }
     let mut out = MAGIC.to_vec();
-    let (mut chunks, mut raw) = (Vec::new(), 0);
+    let mut chunks = Vec::new();
+    let mut raw = 0;
     for column in &columns {
         let chunk = column.write(&mut out);
         raw += chunk.raw;
@@ -121,7 +118,7 @@ fn content(stream: Stream, collector: &str, records: &[&Record]) -> Vec<u8> {
     out
 }
 
-/// What else a reader may want to know.
+/// Writes the notes of a file for its readers.
 fn notes(thrift: &mut Writer<'_>, stream: Stream, columns: usize) {
     let pairs = [
         ("hopwise.stream", stream.name().to_owned()),
@@ -179,7 +176,7 @@ const FLOW: [(&str, Kind, u8); 5] = [
     ("proto", Kind::Uint8, 0),
 ];
 
-/// How many columns a field has.
+/// Returns the number of columns of a field.
 fn width(field: &Field) -> usize {
     if field.kind == FieldKind::Flow {
         FLOW.len()
@@ -205,9 +202,10 @@ fn push(columns: &mut [Column], field: &Field, value: Value<'_>) {
                 return;
             };
             let is_by_id = flow.known_id().is_some();
-            match is_by_id {
-                true => flow_text(flow, &mut text),
-                false => address(flow.src(), &mut text),
+            if is_by_id {
+                flow_text(flow, &mut text);
+            } else {
+                address(flow.src(), &mut text);
             }
             src.push_text(&text);
             text.clear();
@@ -232,12 +230,14 @@ fn push(columns: &mut [Column], field: &Field, value: Value<'_>) {
 /// The tree of the columns, parents before their children.
 fn schema(thrift: &mut Writer<'_>, stream: Stream, columns: &[Column]) {
     let fields: Vec<&Field> = COMMON.iter().chain(stream.fields()).collect();
-    let inner = |field: &&Field| match field.kind {
-        FieldKind::Flow => 1,
-        FieldKind::Numbers => 2,
-        _ => 0,
-    };
-    let groups: usize = fields.iter().map(inner).sum();
+    let groups: usize = fields
+        .iter()
+        .map(|field| match field.kind {
+            FieldKind::Flow => 1,
+            FieldKind::Numbers => 2,
+            _ => 0,
+        })
+        .sum();
     thrift.list(2, STRUCT, 1 + groups + columns.len());
     group(thrift, stream.message(), None, fields.len(), false);
     let mut columns = columns.iter();

@@ -26,10 +26,10 @@ mod resp;
 
 pub use resp::{Malformed, Replies, Reply};
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What keys begin with, before a `:`. The keys of one collector: another one needs another prefix.
+    /// The prefix of keys, before a `:`. Each collector needs a prefix of its own.
     pub prefix: String,
     /// Number of the database; 0 for a cluster.
     pub database: u32,
@@ -55,7 +55,7 @@ impl Default for Options {
 pub struct Credentials<'a> {
     /// The user of the access-control list.
     pub user: Option<&'a str>,
-    /// The password.
+    /// The password of the user.
     pub password: &'a str,
 }
 
@@ -70,13 +70,23 @@ impl std::fmt::Debug for Credentials<'_> {
 /// Commands that are sent together.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Pipeline {
-    /// Their bytes.
+    /// The commands, encoded as RESP.
     pub bytes: Vec<u8>,
-    /// How many replies will come.
+    /// The number of replies to expect.
     pub replies: usize,
 }
 
-/// The commands for a batch, and what is known of it so far. Most batches need one pipeline.
+impl Pipeline {
+    fn command(&mut self, parts: &[&str]) {
+        array(parts.len(), &mut self.bytes);
+        for part in parts {
+            bulk(part.as_bytes(), &mut self.bytes);
+        }
+        self.replies += 1;
+    }
+}
+
+/// The commands for a batch, and its results so far. Most batches need one pipeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exchange {
     pipeline: Pipeline,
@@ -100,7 +110,7 @@ enum Step {
 }
 
 impl Exchange {
-    /// What is to be sent now.
+    /// Returns the pipeline to send now.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
@@ -128,7 +138,7 @@ impl Exchange {
     }
 }
 
-/// Writes commands.
+/// The sink for Redis.
 #[derive(Debug)]
 pub struct Redis {
     prefix: String,
@@ -149,14 +159,8 @@ impl Redis {
                 "`prefix` is {prefix:?}; use 1 to 200 printable ASCII characters without spaces"
             ));
         }
-        let number = |value: u64| {
-            if value == 0 {
-                String::new()
-            } else {
-                value.to_string()
-            }
-        };
-        let (max_len, expire) = (number(options.max_len), number(options.expire));
+        let max_len = number_or_empty(options.max_len);
+        let expire = number_or_empty(options.expire);
         Ok(Self {
             prefix: prefix.clone(),
             database: options.database,
@@ -165,31 +169,24 @@ impl Redis {
         })
     }
 
-    /// What is sent first on a connection: its credentials, its name and its database. Each command has one reply; [`greeted`] reads
+    /// Returns the first commands of a connection: its credentials, its name and its database. Each command has one reply; [`greeted`] reads
     /// them.
     ///
     /// [`greeted`]: Self::greeted
     pub fn greeting(&self, credentials: Option<&Credentials<'_>>) -> Pipeline {
         let mut pipeline = Pipeline::default();
-        let mut command = |parts: &[&str]| {
-            array(parts.len(), &mut pipeline.bytes);
-            parts
-                .iter()
-                .for_each(|part| bulk(part.as_bytes(), &mut pipeline.bytes));
-            pipeline.replies += 1;
-        };
         match credentials {
             Some(Credentials {
                 user: Some(user),
                 password,
-            }) => command(&["AUTH", user, password]),
-            Some(Credentials { user: None, password }) => command(&["AUTH", password]),
+            }) => pipeline.command(&["AUTH", user, password]),
+            Some(Credentials { user: None, password }) => pipeline.command(&["AUTH", password]),
             None => {}
         }
         if self.database > 0 {
-            command(&["SELECT", &self.database.to_string()]);
+            pipeline.command(&["SELECT", &self.database.to_string()]);
         }
-        command(&["PING"]);
+        pipeline.command(&["PING"]);
         pipeline
     }
 
@@ -235,7 +232,7 @@ impl Redis {
         })
     }
 
-    /// What the server says of credentials that it does not take, if it does: somebody has to correct them.
+    /// Returns the server's error about the credentials, if it refused them: they have to be corrected.
     pub fn denied(replies: &[Reply]) -> Option<&str> {
         replies.iter().find_map(|reply| match reply {
             // Without credentials, commands with more than ten parts are an error of the protocol.
@@ -257,10 +254,8 @@ impl Redis {
         }
         let mut order: Vec<usize> = (0..batch.records.len()).collect();
         order.sort_by_key(|index| entry_id(batch.records[*index]));
-        let (mut bytes, mut rows) = (
-            Vec::with_capacity(512 * order.len()),
-            Vec::with_capacity(order.len()),
-        );
+        let mut bytes = Vec::with_capacity(512 * order.len());
+        let mut rows = Vec::with_capacity(order.len());
         let mut scratch = Vec::new();
         for index in order {
             let record = batch.records[index];
@@ -285,7 +280,9 @@ impl Redis {
             bytes,
             replies: rows.len(),
         };
-        let (rejected, again, words) = (Vec::new(), Vec::new(), String::new());
+        let rejected = Vec::new();
+        let again = Vec::new();
+        let words = String::new();
         Some(Exchange {
             pipeline,
             step: Step::Write,
@@ -320,19 +317,11 @@ impl Redis {
 
     /// `HSET PREFIX:flow:FLOW field value …`, `PEXPIRE`.
     fn write_hash(&self, record: &Record, collector: &str, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-        let key = |scratch: &mut Vec<u8>| {
-            scratch.clear();
-            _ = write!(scratch, "{}:flow:", self.prefix);
-            if let Some(flow) = record.flow() {
-                text::flow(flow, scratch);
-            }
-        };
         // A path or a latency that is not known any more must not stay.
         let absent = absent(record);
         array(2 + 2 * (fields(record) + absent.len()), out);
         bulk(b"HSET", out);
-        key(scratch);
-        bulk(scratch, out);
+        self.write_flow_key(record, scratch, out);
         write_fields(record, collector, scratch, out);
         for field in absent {
             bulk(field.name.as_bytes(), out);
@@ -341,10 +330,18 @@ impl Redis {
         if !self.expire.is_empty() {
             array(3, out);
             bulk(b"PEXPIRE", out);
-            key(scratch);
-            bulk(scratch, out);
+            self.write_flow_key(record, scratch, out);
             bulk(self.expire.as_bytes(), out);
         }
+    }
+
+    fn write_flow_key(&self, record: &Record, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+        scratch.clear();
+        _ = write!(scratch, "{}:flow:", self.prefix);
+        if let Some(flow) = record.flow() {
+            text::flow(flow, scratch);
+        }
+        bulk(scratch, out);
     }
 
     fn write_key(&self, stream: Stream, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
@@ -353,7 +350,7 @@ impl Redis {
         bulk(scratch, out);
     }
 
-    /// What became of the records, when all replies are there. `None`: send the next pipeline of the exchange.
+    /// Returns the outcome when all replies are there. `None`: send the next pipeline of the exchange.
     pub fn answered(&self, batch: &Batch<'_>, exchange: &mut Exchange, replies: &[Reply]) -> Option<Outcome> {
         let expected = exchange.pipeline.replies;
         if replies.len() != expected {
@@ -391,7 +388,8 @@ impl Redis {
         let Some(first) = refused.first().and_then(|row| batch.records.get(*row)) else {
             return Some(settled(batch, exchange));
         };
-        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        let mut bytes = Vec::new();
+        let mut scratch = Vec::new();
         for record in refused.iter().filter_map(|row| batch.records.get(*row)) {
             array(4, &mut bytes);
             bulk(b"XRANGE", &mut bytes);
@@ -432,7 +430,8 @@ impl Redis {
         if late.is_empty() {
             return Some(settled(batch, exchange));
         }
-        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        let mut bytes = Vec::new();
+        let mut scratch = Vec::new();
         for record in late.iter().filter_map(|row| batch.records.get(*row)) {
             id = match id.1.checked_add(1) {
                 Some(sequence) => (id.0, sequence),
@@ -482,13 +481,23 @@ fn last_id(reply: &Reply) -> Option<(u64, u64)> {
     Some((ms.parse().ok()?, sequence.parse().ok()?))
 }
 
-/// What XADD says of an id that is not larger than the last one.
+/// The error of XADD for an id that is not larger than the last one.
 const REPEATED: &str = "equal or smaller than the target stream top item";
 
-fn write_id((ms, sequence): (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+fn write_id(id: (u64, u64), scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
     scratch.clear();
+    let (ms, sequence) = id;
     _ = write!(scratch, "{ms}-{sequence}");
     bulk(scratch, out);
+}
+
+/// Returns a number as text; 0 stands for none.
+fn number_or_empty(value: u64) -> String {
+    if value == 0 {
+        String::new()
+    } else {
+        value.to_string()
+    }
 }
 
 /// The first word of an error.
@@ -498,7 +507,8 @@ fn code(error: &str) -> &str {
 
 /// The two numbers of an entry's id. The first one has ms, so that ranges of time can be read.
 fn entry_id(record: &Record) -> (u64, u64) {
-    let (ts, id) = (record.ts(), record.id());
+    let ts = record.ts();
+    let id = record.id();
     // 0-0 is no id.
     (
         ts / 1_000_000,

@@ -22,10 +22,10 @@ use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
 use crate::record::{Record, RollupPart, Stream};
 use collector::event::Rollup;
 
-/// How rollups are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What the names of metrics begin with, before a `_`.
+    /// The prefix of the names of metrics, before a `_`.
     pub prefix: String,
     /// Also rollups per flow, with the labels `src`, `dst`, `sport`, `dport` and `proto`.
     pub flows: bool,
@@ -40,7 +40,7 @@ impl Default for Options {
     }
 }
 
-/// The sink.
+/// The sink for Prometheus remote write.
 #[derive(Debug)]
 pub struct RemoteWrite {
     prefix: String,
@@ -70,9 +70,11 @@ impl RemoteWrite {
     /// What is wrong with them: one sentence that says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let prefix = &options.prefix;
-        let is_allowed = |char: char| char.is_ascii_alphanumeric() || "_:".contains(char);
+        let is_allowed = prefix
+            .chars()
+            .all(|char| char.is_ascii_alphanumeric() || "_:".contains(char));
         let begins = prefix.starts_with(|char: char| !char.is_ascii_digit());
-        if !begins || prefix.len() > 200 || !prefix.chars().all(is_allowed) {
+        if !begins || prefix.len() > 200 || !is_allowed {
             return Err(format!(
                 "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `_` and `:` for it, no digit first"
             ));
@@ -83,7 +85,7 @@ impl RemoteWrite {
         })
     }
 
-    fn takes<'a>(&self, record: &'a Record) -> Option<&'a RollupPart> {
+    fn rollup<'a>(&self, record: &'a Record) -> Option<&'a RollupPart> {
         match record {
             Record::Rollup(one) if self.counts_parts(one.flow.is_some()) => Some(one),
             _ => None,
@@ -94,7 +96,7 @@ impl RemoteWrite {
     fn rollups<'a>(&self, batch: &Batch<'a>) -> Vec<(usize, &'a RollupPart)> {
         let records = batch.records.iter().enumerate();
         let mut rollups: Vec<(usize, &RollupPart)> = records
-            .filter_map(|(index, record)| Some((index, self.takes(record)?)))
+            .filter_map(|(index, record)| Some((index, self.rollup(record)?)))
             .collect();
         rollups.sort_by_cached_key(|(_, rollup)| (key(rollup), rollup.ts));
         rollups
@@ -154,6 +156,16 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Writes a label with a number, if there is one.
+    fn number(&mut self, name: &str, value: Option<u64>) {
+        use std::fmt::Write as _;
+        if let Some(value) = value {
+            self.text.clear();
+            _ = write!(self.text, "{value}");
+            self.label(name);
+        }
+    }
+
     /// A label with the value that is in `text`.
     fn label(&mut self, name: &str) {
         self.label.clear();
@@ -169,31 +181,24 @@ fn labels(rollup: &RollupPart, collector: &str, scratch: &mut Scratch) {
     let flow = rollup.flow.as_ref();
     let known = flow.filter(|flow| flow.known_id().is_none());
     let ports = flow.and_then(|flow| flow.ports());
-    let number = |name: &str, value: Option<u64>, scratch: &mut Scratch| {
-        if let Some(value) = value {
-            scratch.text.clear();
-            _ = write!(scratch.text, "{value}");
-            scratch.label(name);
-        }
-    };
     if !collector.is_empty() {
         scratch.text.clear();
         scratch.text.push_str(collector);
         scratch.label("collector");
     }
-    number("dport", ports.map(|(_, port)| port.into()), scratch);
+    scratch.number("dport", ports.map(|(_, port)| port.into()));
     if let Some(flow) = known {
         scratch.text.clear();
         _ = write!(scratch.text, "{}", flow.dst());
         scratch.label("dst");
     }
-    number("interface", rollup.interface.map(u64::from), scratch);
-    number("interval", Some(rollup.interval.into()), scratch);
-    number("node", rollup.node.map(u64::from), scratch);
-    number("part", Some(rollup.nth.into()).filter(|nth| *nth > 0), scratch);
-    number("proto", flow.map(|flow| flow.proto().into()), scratch);
-    number("queue", rollup.queue.map(u64::from), scratch);
-    number("sport", ports.map(|(port, _)| port.into()), scratch);
+    scratch.number("interface", rollup.interface.map(u64::from));
+    scratch.number("interval", Some(rollup.interval.into()));
+    scratch.number("node", rollup.node.map(u64::from));
+    scratch.number("part", Some(rollup.nth.into()).filter(|nth| *nth > 0));
+    scratch.number("proto", flow.map(|flow| flow.proto().into()));
+    scratch.number("queue", rollup.queue.map(u64::from));
+    scratch.number("sport", ports.map(|(port, _)| port.into()));
     if let Some(flow) = flow {
         scratch.text.clear();
         _ = match known {
@@ -217,7 +222,7 @@ fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
     out[at] = (out.len() - at - 1) as u8;
 }
 
-/// What makes a series.
+/// Returns the labels that make a series.
 fn key(rollup: &RollupPart) -> impl Ord + use<> {
     let flow = rollup
         .flow
@@ -260,7 +265,8 @@ impl HttpSink for RemoteWrite {
         }
         let mut rows: Vec<usize> = rollups.iter().map(|(index, _)| *index).collect();
         rows.sort_unstable();
-        let (mut body, mut scratch) = (Vec::with_capacity(512 * rollups.len()), Scratch::default());
+        let mut body = Vec::with_capacity(512 * rollups.len());
+        let mut scratch = Scratch::default();
         for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
             self.write_series(series, batch.collector, &mut scratch, &mut body);
         }
@@ -273,21 +279,22 @@ impl HttpSink for RemoteWrite {
 
     fn outcome(&self, batch: &Batch<'_>, request: &Request, response: &Response<'_>) -> Outcome {
         let words = words(response.body);
-        let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+        let is_too_old = contains_any(&words, &TOO_OLD);
+        let is_duplicate = contains_any(&words, &DUPLICATE);
         if !matches!(response.status, 400 | 409 | 422 | 500)
-            || !says(&[&TOO_OLD[..], &ORDER, &DUPLICATE].concat())
+            || !(is_too_old || is_duplicate || contains_any(&words, &ORDER))
         {
-            return Outcome::of_status(response.status, words, response.retry_after);
+            return Outcome::from_status(response.status, words, response.retry_after);
         }
         // Some versions say so by 500; it will not change.
         let refused = Outcome::Refused { words: words.clone() };
         let rollups = self.rollups(batch);
         let times = rollups.iter().map(|(_, rollup)| rollup.ts);
         let span = times.clone().max().unwrap_or(0) - times.min().unwrap_or(0);
-        if span > TOGETHER || says(&DUPLICATE) {
+        if span > TOGETHER || is_duplicate {
             return refused;
         }
-        if says(&TOO_OLD) {
+        if is_too_old {
             let rejected = request.rows.iter().map(|row| (*row, words.clone())).collect();
             return Outcome::Settled {
                 rejected,
@@ -296,31 +303,26 @@ impl HttpSink for RemoteWrite {
                 retry_after: None,
             };
         }
-        let (mut rejected, mut again) = (Vec::new(), Vec::new());
+        let mut rejected = Vec::new();
+        let mut again = Vec::new();
         for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
             let Some(((newest, _), older)) = series.split_last() else {
                 continue;
             };
-            let words = |row| {
-                (
-                    row,
-                    format!("{words}: sent before, or older than another one of its series"),
-                )
-            };
-            rejected.extend(older.iter().map(|(row, _)| words(*row)));
+            for (row, _) in older {
+                let words = format!("{words}: sent before, or older than another one of its series");
+                rejected.push((*row, words));
+            }
             again.push(*newest);
         }
-        match rejected.is_empty() {
-            true => refused,
-            false => {
-                let words = "another sample of its series comes first".to_owned();
-                Outcome::Settled {
-                    rejected,
-                    again,
-                    words,
-                    retry_after: None,
-                }
-            }
+        if rejected.is_empty() {
+            return refused;
+        }
+        Outcome::Settled {
+            rejected,
+            again,
+            words: "another sample of its series comes first".to_owned(),
+            retry_after: None,
         }
     }
 
@@ -342,11 +344,15 @@ impl HttpSink for RemoteWrite {
     }
 }
 
-/// What servers say of samples that are older than all that they take: Prometheus, Mimir.
+fn contains_any(words: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| words.contains(part))
+}
+
+/// Errors for samples that are older than all that a server accepts: Prometheus, Mimir.
 const TOO_OLD: [&str; 3] = ["out of bounds", "too old sample", "sample-timestamp-too-old"];
 
-/// What they say of samples that are older than others of their series.
+/// Errors for samples that are older than others of their series.
 const ORDER: [&str; 2] = ["out of order sample", "sample-out-of-order"];
 
-/// What they say of samples with the time of another one.
+/// Errors for samples with the time of another one.
 const DUPLICATE: [&str; 2] = ["duplicate sample for timestamp", "sample-duplicate-timestamp"];

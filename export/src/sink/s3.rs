@@ -46,9 +46,9 @@ fn request(target: String, body: Vec<u8>) -> Request {
     }
 }
 
-/// What became of an object. No record is refused: whatever the server says, it says of the object.
+/// Returns the outcome of storing an object. No record is refused: the answer concerns the object as a whole.
 pub fn outcome(response: &Response<'_>) -> Outcome {
-    match Outcome::of_status(response.status, words(response.body), response.retry_after) {
+    match Outcome::from_status(response.status, words(response.body), response.retry_after) {
         Outcome::Refused { words } => Outcome::Failed {
             words,
             retry_after: response.retry_after,
@@ -57,21 +57,24 @@ pub fn outcome(response: &Response<'_>) -> Outcome {
     }
 }
 
-/// What is wrong, by the answer to the probe: one sentence that says what to do.
+/// Checks the answer to the probe.
 ///
 /// # Errors
 /// The sentence.
 pub fn probed(response: &Response<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(response.body);
-    let says = |code: &str| text.contains(&format!("<Code>{code}</Code>"));
     let said = said(response);
     match response.status {
         200..=299 => Ok(()),
-        400 if says("BadDigest") || says("InvalidDigest") => Ok(()),
-        300..=400 if response.status < 400 || says("AuthorizationHeaderMalformed") => Err(format!(
-            "the bucket is in another region ({said}); correct `region` and the url"
-        )),
-        403 if says("RequestTimeTooSkewed") => Err(format!(
+        400 if text.contains("<Code>BadDigest</Code>") || text.contains("<Code>InvalidDigest</Code>") => {
+            Ok(())
+        }
+        300..=400 if response.status < 400 || text.contains("<Code>AuthorizationHeaderMalformed</Code>") => {
+            Err(format!(
+                "the bucket is in another region ({said}); correct `region` and the url"
+            ))
+        }
+        403 if text.contains("<Code>RequestTimeTooSkewed</Code>") => Err(format!(
             "the clocks of this machine and of the server differ too much ({said}); correct them"
         )),
         401 | 403 => Err(unauthorised(response, ", or let this key put objects there")),
@@ -82,19 +85,19 @@ pub fn probed(response: &Response<'_>) -> Result<(), String> {
     }
 }
 
-/// An access key.
+/// An access key with its secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Its id.
+    /// The id of the key.
     pub id: String,
-    /// Its secret.
+    /// The secret of the key.
     pub secret: String,
     /// Where it is used, such as `eu-central-1`.
     pub region: String,
 }
 
 impl fmt::Debug for Key {
-    /// Without the secret.
+    /// Writes the key without its secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key")
             .field("id", &self.id)

@@ -11,7 +11,7 @@ use crate::record::{Record, SCHEMA, Value};
 use crate::text::{self, address, address_of, decimal, hex, rfc3339};
 use collector::event::Kind;
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Facility, 0 to 23; `local0` is 16.
@@ -37,13 +37,26 @@ impl Default for Options {
     }
 }
 
-/// Writes messages.
+/// The sink for syslog.
 #[derive(Debug)]
 pub struct Syslog {
     facility: u8,
-    /// Host and program.
     head: String,
     sd_id: String,
+}
+
+/// Checks that an option has 1 to `most` printable characters.
+fn require_printable(name: &str, value: &str, most: usize) -> Result<(), String> {
+    if (1..=most).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(format!(
+        "`{name}` is {value:?}; use 1 to {most} printable ASCII characters without spaces"
+    ))
+}
+
+fn is_enterprise_number(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 impl Syslog {
@@ -58,24 +71,13 @@ impl Syslog {
                 options.facility
             ));
         }
-        let printable = |name: &str, value: &str, most: usize| {
-            let is_good =
-                (1..=most).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic());
-            let wrong = || {
-                format!("`{name}` is {value:?}; use 1 to {most} printable ASCII characters without spaces")
-            };
-            if is_good { Ok(()) } else { Err(wrong()) }
-        };
-        printable("hostname", &options.hostname, 255)?;
-        printable("app_name", &options.app_name, 48)?;
-        printable("sd_id", &options.sd_id, 32)?;
-        let is_number = |digits: &str| {
-            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-        };
+        require_printable("hostname", &options.hostname, 255)?;
+        require_printable("app_name", &options.app_name, 48)?;
+        require_printable("sd_id", &options.sd_id, 32)?;
         let is_id = options
             .sd_id
             .split_once('@')
-            .is_some_and(|(name, number)| !name.is_empty() && is_number(number));
+            .is_some_and(|(name, number)| !name.is_empty() && is_enterprise_number(number));
         if !is_id || options.sd_id.contains(['=', ']', '"']) {
             return Err(format!(
                 "`sd_id` is {:?}; write a name, `@` and the number of your enterprise, such as hopwise@32473",
@@ -92,7 +94,8 @@ impl Syslog {
 
     /// Appends the messages of a batch, each with its length before it.
     pub fn write(&self, batch: &Batch<'_>, out: &mut Vec<u8>) {
-        let (mut message, mut time) = (Vec::new(), Vec::new());
+        let mut message = Vec::new();
+        let mut time = Vec::new();
         for record in batch.records {
             message.clear();
             self.write_message(record, batch.collector, &mut message, &mut time);

@@ -6,10 +6,10 @@ use super::{Batch, HttpSink, Request, Response, said, unauthorised};
 use crate::json;
 use crate::record::Stream;
 
-/// How records are written.
+/// The options of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Path and query.
+    /// The path and the query of the URL.
     pub target: String,
     /// The form of the body.
     pub format: Format,
@@ -25,7 +25,7 @@ pub enum Format {
     Lines,
 }
 
-/// The sink.
+/// The sink for webhooks.
 #[derive(Debug)]
 pub struct Webhook {
     target: String,
@@ -41,15 +41,15 @@ impl Webhook {
         let target = &options.target;
         let is_target =
             target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
-        match is_target {
-            true => Ok(Self {
-                target: target.clone(),
-                format: options.format,
-            }),
-            false => Err(format!(
+        if !is_target {
+            return Err(format!(
                 "{target:?} is no path of a url; let it begin with `/`, and write %20 for a space and so on"
-            )),
+            ));
         }
+        Ok(Self {
+            target: target.clone(),
+            format: options.format,
+        })
     }
 }
 

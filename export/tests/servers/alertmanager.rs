@@ -9,14 +9,15 @@ use export::sink::HttpSink as _;
 use export::sink::alertmanager::{Alertmanager, Options};
 use serde_json::{Value, json};
 
-use crate::server::{Server, TempDir, free_port, is_installed, now, send};
+use crate::server::{Server, TempDir, free_port, is_installed, now, probe, send};
 use crate::support::*;
 
 fn alertmanager() -> Option<Server> {
     if !is_installed("prometheus-alertmanager", "prometheus-alertmanager") {
         return None;
     }
-    let (files, port) = (TempDir::new(), free_port());
+    let files = TempDir::new();
+    let port = free_port();
     let config = files.path().join("alertmanager.yml");
     std::fs::write(&config, "route: {receiver: none}\nreceivers: [{name: none}]\n").unwrap();
     let mut command = Command::new("prometheus-alertmanager");
@@ -39,8 +40,12 @@ fn at(ts: u64, kind: Kind, since: u64) -> Record {
 /// Labels, collector and start of the alerts that are active.
 fn active(server: &Server) -> Vec<Value> {
     let answer = server.json("GET", "/api/v2/alerts", "");
-    let part = |alert: &Value| json!([alert["labels"], alert["annotations"], alert["startsAt"]]);
-    answer.as_array().unwrap().iter().map(part).collect()
+    answer
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|alert| json!([alert["labels"], alert["annotations"], alert["startsAt"]]))
+        .collect()
 }
 
 #[test]
@@ -52,10 +57,7 @@ fn alertmanager_raises_and_resolves_an_alert() {
         ..Options::default()
     })
     .unwrap();
-    assert_eq!(
-        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
-        Ok(())
-    );
+    assert_eq!(probe(&server, &sink, &[]), Ok(()));
     // A whole millisecond: the server shows no more.
     let start = now() / 1_000_000 * 1_000_000 - 60_000_000_000;
     let labels = json!({"alertname": "deep \"queue\" \\ a=b, c] \u{1}é", "src": "10.0.0.1", "dst": "10.0.0.2",

@@ -8,14 +8,15 @@ use export::sink::HttpSink as _;
 use export::sink::influxdb::{Api, InfluxDb, Options};
 use serde_json::{Value, json};
 
-use crate::server::{Server, TempDir, free_port, is_installed, now, send, victoria_metrics};
+use crate::server::{Server, TempDir, free_port, is_installed, now, probe, send, victoria_metrics};
 use crate::support::*;
 
 fn influxdb() -> Option<Server> {
     if !is_installed("influxd", "influxdb") {
         return None;
     }
-    let (files, port) = (TempDir::new(), free_port());
+    let files = TempDir::new();
+    let port = free_port();
     let mut command = Command::new("influxd");
     command.args(["run", "-config", "/dev/null"]);
     command.env("INFLUXDB_REPORTING_DISABLED", "true");
@@ -38,20 +39,25 @@ fn points(server: &Server, query: &str) -> Vec<Value> {
     let answer = server.json("POST", "/query", &form);
     let series = &answer["results"][0]["series"][0];
     let names = series["columns"].as_array().cloned().unwrap_or_default();
-    let point = |values: &Value| {
-        let values = names.iter().zip(values.as_array().unwrap());
-        let has = values.filter(|(_, value)| !value.is_null());
-        has.map(|(name, value)| (name.as_str().unwrap().to_owned(), value.clone()))
-            .collect()
-    };
     series["values"]
         .as_array()
         .cloned()
         .unwrap_or_default()
         .iter()
-        .map(point)
+        .map(|values| {
+            names
+                .iter()
+                .zip(values.as_array().unwrap())
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| (name.as_str().unwrap().to_owned(), value.clone()))
+                .collect()
+        })
         .map(Value::Object)
         .collect()
+}
+
+fn id(record: &Record) -> String {
+    format!("{:016x}", record.id())
 }
 
 #[test]
@@ -63,18 +69,17 @@ fn influxdb_stores_what_is_sent() {
         ..Options::default()
     };
     let sink = InfluxDb::new(&options).unwrap();
-    let probed = |server: &Server| sink.probed(&[], &server.send(&sink.probe(&[])).response());
     assert!(
-        probed(&server).unwrap_err().contains("create it"),
+        probe(&server, &sink, &[]).unwrap_err().contains("create it"),
         "{:?}",
-        probed(&server)
+        probe(&server, &sink, &[])
     );
     assert!(matches!(
         send(&server, &sink, &[change(1)]),
         Outcome::Failed { .. }
     ));
     points(&server, "CREATE DATABASE hopwise");
-    assert_eq!(probed(&server), Ok(()));
+    assert_eq!(probe(&server, &sink, &[]), Ok(()));
 
     // Twice: a repeat changes nothing.
     for _ in 0..2 {
@@ -99,7 +104,6 @@ fn influxdb_stores_what_is_sent() {
                 "rule": "deep \"queue\" / a=b, c] _é"}),
         ]
     );
-    let id = |record: &Record| format!("{:016x}", record.id());
     assert_eq!(
         points(&server, "SELECT * FROM hopwise_rollups"),
         [
@@ -227,10 +231,7 @@ fn the_api_of_version_2_stores_what_is_sent() {
         ..Options::default()
     })
     .unwrap();
-    assert_eq!(
-        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
-        Ok(())
-    );
+    assert_eq!(probe(&server, &sink, &[]), Ok(()));
     let mut one = rollup(0);
     if let Record::Rollup(rollup) = &mut one {
         rollup.ts = now();

@@ -9,7 +9,7 @@ use export::sink::opensearch::{OpenSearch, Options};
 use export::sink::{HttpSink as _, Request};
 use serde_json::{Value, json};
 
-use crate::server::{Server, TempDir, free_port, is_installed, send, skipped};
+use crate::server::{Server, TempDir, free_port, is_installed, probe, send, skipped};
 use crate::support::*;
 
 fn opensearch() -> Option<Server> {
@@ -24,7 +24,8 @@ fn opensearch() -> Option<Server> {
     if !is_installed("java", "default-jdk-headless") {
         return None;
     }
-    let (files, port) = (TempDir::new(), free_port());
+    let files = TempDir::new();
+    let port = free_port();
     let mut command = Command::new("java");
     command
         .args(["-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"])
@@ -54,18 +55,31 @@ fn found(server: &Server, index: &str, query: &str) -> Vec<Value> {
         .collect()
 }
 
+fn documents(sink: &OpenSearch, records: &[Record]) -> Vec<Value> {
+    batch(COLLECTOR, records, |batch| {
+        let body = String::from_utf8(sink.request(batch).unwrap().body).unwrap();
+        let lines = body.lines().skip(1).step_by(2);
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect::<Vec<Value>>()
+    })
+}
+
 /// One server for all: it needs half a minute to start.
 #[test]
 fn opensearch_stores_what_is_sent() {
     let Some(server) = opensearch() else { return };
     let sink = OpenSearch::new(&Options::default()).unwrap();
-    let probed = || sink.probed(&Stream::ALL, &server.send(&sink.probe(&[])).response());
-    assert!(probed().unwrap_err().contains("hopwise schema apply"));
+    assert!(
+        probe(&server, &sink, &Stream::ALL)
+            .unwrap_err()
+            .contains("hopwise schema apply")
+    );
     for stream in Stream::ALL {
         let answer = server.send(&sink.template(stream));
         assert_eq!(answer.response().status, 200, "{answer:?}");
     }
-    assert_eq!(probed(), Ok(()));
+    assert_eq!(probe(&server, &sink, &Stream::ALL), Ok(()));
 
     // Twice: what is stored is recognised by its id.
     let events = [change(1), new_flow(2), rule(3, collector::event::Kind::RuleOn)];
@@ -75,40 +89,37 @@ fn opensearch_stores_what_is_sent() {
             assert_eq!(send(&server, &sink, &[one]), Outcome::DONE);
         }
     }
-    let documents = |records: &[Record]| {
-        batch(COLLECTOR, records, |batch| {
-            let body = String::from_utf8(sink.request(batch).unwrap().body).unwrap();
-            let lines = body.lines().skip(1).step_by(2);
-            lines
-                .map(|line| serde_json::from_str(line).unwrap())
-                .collect::<Vec<Value>>()
-        })
-    };
-    assert_eq!(found(&server, "hopwise-events", "*"), documents(&events));
+    assert_eq!(found(&server, "hopwise-events", "*"), documents(&sink, &events));
     for record in [rollup(0), flow(), dropped(), loss()] {
         let index = format!("hopwise-{}", record.stream().name());
-        assert_eq!(found(&server, &index, "*"), documents(&[record]));
+        assert_eq!(found(&server, &index, "*"), documents(&sink, &[record]));
     }
     // Twice: each part is there once.
     for _ in 0..2 {
         assert_eq!(send(&server, &sink, &[1, 2].map(rollup_part)), Outcome::DONE);
     }
     assert_eq!(found(&server, "hopwise-rollups", "*").len(), 3);
-    fields_have_their_types(&server, &documents(&events));
+    fields_have_their_types(&server, &documents(&sink, &events));
     errors_are_understood(&server, &sink);
+}
+
+fn found_events(server: &Server, query: &str) -> Vec<Value> {
+    found(server, "hopwise-events", query)
 }
 
 fn fields_have_their_types(server: &Server, events: &[Value]) {
     let stream = server.json("GET", "/_data_stream/hopwise-events", "");
     assert_eq!(stream["data_streams"][0]["template"], "hopwise-events");
     // A prefix of addresses, a range of numbers, the exact time.
-    let query = |query: &str| found(server, "hopwise-events", query);
     assert_eq!(
-        query("flow.src:%2210.0.0.0/24%22%20AND%20value:[129%20TO%20131]"),
+        found_events(
+            server,
+            "flow.src:%2210.0.0.0/24%22%20AND%20value:[129%20TO%20131]"
+        ),
         [events[0].clone()]
     );
     assert_eq!(
-        query("%40timestamp:%222026-11-26T01:00:00.000000002Z%22"),
+        found_events(server, "%40timestamp:%222026-11-26T01:00:00.000000002Z%22"),
         [events[1].clone()]
     );
     // A flow of which only the id is known has no address.

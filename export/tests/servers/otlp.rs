@@ -47,7 +47,7 @@ fn sink(service: &str, flows: bool) -> Otlp {
     .unwrap()
 }
 
-/// What the receiver read, without resource and scope, which are compared here.
+/// The records that the receiver read. Their resource and scope are compared here.
 fn received(server: &Server, signal: &str) -> Value {
     let all = server.json("GET", "/last", "");
     let of = &all[format!("resource{signal}")][0];
@@ -63,14 +63,32 @@ fn received(server: &Server, signal: &str) -> Value {
 
 /// Attributes as an object; a list stays as it is.
 fn plain(attributes: &Value) -> Value {
-    let value = |pair: &Value| {
-        let value = pair["value"].as_object().unwrap();
-        (
-            pair["key"].as_str().unwrap().to_owned(),
-            value.values().next().unwrap().clone(),
-        )
-    };
-    attributes.as_array().unwrap().iter().map(value).collect()
+    attributes
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pair| {
+            let value = pair["value"].as_object().unwrap();
+            (
+                pair["key"].as_str().unwrap().to_owned(),
+                value.values().next().unwrap().clone(),
+            )
+        })
+        .collect()
+}
+
+fn log_parts(log: &Value) -> Value {
+    json!([
+        log["timeUnixNano"],
+        log["severityText"],
+        log["body"]["stringValue"],
+        log["eventName"],
+        plain(&log["attributes"])
+    ])
+}
+
+fn time(id: u64) -> String {
+    (T + id).to_string()
 }
 
 #[test]
@@ -86,17 +104,7 @@ fn opentelemetry_reads_records_as_logs() {
         Outcome::DONE
     );
     let logs = received(&server, "Logs");
-    let part = |log: &Value| {
-        json!([
-            log["timeUnixNano"],
-            log["severityText"],
-            log["body"]["stringValue"],
-            log["eventName"],
-            plain(&log["attributes"])
-        ])
-    };
-    let read: Vec<Value> = logs.as_array().unwrap().iter().map(part).collect();
-    let time = |id: u64| (T + id).to_string();
+    let read: Vec<Value> = logs.as_array().unwrap().iter().map(log_parts).collect();
     assert_eq!(
         read,
         [
@@ -136,6 +144,21 @@ fn opentelemetry_reads_records_as_logs() {
     );
 }
 
+/// The data point of the median of seconds `from..to`.
+fn median(from: u64, to: u64, place: &Value) -> Value {
+    json!({"startTimeUnixNano": start(from), "timeUnixNano": start(to), "asDouble": 30.0, "attributes": place})
+}
+
+/// The data point of the histogram of seconds `from..to`.
+fn histogram(from: u64, to: u64, place: &Value) -> Value {
+    json!({"startTimeUnixNano": start(from), "timeUnixNano": start(to), "count": "3", "sum": 90.0, "min": 10.0,
+        "max": 50.0, "attributes": place})
+}
+
+fn start(second: u64) -> String {
+    (T + second * 1_000_000_000).to_string()
+}
+
 #[test]
 fn opentelemetry_reads_rollups_as_metrics() {
     let Some(server) = receiver() else { return };
@@ -156,20 +179,12 @@ fn opentelemetry_reads_rollups_as_metrics() {
             parts.push(json!([metric["name"], metric["unit"], temporality, point]));
         }
     }
-    let (start, delta) = (
-        |second: u64| (T + second * 1_000_000_000).to_string(),
-        "AGGREGATION_TEMPORALITY_DELTA",
-    );
+    let delta = "AGGREGATION_TEMPORALITY_DELTA";
     let queue =
         json!({"hopwise.node": "7", "hopwise.interface": "2", "hopwise.queue": "0", "hopwise.interval": "1"});
     let flow = json!({"source.address": "10.0.0.1", "destination.address": "10.0.0.2", "network.type": "ipv4",
         "source.port": "1234", "destination.port": "80", "network.transport": "tcp", "hopwise.proto": "6",
         "hopwise.interval": "60"});
-    let histogram = |from: u64, to: u64, place: &Value| {
-        json!({"startTimeUnixNano": start(from), "timeUnixNano": start(to), "count": "3", "sum": 90.0, "min": 10.0,
-            "max": 50.0, "attributes": place})
-    };
-    let median = |from: u64, to: u64, place: &Value| json!({"startTimeUnixNano": start(from), "timeUnixNano": start(to), "asDouble": 30.0, "attributes": place});
     assert_eq!(
         parts,
         [

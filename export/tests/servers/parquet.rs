@@ -89,7 +89,7 @@ fn as_json(record: &Record) -> Value {
     serde_json::from_slice(&line).unwrap()
 }
 
-/// What all readers find is what JSON says of the same records, in the order of their times.
+/// Checks that all readers find the values of JSON for the same records, in the order of their times.
 fn compare(readers: &[(&str, PathBuf)], records: &[Record]) {
     let directory = TempDir::new();
     let files = write(directory.path(), records);
@@ -108,20 +108,22 @@ fn compare(readers: &[(&str, PathBuf)], records: &[Record]) {
 #[test]
 fn readers_of_parquet_find_what_json_says() {
     let readers = readers();
-    let compare = |records: &[Record]| compare(&readers, records);
-    compare(&[
-        rule(5, Kind::RuleOn),
-        change(2),
-        new_flow(1),
-        change(9),
-        event_without_anything(7),
-    ]);
-    compare(&[alert(5, Kind::RuleOn), alert(6, Kind::RuleOff)]);
-    compare(&[rollup(3), flow_rollup(), rollup(1)]);
-    compare(&[flow()]);
-    compare(&[dropped(), dropped()]);
-    compare(&[loss()]);
-    compare(&[hop(0), hop(1), hop(2)]);
+    compare(
+        &readers,
+        &[
+            rule(5, Kind::RuleOn),
+            change(2),
+            new_flow(1),
+            change(9),
+            event_without_anything(7),
+        ],
+    );
+    compare(&readers, &[alert(5, Kind::RuleOn), alert(6, Kind::RuleOff)]);
+    compare(&readers, &[rollup(3), flow_rollup(), rollup(1)]);
+    compare(&readers, &[flow()]);
+    compare(&readers, &[dropped(), dropped()]);
+    compare(&readers, &[loss()]);
+    compare(&readers, &[hop(0), hop(1), hop(2)]);
 }
 
 fn event_without_anything(id: u64) -> Record {
@@ -175,25 +177,27 @@ fn random(rng: &mut Rng, id: u64) -> Record {
     one
 }
 
+fn files(records: &[Record]) -> BTreeMap<String, Vec<u8>> {
+    let files = batch(COLLECTOR, records, parquet::files);
+    files
+        .into_iter()
+        .map(|file| (format!("{}/{}", file.directory, file.name), file.content))
+        .collect()
+}
+
+fn change_a_day_later(id: u64) -> Record {
+    let Record::Event(mut one) = change(id) else {
+        unreachable!()
+    };
+    one.event.ts += 86_400_000_000_000;
+    Record::Event(one)
+}
+
 #[test]
 fn the_same_records_make_the_same_files_and_others_others() {
-    let of = |records: &[Record]| -> BTreeMap<String, Vec<u8>> {
-        let files = batch(COLLECTOR, records, parquet::files);
-        files
-            .into_iter()
-            .map(|file| (format!("{}/{}", file.directory, file.name), file.content))
-            .collect()
-    };
-    let later = |id: u64| {
-        let Record::Event(mut one) = change(id) else {
-            unreachable!()
-        };
-        one.event.ts += 86_400_000_000_000;
-        Record::Event(one)
-    };
-    let records = [change(1), later(2), change(3)];
-    let files = of(&records);
-    let names: Vec<&str> = files
+    let records = [change(1), change_a_day_later(2), change(3)];
+    let first = files(&records);
+    let names: Vec<&str> = first
         .keys()
         .map(|name| name.rsplit_once('-').unwrap().0)
         .collect();
@@ -204,10 +208,10 @@ fn the_same_records_make_the_same_files_and_others_others() {
             "events/date=2026-11-27/leaf___1__a_b__-20261127T010000Z-1"
         ]
     );
-    assert_eq!(of(&records), files);
+    assert_eq!(files(&records), first);
     for others in [&[change(1), change(4)][..], &[change(1)], &[change(3), change(3)]] {
         assert!(
-            of(others).keys().all(|name| !files.contains_key(name)),
+            files(others).keys().all(|name| !first.contains_key(name)),
             "{others:?}"
         );
     }

@@ -16,7 +16,8 @@ fn redis(options: &[&str]) -> Option<Server> {
     if !is_installed("redis-server", "redis-server") {
         return None;
     }
-    let (files, port) = (TempDir::new(), free_port());
+    let files = TempDir::new();
+    let port = free_port();
     let mut command = Command::new("redis-server");
     command.args([
         "--bind",
@@ -32,7 +33,7 @@ fn redis(options: &[&str]) -> Option<Server> {
     Some(Server::start(&mut command, port, files))
 }
 
-/// A connection.
+/// A connection to the server.
 struct Client {
     stream: TcpStream,
     replies: Replies,
@@ -100,6 +101,18 @@ impl Client {
     }
 }
 
+fn parts(text: &str) -> Vec<String> {
+    text.split('|').map(str::to_owned).collect()
+}
+
+/// The texts of an entry of the stream of events.
+fn entry(at: &str, id: u64, ts: u64) -> Vec<String> {
+    parts(&format!(
+        "{at}|id|{id:016x}|ts|{ts}|collector|leaf, \"1\"=a\\b]|schema|1|kind|change|metric|queue_occupancy|flow|10.0.0.1:1234>10.0.0.2:80/6|\
+         node|7|interface|2|queue|0|value|130|previous|2|threshold|128|basis|measured"
+    ))
+}
+
 #[test]
 fn redis_stores_what_is_sent() {
     let Some(server) = redis(&[]) else { return };
@@ -114,30 +127,22 @@ fn redis_stores_what_is_sent() {
     assert_eq!(client.store(&sink, &[change(3), change(1)]), (1, Outcome::DONE));
     // A repeat is recognised.
     assert_eq!(client.store(&sink, &[change(3), change(1)]), (2, Outcome::DONE));
-    let parts = |text: String| text.split('|').map(str::to_owned).collect::<Vec<_>>();
-    let entry = |id: u64, ts: u64| {
-        parts(format!(
-            "id|{id:016x}|ts|{ts}|collector|leaf, \"1\"=a\\b]|schema|1|kind|change|metric|queue_occupancy|flow|10.0.0.1:1234>10.0.0.2:80/6|\
-             node|7|interface|2|queue|0|value|130|previous|2|threshold|128|basis|measured"
-        ))
-    };
-    let at = |id: &str, entry: Vec<String>| [vec![id.to_owned()], entry].concat();
-    let first = at("1795654800000-17592186044417", entry(1, T + 1));
-    let third = at("1795654800000-52776558133251", entry(3, T + 3));
+    let first = entry("1795654800000-17592186044417", 1, T + 1);
+    let third = entry("1795654800000-52776558133251", 3, T + 3);
     assert_eq!(
         client.texts("XRANGE hopwise:events - +"),
         [first.clone(), third.clone()].concat()
     );
     // A late one is not lost: it is behind the others.
     assert_eq!(client.store(&sink, &[change(2)]), (3, Outcome::DONE));
-    let late = at("1795654800000-52776558133252", entry(2, T + 2));
+    let late = entry("1795654800000-52776558133252", 2, T + 2);
     assert_eq!(
         client.texts("XRANGE hopwise:events - +"),
         [first, third, late].concat()
     );
 
     assert_eq!(client.store(&sink, &[flow()]), (1, Outcome::DONE));
-    let expected = parts(format!(
+    let expected = parts(&format!(
         "id|{:016x}|ts|{}|collector|leaf, \"1\"=a\\b]|schema|1|flow|10.0.0.1>10.0.0.2/1|flow_latency|900|basis|measured|first_seen|{T}|\
          last_seen|{}|reports|3|path|1,7",
         flow().id(),
@@ -159,6 +164,16 @@ fn redis_stores_what_is_sent() {
     }
 }
 
+fn greeted(
+    server: &Server,
+    sink: &Redis,
+    credentials: Option<&Credentials<'_>>,
+) -> (Client, Result<(), String>) {
+    let mut client = Client::new(server);
+    let result = sink.greeted(&client.send(&sink.greeting(credentials)));
+    (client, result)
+}
+
 #[test]
 fn errors_of_redis_are_understood() {
     let Some(server) = redis(&["--requirepass", "secret", "--maxmemory-policy", "noeviction"]) else {
@@ -169,12 +184,7 @@ fn errors_of_redis_are_understood() {
         ..Options::default()
     })
     .unwrap();
-    let greeted = |sink: &Redis, credentials: Option<&Credentials<'_>>| {
-        let mut client = Client::new(&server);
-        let result = sink.greeted(&client.send(&sink.greeting(credentials)));
-        (client, result)
-    };
-    let (mut client, result) = greeted(&sink, None);
+    let (mut client, result) = greeted(&server, &sink, None);
     assert!(
         result
             .unwrap_err()
@@ -188,7 +198,7 @@ fn errors_of_redis_are_understood() {
         user: Some("default"),
         password: "x",
     };
-    let said = greeted(&sink, Some(&wrong)).1.unwrap_err();
+    let said = greeted(&server, &sink, Some(&wrong)).1.unwrap_err();
     assert!(
         said.starts_with("the server refuses the credentials (WRONGPASS "),
         "{said}"
@@ -202,12 +212,12 @@ fn errors_of_redis_are_understood() {
         ..Options::default()
     })
     .unwrap();
-    let said = greeted(&other, Some(&right)).1.unwrap_err();
+    let said = greeted(&server, &other, Some(&right)).1.unwrap_err();
     assert!(
         said.starts_with("the server has no database 99 (ERR DB index"),
         "{said}"
     );
-    let (mut client, result) = greeted(&sink, Some(&right));
+    let (mut client, result) = greeted(&server, &sink, Some(&right));
     assert_eq!(result, Ok(()));
 
     client.call("SET hopwise:drops x");

@@ -8,14 +8,15 @@ use export::sink::HttpSink as _;
 use export::sink::remote_write::{Options, RemoteWrite};
 use serde_json::{Value, json};
 
-use crate::server::{Server, TempDir, free_port, is_installed, now, send, victoria_metrics};
+use crate::server::{Server, TempDir, free_port, is_installed, now, probe, send, victoria_metrics};
 use crate::support::*;
 
 fn prometheus(options: &[&str], text: &str) -> Option<Server> {
     if !is_installed("prometheus", "prometheus") {
         return None;
     }
-    let (files, port) = (TempDir::new(), free_port());
+    let files = TempDir::new();
+    let port = free_port();
     let config = files.path().join("prometheus.yml");
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new("prometheus");
@@ -113,7 +114,11 @@ fn adds_up_parts(server: &mut Server) {
     assert_eq!(value(server, mean), "30");
 }
 
-/// What [`stored`] returns for rollups at these times, s.
+fn at_second(second: u64) -> Record {
+    at(second * 1_000_000_000)
+}
+
+/// The result of [`stored`] for rollups at these times, s.
 fn expected(times: &[u64]) -> Vec<(String, Value)> {
     [
         ("count", "3"),
@@ -135,37 +140,32 @@ fn prometheus_stores_what_is_sent() {
         return;
     };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
-    assert_eq!(
-        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
-        Ok(())
-    );
+    assert_eq!(probe(&server, &sink, &[]), Ok(()));
     assert_eq!(stored(&server), []);
     let second = now() / 1_000_000_000;
-    let of = |ago: u64| at((second - ago) * 1_000_000_000);
-    let batch = [of(10), of(12), flow_rollup(), of(11)];
+    let batch = [
+        at_second(second - 10),
+        at_second(second - 12),
+        flow_rollup(),
+        at_second(second - 11),
+    ];
     assert_eq!(send(&server, &sink, &batch), Outcome::DONE);
     assert_eq!(
         stored(&server),
         expected(&[second - 12, second - 11, second - 10])
     );
     // A repeat: only the newest sample is recognised.
-    let old = |row| {
-        (
-            row,
-            "out of order sample: sent before, or older than another one of its series".to_owned(),
-        )
-    };
-    let repeated = Outcome::Settled {
-        rejected: vec![old(1), old(3)],
-        again: vec![0],
-        words: "another sample of its series comes first".to_owned(),
-        retry_after: None,
-    };
+    let old = "out of order sample: sent before, or older than another one of its series";
+    let repeated = settled(
+        &[(1, old), (3, old)],
+        &[0],
+        "another sample of its series comes first",
+    );
     assert_eq!(send(&server, &sink, &batch), repeated);
-    assert_eq!(send(&server, &sink, &[of(10)]), Outcome::DONE);
+    assert_eq!(send(&server, &sink, &[at_second(second - 10)]), Outcome::DONE);
     // Older than the last one of its series.
     assert_eq!(
-        send(&server, &sink, &[of(11)]),
+        send(&server, &sink, &[at_second(second - 11)]),
         Outcome::Refused {
             words: "out of order sample".to_owned()
         }
@@ -175,7 +175,11 @@ fn prometheus_stores_what_is_sent() {
         expected(&[second - 12, second - 11, second - 10])
     );
     // Older than all that the server takes.
-    let old = send(&server, &sink, &[of(10_000), of(10_001)]);
+    let old = send(
+        &server,
+        &sink,
+        &[at_second(second - 10_000), at_second(second - 10_001)],
+    );
     let words = "out of bounds".to_owned();
     let rejected = vec![(0, words.clone()), (1, words)];
     assert_eq!(
@@ -187,7 +191,7 @@ fn prometheus_stores_what_is_sent() {
             retry_after: None
         }
     );
-    let Record::Rollup(mut other) = of(10) else {
+    let Record::Rollup(mut other) = at_second(second - 10) else {
         unreachable!()
     };
     other.max += 1;
@@ -208,11 +212,21 @@ fn with_an_out_of_order_window_a_repeat_is_harmless() {
     };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
     let second = now() / 1_000_000_000;
-    let of = |ago: u64| at((second - ago) * 1_000_000_000);
     for _ in 0..2 {
-        assert_eq!(send(&server, &sink, &[of(12), of(11), of(10)]), Outcome::DONE);
+        assert_eq!(
+            send(
+                &server,
+                &sink,
+                &[
+                    at_second(second - 12),
+                    at_second(second - 11),
+                    at_second(second - 10)
+                ]
+            ),
+            Outcome::DONE
+        );
     }
-    assert_eq!(send(&server, &sink, &[of(13)]), Outcome::DONE);
+    assert_eq!(send(&server, &sink, &[at_second(second - 13)]), Outcome::DONE);
     assert_eq!(
         stored(&server),
         expected(&[second - 13, second - 12, second - 11, second - 10])
@@ -261,13 +275,12 @@ fn victoria_metrics_stores_what_is_sent() {
         return;
     };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
-    assert_eq!(
-        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
-        Ok(())
-    );
+    assert_eq!(probe(&server, &sink, &[]), Ok(()));
     let second = now() / 1_000_000_000 - 60;
-    let of = |ago: u64| at((second - ago) * 1_000_000_000);
-    assert_eq!(send(&server, &sink, &[of(0), of(1)]), Outcome::DONE);
+    assert_eq!(
+        send(&server, &sink, &[at_second(second), at_second(second - 1)]),
+        Outcome::DONE
+    );
     server.wait("shows the samples", |server| {
         stored(server) == expected(&[second - 1, second])
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use export::Outcome;
-use export::record::Record;
+use export::record::{Record, Stream};
 use export::sink::{HttpSink, Request, Response};
 
 use crate::support::{COLLECTOR, batch};
@@ -65,7 +65,7 @@ impl Drop for TempDir {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// Where it listens.
+    /// The port at which it listens.
     pub(crate) port: u16,
     files: TempDir,
 }
@@ -158,7 +158,7 @@ impl Drop for Server {
     }
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     status: u16,
@@ -184,6 +184,11 @@ pub(crate) fn send(server: &Server, sink: &dyn HttpSink, records: &[Record]) -> 
     })
 }
 
+/// Asks a server whether it takes these streams.
+pub(crate) fn probe(server: &Server, sink: &dyn HttpSink, streams: &[Stream]) -> Result<(), String> {
+    sink.probed(streams, &server.send(&sink.probe(streams)).response())
+}
+
 /// The time, ns: servers refuse what is old.
 pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now()
@@ -192,12 +197,13 @@ pub(crate) fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap()
 }
 
-/// It takes what InfluxDB and Prometheus take.
+/// VictoriaMetrics, which accepts requests for InfluxDB and for Prometheus.
 pub(crate) fn victoria_metrics() -> Option<Server> {
     if !is_installed("victoria-metrics", "victoria-metrics") {
         return None;
     }
-    let (files, port) = (TempDir::new(), free_port());
+    let files = TempDir::new();
+    let port = free_port();
     let mut command = Command::new("victoria-metrics");
     command
         .arg(format!("-httpListenAddr=127.0.0.1:{port}"))

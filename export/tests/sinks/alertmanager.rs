@@ -100,26 +100,26 @@ fn options_are_checked() {
 #[test]
 fn answers_are_understood_by_their_status() {
     let sink = sink(&[]).unwrap();
-    let outcome = |status, body: &str| {
+    let outcomes = [(200, ""), (400, "bad")].map(|(status, body)| {
         batch("c1", &[alert(1, Kind::RuleOn)], |batch| {
             sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body))
         })
-    };
-    assert_eq!(outcome(200, ""), Outcome::DONE);
-    assert_eq!(
-        outcome(400, "bad"),
-        Outcome::Refused {
-            words: "bad".to_owned()
-        }
-    );
+    });
+    let words = "bad".to_owned();
+    assert_eq!(outcomes, [Outcome::DONE, Outcome::Refused { words }]);
     assert_eq!(shown(&sink.probe(&[])), "GET /api/v2/status\nrows []\n\n");
-    let said = |status| sink.probed(&[], &answer(status, "w")).err().unwrap_or_default();
-    assert_eq!(said(200), "");
-    assert_eq!(
-        said(404),
-        "the server is no Alertmanager (HTTP 404: w); correct the url"
-    );
-    assert_eq!(said(500), "the server does not take alerts: HTTP 500: w");
-    let denied = "the server refuses the credentials (HTTP 401: w); correct user, password or token";
-    assert_eq!(said(401), denied);
+    for (status, words) in [
+        (200, ""),
+        (
+            404,
+            "the server is no Alertmanager (HTTP 404: w); correct the url",
+        ),
+        (500, "the server does not take alerts: HTTP 500: w"),
+        (
+            401,
+            "the server refuses the credentials (HTTP 401: w); correct user, password or token",
+        ),
+    ] {
+        assert_eq!(probed(&sink, status, "w"), words);
+    }
 }

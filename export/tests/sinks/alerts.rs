@@ -28,14 +28,15 @@ fn body(sink: &dyn HttpSink, record: Record) -> String {
     String::from_utf8_lossy(&sent(sink, record).body).into_owned()
 }
 
+fn alert_from(event: &Record) -> Option<Alert> {
+    let Record::Event(one) = event else { panic!() };
+    Alert::from_event(&one.event, one.rule.clone())
+}
+
 #[test]
 fn an_alert_is_the_event_of_a_rule() {
-    let of = |event: &Record| {
-        let Record::Event(one) = event else { panic!() };
-        Alert::of(&one.event, one.rule.clone())
-    };
-    assert_eq!(of(&change(1)), None);
-    assert_eq!(of(&new_flow(1)), None);
+    assert_eq!(alert_from(&change(1)), None);
+    assert_eq!(alert_from(&new_flow(1)), None);
     let flow = Some("10.0.0.1:1234>10.0.0.2:80/6".parse().unwrap());
     let expected = Alert {
         ts: T + 2,
@@ -51,12 +52,12 @@ fn an_alert_is_the_event_of_a_rule() {
         threshold: None,
         since: None,
     };
-    assert_eq!(of(&rule(2, Kind::RuleOff)), Some(expected.clone()));
+    assert_eq!(alert_from(&rule(2, Kind::RuleOff)), Some(expected.clone()));
     let Record::Event(mut one) = rule(3, Kind::RuleOn) else {
         panic!()
     };
     one.rule = None;
-    assert_eq!(&*of(&Record::Event(one)).unwrap().rule, "rule 1");
+    assert_eq!(&*alert_from(&Record::Event(one)).unwrap().rule, "rule 1");
 
     // One number for firing and resolved, and wherever the value of the flow is from; others for another rule or flow, and without a
     // flow for another place.
@@ -199,8 +200,9 @@ fn kafka_and_clickhouse_know_the_stream() {
     let mut chunk = Vec::new();
     exchange.write(0, None, &mut chunk);
     let key = "deep \"queue\" \\ a=b, c] \u{1}é 10.0.0.1:1234>10.0.0.2:80/6";
-    let has = |part: &[u8]| chunk.windows(part.len()).any(|window| window == part);
-    assert!(has(key.as_bytes()) && has(b"hopwise.v1.Alert"));
+    for part in [key.as_bytes(), b"hopwise.v1.Alert"] {
+        assert!(chunk.windows(part.len()).any(|window| window == part));
+    }
 
     let lake = ClickHouse::new("net", "", 30).unwrap();
     assert_eq!(

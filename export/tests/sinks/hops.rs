@@ -9,6 +9,20 @@ use export::sink::webhook::{self, Webhook};
 
 use crate::support::*;
 
+/// The JSON line of a hop.
+fn line(number: u8) -> String {
+    format!(
+        concat!(
+            r#"{{"id":"{:016x}","ts":1795654800000000000,"collector":"c1","schema":1,"report":"0000000000000abc","#,
+            r#""hop":{number},"flow":{{"src":"10.0.0.1","dst":"10.0.0.2","sport":1234,"dport":80,"proto":6}},"node":7,"#,
+            r#""ingress_if":1,"queue":0,"egress_if":2,"hops":3,"hop_latency":900,"queue_occupancy":12,"#,
+            r#""link_utilization":500000,"ingress_ts":1000,"egress_ts":1900}}"#
+        ),
+        hop(number).id(),
+        number = number
+    ) + "\n"
+}
+
 #[test]
 fn hops_of_a_report_have_its_number_and_ids_of_their_own() {
     let hook = Webhook::new(&webhook::Options {
@@ -18,18 +32,6 @@ fn hops_of_a_report_have_its_number_and_ids_of_their_own() {
     let body = batch("c1", &[hop(0), hop(1)], |batch| {
         hook.unwrap().request(batch).unwrap().body
     });
-    let line = |number: u8| {
-        format!(
-            concat!(
-                r#"{{"id":"{:016x}","ts":1795654800000000000,"collector":"c1","schema":1,"report":"0000000000000abc","#,
-                r#""hop":{number},"flow":{{"src":"10.0.0.1","dst":"10.0.0.2","sport":1234,"dport":80,"proto":6}},"node":7,"#,
-                r#""ingress_if":1,"queue":0,"egress_if":2,"hops":3,"hop_latency":900,"queue_occupancy":12,"#,
-                r#""link_utilization":500000,"ingress_ts":1000,"egress_ts":1900}}"#
-            ),
-            hop(number).id(),
-            number = number
-        ) + "\n"
-    };
     assert_eq!(String::from_utf8(body).unwrap(), line(0) + &line(1));
     assert_ne!(hop(0).id(), hop(1).id());
 

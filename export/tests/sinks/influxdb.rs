@@ -21,6 +21,14 @@ fn sent(options: &Options, records: &[Record]) -> Request {
     })
 }
 
+/// The line of a record, without the name of the collector.
+fn line(record: Record) -> String {
+    let request = sent(&options(), &[record]);
+    String::from_utf8(request.body)
+        .unwrap()
+        .replace(r#"collector=leaf\,\ "1"\=a/b]_"#, "COLLECTOR")
+}
+
 #[test]
 fn records_are_lines() {
     let events = [change(1), new_flow(2), rule(3, Kind::RuleOn)];
@@ -35,12 +43,6 @@ hopwise_events,collector=leaf\,\ "1"\=a/b]_,kind=new,metric=flow_path id="000000
 hopwise_events,collector=leaf\,\ "1"\=a/b]_,kind=rule_on id="0000000000000003",schema=1i,src="10.0.0.1",dst="10.0.0.2",sport=1234i,dport=80i,proto=6i,rule="deep \"queue\" \\ a=b, c]  é",basis="measured" 1795654800000000003
 "#
     );
-    let line = |record: Record| {
-        let request = sent(&options(), &[record]);
-        String::from_utf8(request.body)
-            .unwrap()
-            .replace(r#"collector=leaf\,\ "1"\=a/b]_"#, "COLLECTOR")
-    };
     assert_eq!(
         line(rollup(0)),
         format!(
@@ -99,33 +101,38 @@ fn tags_are_chosen_and_rollups_of_flows_need_them() {
     assert_eq!(request.rows, [1]);
 }
 
+fn change_line(id: u64) -> String {
+    let mut one = event(id, Kind::Change);
+    one.event.ts = T + 999_999;
+    String::from_utf8(sent(&Options::default(), &[Record::Event(Box::new(one))]).body).unwrap()
+}
+
 #[test]
 fn events_of_one_burst_do_not_replace_each_other() {
-    let at = |id| {
-        let mut one = event(id, Kind::Change);
-        one.event.ts = T + 999_999;
-        String::from_utf8(sent(&Options::default(), &[Record::Event(Box::new(one))]).body).unwrap()
-    };
     assert!(
-        at(0x1234_0000_0001)
+        change_line(0x1234_0000_0001)
             .ends_with("schema=1i,ts=1795654800000999999i,basis=\"measured\" 1795654800000599361\n")
     );
-    assert!(at(999_999).ends_with("schema=1i,basis=\"measured\" 1795654800000999999\n"));
+    assert!(change_line(999_999).ends_with("schema=1i,basis=\"measured\" 1795654800000999999\n"));
+}
+
+/// The timestamp of the point of a rollup's part.
+fn rollup_time(options: &Options, part: u64) -> u64 {
+    let body = String::from_utf8(sent(options, &[rollup_part(part)]).body).unwrap();
+    let (fields, time) = body.trim_end().rsplit_once(' ').unwrap();
+    assert_eq!(
+        fields.contains(",ts=1795654800000000000i"),
+        time != "1795654800000000000",
+        "{body}"
+    );
+    time.parse::<u64>().unwrap()
 }
 
 #[test]
 fn rollups_of_several_workers_do_not_replace_each_other() {
-    let time = |options: &Options, part| {
-        let body = String::from_utf8(sent(options, &[rollup_part(part)]).body).unwrap();
-        let (fields, time) = body.trim_end().rsplit_once(' ').unwrap();
-        assert_eq!(
-            fields.contains(",ts=1795654800000000000i"),
-            time != "1795654800000000000",
-            "{body}"
-        );
-        time.parse::<u64>().unwrap()
-    };
-    let times: Vec<u64> = (1..100).map(|part| time(&Options::default(), part)).collect();
+    let times: Vec<u64> = (1..100)
+        .map(|part| rollup_time(&Options::default(), part))
+        .collect();
     assert!(
         times.iter().all(|time| (T..T + 1_000_000).contains(time)),
         "{times:?}"
@@ -136,10 +143,13 @@ fn rollups_of_several_workers_do_not_replace_each_other() {
     );
     assert_eq!(
         times[4],
-        time(&Options::default(), 5),
+        rollup_time(&Options::default(), 5),
         "one that is sent again is the same point"
     );
-    assert_eq!([time(&Options::default(), 0), time(&options(), 7)], [T, T]);
+    assert_eq!(
+        [rollup_time(&Options::default(), 0), rollup_time(&options(), 7)],
+        [T, T]
+    );
 }
 
 #[test]
@@ -154,9 +164,12 @@ fn numbers_beyond_63_bits_are_the_largest_one() {
     );
 }
 
+fn refused(options: Options) -> String {
+    InfluxDb::new(&options).unwrap_err()
+}
+
 #[test]
 fn options_are_checked() {
-    let refused = |options: Options| InfluxDb::new(&options).unwrap_err();
     let api = Api::V1 {
         database: " ".to_owned(),
         retention_policy: None,
@@ -189,7 +202,7 @@ fn options_are_checked() {
     );
 }
 
-/// What became of three changes; their ids are 3, 1, 2, so the second one is the oldest.
+/// The outcome of three changes; their ids are 3, 1, 2, so the second one is the oldest.
 fn outcome(status: u16, body: &str) -> Outcome {
     let sink = InfluxDb::new(&options()).unwrap();
     let records = [change(3), change(1), new_flow(2)];
@@ -199,16 +212,7 @@ fn outcome(status: u16, body: &str) -> Outcome {
 }
 
 fn rejected(rejected: &[(usize, &str)]) -> Outcome {
-    let rejected = rejected
-        .iter()
-        .map(|(row, words)| (*row, (*words).to_owned()))
-        .collect();
-    Outcome::Settled {
-        rejected,
-        again: Vec::new(),
-        words: String::new(),
-        retry_after: None,
-    }
+    settled(rejected, &[], "")
 }
 
 #[test]
@@ -245,23 +249,19 @@ fn a_partial_write_has_stored_the_rest() {
 
 #[test]
 fn other_answers_say_whether_to_try_again() {
-    let words = |text: &str| text.to_owned();
-    let failed = |text: &str| Outcome::Failed {
-        words: words(text),
-        retry_after: None,
-    };
     assert_eq!(outcome(204, ""), Outcome::DONE);
     assert_eq!(
         outcome(400, "unable to parse 'x'"),
         Outcome::Refused {
-            words: words("unable to parse 'x'")
+            words: "unable to parse 'x'".to_owned()
         }
     );
     let missing = r#"{"error":"database not found: \"x\""}"#;
     assert_eq!(outcome(404, missing), failed(missing));
     let missing = r#"{"error":"retention policy not found: x"}"#;
     assert_eq!(outcome(400, missing), failed(missing));
-    assert_eq!(outcome(401, "no"), Outcome::Unauthorised { words: words("no") });
+    let words = "no".to_owned();
+    assert_eq!(outcome(401, "no"), Outcome::Unauthorised { words });
     assert_eq!(outcome(503, "busy"), failed("busy"));
 }
 
@@ -272,23 +272,29 @@ fn the_probe_says_what_to_do() {
         shown(&sink.probe(&[])),
         "POST /write?db=hopwise&precision=ns\ncontent-type: text/plain; charset=utf-8\nrows []\n\n"
     );
-    let said = |status, body: &str| sink.probed(&[], &answer(status, body)).err().unwrap_or_default();
-    assert_eq!(said(204, ""), "");
+    assert_eq!(probed(&sink, 204, ""), "");
     assert_eq!(
-        said(400, r#"{"code":"invalid","message":"writing requires points"}"#),
+        probed(
+            &sink,
+            400,
+            r#"{"code":"invalid","message":"writing requires points"}"#
+        ),
         ""
     );
     assert_eq!(
-        said(404, r#"{"error":"database not found: \"hopwise\""}"#),
+        probed(&sink, 404, r#"{"error":"database not found: \"hopwise\""}"#),
         r#"{"error":"database not found: \"hopwise\""}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `organisation` or `bucket`"#
     );
     assert_eq!(
-        said(404, "404 page not found"),
+        probed(&sink, 404, "404 page not found"),
         "the server has no such API (HTTP 404: 404 page not found); correct `url`, or write `organisation` and `bucket` for InfluxDB 2 and later, neither for InfluxDB 1"
     );
     assert_eq!(
-        said(401, "unauthorized"),
+        probed(&sink, 401, "unauthorized"),
         "the server refuses the credentials (HTTP 401: unauthorized); correct user, password or token, and let them write there"
     );
-    assert_eq!(said(500, ""), "the server does not take points: HTTP 500");
+    assert_eq!(
+        probed(&sink, 500, ""),
+        "the server does not take points: HTTP 500"
+    );
 }

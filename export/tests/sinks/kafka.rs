@@ -31,14 +31,15 @@ fn answer(exchange: &mut Exchange, partition: i32, error: i16) -> Verdict {
 
 /// Records of so many flows.
 fn flows(count: u64) -> Vec<Record> {
-    let one = |id: u64| {
-        let Record::Event(mut one) = change(id) else {
-            unreachable!()
-        };
-        one.event.flow = Some(format!("10.0.0.{id}:1>10.0.1.1:2/17").parse().unwrap());
-        Record::Event(one)
-    };
-    (1..=count).map(one).collect()
+    (1..=count)
+        .map(|id| {
+            let Record::Event(mut change) = change(id) else {
+                unreachable!()
+            };
+            change.event.flow = Some(format!("10.0.0.{id}:1>10.0.1.1:2/17").parse().unwrap());
+            Record::Event(change)
+        })
+        .collect()
 }
 
 /// A varint, zigzag, and what follows.
@@ -60,33 +61,44 @@ fn part(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
+/// The number of `len` bytes at `at`, in network order.
+fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
+    bytes[at..at + len]
+        .iter()
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+}
+
 #[test]
 fn a_chunk_is_a_record_batch() {
     let records = [change(3), change(1_000_001)];
     let exchange = begin(&records, 1);
     let mut bytes = Vec::new();
     exchange.write(0, Some((ProducerId { id: 7, epoch: 1 }, 9)), &mut bytes);
-    let number = |at: usize, len: usize| {
-        bytes[at..at + len]
-            .iter()
-            .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
-    };
-    assert_eq!(number(0, 8), 0, "offset");
-    assert_eq!(number(8, 4) as usize, bytes.len() - 12, "length");
+    assert_eq!(number(&bytes, 0, 8), 0, "offset");
+    assert_eq!(number(&bytes, 8, 4) as usize, bytes.len() - 12, "length");
     assert_eq!(
-        (number(12, 4), number(16, 1)),
+        (number(&bytes, 12, 4), number(&bytes, 16, 1)),
         (u64::from(u32::MAX), 2),
         "epoch of the leader, version"
     );
-    assert_eq!(number(17, 4) as u32, wire::crc::crc_32c(&bytes[21..]));
-    assert_eq!((number(21, 2), number(23, 4)), (0, 1), "attributes, last offset");
+    assert_eq!(number(&bytes, 17, 4) as u32, wire::crc::crc_32c(&bytes[21..]));
     assert_eq!(
-        (number(27, 8), number(35, 8)),
+        (number(&bytes, 21, 2), number(&bytes, 23, 4)),
+        (0, 1),
+        "attributes, last offset"
+    );
+    assert_eq!(
+        (number(&bytes, 27, 8), number(&bytes, 35, 8)),
         (T / 1_000_000, T / 1_000_000 + 1),
         "times"
     );
     assert_eq!(
-        (number(43, 8), number(51, 2), number(53, 4), number(57, 4)),
+        (
+            number(&bytes, 43, 8),
+            number(&bytes, 51, 2),
+            number(&bytes, 53, 4),
+            number(&bytes, 57, 4)
+        ),
         (7, 1, 9, 2)
     );
     let mut rest = &bytes[61..];
@@ -110,18 +122,15 @@ fn a_chunk_is_a_record_batch() {
             let (name, after) = part(body);
             let (value, after) = part(after);
             body = after;
-            let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
-            headers.push((text(name), text(value)));
+            headers.push([name, value].map(|part| String::from_utf8(part.unwrap().to_vec()).unwrap()));
         }
-        let header = |name: &str, value: String| (name.to_owned(), value);
         let id = format!("{:016x}", record.id());
-        let schema = "hopwise.v1.Event".to_owned();
         assert_eq!(
             headers,
             [
-                header("id", id),
-                header("schema", schema),
-                header("collector", COLLECTOR.to_owned())
+                ["id", &id],
+                ["schema", "hopwise.v1.Event"],
+                ["collector", COLLECTOR]
             ]
         );
         assert_eq!(body, b"");
@@ -184,7 +193,8 @@ fn nothing_overtakes_what_failed() {
     let records = flows(20);
     let mut exchange = begin(&records, 2);
     let first = exchange.fingerprint(0);
-    let (waiting, stored) = (exchange.count(0), exchange.count(1));
+    let waiting = exchange.count(0);
+    let stored = exchange.count(1);
     assert_eq!(
         answer(&mut exchange, 1, 46),
         Verdict::Stored,
@@ -244,56 +254,58 @@ fn options_are_checked_and_keys_can_be_left_out() {
     assert_eq!(sink.settings(Stream::Flows), [("cleanup.policy", "compact")]);
 }
 
-/// A metadata answer as Kafka 4.1 gave it (version 4).
+/// A metadata answer as Kafka 4.1 gave it (version 4), with this second partition.
+fn metadata(second: &str) -> Vec<u8> {
+    let head = "00000000 00000001 00000001 0003 3a3a31 00002384 ffff 0001 63 00000001 00000001 0000 0001 74 00 00000002";
+    let first = "0000 00000000 00000001 00000001 00000001 00000001 00000001";
+    let text = format!("{head}{first}{second}");
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect::<Vec<u8>>()
+}
+
 #[test]
 fn a_topology_is_read_and_one_with_a_gap_is_none() {
-    let body = |second: &str| {
-        let head = "00000000 00000001 00000001 0003 3a3a31 00002384 ffff 0001 63 00000001 00000001 0000 0001 74 00 00000002";
-        let first = "0000 00000000 00000001 00000001 00000001 00000001 00000001";
-        let text = format!("{head}{first}{second}");
-        let digits: Vec<u8> = text
-            .chars()
-            .filter_map(|c| c.to_digit(16))
-            .map(|digit| digit as u8)
-            .collect();
-        digits
-            .chunks(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect::<Vec<u8>>()
-    };
-    let whole = protocol::read_metadata(&body("0005 00000001 ffffffff 00000000 00000000"), "t").unwrap();
+    let whole = protocol::read_metadata(&metadata("0005 00000001 ffffffff 00000000 00000000"), "t").unwrap();
     assert_eq!((whole.error, whole.leaders), (0, vec![1, -1]));
     assert_eq!(
         whole.brokers.into_iter().collect::<Vec<_>>(),
         [(1, "[::1]:9092".to_owned())]
     );
-    let other = protocol::read_metadata(&body("0000 00000001 00000001 00000000 00000000"), "u").unwrap();
+    let other = protocol::read_metadata(&metadata("0000 00000001 00000001 00000000 00000000"), "u").unwrap();
     assert_eq!(
         (other.error, other.leaders.len()),
         (3, 0),
         "there is no such topic"
     );
-    let gap = protocol::read_metadata(&body("0000 00000002 00000001 00000000 00000000"), "t");
+    let gap = protocol::read_metadata(&metadata("0000 00000002 00000001 00000000 00000000"), "t");
     assert_eq!(gap.unwrap_err().0, "partitions that are not numbered from 0 on");
+}
+
+/// The numbers of brokers and partitions that are read in an answer with so many.
+fn counts(brokers: usize, partitions: usize) -> Result<(usize, usize), protocol::Malformed> {
+    let mut body = vec![0; 4];
+    body.extend((brokers as u32).to_be_bytes());
+    body.extend((0..brokers as u32).flat_map(|node| [&node.to_be_bytes()[..], &[0; 6], &[255; 2]].concat()));
+    // Cluster, controller, one topic `t`.
+    body.extend([255, 255, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, b't', 0]);
+    body.extend((partitions as u32).to_be_bytes());
+    body.extend(
+        (0..partitions as u32).flat_map(|index| [&[0; 2][..], &index.to_be_bytes(), &[0; 12]].concat()),
+    );
+    protocol::read_metadata(&body, "t").map(|topology| (topology.brokers.len(), topology.leaders.len()))
 }
 
 #[test]
 fn an_answer_with_more_brokers_or_partitions_than_are_read_is_none() {
-    let body = |brokers: usize, partitions: usize| {
-        let mut body = vec![0; 4];
-        body.extend((brokers as u32).to_be_bytes());
-        body.extend(
-            (0..brokers as u32).flat_map(|node| [&node.to_be_bytes()[..], &[0; 6], &[255; 2]].concat()),
-        );
-        // Cluster, controller, one topic `t`.
-        body.extend([255, 255, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, b't', 0]);
-        body.extend((partitions as u32).to_be_bytes());
-        let one = |index: u32| [&[0; 2][..], &index.to_be_bytes(), &[0; 12]].concat();
-        body.extend((0..partitions as u32).flat_map(one));
-        protocol::read_metadata(&body, "t").map(|topology| (topology.brokers.len(), topology.leaders.len()))
-    };
     let many = Err(protocol::Malformed("more items than are read here"));
-    assert_eq!(body(10_000, 100_000), Ok((10_000, 100_000)));
-    assert_eq!(body(10_001, 1), many);
-    assert_eq!(body(1, 100_001), many);
+    assert_eq!(counts(10_000, 100_000), Ok((10_000, 100_000)));
+    assert_eq!(counts(10_001, 1), many);
+    assert_eq!(counts(1, 100_001), many);
 }

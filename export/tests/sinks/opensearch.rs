@@ -29,26 +29,37 @@ rows [0, 1]
     assert_eq!(batch("c1", &[], |batch| sink().request(batch)), None);
 }
 
+/// The action line of the document of a rollup of this part.
+fn document_name(collector: &str, part: u64) -> String {
+    let request = batch(collector, &[rollup_part(part)], |batch| sink().request(batch)).unwrap();
+    let body = String::from_utf8(request.body).unwrap();
+    let document: serde_json::Value = serde_json::from_str(body.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(
+        document["id"],
+        format!("{:016x}", rollup(0).id()),
+        "it is the same for all of them"
+    );
+    body.lines().next().unwrap().to_owned()
+}
+
 #[test]
 fn rollups_of_several_workers_are_documents_of_their_own() {
-    let name = |collector: &str, part| {
-        let request = batch(collector, &[rollup_part(part)], |batch| sink().request(batch)).unwrap();
-        let body = String::from_utf8(request.body).unwrap();
-        let document: serde_json::Value = serde_json::from_str(body.lines().nth(1).unwrap()).unwrap();
-        assert_eq!(
-            document["id"],
-            format!("{:016x}", rollup(0).id()),
-            "it is the same for all of them"
-        );
-        body.lines().next().unwrap().to_owned()
-    };
-    let names = [name("c1", 1), name("c1", 2), name("c2", 1), name("c1", 0)];
+    let names = [
+        document_name("c1", 1),
+        document_name("c1", 2),
+        document_name("c2", 1),
+        document_name("c1", 0),
+    ];
     assert_eq!(
         names.iter().collect::<std::collections::BTreeSet<_>>().len(),
         names.len(),
         "{names:?}"
     );
-    assert_eq!(names[0], name("c1", 1), "one that is sent again is refused");
+    assert_eq!(
+        names[0],
+        document_name("c1", 1),
+        "one that is sent again is refused"
+    );
 }
 
 #[test]
@@ -81,21 +92,22 @@ fn a_template_says_the_types() {
     }
 }
 
+fn refused_prefix(prefix: &str) -> String {
+    let options = Options {
+        prefix: prefix.to_owned(),
+        data_streams: true,
+    };
+    OpenSearch::new(&options).unwrap_err()
+}
+
 #[test]
 fn options_are_checked() {
-    let refused = |prefix: &str| {
-        let options = Options {
-            prefix: prefix.to_owned(),
-            data_streams: true,
-        };
-        OpenSearch::new(&options).unwrap_err()
-    };
     let letters = "; use 1 to 200 small letters, digits, `-`, `_` and `.` for it";
-    assert_eq!(refused(""), format!("`prefix` is \"\"{letters}"));
-    assert_eq!(refused("A"), format!("`prefix` is \"A\"{letters}"));
-    assert_eq!(refused("a/b"), format!("`prefix` is \"a/b\"{letters}"));
+    assert_eq!(refused_prefix(""), format!("`prefix` is \"\"{letters}"));
+    assert_eq!(refused_prefix("A"), format!("`prefix` is \"A\"{letters}"));
+    assert_eq!(refused_prefix("a/b"), format!("`prefix` is \"a/b\"{letters}"));
     assert_eq!(
-        refused("_a"),
+        refused_prefix("_a"),
         "`prefix` is \"_a\"; let it begin with a letter or a digit"
     );
 }
@@ -109,31 +121,19 @@ fn outcome(status: u16, body: &str) -> Outcome {
 
 /// An answer with these statuses; those that are errors have a type and a reason.
 fn items(statuses: [u16; 3]) -> String {
-    let item = |status: u16| match status < 300 {
-        true => serde_json::json!({"create": {"status": status}}),
-        false => {
+    let errors = statuses.iter().any(|status| *status >= 300);
+    let items = statuses.map(|status| {
+        if status < 300 {
+            serde_json::json!({"create": {"status": status}})
+        } else {
             serde_json::json!({"create": {"status": status, "error": {"type": format!("t{status}"), "reason": "r\n"}}})
         }
-    };
-    let errors = statuses.iter().any(|status| *status >= 300);
-    serde_json::json!({"errors": errors, "items": statuses.map(item)}).to_string()
+    });
+    serde_json::json!({"errors": errors, "items": items}).to_string()
 }
 
 #[test]
 fn each_document_has_its_own_status() {
-    let settled = |rejected: &[(usize, &str)], again: &[usize], words: &str| Outcome::Settled {
-        rejected: rejected
-            .iter()
-            .map(|(row, words)| (*row, (*words).to_owned()))
-            .collect(),
-        again: again.to_vec(),
-        words: words.to_owned(),
-        retry_after: None,
-    };
-    let failed = |words: &str| Outcome::Failed {
-        words: words.to_owned(),
-        retry_after: None,
-    };
     assert_eq!(outcome(200, &items([201, 200, 201])), Outcome::DONE);
     // Sent before.
     assert_eq!(outcome(200, &items([201, 409, 409])), Outcome::DONE);
@@ -166,19 +166,26 @@ fn each_document_has_its_own_status() {
         }
     );
     assert_eq!(outcome(429, "later"), failed("later"));
-    let cut = |batch: &export::sink::Batch<'_>| {
-        let response = export::sink::Response {
-            is_cut: true,
-            ..answer(200, "{")
-        };
-        sink().outcome(batch, &sink().request(batch).unwrap(), &response)
+    let cut = export::sink::Response {
+        is_cut: true,
+        ..answer(200, "{")
     };
     assert_eq!(
-        batch("c", &[change(1)], cut),
+        batch("c", &[change(1)], |batch| {
+            sink().outcome(batch, &sink().request(batch).unwrap(), &cut)
+        }),
         Outcome::Refused {
             words: "the answer is too long to be read".to_owned()
         }
     );
+}
+
+/// The words of a probe of two streams that failed; empty if it succeeded.
+fn probed_streams(status: u16, body: &str) -> String {
+    sink()
+        .probed(&[Stream::Events, Stream::Drops], &answer(status, body))
+        .err()
+        .unwrap_or_default()
 }
 
 #[test]
@@ -187,29 +194,26 @@ fn the_probe_says_what_to_do() {
         shown(&sink().probe(&[Stream::Events])),
         "GET /_index_template/hopwise-*?filter_path=index_templates.name\nrows []\n\n"
     );
-    let said = |status, body: &str| {
-        sink()
-            .probed(&[Stream::Events, Stream::Drops], &answer(status, body))
-            .err()
-            .unwrap_or_default()
-    };
     assert_eq!(
-        said(
+        probed_streams(
             200,
             r#"{"index_templates":[{"name":"hopwise-events"},{"name":"hopwise-drops"}]}"#
         ),
         ""
     );
     assert_eq!(
-        said(200, r#"{"index_templates":[{"name":"hopwise-events"}]}"#),
+        probed_streams(200, r#"{"index_templates":[{"name":"hopwise-events"}]}"#),
         "the server has no index template `hopwise-drops`; make it with `hopwise schema apply`"
     );
     let missing = "the server has no index template `hopwise-events`; make it with `hopwise schema apply`";
-    assert_eq!(said(200, "{}"), missing);
-    assert_eq!(said(404, ""), missing);
+    assert_eq!(probed_streams(200, "{}"), missing);
+    assert_eq!(probed_streams(404, ""), missing);
     assert_eq!(
-        said(403, "no"),
+        probed_streams(403, "no"),
         "the server refuses the credentials (HTTP 403: no); correct user, password or token, and let them read templates"
     );
-    assert_eq!(said(500, ""), "the server does not take documents: HTTP 500");
+    assert_eq!(
+        probed_streams(500, ""),
+        "the server does not take documents: HTTP 500"
+    );
 }

@@ -38,7 +38,8 @@ fn samples() -> Vec<Record> {
 }
 
 fn written(record: &Record) -> [Vec<u8>; 2] {
-    let (mut message, mut object) = (Vec::new(), Vec::new());
+    let mut message = Vec::new();
+    let mut object = Vec::new();
     protobuf::write(record, COLLECTOR, &mut message);
     json::write(record, COLLECTOR, &mut object);
     [message, object]
@@ -214,26 +215,35 @@ fn read(bytes: &[u8], from: i64, most: usize) -> (i64, Vec<Found>) {
     (next, found)
 }
 
+fn read_rows(lens: &[usize], from: i64, to: i64) -> Vec<Found> {
+    (from..to)
+        .map(|at| (at, Ok(lens[(at - 10) as usize])))
+        .collect::<Vec<_>>()
+}
+
+fn unread_rows(from: i64, to: i64, words: &str) -> Vec<Found> {
+    (from..to)
+        .map(|at| (at, Err(words.to_owned())))
+        .collect::<Vec<_>>()
+}
+
 #[test]
 fn each_offset_of_a_batch_is_read_or_has_a_reason() {
     let records: Vec<Record> = (0..5).map(change).collect();
-    let len = |record: &Record| written(record)[0].len();
-    let lens: Vec<usize> = records.iter().map(len).collect();
-    let good = |from: i64, to: i64| {
-        (from..to)
-            .map(|at| (at, Ok(lens[(at - 10) as usize])))
-            .collect::<Vec<_>>()
-    };
-    let bad = |from: i64, to: i64, words: &str| {
-        (from..to)
-            .map(|at| (at, Err(words.to_owned())))
-            .collect::<Vec<_>>()
-    };
+    let lens: Vec<usize> = records.iter().map(|record| written(record)[0].len()).collect();
     for compression in [Compression::None, Compression::Lz4] {
         let bytes = chunk(&records, compression, 10);
-        assert_eq!(read(&bytes, 0, 99), (15, good(10, 15)), "from before it");
-        assert_eq!(read(&bytes, 12, 99), (15, good(12, 15)), "from the middle");
-        assert_eq!(read(&bytes, 10, 2), (12, good(10, 12)), "stopped");
+        assert_eq!(
+            read(&bytes, 0, 99),
+            (15, read_rows(&lens, 10, 15)),
+            "from before it"
+        );
+        assert_eq!(
+            read(&bytes, 12, 99),
+            (15, read_rows(&lens, 12, 15)),
+            "from the middle"
+        );
+        assert_eq!(read(&bytes, 10, 2), (12, read_rows(&lens, 10, 12)), "stopped");
         assert_eq!(read(&bytes, 15, 99), (15, vec![]));
         // The last batch is cut off: it comes again.
         let two = [bytes.clone(), chunk(&records, compression, 15)].concat();
@@ -247,7 +257,10 @@ fn each_offset_of_a_batch_is_read_or_has_a_reason() {
             damaged[at] ^= 0x40;
             assert_eq!(
                 read(&damaged, 10, 99),
-                (15, bad(10, 15, "the checksum of its record batch is wrong"))
+                (
+                    15,
+                    unread_rows(10, 15, "the checksum of its record batch is wrong")
+                )
             );
         }
         for codec in [1, 2, 4] {
@@ -304,14 +317,16 @@ fn any_batch_ends_and_goes_forward() {
     }
 }
 
+fn token(file: u64, part: Option<(u64, u64)>) -> String {
+    let cursor = Cursor {
+        settled: Position { file, row: 100 },
+        batch_end: Some(Position { file, row: 150 }),
+    };
+    outlet::token("hopwise.events.v1", 3, &cursor, part)
+}
+
 #[test]
 fn a_token_names_its_log_and_borders_and_not_content() {
-    let at = |file, row| Position { file, row };
-    let cursor = |file| Cursor {
-        settled: at(file, 100),
-        batch_end: Some(at(file, 150)),
-    };
-    let token = |file, part| outlet::token("hopwise.events.v1", 3, &cursor(file), part);
     assert_eq!(token(0x1f, None), "hopwise.events.v1-3-000000000000001f-100-150");
     assert_eq!(
         token(2, Some((100, 124))),

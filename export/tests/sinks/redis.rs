@@ -28,11 +28,9 @@ fn commands(pipeline: &Pipeline) -> Vec<String> {
     };
     let mut commands = Vec::new();
     while let Some((parts, _)) = number(b'*') {
-        let part = |_| String::from_utf8_lossy(number(b'$').unwrap().1).into_owned();
         commands.push(
             (0..parts)
-                .map(part)
-                .map(|part| format!("{part:?}"))
+                .map(|_| format!("{:?}", String::from_utf8_lossy(number(b'$').unwrap().1)))
                 .collect::<Vec<_>>()
                 .join(" ")
                 .replace("\" \"", "|"),
@@ -47,9 +45,12 @@ fn replies(bytes: &[u8]) -> Vec<Reply> {
     std::iter::from_fn(|| reader.next_reply().unwrap()).collect()
 }
 
+fn sent(records: &[Record]) -> Exchange {
+    batch("c 1", records, |batch| sink().begin(batch).unwrap())
+}
+
 #[test]
 fn records_are_entries_and_hashes() {
-    let sent = |records: &[Record]| batch("c 1", records, |batch| sink().begin(batch).unwrap());
     let exchange = sent(&[change(0x10_0000_0000_0002), rule(1, Kind::RuleOn)]);
     assert_eq!(exchange.pipeline().replies, 2);
     // In the order of their ids: the time of the second one is earlier.
@@ -93,6 +94,16 @@ fn records_are_entries_and_hashes() {
     assert_eq!(batch("c", &[], |batch| sink().begin(batch)), None);
 }
 
+fn greeting(redis: &Redis, user: Option<&str>, password: &str) -> Vec<String> {
+    let credentials = Credentials { user, password };
+    commands(&redis.greeting(Some(&credentials)))
+}
+
+/// The words about refused credentials; empty if the greeting succeeded.
+fn greeted(redis: &Redis, bytes: &[u8]) -> String {
+    redis.greeted(&replies(bytes)).err().unwrap_or_default()
+}
+
 #[test]
 fn the_greeting_says_what_to_do() {
     let options = Options {
@@ -100,15 +111,11 @@ fn the_greeting_says_what_to_do() {
         ..Options::default()
     };
     let redis = Redis::new(&options).unwrap();
-    let greeting = |user, password| {
-        let credentials = Credentials { user, password };
-        commands(&redis.greeting(Some(&credentials)))
-    };
     assert_eq!(
-        greeting(None, "s\r\n"),
+        greeting(&redis, None, "s\r\n"),
         [r#""AUTH|s\r\n""#, r#""SELECT|3""#, r#""PING""#]
     );
-    assert_eq!(greeting(Some("me"), "s")[0], r#""AUTH|me|s""#);
+    assert_eq!(greeting(&redis, Some("me"), "s")[0], r#""AUTH|me|s""#);
     assert_eq!(
         sink().greeting(None),
         Pipeline {
@@ -126,30 +133,29 @@ fn the_greeting_says_what_to_do() {
         )
         .contains("secret")
     );
-    let said = |bytes: &[u8]| redis.greeted(&replies(bytes)).err().unwrap_or_default();
-    assert_eq!(said(b"+OK\r\n+OK\r\n+PONG\r\n"), "");
+    assert_eq!(greeted(&redis, b"+OK\r\n+OK\r\n+PONG\r\n"), "");
     assert_eq!(
-        said(b"+OK\r\n"),
+        greeted(&redis, b"+OK\r\n"),
         "the server does not answer as Redis does; correct address and port"
     );
     assert_eq!(
-        said(b"-WRONGPASS invalid\r\n-NOAUTH x\r\n"),
+        greeted(&redis, b"-WRONGPASS invalid\r\n-NOAUTH x\r\n"),
         "the server refuses the credentials (WRONGPASS invalid); correct user and password"
     );
     assert_eq!(
-        said(b"-NOAUTH Authentication required.\r\n"),
+        greeted(&redis, b"-NOAUTH Authentication required.\r\n"),
         "the server wants credentials (NOAUTH Authentication required.); write a password, and a user if there is one"
     );
     assert_eq!(
-        said(b"-ERR DB index is out of range\r\n+PONG\r\n"),
+        greeted(&redis, b"-ERR DB index is out of range\r\n+PONG\r\n"),
         "the server has no database 3 (ERR DB index is out of range); choose another one"
     );
     assert_eq!(
-        said(b"-NOPERM x\r\n"),
+        greeted(&redis, b"-NOPERM x\r\n"),
         "the user may not do that (NOPERM x); allow PING, SELECT, XADD, XRANGE, XREVRANGE, HSET and PEXPIRE"
     );
     assert_eq!(
-        said(b"-LOADING x\r\n"),
+        greeted(&redis, b"-LOADING x\r\n"),
         "the server does not take commands: LOADING x"
     );
     for prefix in ["", "a b", "é"] {
@@ -182,41 +188,21 @@ const OK: &str = "$3\r\n1-1\r\n";
 const REPEATED: &str =
     "-ERR The ID specified in XADD is equal or smaller than the target stream top item\r\n";
 
-fn settled(rejected: &[(usize, &str)], again: &[usize], words: &str) -> Option<Outcome> {
-    let rejected = rejected
-        .iter()
-        .map(|(row, words)| (*row, (*words).to_owned()))
-        .collect();
-    Some(Outcome::Settled {
-        rejected,
-        again: again.to_vec(),
-        words: words.to_owned(),
-        retry_after: None,
-    })
+/// The outcome of three changes with these replies.
+fn outcome(parts: [&str; 3]) -> Option<Outcome> {
+    exchange(&[&parts.concat()]).1
 }
 
 #[test]
 fn errors_are_understood_by_record() {
-    let outcome = |parts: [&str; 3]| exchange(&[&parts.concat()]).1;
-    let failed = |words: &str| {
-        Some(Outcome::Failed {
-            words: words.to_owned(),
-            retry_after: None,
-        })
-    };
-    let denied = |words: &str| {
-        Some(Outcome::Unauthorised {
-            words: words.to_owned(),
-        })
-    };
     assert_eq!(outcome([OK, OK, OK]), Some(Outcome::DONE));
     assert_eq!(
         outcome([OK, "-WRONGTYPE x\r\n", OK]),
-        settled(&[(1, "WRONGTYPE x")], &[], "")
+        Some(settled(&[(1, "WRONGTYPE x")], &[], ""))
     );
     assert_eq!(
         outcome([OK, "-OOM x\r\n", "-ERR y\r\n"]),
-        settled(&[(2, "ERR y")], &[1], "OOM x")
+        Some(settled(&[(2, "ERR y")], &[1], "OOM x"))
     );
     for words in [
         "OOM x",
@@ -226,18 +212,23 @@ fn errors_are_understood_by_record() {
         "ERR unknown command 'XADD'",
     ] {
         let reply = format!("-{words}\r\n");
-        assert_eq!(outcome([&reply, &reply, &reply]), failed(words));
+        assert_eq!(outcome([&reply, &reply, &reply]), Some(failed(words)));
     }
     for words in ["NOAUTH x", "NOPERM x"] {
-        assert_eq!(outcome([OK, OK, &format!("-{words}\r\n")]), denied(words));
+        assert_eq!(
+            outcome([OK, OK, &format!("-{words}\r\n")]),
+            Some(Outcome::Unauthorised {
+                words: words.to_owned()
+            })
+        );
     }
     assert_eq!(
         outcome([OK, OK, ""]),
-        failed("the server answered 2 of 3 commands")
+        Some(failed("the server answered 2 of 3 commands"))
     );
     assert_eq!(
         outcome([OK, OK, "+OK\r\n+OK\r\n"]),
-        failed("the server answered 4 of 3 commands")
+        Some(failed("the server answered 4 of 3 commands"))
     );
 }
 
@@ -271,20 +262,24 @@ fn a_refused_id_is_a_repeat_or_a_late_record() {
     // Somebody else wrote in between, or there is no memory: later.
     assert_eq!(
         exchange(&[&refused, &missing, REPEATED]).1,
-        settled(&[], &[1], REPEATED[1..].trim_end())
+        Some(settled(&[], &[1], REPEATED[1..].trim_end()))
     );
     assert_eq!(
         exchange(&[&refused, &missing, "-OOM x\r\n"]).1,
-        settled(&[], &[1], "OOM x")
+        Some(settled(&[], &[1], "OOM x"))
     );
     // A server that does not know its last entry, or answers something else.
     assert_eq!(
         exchange(&[&refused, &[entry, "*0\r\n", "*0\r\n"].concat()]).1,
-        settled(&[], &[1], "the server does not say which entry is the last one")
+        Some(settled(
+            &[],
+            &[1],
+            "the server does not say which entry is the last one"
+        ))
     );
     assert_eq!(
         exchange(&[&refused, &["+x\r\n", "-OOM x\r\n", entry].concat()]).1,
-        settled(&[], &[0, 1], "OOM x")
+        Some(settled(&[], &[0, 1], "OOM x"))
     );
     // The number of a late record goes over into the ms.
     let last = entry.replace("$4\r\n70-9", "$23\r\n70-18446744073709551615");
@@ -310,7 +305,8 @@ fn replies_are_read_in_parts_of_any_size() {
         Reply::Text("PONG".to_owned()),
     ];
     for size in 1..bytes.len() {
-        let (mut reader, mut read) = (Replies::new(), Vec::new());
+        let mut reader = Replies::new();
+        let mut read = Vec::new();
         for part in bytes.chunks(size) {
             reader.push(part);
             while let Some(reply) = reader.next_reply().unwrap() {
@@ -321,49 +317,54 @@ fn replies_are_read_in_parts_of_any_size() {
     }
 }
 
+/// The error of these replies; empty if there is none.
+fn malformed(bytes: &[u8]) -> &'static str {
+    let mut reader = Replies::new();
+    reader.push(bytes);
+    let error = loop {
+        match reader.next_reply() {
+            Ok(Some(_)) => {}
+            Ok(None) => return "",
+            Err(error) => break error,
+        }
+    };
+    // Nothing is read behind it.
+    reader.push(b"+OK\r\n");
+    assert_eq!(reader.next_reply(), Err(error.clone()));
+    let Malformed(words) = error;
+    words
+}
+
 #[test]
 fn what_is_no_reply_ends_the_connection() {
-    let error = |bytes: &[u8]| {
-        let mut reader = Replies::new();
-        reader.push(bytes);
-        let error = loop {
-            match reader.next_reply() {
-                Ok(Some(_)) => {}
-                Ok(None) => return "",
-                Err(error) => break error,
-            }
-        };
-        // Nothing is read behind it.
-        reader.push(b"+OK\r\n");
-        assert_eq!(reader.next_reply(), Err(error.clone()));
-        let Malformed(words) = error;
-        words
-    };
-    assert_eq!(error(b"HTTP/1.1 400\r\n"), "a reply of an unknown kind");
-    assert_eq!(error(b"\r\n"), "an empty line");
-    assert_eq!(error(b":x\r\n"), "a number that is none");
-    assert_eq!(error(b":99999999999999999999\r\n"), "a number that is none");
-    assert_eq!(error(b"$-2\r\n"), "a length that is negative or too large");
+    assert_eq!(malformed(b"HTTP/1.1 400\r\n"), "a reply of an unknown kind");
+    assert_eq!(malformed(b"\r\n"), "an empty line");
+    assert_eq!(malformed(b":x\r\n"), "a number that is none");
+    assert_eq!(malformed(b":99999999999999999999\r\n"), "a number that is none");
+    assert_eq!(malformed(b"$-2\r\n"), "a length that is negative or too large");
     assert_eq!(
-        error(b"$9223372036854775807\r\n"),
+        malformed(b"$9223372036854775807\r\n"),
         "a length that is negative or too large"
     );
-    assert_eq!(error(b"*1048577\r\n"), "a length that is negative or too large");
-    assert_eq!(error(b"$1\r\nabc"), "a string without an end");
-    assert_eq!(error(&b"*1\r\n".repeat(8)), "");
-    assert_eq!(error(&b"*1\r\n".repeat(9)), "arrays in too many arrays");
     assert_eq!(
-        error(&[b"+", &b"x".repeat(70_000)[..]].concat()),
+        malformed(b"*1048577\r\n"),
+        "a length that is negative or too large"
+    );
+    assert_eq!(malformed(b"$1\r\nabc"), "a string without an end");
+    assert_eq!(malformed(&b"*1\r\n".repeat(8)), "");
+    assert_eq!(malformed(&b"*1\r\n".repeat(9)), "arrays in too many arrays");
+    assert_eq!(
+        malformed(&[b"+", &b"x".repeat(70_000)[..]].concat()),
         "a line that is too long"
     );
     assert_eq!(
-        error(&[b"*1000000\r\n", &b":1\r\n".repeat(300_000)[..]].concat()),
+        malformed(&[b"*1000000\r\n", &b":1\r\n".repeat(300_000)[..]].concat()),
         "a reply with too many values"
     );
     let text = [b"$60000\r\n", &b"x".repeat(60_000)[..], b"\r\n"].concat();
     assert_eq!(
-        error(&[b"*20\r\n", &text.repeat(20)[..]].concat()),
+        malformed(&[b"*20\r\n", &text.repeat(20)[..]].concat()),
         "a reply that is too long"
     );
-    assert_eq!(error(&b":1\r\n".repeat(300_000)), "");
+    assert_eq!(malformed(&b":1\r\n".repeat(300_000)), "");
 }

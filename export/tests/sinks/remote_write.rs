@@ -56,18 +56,22 @@ impl<'a> Reader<'a> {
 /// `name{label="value",…} value@ms …`, a line per series.
 fn series(request: &Request) -> String {
     let body = snap::raw::Decoder::new().decompress_vec(&request.body).unwrap();
-    let (mut reader, mut lines) = (Reader(&body), String::new());
+    let mut reader = Reader(&body);
+    let mut lines = String::new();
     while let Some((tag, series)) = reader.field() {
         assert_eq!(tag, 1 << 3 | 2);
-        let (mut reader, mut labels, mut samples) = (Reader(series), Vec::new(), String::new());
+        let mut reader = Reader(series);
+        let mut labels = Vec::new();
+        let mut samples = String::new();
         while let Some((tag, content)) = reader.field() {
             let mut part = Reader(content);
-            let (first, second) = (part.field().unwrap(), part.field().unwrap());
+            let first = part.field().unwrap();
+            let second = part.field().unwrap();
             assert_eq!(part.field(), None);
             if tag == 1 << 3 | 2 {
                 assert_eq!((first.0, second.0), (1 << 3 | 2, 2 << 3 | 2));
-                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-                labels.push((text(first.1), text(second.1)));
+                let name = String::from_utf8(first.1.to_vec()).unwrap();
+                labels.push((name, String::from_utf8(second.1.to_vec()).unwrap()));
             } else {
                 assert_eq!((tag, first.0, second.0), (2 << 3 | 2, 1 << 3 | 1, 2 << 3));
                 let value = f64::from_le_bytes(first.1.try_into().unwrap());
@@ -122,6 +126,12 @@ hopwise_hop_latency_p50{collector="leaf \"1\"",interface="2",interval="1",node="
     );
 }
 
+fn count_series(part: &str, samples: &str) -> String {
+    format!(
+        "hopwise_hop_latency_count{{collector=\"leaf \\\"1\\\"\",interface=\"2\",interval=\"1\",node=\"7\",{part}queue=\"0\"}} {samples}"
+    )
+}
+
 #[test]
 fn rollups_of_several_workers_are_series_that_are_added_up() {
     let request = sent(false, &[nth_part(0), rollup(1), nth_part(2), nth_part(1)]).unwrap();
@@ -130,15 +140,10 @@ fn rollups_of_several_workers_are_series_that_are_added_up() {
         .lines()
         .filter(|line| line.starts_with("hopwise_hop_latency_count"))
         .collect();
-    let of = |part: &str, samples: &str| {
-        format!(
-            "hopwise_hop_latency_count{{collector=\"leaf \\\"1\\\"\",interface=\"2\",interval=\"1\",node=\"7\",{part}queue=\"0\"}} {samples}"
-        )
-    };
     let expected = [
-        of("", "3@1795654800000 3@1795654801000"),
-        of("part=\"1\",", "3@1795654800000"),
-        of("part=\"2\",", "3@1795654800000"),
+        count_series("", "3@1795654800000 3@1795654801000"),
+        count_series("part=\"1\",", "3@1795654800000"),
+        count_series("part=\"2\",", "3@1795654800000"),
     ];
     assert_eq!(counts, expected, "{text}");
     assert_eq!(request.rows, [0, 1, 2, 3]);
@@ -190,18 +195,19 @@ fn rollups_of_flows_are_samples_only_if_chosen() {
     );
 }
 
+fn refused_prefix(prefix: &str) -> String {
+    RemoteWrite::new(&Options {
+        prefix: prefix.to_owned(),
+        flows: false,
+    })
+    .unwrap_err()
+}
+
 #[test]
 fn options_are_checked() {
-    let refused = |prefix: &str| {
-        RemoteWrite::new(&Options {
-            prefix: prefix.to_owned(),
-            flows: false,
-        })
-        .unwrap_err()
-    };
     for prefix in ["", "1a", "a-b", "é"] {
         assert_eq!(
-            refused(prefix),
+            refused_prefix(prefix),
             format!(
                 "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `_` and `:` for it, no digit first"
             )
@@ -216,42 +222,31 @@ fn outcome(status: u16, body: &str, records: &[Record]) -> Outcome {
     })
 }
 
+fn refused(words: &str) -> Outcome {
+    Outcome::Refused {
+        words: words.to_owned(),
+    }
+}
+
 #[test]
 fn samples_that_are_too_old_are_not_sent_for_ever() {
     let near = [rollup(0), flow_rollup(), rollup(60)];
     let far = [rollup(0), rollup(61)];
-    let refused = |words: &str| Outcome::Refused {
-        words: words.to_owned(),
-    };
     for (status, words) in [
         (400, "out of bounds"),
         (500, "too old sample"),
         (400, "x (err-mimir-sample-timestamp-too-old) y"),
     ] {
-        let rejected = vec![(0, words.to_owned()), (2, words.to_owned())];
-        let settled = Outcome::Settled {
-            rejected,
-            again: Vec::new(),
-            words: String::new(),
-            retry_after: None,
-        };
-        assert_eq!(outcome(status, words, &near), settled);
+        let expected = settled(&[(0, words), (2, words)], &[], "");
+        assert_eq!(outcome(status, words, &near), expected);
         // Not all of them need to be too old.
         assert_eq!(outcome(status, words, &far), refused(words));
     }
     // Of two samples of a series, one may be right.
     let words = "out of order sample";
-    let older = (
-        0,
-        format!("{words}: sent before, or older than another one of its series"),
-    );
-    let settled = Outcome::Settled {
-        rejected: vec![older],
-        again: vec![2],
-        words: "another sample of its series comes first".to_owned(),
-        retry_after: None,
-    };
-    assert_eq!(outcome(400, words, &near), settled);
+    let older = format!("{words}: sent before, or older than another one of its series");
+    let expected = settled(&[(0, &older)], &[2], "another sample of its series comes first");
+    assert_eq!(outcome(400, words, &near), expected);
     assert_eq!(outcome(400, words, &far), refused(words));
     assert_eq!(outcome(400, words, &near[2..]), refused(words));
     for (status, words) in [
@@ -262,10 +257,6 @@ fn samples_that_are_too_old_are_not_sent_for_ever() {
         assert_eq!(outcome(status, words, &near), refused(words));
     }
     assert_eq!(outcome(204, "", &near), Outcome::DONE);
-    let failed = |words: &str| Outcome::Failed {
-        words: words.to_owned(),
-        retry_after: None,
-    };
     assert_eq!(outcome(500, "no disk", &near), failed("no disk"));
     assert_eq!(outcome(404, "disabled", &near), failed("disabled"));
 }
@@ -274,15 +265,17 @@ fn samples_that_are_too_old_are_not_sent_for_ever() {
 fn the_probe_says_what_to_do() {
     let sink = RemoteWrite::new(&Options::default()).unwrap();
     assert_eq!(series(&sink.probe(&[])), "");
-    let said = |status, body: &str| sink.probed(&[], &answer(status, body)).err().unwrap_or_default();
-    assert_eq!(said(204, ""), "");
+    assert_eq!(probed(&sink, 204, ""), "");
     assert_eq!(
-        said(404, "off"),
+        probed(&sink, 404, "off"),
         "the server takes no remote write (HTTP 404: off); start Prometheus with --web.enable-remote-write-receiver, or correct the url"
     );
     assert_eq!(
-        said(401, ""),
+        probed(&sink, 401, ""),
         "the server refuses the credentials (HTTP 401); correct user, password or token"
     );
-    assert_eq!(said(400, "x"), "the server does not take samples: HTTP 400: x");
+    assert_eq!(
+        probed(&sink, 400, "x"),
+        "the server does not take samples: HTTP 400: x"
+    );
 }

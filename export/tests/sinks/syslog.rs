@@ -12,7 +12,8 @@ fn messages(options: &Options, records: &[Record]) -> Vec<String> {
     batch("le]af \"1\"\n", records, |batch| {
         Syslog::new(options).unwrap().write(batch, &mut bytes)
     });
-    let (mut rest, mut messages) = (&bytes[..], Vec::new());
+    let mut rest = &bytes[..];
+    let mut messages = Vec::new();
     while !rest.is_empty() {
         let space = rest.iter().position(|byte| *byte == b' ').unwrap();
         let len: usize = std::str::from_utf8(&rest[..space]).unwrap().parse().unwrap();
@@ -68,13 +69,14 @@ fn records_are_messages() {
     );
 }
 
+fn refused(change: fn(&mut Options)) -> String {
+    let mut options = Options::default();
+    change(&mut options);
+    Syslog::new(&options).unwrap_err()
+}
+
 #[test]
 fn options_are_checked() {
-    let refused = |change: fn(&mut Options)| {
-        let mut options = Options::default();
-        change(&mut options);
-        Syslog::new(&options).unwrap_err()
-    };
     assert_eq!(
         refused(|options| options.facility = 24),
         "`facility` is 24; use 0 to 23 (16 to 23 are local0 to local7)"

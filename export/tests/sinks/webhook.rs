@@ -15,14 +15,15 @@ fn sink(target: &str, format: Format) -> Result<Webhook, String> {
 
 const DROP: &str = r#"{"id":"0000000000000abc","ts":1795654800000000000,"collector":"c1","schema":1,"flow":{"src":"flow-id:0x0000f10a","dst":"","proto":0},"node":5,"queue":0,"egress_if":2,"reason":71}"#;
 
+fn sent(format: Format) -> String {
+    let sink = sink("/hook?key=1", format).unwrap();
+    batch("c1", &[dropped(), dropped()], |batch| {
+        shown(&sink.request(batch).unwrap())
+    })
+}
+
 #[test]
 fn records_are_an_array_or_lines() {
-    let sent = |format| {
-        let sink = sink("/hook?key=1", format).unwrap();
-        batch("c1", &[dropped(), dropped()], |batch| {
-            shown(&sink.request(batch).unwrap())
-        })
-    };
     assert_eq!(
         sent(Format::Array),
         format!("POST /hook?key=1\ncontent-type: application/json\nrows [0, 1]\n\n[{DROP},{DROP}]")
@@ -54,34 +55,33 @@ fn options_are_checked() {
 #[test]
 fn answers_are_understood_by_their_status() {
     let sink = sink("/hook", Format::Lines).unwrap();
-    let outcome = |status| {
+    let outcomes = [202, 302, 422, 403].map(|status| {
         batch("c1", &[dropped()], |batch| {
             sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, "w"))
         })
-    };
-    let words = || "w".to_owned();
-    assert_eq!(outcome(202), Outcome::DONE);
-    assert_eq!(
-        outcome(302),
-        Outcome::Failed {
-            words: words(),
-            retry_after: None
-        }
-    );
-    assert_eq!(outcome(422), Outcome::Refused { words: words() });
-    assert_eq!(outcome(403), Outcome::Unauthorised { words: words() });
-    let said = |status| sink.probed(&[], &answer(status, "w")).err().unwrap_or_default();
+    });
+    let words = "w".to_owned();
+    let refused = Outcome::Refused { words: words.clone() };
+    let denied = Outcome::Unauthorised { words };
+    assert_eq!(outcomes, [Outcome::DONE, failed("w"), refused, denied]);
     assert_eq!(shown(&sink.probe(&[])), "GET /hook\nrows []\n\n");
-    assert_eq!([200, 405, 501].map(said), [const { String::new() }; 3]);
+    for status in [200, 405, 501] {
+        assert_eq!(probed(&sink, status, "w"), "");
+    }
     assert_eq!(
-        said(301),
+        probed(&sink, 301, "w"),
         "the server redirects (HTTP 301: w); write the final url"
     );
     assert_eq!(
-        said(404),
+        probed(&sink, 404, "w"),
         "the server has nothing there (HTTP 404: w); correct the url"
     );
-    assert_eq!(said(502), "the server does not take records: HTTP 502: w");
-    let denied = "the server refuses the credentials (HTTP 401: w); correct user, password or token";
-    assert_eq!(said(401), denied);
+    assert_eq!(
+        probed(&sink, 502, "w"),
+        "the server does not take records: HTTP 502: w"
+    );
+    assert_eq!(
+        probed(&sink, 401, "w"),
+        "the server refuses the credentials (HTTP 401: w); correct user, password or token"
+    );
 }

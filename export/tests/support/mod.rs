@@ -2,9 +2,10 @@
 
 use collector::event::{Basis, Drop, Event, FlowRow, Kind, Loss, Rollup};
 use detect::Metric;
+use export::Outcome;
 use export::hop::Hop;
 use export::record::{Alert, EventRecord, Record, RollupPart, Stream};
-use export::sink::{Batch, Request, Response};
+use export::sink::{Batch, HttpSink, Request, Response};
 
 /// 2026-11-26T01:00:00Z, ns.
 pub(crate) const T: u64 = 1_795_654_800_000_000_000;
@@ -64,7 +65,7 @@ pub(crate) fn alert(id: u64, kind: Kind) -> Record {
     one.event.metric = Some(Metric::QueueOccupancy);
     (one.event.value, one.event.threshold) = (Some(if kind == Kind::RuleOn { 80 } else { 20 }), Some(50));
     (one.event.node, one.event.queue) = (Some(if kind == Kind::RuleOn { 7 } else { 8 }), Some(0));
-    Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
+    Record::Alert(Box::new(Alert::from_event(&one.event, one.rule).unwrap()))
 }
 
 /// A hop of a report of three.
@@ -202,6 +203,33 @@ pub(crate) fn answer(status: u16, body: &str) -> Response<'_> {
         body: body.as_bytes(),
         is_cut: false,
     }
+}
+
+/// A failed request that is sent again.
+pub(crate) fn failed(words: &str) -> Outcome {
+    Outcome::Failed {
+        words: words.to_owned(),
+        retry_after: None,
+    }
+}
+
+/// A request of which the server refused some rows, each with its words, and others are sent again.
+pub(crate) fn settled(rejected: &[(usize, &str)], again: &[usize], words: &str) -> Outcome {
+    let rejected = rejected
+        .iter()
+        .map(|(row, words)| (*row, (*words).to_owned()))
+        .collect();
+    Outcome::Settled {
+        rejected,
+        again: again.to_vec(),
+        words: words.to_owned(),
+        retry_after: None,
+    }
+}
+
+/// The words of a probe that failed with this answer; empty if it succeeded.
+pub(crate) fn probed(sink: &dyn HttpSink, status: u16, body: &str) -> String {
+    sink.probed(&[], &answer(status, body)).err().unwrap_or_default()
 }
 
 /// A request as text, with a text as body.

@@ -168,13 +168,13 @@ fn judged(observer: Observer, every_report: bool) -> (Vec<LinkLoss>, Losses) {
         ..store::Config::new(dir.path())
     })
     .unwrap();
-    store.submit(observer.batch).unwrap();
-    assert!(store.submit_reports(observer.rows));
+    store.submit(observer.batch);
+    store.submit_reports(observer.rows);
     store.close();
-    let span = Span::of(START, START + 60 * SECOND);
+    let span = Span::new(START, START + 60 * SECOND);
     let losses = Reader::open(dir.path())
         .unwrap()
-        .losses_of(span, every_report.then_some(u64::MAX))
+        .losses_in(span, every_report.then_some(u64::MAX))
         .unwrap();
     let ends = Ends::of(&losses, &memory);
     assert_eq!(ends.unplaced(&losses), 0);
@@ -390,7 +390,7 @@ fn what_is_not_known_is_said() {
 
 #[test]
 fn drops_of_no_link_that_is_known_are_said() {
-    let place = |node, egress_if| DropPlace {
+    let place = |node, egress_if| DropKey {
         node,
         egress_if,
         queue: None,

@@ -213,7 +213,8 @@ mod tests {
                     ..event
                 };
                 let bytes = StoredRecord::Event(row(event, Vec::new(), None)).bytes();
-                let alert = Alert::of(&event, Some("a-rule-with-a-name-of-some-length".into())).unwrap();
+                let alert =
+                    Alert::from_event(&event, Some("a-rule-with-a-name-of-some-length".into())).unwrap();
                 (Record::Alert(Box::new(alert)), bytes)
             }
             Stream::Rollups => {

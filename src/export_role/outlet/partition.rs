@@ -229,7 +229,7 @@ impl Route for Partition {
         };
         match self.source.take() {
             Some(source) => {
-                let wanted = outlet::Wanted {
+                let wanted = outlet::PageRequest {
                     from,
                     until,
                     records,
@@ -347,7 +347,7 @@ impl Route for Partition {
 }
 
 /// As soon as there is space for the page and its request. A batch that was sent before a restart may be larger than others are now.
-async fn read(mut source: Source, wanted: outlet::Wanted, space: Space) -> Read {
+async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
     let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
     let found = match held {
         Ok(held) => source.read(wanted).await.map(|found| (found, held)),

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use export::{
     Page,
-    outlet::{Item, Reading, Step, Wanted},
+    outlet::{Item, PageRequest, Reading, Step},
     record::Stream,
     sink::kafka::{
         self,
@@ -109,7 +109,7 @@ impl Source {
     }
 
     /// Reads a page. One whose end is not fixed ends when its time is over, or when nothing more comes.
-    pub(super) async fn read(&mut self, wanted: Wanted) -> Result<Found, String> {
+    pub(super) async fn read(&mut self, wanted: PageRequest) -> Result<Found, String> {
         let (mut reading, mut step) = Reading::new(self.topic.stream, wanted);
         let deadline = Instant::now() + self.topic.timeout;
         let found = loop {
@@ -184,14 +184,14 @@ impl Source {
         let mut leader = self.leader().await?;
         let version = leader.version(Api::Fetch).unwrap_or(0);
         let correlation = leader.number();
-        let wanted = fetch::Wanted {
+        let wanted = fetch::FetchRequest {
             topic: &self.topic.name,
             partition: self.partition,
             offset: i64::try_from(offset).unwrap_or(i64::MAX),
             wait_ms: i32::try_from((limit / 2).as_millis()).map_or(WAIT, |half| half.min(WAIT)),
             bytes: i32::try_from(bytes.clamp(LEAST, self.most)).unwrap_or(i32::MAX),
         };
-        let frame = fetch::fetch((correlation, version), &wanted);
+        let frame = fetch::fetch(correlation, version, &wanted);
         let len = in_time(limit, leader.ask(&frame)).await?;
         // Until there is space, the answer waits at the broker and in the sockets.
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
@@ -329,7 +329,7 @@ mod tests {
         };
         let at = |row| Position { file: 7, row };
         let read = |timeout, until| {
-            let wanted = Wanted {
+            let wanted = PageRequest {
                 from: at(0),
                 until,
                 records: 900,

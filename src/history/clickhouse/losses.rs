@@ -3,7 +3,7 @@
 
 use export::record::Stream;
 use serde::Deserialize;
-use store::{DropPlace, DropSum, Losses, ReporterLoss, Span};
+use store::{DropKey, DropSum, Losses, ReporterLoss, Span};
 use tokio::time::Instant;
 
 use super::{Remote, queues::Number, rows::queue, statement::present};
@@ -87,8 +87,8 @@ impl Remote {
 }
 
 impl DropsLine {
-    fn sum(self) -> (DropPlace, DropSum) {
-        let place = DropPlace {
+    fn sum(self) -> (DropKey, DropSum) {
+        let place = DropKey {
             node: present(self.node),
             egress_if: self.egress_if,
             queue: queue(self.queue),

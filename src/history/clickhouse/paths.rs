@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use export::record::Stream;
 use serde::Deserialize;
 use store::{
-    ChangeTally, FlowsOf, MOST_TAKEN, PathChanges, PathPart, PathSpan, PathUses, Paths, Piece, Span, SpanSum,
-    UseTally, paths_of, use_pieces,
+    ChangeTally, FlowSelector, MAX_PATHS_PER_FLOW, PathChanges, PathPart, PathSpan, PathUses, Paths, Piece,
+    Span, SpanSum, UseTally, rank_paths, use_pieces,
 };
 use tokio::time::Instant;
 use wire::FlowKey;
@@ -96,11 +96,11 @@ impl Remote {
                 sum,
                 line.taken()
                     .into_iter()
-                    .map(|(ts, path)| (ts, paths.of(path)))
+                    .map(|(ts, path)| (ts, paths.insert(path)))
                     .collect(),
             ));
         }
-        let found = paths_of(
+        let found = rank_paths(
             span,
             paths.into_nodes(),
             flows.iter().map(|(sum, taken)| (*sum, &**taken)),
@@ -156,7 +156,7 @@ impl Remote {
                 return Ok(tally.finish(limit));
             }
             if count >= MOST_USED {
-                tally.cut();
+                tally.set_truncated();
                 return Ok(tally.finish(limit));
             }
         }
@@ -183,7 +183,7 @@ impl Remote {
                 break;
             }
             if found.len() >= MOST_TAKINGS {
-                tally.cut();
+                tally.set_truncated();
                 // What is of the earliest time may not be all.
                 floor = found.last().map_or(floor, |line| line.time.saturating_add(1));
                 found.retain(|line| line.time >= floor);
@@ -193,7 +193,7 @@ impl Remote {
         let statement = self.about(Stream::Events).taken_before((floor, span.to()), &of);
         let mut before: Vec<TakenLine> = self.rows(statement, until).await?;
         if before.len() > MOST_BEFORE {
-            tally.cut();
+            tally.set_truncated();
         }
         before.append(&mut found);
         let parsed = before
@@ -202,11 +202,8 @@ impl Remote {
         let mut parsed: Vec<(FlowKey, TakenLine)> = parsed.filter(|(key, _)| of.matches(key)).collect();
         parsed.sort_by_key(|(key, line)| (*key, line.time, line.id));
         for (key, line) in parsed {
-            tally.add(
-                (line.time, key),
-                line.path,
-                line.changed != 0 && line.time >= floor,
-            );
+            let is_change = line.changed != 0 && line.time >= floor;
+            tally.add(line.time, key, line.path, is_change);
         }
         Ok(tally.finish(limit))
     }
@@ -233,7 +230,7 @@ impl Statement {
     }
 
     /// Terms that choose flows.
-    fn terms_of(&mut self, of: &FlowsOf) -> Vec<String> {
+    fn terms_of(&mut self, of: &FlowSelector) -> Vec<String> {
         let kept = std::mem::take(&mut self.terms);
         self.flow(of.flow.as_ref());
         for (column, text) in [("src", &of.src), ("dst", &of.dst)] {
@@ -287,7 +284,7 @@ impl Statement {
         );
         // Where the paths themselves are read, the latest are.
         let took = if is_read {
-            format!("arraySlice({sorted}, -{MOST_TAKEN})")
+            format!("arraySlice({sorted}, -{MAX_PATHS_PER_FLOW})")
         } else {
             sorted
         };
@@ -319,7 +316,7 @@ impl Statement {
     /// Flows after one, by their texts: their reports in parts of a span.
     fn lives_in_parts(
         self,
-        (span, of, pieces, (after, most)): (Span, &FlowsOf, &[Piece], (&str, usize)),
+        (span, of, pieces, (after, most)): (Span, &FlowSelector, &[Piece], (&str, usize)),
         pairs: &[(String, String)],
         tables: &(String, String),
     ) -> Self {
@@ -345,7 +342,7 @@ impl Statement {
     }
 
     /// How many flows of a span there are: with reports, or by their states.
-    fn number_of_flows(self, span: Span, of: &FlowsOf, states: &str) -> Self {
+    fn number_of_flows(self, span: Span, of: &FlowSelector, states: &str) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let chosen = statement.terms_of(of);
         statement.terms.extend(chosen.iter().cloned());
@@ -364,7 +361,7 @@ impl Statement {
     }
 
     /// Paths that flows took in a span, the latest first, before the last one of the page before.
-    fn taken(mut self, span: Span, of: &FlowsOf, last: Option<(u64, u64)>) -> Self {
+    fn taken(mut self, span: Span, of: &FlowSelector, last: Option<(u64, u64)>) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(TAKEN.map(str::to_owned));
         let to = last.map_or(span.to(), |(time, _)| time.saturating_add(1));
@@ -384,7 +381,7 @@ impl Statement {
     }
 
     /// The path before a time of each flow that took one after it.
-    fn taken_before(mut self, (from, to): (u64, u64), of: &FlowsOf) -> Self {
+    fn taken_before(mut self, (from, to): (u64, u64), of: &FlowSelector) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(TAKEN.map(str::to_owned));
         let (table, inside) = (self.table.clone(), self.joined_within(from, to));
@@ -415,7 +412,7 @@ pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
 }
 
 /// What is no address is nobody's.
-fn is_nobody(of: &FlowsOf) -> bool {
+fn is_nobody(of: &FlowSelector) -> bool {
     [&of.src, &of.dst]
         .into_iter()
         .flatten()

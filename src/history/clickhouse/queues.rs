@@ -79,7 +79,7 @@ impl Remote {
             let mut count = line.values;
             for (at, value) in line.cells {
                 let ts = filter.from.saturating_add(at.saturating_mul(filter.column));
-                cells.add(key, ts, (value, std::mem::take(&mut count)));
+                cells.add(key, ts, value, std::mem::take(&mut count));
             }
         }
         Ok(Heat {

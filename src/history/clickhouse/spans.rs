@@ -112,7 +112,7 @@ impl Remote {
             by_name
                 && condition
                     .as_ref()
-                    .is_none_or(|condition| condition.matches(&facts::of_span(span)))
+                    .is_none_or(|condition| condition.matches(&facts::from_span(span)))
         };
         let rank = |span: &FlowSpan| filter.rank(&span.flow, &span.sum);
         let spans = lines.into_iter().filter_map(FlowLine::span).filter(is_wanted);
@@ -154,7 +154,7 @@ impl Remote {
         (span, column, known_to): (Span, u64, u64),
     ) -> Result<RateSpan, Failure> {
         let until = Instant::now() + self.limit;
-        let known = Span::of(span.from(), known_to.clamp(span.from(), span.to()));
+        let known = Span::new(span.from(), known_to.clamp(span.from(), span.to()));
         let statement = self
             .about(Stream::Rollups)
             .reports(known, &self.pairs, column.max(MINUTE));

@@ -13,8 +13,8 @@ use export::{record::Stream, sink::clickhouse::ABSENT};
 use filter::WITH_PORTS;
 use serde::Deserialize;
 use store::{
-    Columns, Counted, EventGroup, FlowParts, Measure, Needed, Prefixes, SeriesKey, Source, Span, SpanSum,
-    Stacks, Tally as _, Traffic, TrafficQuestion,
+    Columns, Counted, EventGroup, FlowParts, Grouping, Measure, Needed, Prefixes, SeriesKey, Source, Span,
+    SpanSum, Tally as _, Traffic, TrafficQuestion,
 };
 use tokio::{task, time::Instant};
 use wire::FlowKey;
@@ -83,7 +83,7 @@ struct FlowColumns {
 
 /// What is being added up.
 struct Adding {
-    stacks: Stacks,
+    stacks: Grouping,
     columns: Columns,
     measure: Measure,
     /// Whether anything was asked of flows.
@@ -126,11 +126,13 @@ impl Remote {
         let until = Instant::now() + self.limit;
         let columns = match question.measure.source() {
             Source::Flows => self.flow_columns(&question, until).await?,
-            Source::Events | Source::Series => Columns::of(question.span, question.column()),
+            Source::Events | Source::Series => {
+                Columns::new(question.span.0, question.span.1, question.column())
+            }
         };
         let (sums, has_more) = match question.by_sum() {
             true => {
-                self.flow_sums(Span::of(columns.from(), columns.to()), until)
+                self.flow_sums(Span::new(columns.from(), columns.to()), until)
                     .await?
             }
             false => (HashMap::new(), false),
@@ -141,7 +143,7 @@ impl Remote {
         let is_short = columns.column() < MINUTE && question.measure.source() == Source::Series;
         if is_short && adding.stacks.is_empty() {
             // Rollups of seconds may be off, and those of minutes on.
-            let columns = Columns::of(question.span, MINUTE);
+            let columns = Columns::new(question.span.0, question.span.1, MINUTE);
             let blank = Adding::of(&question, columns, HashMap::new());
             (adding, counted) = self.added_up(&question, blank, until).await?;
         }
@@ -152,10 +154,10 @@ impl Remote {
     /// Columns for flows, by how many there are.
     async fn flow_columns(&self, question: &TrafficQuestion, until: Instant) -> Result<Columns, Failure> {
         let (from, to) = question.span;
-        let statement = self.about(Stream::Rollups).sizes(Span::of(from, to));
+        let statement = self.about(Stream::Rollups).sizes(Span::new(from, to));
         let sizes: Vec<Count> = self.rows(statement, until).await?;
-        let sizes = sizes.first().map_or((0, 0), |count| (count.of, count.n));
-        Ok(Columns::of_flows(question.span, question.columns, sizes).until(question.known_to()))
+        let (flows, rollups) = sizes.first().map_or((0, 0), |count| (count.of, count.n));
+        Ok(Columns::for_flows(question.span, question.columns, flows, rollups).until(question.known_to()))
     }
 
     /// The sums of all flows of a span, and whether there are more than are considered.
@@ -214,7 +216,7 @@ impl Remote {
             rows = rows.saturating_add(count.n);
             // The latest column is always counted: nothing at all would be no answer.
             if rows > MOST_EVENTS && at > 0 {
-                return Ok(columns.end_of(usize::try_from(count.of).unwrap_or(usize::MAX)));
+                return Ok(columns.column_end(usize::try_from(count.of).unwrap_or(usize::MAX)));
             }
         }
         Ok(columns.from())
@@ -258,7 +260,7 @@ impl Remote {
             if page.rows < most {
                 return Ok((adding, floor));
             }
-            let end = columns.end_of(page.last.0);
+            let end = columns.column_end(page.last.0);
             if rows >= MOST_ROWS {
                 return Ok((adding, end));
             }
@@ -308,7 +310,7 @@ impl Adding {
             _ => Arc::clone(question),
         };
         let by_flow = bare.flow_parts() != FlowParts::default();
-        let stacks = Stacks::new(bare, columns, sums);
+        let stacks = Grouping::new(bare, columns, sums);
         Self {
             stacks,
             columns,
@@ -487,7 +489,7 @@ impl Statement {
     ) -> Self {
         let pieces = columns.pieces();
         let known = pieces.last().map_or(cut.from, |piece| piece.to);
-        let mut statement = self.minutes(Span::of(cut.from, cut.end.min(known).max(cut.from)), &OF_FLOWS);
+        let mut statement = self.minutes(Span::new(cut.from, cut.end.min(known).max(cut.from)), &OF_FLOWS);
         let there = statement.flows_there();
         let (needed, asked) = flow_columns(question.flow_parts(), question.prefixes);
         let (named, names) = listed(&asked);
@@ -546,7 +548,7 @@ impl Statement {
         let further: [(bool, &[&'static str]); 4] = [
             (parts.metric, &["metric"]),
             (parts.path, &["path"]),
-            (parts.place, &["node", "interface", "queue"]),
+            (parts.location, &["node", "interface", "queue"]),
             (parts.cause, &["rule", "reason"]),
         ];
         for (_, names) in further.into_iter().filter(|(is_asked, _)| *is_asked) {
@@ -673,7 +675,7 @@ fn page_of(question: &TrafficQuestion) -> usize {
             150,
         ),
         (question.measure.source() != Source::Flows, 70),
-        (events.place, 60),
+        (events.location, 60),
         (events.cause, 80),
     ];
     let width: usize = widths

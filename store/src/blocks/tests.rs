@@ -5,6 +5,11 @@ use super::*;
 /// The same with each call, and without pattern.
 struct Random(u64);
 
+/// `None` for 0.
+fn one_less(number: u64) -> Option<u64> {
+    number.checked_sub(1)
+}
+
 impl Random {
     fn next(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
@@ -14,11 +19,10 @@ impl Random {
     }
 
     fn event(&mut self, most: u64) -> Counted {
-        let maybe = |number: u64| number.checked_sub(1);
-        let reason = maybe(self.next(4)).map(|reason| reason as u8 * 100);
+        let reason = one_less(self.next(4)).map(|reason| reason as u8 * 100);
         let class = Class {
             kind: self.next(12) as u8,
-            metric: maybe(self.next(7)).map(|metric| metric as u8),
+            metric: one_less(self.next(7)).map(|metric| metric as u8),
             rule: if self.next(9) == 0 {
                 self.next(most) as u32
             } else {
@@ -26,22 +30,22 @@ impl Random {
             },
             reason,
         };
-        let place = Place {
-            node: maybe(self.next(most)).map(|node| node as u32),
-            interface: maybe(self.next(3)).map(|interface| interface as u32 * 0x7fff_ffff),
-            queue: maybe(self.next(3)).map(|queue| queue as u8 * 255),
+        let location = Location {
+            node: one_less(self.next(most)).map(|node| node as u32),
+            interface: one_less(self.next(3)).map(|interface| interface as u32 * 0x7fff_ffff),
+            queue: one_less(self.next(3)).map(|queue| queue as u8 * 255),
         };
         let path = if self.next(2) == 0 {
             self.next(most) as u32
         } else {
             0
         };
-        let value = maybe(self.next(most)).map(|value| value << (value % 2 * 31));
-        let first = (self.next(3) == 0).then(|| (maybe(self.next(most)), maybe(self.next(1 << 32))));
+        let value = one_less(self.next(most)).map(|value| value << (value % 2 * 31));
+        let first = (self.next(3) == 0).then(|| (one_less(self.next(most)), one_less(self.next(1 << 32))));
         let values = Values { value, first };
         Counted {
             class,
-            place,
+            location,
             flow: self.next(most) as u32,
             path,
             values,
@@ -70,22 +74,21 @@ type Stored = (
 fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
     let Counted {
         class,
-        place,
+        location,
         flow,
         path,
         values,
     } = *event;
-    let more = |part: Option<u32>| part.map_or(0, |part| u64::from(part) + 1);
-    let place = [
-        more(place.node),
-        more(place.interface),
-        more(place.queue.map(u32::from)),
+    let location = [
+        plus_one(location.node),
+        plus_one(location.interface),
+        plus_one(location.queue),
     ];
     (
         minute,
         second,
         (class.kind, class.metric, class.rule, class.reason),
-        place,
+        location,
         [flow, path],
         (values.value, values.first),
     )
@@ -93,7 +96,8 @@ fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
 
 /// Everything in the table, in order, and how many blocks each minute has.
 fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
-    let (mut found, mut blocks) = (Vec::new(), BTreeMap::<i64, usize>::new());
+    let mut found = Vec::new();
+    let mut blocks = BTreeMap::<i64, usize>::new();
     let mut select = conn.prepare("SELECT id, count, events FROM block_data").unwrap();
     let mut rows = select.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {
@@ -108,12 +112,13 @@ fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
                 .iter()
                 .flat_map(|(second, count)| vec![*second; *count]);
             for (i, second) in seconds.enumerate() {
-                let place = block.places[run.places.get(i) as usize];
+                let location = block.locations[run.locations.get(i) as usize];
                 let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
-                let (flow, values) = (run.flows.get(i) as u32, run.values(i));
+                let flow = run.flows.get(i) as u32;
+                let values = run.values(i);
                 let event = Counted {
                     class: run.class,
-                    place,
+                    location,
                     flow,
                     path,
                     values,
@@ -129,7 +134,9 @@ fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
 
 #[test]
 fn each_event_is_in_one_block_of_its_minute() {
-    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(7));
+    let conn = connection();
+    let mut blocks = Blocks::default();
+    let mut random = Random(7);
     let mut expected = Vec::new();
     for transaction in 0..200 {
         // Some are large, and some events come late.
@@ -146,8 +153,9 @@ fn each_event_is_in_one_block_of_its_minute() {
                 0
             };
             let minute = (1_000 + transaction as i64 / 10 - late) * MINUTE;
-            let (second, event) = (random.next(60) as u8, random.event(most));
-            blocks.event(&conn, (minute, second), &event).unwrap();
+            let second = random.next(60) as u8;
+            let event = random.event(most);
+            blocks.event(&conn, minute, second, &event).unwrap();
             expected.push(stored(minute, second, &event));
         }
         blocks.write(&conn).unwrap();
@@ -166,12 +174,14 @@ fn each_event_is_in_one_block_of_its_minute() {
 
 #[test]
 fn the_blocks_of_a_minute_that_has_passed_are_one() {
-    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(9));
+    let conn = connection();
+    let mut blocks = Blocks::default();
+    let mut random = Random(9);
     for second in 0..180 {
         for _ in 0..20 {
             let minute = (100 + second / 60) * MINUTE;
             blocks
-                .event(&conn, (minute, (second % 60) as u8), &random.event(50))
+                .event(&conn, minute, (second % 60) as u8, &random.event(50))
                 .unwrap();
         }
         blocks.write(&conn).unwrap();
@@ -185,11 +195,12 @@ fn the_blocks_of_a_minute_that_has_passed_are_one() {
 
 #[test]
 fn another_run_of_the_program_goes_on_behind_what_is_stored() {
-    let (conn, mut random) = (connection(), Random(3));
+    let conn = connection();
+    let mut random = Random(3);
     for count in 1..40 {
         let mut blocks = Blocks::default();
         for _ in 0..10 {
-            blocks.event(&conn, (60 * MINUTE, 3), &random.event(50)).unwrap();
+            blocks.event(&conn, 60 * MINUTE, 3, &random.event(50)).unwrap();
         }
         blocks.write(&conn).unwrap();
         let (found, blocks) = all(&conn);
@@ -200,11 +211,11 @@ fn another_run_of_the_program_goes_on_behind_what_is_stored() {
 
 #[test]
 fn many_minutes_of_one_transaction_do_not_pile_up() {
-    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(5));
+    let conn = connection();
+    let mut blocks = Blocks::default();
+    let mut random = Random(5);
     for minute in 0..1_000 {
-        blocks
-            .event(&conn, (minute * MINUTE, 0), &random.event(9))
-            .unwrap();
+        blocks.event(&conn, minute * MINUTE, 0, &random.event(9)).unwrap();
         assert!(blocks.others.len() <= MOST_MINUTES && blocks.open.len() <= MOST_MINUTES);
     }
     blocks.write(&conn).unwrap();
@@ -218,7 +229,8 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
     (0..500).for_each(|_| builder.push(random.next(60) as u8, &random.event(40)));
     builder.close();
     let (_, bytes) = builder.full.remove(0);
-    let (mut errors, mut read) = (0, 0);
+    let mut errors = 0;
+    let mut read = 0;
     for _ in 0..20_000 {
         let mut bytes = bytes.clone();
         match random.next(2) {
@@ -234,8 +246,8 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
                 read += 1;
                 for run in &block.runs {
                     let count = run.seconds.iter().map(|(_, count)| count).sum();
-                    let most = (0..count).map(|i| run.places.get(i)).max().unwrap_or(0);
-                    assert!(most <= 2 * block.places.len() as u64);
+                    let most = (0..count).map(|i| run.locations.get(i)).max().unwrap_or(0);
+                    assert!(most <= 2 * block.locations.len() as u64);
                     let flows = (0..count).map(|i| run.flows.get(i)).max().unwrap_or(0);
                     assert!(flows <= run.flows.largest());
                 }
@@ -247,13 +259,13 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
 
 #[test]
 fn the_last_minute_that_there_is_has_blocks_too() {
-    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(13));
-    let (minute, second) = (
-        i64::MAX - i64::MAX % MINUTE,
-        (i64::MAX % MINUTE / 1_000_000_000) as u8,
-    );
+    let conn = connection();
+    let mut blocks = Blocks::default();
+    let mut random = Random(13);
+    let minute = i64::MAX - i64::MAX % MINUTE;
+    let second = (i64::MAX % MINUTE / 1_000_000_000) as u8;
     for count in 1..=40 {
-        blocks.event(&conn, (minute, second), &random.event(9)).unwrap();
+        blocks.event(&conn, minute, second, &random.event(9)).unwrap();
         blocks.write(&conn).unwrap();
         assert_eq!(all(&conn).0.len(), count);
     }
@@ -262,16 +274,16 @@ fn the_last_minute_that_there_is_has_blocks_too() {
 
 #[test]
 fn an_event_of_the_future_does_not_keep_blocks_from_being_joined() {
-    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(17));
+    let conn = connection();
+    let mut blocks = Blocks::default();
+    let mut random = Random(17);
     for second in 0..180 {
         let minute = (100 + second / 60) * MINUTE;
         blocks
-            .event(&conn, (minute, (second % 60) as u8), &random.event(50))
+            .event(&conn, minute, (second % 60) as u8, &random.event(50))
             .unwrap();
         if second == 5 {
-            blocks
-                .event(&conn, (9_000 * MINUTE, 0), &random.event(50))
-                .unwrap();
+            blocks.event(&conn, 9_000 * MINUTE, 0, &random.event(50)).unwrap();
         }
         blocks.write(&conn).unwrap();
     }
@@ -280,9 +292,11 @@ fn an_event_of_the_future_does_not_keep_blocks_from_being_joined() {
 
 #[test]
 fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
-    let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(19));
+    let conn = connection();
+    let mut blocks = Blocks::default();
+    let mut random = Random(19);
     for count in 0..200 {
-        blocks.event(&conn, (70 * MINUTE, 3), &random.event(50)).unwrap();
+        blocks.event(&conn, 70 * MINUTE, 3, &random.event(50)).unwrap();
         blocks.write(&conn).unwrap();
         if count == 4 {
             conn.execute(
@@ -310,30 +324,40 @@ fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
     );
 }
 
+/// A block whose events take no bytes, because those of a class are all the same.
+fn block_of_classes(classes: usize, count: u64, seconds: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![VERSION, 1, 0, 0, 0];
+    varint(&mut bytes, classes as u64);
+    for _ in 0..classes {
+        bytes.extend([0; 5]);
+        varint(&mut bytes, count * seconds.len() as u64);
+        varint(&mut bytes, seconds.len() as u64);
+        for second in seconds {
+            bytes.push(*second);
+            varint(&mut bytes, count);
+        }
+        bytes.extend([0; 4]);
+    }
+    bytes.extend([0; PADDING]);
+    bytes
+}
+
+fn is_read(bytes: &[u8]) -> bool {
+    Block::read(bytes).is_some()
+}
+
 #[test]
 fn a_block_of_too_many_events_or_of_other_seconds_is_damaged() {
-    // A class whose events take no bytes, because they are all the same.
-    let of = |classes: usize, count: u64, seconds: &[u8]| {
-        let mut bytes = vec![VERSION, 1, 0, 0, 0];
-        varint(&mut bytes, classes as u64);
-        for _ in 0..classes {
-            bytes.extend([0; 5]);
-            varint(&mut bytes, count * seconds.len() as u64);
-            varint(&mut bytes, seconds.len() as u64);
-            for second in seconds {
-                bytes.push(*second);
-                varint(&mut bytes, count);
-            }
-            bytes.extend([0; 4]);
-        }
-        bytes.extend([0; PADDING]);
-        bytes
-    };
-    let is_read = |bytes: &[u8]| Block::read(bytes).is_some();
     let most = MOST_ROWS as u64;
     assert!(
-        is_read(&of(1, most, &[7])) && is_read(&of(4, most / 4, &[59])) && is_read(&of(2, 3, &[0, 7, 59]))
+        is_read(&block_of_classes(1, most, &[7]))
+            && is_read(&block_of_classes(4, most / 4, &[59]))
+            && is_read(&block_of_classes(2, 3, &[0, 7, 59]))
     );
-    assert!(!is_read(&of(2, most, &[7])) && !is_read(&of(16_384, most, &[7])));
-    assert!(!is_read(&of(1, 3, &[60])) && !is_read(&of(1, 3, &[7, 7])) && !is_read(&of(1, 3, &[7, 6])));
+    assert!(!is_read(&block_of_classes(2, most, &[7])) && !is_read(&block_of_classes(16_384, most, &[7])));
+    assert!(
+        !is_read(&block_of_classes(1, 3, &[60]))
+            && !is_read(&block_of_classes(1, 3, &[7, 7]))
+            && !is_read(&block_of_classes(1, 3, &[7, 6]))
+    );
 }

@@ -1,4 +1,4 @@
-//! What the pages ask about a span of time.
+//! The questions of the pages about a span of time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use filter::{Filter, View};
 use super::{MINUTE, SECOND, START, flow};
 use crate::bench::{QueryTiming, timed};
 use crate::facts;
-use crate::path_use::FlowsOf;
+use crate::group_by::{Dimension, Measure, Prefixes, Source, TrafficQuestion};
+use crate::path_use::FlowSelector;
 use crate::query::{QueryError, QueryErrorKind};
 use crate::queues::HeatFilter;
 use crate::reader::Reader;
 use crate::rows::EventFilter;
 use crate::spans::{FlowFilter, Span};
-use crate::stacks::{Dimension, Measure, Prefixes, Source, TrafficQuestion};
 
-/// Asks what the pages ask, of short and long spans of a store that [`super::insert`] filled.
+/// Runs the questions of the pages over short and long spans of a store that [`super::insert`] filled.
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
@@ -35,26 +35,27 @@ pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryEr
     for (name, length) in spans {
         // Not at the full hour.
         let to = if length < minutes { end - 187 * SECOND } else { end };
-        let span = Span::of(to - (length * MINUTE).min(to - START), to);
-        let mut ask = |what: &str, question: &dyn Fn() -> Result<usize, QueryError>| {
-            timed(&format!("{what}: {name}"), question).map(|timing| timings.push(timing))
-        };
+        let span = Span::new(to - (length * MINUTE).min(to - START), to);
         for (what, question) in QUESTIONS {
-            ask(what, &|| question(&reader, span))?;
+            timings.push(timed(&format!("{what}: {name}"), &|| question(&reader, span))?);
         }
         for (measure, by, text) in TRAFFIC {
-            let with = if text.is_empty() {
+            let condition = if text.is_empty() {
                 String::new()
             } else {
                 format!(" where {text}")
             };
-            let names = by.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+            let dimensions: Vec<&str> = by.iter().map(|dimension| dimension.name()).collect();
+            let what = format!(
+                "{} by {}{condition}: {name}",
+                measure.name(),
+                dimensions.join(", ")
+            );
             let question = traffic(span, *measure, by, text)?;
-            ask(&format!("{} by {names}{with}", measure.name()), &|| {
-                reader
-                    .traffic(&question)
-                    .map(|traffic| usize::from(traffic.others.0 > 0) + traffic.groups.len())
-            })?;
+            timings.push(timed(&what, &|| {
+                let traffic = reader.traffic(&question)?;
+                Ok(usize::from(traffic.others.0 > 0) + traffic.groups.len())
+            })?);
         }
     }
     Ok(timings)
@@ -65,42 +66,24 @@ type Question = fn(&Reader, Span) -> Result<usize, QueryError>;
 /// Questions of the pages, by their names.
 const QUESTIONS: [(&str, Question); 15] = [
     ("flows, slowest 100", |reader, span| {
-        let order = FlowOrder::Latency;
-        let filter = FlowFilter {
-            span,
-            order,
-            text: None,
-            id: None,
-            after: None,
-            limit: 100,
-        };
+        let filter = slowest(span);
         reader.flow_spans(&filter).map(|flows| flows.flows.len())
     }),
     ("flows, slowest 100 of one node", |reader, span| {
-        let order = FlowOrder::Latency;
-        let filter = FlowFilter {
-            span,
-            order,
-            text: None,
-            id: None,
-            after: None,
-            limit: 100,
-        };
         let condition = condition("node == 7", View::Flows)?;
-        let is_wanted = |flow: &_| condition.matches(&facts::of_span(flow));
         reader
-            .flow_spans_where(&filter, true, &is_wanted)
+            .flow_spans_where(&slowest(span), true, &|flow| {
+                condition.matches(&facts::from_span(flow))
+            })
             .map(|flows| flows.flows.len())
     }),
     ("one flow", |reader, span| {
-        let (order, id) = (FlowOrder::LastSeen, Some(flow(77).id()));
         let filter = FlowFilter {
-            span,
-            order,
+            order: FlowOrder::LastSeen,
             text: Some(flow(77).to_string()),
-            id,
-            after: None,
+            id: Some(flow(77).id()),
             limit: 1,
+            ..slowest(span)
         };
         reader.flow_spans(&filter).map(|flows| flows.flows.len())
     }),
@@ -112,25 +95,25 @@ const QUESTIONS: [(&str, Question); 15] = [
     }),
     ("path changes", |reader, span| {
         reader
-            .path_changes(span, &FlowsOf::default(), 100)
+            .path_changes(span, &FlowSelector::default(), 100)
             .map(|changes| changes.groups.len())
     }),
     ("paths of one host", |reader, span| {
-        let of = FlowsOf {
+        let flows = FlowSelector {
             src: Some(flow(77).src().to_string()),
-            ..FlowsOf::default()
+            ..FlowSelector::default()
         };
-        reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
+        reader.path_uses(span, &flows, 100).map(|uses| uses.uses.len())
     }),
     ("paths to 40 flows' host", |reader, span| {
-        let of = FlowsOf {
+        let flows = FlowSelector {
             dst: Some(flow(77).dst().to_string()),
-            ..FlowsOf::default()
+            ..FlowSelector::default()
         };
-        reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
+        reader.path_uses(span, &flows, 100).map(|uses| uses.uses.len())
     }),
     ("losses", |reader, span| {
-        reader.losses_of(span, None).map(|losses| losses.drops.len())
+        reader.losses_in(span, None).map(|losses| losses.drops.len())
     }),
     ("rates", |reader, span| {
         let column = if span.length() <= 30 * MINUTE {
@@ -146,11 +129,10 @@ const QUESTIONS: [(&str, Question); 15] = [
             31..=600 => (60, MINUTE),
             _ => (60, 8 * MINUTE),
         };
-        let (from, to) = (span.from() / column * column, span.to());
         let filter = HeatFilter {
             metric: Metric::QueueOccupancy,
-            from,
-            to,
+            from: span.from() / column * column,
+            to: span.to(),
             column,
             interval,
             node: None,
@@ -170,21 +152,19 @@ const QUESTIONS: [(&str, Question); 15] = [
     }),
     ("events, latest 200 of a network", |reader, span| {
         let condition = condition("src in 10.0.1.0/24", View::Events)?;
-        let is_wanted = |row: &_| condition.matches(&facts::of_row(row));
         reader
-            .events_where(&latest(span), is_wanted)
+            .events_where(&latest(span), |row| condition.matches(&facts::from_row(row)))
             .map(|(events, _)| events.len())
     }),
     ("events, latest 200 of a rare host", |reader, span| {
         let condition = condition("host == 10.0.0.77", View::Events)?;
-        let is_wanted = |row: &_| condition.matches(&facts::of_row(row));
         reader
-            .events_where(&latest(span), is_wanted)
+            .events_where(&latest(span), |row| condition.matches(&facts::from_row(row)))
             .map(|(events, _)| events.len())
     }),
 ];
 
-/// Questions of the page *Traffic*: what is added up, by what, and with which filter.
+/// Questions of the page *Traffic*: measure, dimensions and filter.
 const TRAFFIC: &[(Measure, &[Dimension], &str)] = &[
     (Measure::Reports, &[Dimension::Src], ""),
     (Measure::Reports, &[Dimension::Port], ""),
@@ -213,6 +193,17 @@ const TRAFFIC: &[(Measure, &[Dimension], &str)] = &[
         "node == 7",
     ),
 ];
+
+fn slowest(span: Span) -> FlowFilter {
+    FlowFilter {
+        span,
+        order: FlowOrder::Latency,
+        text: None,
+        id: None,
+        after: None,
+        limit: 100,
+    }
+}
 
 fn latest(span: Span) -> EventFilter {
     EventFilter {

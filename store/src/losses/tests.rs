@@ -30,7 +30,7 @@ fn postcard(ts: u64, number: u32, node: u32) -> ReportRow {
     }
 }
 
-/// Of flows on `1>2`.
+/// A store with flows on `1>2`, and these reports.
 fn stored(flows: u32, reports: Vec<ReportRow>) -> (Dir, Reader) {
     let dir = Dir::new("most-losses");
     let store = Store::open(Config {
@@ -40,7 +40,8 @@ fn stored(flows: u32, reports: Vec<ReportRow>) -> (Dir, Reader) {
     .unwrap();
     let mut batch = Batch::with_capacity(16);
     for number in 1..=flows {
-        let (metric, flow) = (Some(Metric::FlowPath), Some(flow(number)));
+        let metric = Some(Metric::FlowPath);
+        let flow = Some(flow(number));
         batch.event(
             &Event {
                 kind: Kind::New,
@@ -51,10 +52,10 @@ fn stored(flows: u32, reports: Vec<ReportRow>) -> (Dir, Reader) {
             &[1, 2],
         );
     }
-    store.submit(batch).unwrap();
+    store.submit(batch);
     // What is given together is stored in one file.
     for report in reports {
-        assert!(store.submit_reports(vec![report]));
+        store.submit_reports(vec![report]);
     }
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
@@ -63,13 +64,13 @@ fn stored(flows: u32, reports: Vec<ReportRow>) -> (Dir, Reader) {
 
 const DAY: u64 = 24 * 3_600 * SECOND;
 
-/// What is counted of two days.
+/// The losses of two days.
 fn counted(reader: &Reader, reports: u64, passed: usize) -> Losses {
     reader
         .losses_within(
-            Span::of(START, START + 2 * DAY),
+            Span::new(START, START + 2 * DAY),
             Some(u64::MAX),
-            Most { reports, passed },
+            Limits { reports, passed },
         )
         .unwrap()
 }
@@ -134,29 +135,29 @@ fn a_flow_of_which_a_node_is_not_counted_is_left_out() {
 }
 
 #[test]
-fn flows_of_a_place_are_told_apart_up_to_a_limit() {
-    let place = DropPlace {
+fn flows_of_a_key_are_counted_up_to_a_limit() {
+    let key = DropKey {
         node: Some(7),
         egress_if: None,
         queue: None,
         reason: None,
     };
     let mut flows = DropFlows::default();
-    assert!((0..MOST_FLOWS_OF_PLACE as u64).all(|flow| flows.add(place, flow)));
-    assert!(flows.add(place, 5), "it is known");
-    assert!(!flows.add(place, u64::MAX));
+    assert!((0..MOST_FLOWS_PER_KEY as u64).all(|flow| flows.add(key, flow)));
+    assert!(flows.add(key, 5), "it is known");
+    assert!(!flows.add(key, u64::MAX));
     assert!(flows.add(
-        DropPlace {
+        DropKey {
             queue: Some(1),
-            ..place
+            ..key
         },
         u64::MAX
     ));
-    flows.total = MOST_FLOWS_OF_PLACES;
+    flows.total = MOST_DROP_FLOWS;
     assert!(!flows.add(
-        DropPlace {
+        DropKey {
             queue: Some(2),
-            ..place
+            ..key
         },
         1
     ));

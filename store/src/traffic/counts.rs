@@ -1,6 +1,7 @@
 //! Events counted in blocks: see the module `blocks`.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use collector::event::Nanos;
@@ -8,163 +9,175 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Read, Tally};
-use crate::blocks::{Block, Class, Column, Place, Run, Values, first_id, minute_of};
+use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MOST_KNOWN, Read, Tally};
+use crate::blocks::{Block, Class, Column, Location, Run, Values, first_id, minute_of};
 use crate::hasher::{FastMap, Seeded};
+use crate::rows::int;
 use crate::spans::{MINUTE, SECOND, SpanSum};
-use crate::taken::int;
 
 /// Reads the blocks of one file.
 ///
-/// What is asked of events is a class (what they are) and at most three more: flow, place and path. With one of these, events are counted in an
+/// A question needs the class of events and at most three more parts: flow, location and path. With one of these, events are counted in an
 /// array by its number; with more, in a map.
 pub(super) struct CountReader<'a> {
     names: Names<'a>,
     parts: EventParts,
-    /// Where the answer about values may change.
+    /// The values at which the condition may change, by metric.
     bounds: [Vec<u64>; Metric::COUNT],
-    /// What is left of classes when what is not asked is taken away, with values that stand for others.
-    classes: FastMap<(Class, Values), usize>,
-    of_class: Vec<OfClass>,
-    /// Places where something is counted.
-    places: Vec<Place>,
-    place_numbers: HashMap<Place, u32, Seeded>,
-    /// Whether events there can be wanted.
-    wanted_places: Vec<bool>,
-    /// Of each flow: one that is the same, `UNKNOWN`, or `UNWANTED`.
+    /// The indexes of classes by their needed parts, with values that stand for others.
+    class_indexes: FastMap<(Class, Values), usize>,
+    classes: Vec<ClassCounts>,
+    /// The locations of counted events.
+    locations: Vec<Location>,
+    location_numbers: HashMap<Location, u32, Seeded>,
+    /// Events at the location may be wanted, by its number.
+    wanted_locations: Vec<bool>,
+    /// For each flow, one that is the same, `UNKNOWN`, or `UNWANTED`.
     flows: Vec<u32>,
-    /// Of flows that are the same by the tally's number of them: the first.
+    /// The first of the flows that are the same, by the tally's number of them.
     alike: FastMap<u32, u32>,
-    /// Counts of the present column of what is not in an array.
+    /// Counts of the present column that are not in an array.
     counts: FastMap<Key, u32>,
     numbers: FastMap<Key, u32>,
-    /// How many more elements of arrays there is room for.
+    /// Elements of arrays that may still be added.
     room: usize,
-    most_places: usize,
-    /// There are more places than that.
+    most_locations: usize,
+    /// There are more locations than `most_locations`.
     is_full: bool,
-    /// What new places cost.
+    /// The cost of new locations, which was not spent yet.
     unpaid: usize,
 }
 
-/// The places of a block, with their numbers as far as they were needed.
-struct BlockPlaces<'a> {
-    places: &'a [Place],
-    /// `UNKNOWN`: not yet.
+/// The locations of a block, with the numbers of those that were needed.
+struct BlockLocations<'a> {
+    locations: &'a [Location],
+    /// `UNKNOWN` if it was not needed yet.
     numbers: Vec<u32>,
 }
 
-/// The events of one class.
-struct OfClass {
+/// The counts of the events of one class.
+struct ClassCounts {
     class: Class,
     values: Values,
     is_wanted: bool,
     /// Counts of the present column.
     counts: Vec<u32>,
-    /// Which of them are not 0.
+    /// The indexes of counts that are not 0.
     touched: Vec<u32>,
-    /// The numbers that the tally gave; `UNKNOWN`: not yet.
+    /// The tally's numbers; `UNKNOWN` if it was not asked yet.
     numbers: Vec<u32>,
 }
 
-/// Class, place, flow and path; 0: not asked, or none.
-type Key = (u64, u64);
+/// The parts of an event that is counted in the map; 0 for a part that is not needed, or for none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    class: u32,
+    location: u32,
+    flow: u32,
+    path: u32,
+}
+
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.class) << 32 | u64::from(self.location));
+        state.write_u64(u64::from(self.flow) << 32 | u64::from(self.path));
+    }
+}
 
 impl<'a> CountReader<'a> {
     pub(super) fn new(
         names: Names<'a>,
         parts: EventParts,
         bounds: [Vec<u64>; Metric::COUNT],
-        most_places: usize,
+        most_locations: usize,
     ) -> Self {
         Self {
             names,
             parts,
             bounds,
-            classes: FastMap::default(),
-            of_class: Vec::new(),
-            places: Vec::new(),
-            place_numbers: HashMap::default(),
-            wanted_places: Vec::new(),
+            class_indexes: FastMap::default(),
+            classes: Vec::new(),
+            locations: Vec::new(),
+            location_numbers: HashMap::default(),
+            wanted_locations: Vec::new(),
             flows: Vec::new(),
             alike: FastMap::default(),
             counts: FastMap::default(),
             numbers: FastMap::default(),
             room: MOST_ELEMENTS,
-            most_places,
+            most_locations,
             is_full: false,
             unpaid: 0,
         }
     }
 
-    /// Counts the events of some seconds of a block. Returns what it cost.
+    /// Counts the events of some seconds of a block. Returns the cost.
     fn block(
         &mut self,
         block: &Block<'_>,
         seconds: &Range<u8>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Option<usize>> {
-        let count = if self.parts.place { block.places.len() } else { 0 };
-        let mut places = BlockPlaces {
-            places: &block.places,
+        let count = if self.parts.location {
+            block.locations.len()
+        } else {
+            0
+        };
+        let mut locations = BlockLocations {
+            locations: &block.locations,
             numbers: vec![UNKNOWN; count],
         };
         let mut cost = None;
         for run in &block.runs {
-            let before = |end: u8| -> usize {
-                run.seconds
-                    .iter()
-                    .take_while(|(second, _)| *second < end)
-                    .map(|(_, count)| count)
-                    .sum()
-            };
-            let rows = before(seconds.start)..before(seconds.end);
+            let rows = rows_before(run, seconds.start)..rows_before(run, seconds.end);
             if rows.is_empty() {
                 continue;
             }
             let cost: &mut usize = cost.get_or_insert(0);
             if self.parts.values {
-                *cost += self.run_by_value(run, rows, &mut places, tally)?;
+                *cost += self.run_by_value(run, rows, &mut locations, tally)?;
             } else {
                 let class = self.class(run.class, Values::default(), tally)?;
-                if self.of_class[class].is_wanted {
-                    *cost += self.run((run, class), rows, &mut places, tally)?;
+                if self.classes[class].is_wanted {
+                    *cost += self.run(run, class, rows, &mut locations, tally)?;
                 }
             }
             *cost += std::mem::take(&mut self.unpaid);
             if self.is_full {
-                // The column is not whole, and nothing before it can be counted.
+                // The column is not complete, and nothing before it can be counted.
                 return Ok(Some(usize::MAX));
             }
         }
         Ok(cost)
     }
 
-    /// Counts some events of a class.
+    /// Counts some events of a class. Returns the cost.
     fn run(
         &mut self,
-        (run, class): (&Run<'_>, usize),
+        run: &Run<'_>,
+        class: usize,
         rows: Range<usize>,
-        places: &mut BlockPlaces<'_>,
+        locations: &mut BlockLocations<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<usize> {
         let count = rows.len();
-        let paths = run.paths.filter(|_| self.parts.path);
-        let at_places = match (self.parts.flow, self.parts.place, paths) {
-            (false, true, None) => self.count_places(run, rows.clone(), places, tally),
-            _ => Vec::new(),
-        };
-        let (of_class, room) = (&mut self.of_class[class], &mut self.room);
-        let is_counted = match (self.parts.flow, self.parts.place, paths) {
-            (false, false, None) => of_class.add(0, count, room),
-            (true, false, None) => of_class.column(&run.flows, rows.clone(), room),
-            (false, false, Some(paths)) => of_class.column(&paths, rows.clone(), room),
+        let paths = if self.parts.path { run.paths } else { None };
+        let is_counted = match (self.parts.flow, self.parts.location, paths) {
+            (false, false, None) => self.classes[class].add(0, count, &mut self.room),
+            (true, false, None) => self.classes[class].column(&run.flows, rows.clone(), &mut self.room),
+            (false, false, Some(paths)) => self.classes[class].column(&paths, rows.clone(), &mut self.room),
             (false, true, None) => {
-                let most = at_places.iter().map(|(place, _)| *place).max().unwrap_or(0);
-                of_class.reserve(most, room)
-                    && at_places.iter().fold(true, |all, (place, count)| {
-                        all & of_class.add(*place, *count, room)
-                    })
+                let counts = self.count_locations(run, rows.clone(), locations, tally);
+                let counted = &mut self.classes[class];
+                let last = counts.iter().map(|(location, _)| *location).max().unwrap_or(0);
+                let fits = counted.reserve(last, &mut self.room);
+                if fits {
+                    for (location, count) in counts {
+                        counted.add(location, count, &mut self.room);
+                    }
+                }
+                fits
             }
             _ => false,
         };
@@ -172,7 +185,7 @@ impl<'a> CountReader<'a> {
             return Ok(count);
         }
         for i in rows {
-            self.event((run, class), i, places, tally)?;
+            self.event(run, class, i, locations, tally)?;
             if self.is_full {
                 break;
             }
@@ -180,34 +193,41 @@ impl<'a> CountReader<'a> {
         Ok(count * COST)
     }
 
-    /// How many events there are at which places, by their numbers.
-    fn count_places(
+    /// Returns the numbers of locations that have events, and the counts of those.
+    fn count_locations(
         &mut self,
         run: &Run<'_>,
         rows: Range<usize>,
-        places: &mut BlockPlaces<'_>,
+        locations: &mut BlockLocations<'_>,
         tally: &mut dyn Tally,
     ) -> Vec<(usize, usize)> {
-        let mut counts = vec![0_usize; usize::try_from(run.places.largest()).unwrap_or(0) + 1];
-        rows.for_each(|i| counts[run.places.get(i) as usize] += 1);
-        let there_are = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
-        there_are
-            .map_while(|(at, count)| Some((self.place_in(places, at, tally)? as usize, count)))
-            .collect()
+        let mut counts = vec![0_usize; usize::try_from(run.locations.largest()).unwrap_or(0) + 1];
+        rows.for_each(|i| counts[run.locations.get(i) as usize] += 1);
+        let mut found = Vec::new();
+        for (position, count) in counts.into_iter().enumerate() {
+            if count > 0 {
+                let Some(location) = self.location(locations, position, tally) else {
+                    break;
+                };
+                found.push((location as usize, count));
+            }
+        }
+        found
     }
 
-    /// The same, of events whose values matter.
+    /// Counts some events of a class whose values matter. Returns the cost.
     fn run_by_value(
         &mut self,
         run: &Run<'_>,
         rows: Range<usize>,
-        places: &mut BlockPlaces<'_>,
+        locations: &mut BlockLocations<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<usize> {
-        let (count, mut in_map) = (rows.len(), 0);
+        let count = rows.len();
+        let mut in_map = 0;
         let mut known: Vec<(Values, usize)> = Vec::new();
         for i in rows {
-            let values = self.standing_for(run.class.metric, run.values(i));
+            let values = self.representative(run.class.metric, run.values(i));
             let class = match known.iter().find(|(known, _)| *known == values) {
                 Some((_, class)) => *class,
                 None => {
@@ -217,248 +237,244 @@ impl<'a> CountReader<'a> {
                     class
                 }
             };
-            if !self.of_class[class].is_wanted {
+            if !self.classes[class].is_wanted {
                 continue;
             }
-            let place = match (self.parts.flow, self.parts.place, self.parts.path) {
-                (false, true, false) => self.place_in(places, run.places.get(i) as usize, tally),
+            let number = match (self.parts.flow, self.parts.location, self.parts.path) {
+                (false, false, false) => Some(0),
+                (true, false, false) => Some(run.flows.get(i) as usize),
+                (false, true, false) => self
+                    .location(locations, run.locations.get(i) as usize, tally)
+                    .map(|location| location as usize),
                 _ => None,
             };
             if self.is_full {
                 break;
             }
-            let Self { of_class, room, .. } = self;
-            let is_counted = match (self.parts.flow, self.parts.place, self.parts.path) {
-                (false, false, false) => of_class[class].add(0, 1, room),
-                (true, false, false) => of_class[class].add(run.flows.get(i) as usize, 1, room),
-                (false, true, false) => {
-                    place.is_some_and(|place| of_class[class].add(place as usize, 1, room))
-                }
-                _ => false,
-            };
-            if !is_counted {
-                self.event((run, class), i, places, tally)?;
+            let counted = &mut self.classes[class];
+            if !number.is_some_and(|number| counted.add(number, 1, &mut self.room)) {
+                self.event(run, class, i, locations, tally)?;
                 in_map += 1;
             }
         }
         Ok(count * 2 + in_map * COST)
     }
 
-    /// Values about which the answer is the same.
-    fn standing_for(&self, metric: Option<u8>, values: Values) -> Values {
-        let of = |metric: usize, value: u64| {
-            let bounds = self.bounds.get(metric).map_or(&[][..], Vec::as_slice);
-            let after = bounds.partition_point(|bound| *bound <= value);
-            after.checked_sub(1).map_or(0, |i| bounds[i])
-        };
+    /// Returns values for which the condition is the same as for these.
+    fn representative(&self, metric: Option<u8>, values: Values) -> Values {
         let metric = metric.map_or(usize::MAX, usize::from);
-        let flow = |value| of(Metric::FlowLatency as usize, value);
-        let hop = |value| of(Metric::HopLatency as usize, value);
         Values {
-            value: values.value.map(|value| of(metric, value)),
-            first: values.first.map(|first| (first.0.map(flow), first.1.map(hop))),
+            value: values.value.map(|value| self.bound_below(metric, value)),
+            first: values.first.map(|(flow, hop)| {
+                (
+                    flow.map(|value| self.bound_below(Metric::FlowLatency as usize, value)),
+                    hop.map(|value| self.bound_below(Metric::HopLatency as usize, value)),
+                )
+            }),
         }
+    }
+
+    /// Returns the greatest bound of a metric that is not above the value.
+    fn bound_below(&self, metric: usize, value: u64) -> u64 {
+        let bounds = self.bounds.get(metric).map_or(&[][..], Vec::as_slice);
+        let after = bounds.partition_point(|bound| *bound <= value);
+        after.checked_sub(1).map_or(0, |i| bounds[i])
     }
 
     /// Counts an event in the map.
     #[inline]
     fn event(
         &mut self,
-        (run, class): (&Run<'_>, usize),
+        run: &Run<'_>,
+        class: usize,
         i: usize,
-        places: &mut BlockPlaces<'_>,
+        locations: &mut BlockLocations<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<()> {
-        let flow = if self.parts.flow {
-            self.flow(run.flows.get(i), tally)?
-        } else {
-            0
-        };
+        let mut flow = 0;
+        if self.parts.flow {
+            flow = self.flow(run.flows.get(i), tally)?;
+        }
         if flow == UNWANTED {
             return Ok(());
         }
-        let place = match self.parts.place {
-            true => self.place_in(places, run.places.get(i) as usize, tally),
-            false => Some(0),
-        };
-        let Some(place) = place else { return Ok(()) };
-        if self.wanted_places.get(place as usize).copied().unwrap_or(true) {
-            let path = run
-                .paths
-                .filter(|_| self.parts.path)
-                .map_or(0, |paths| paths.get(i));
-            let key = (
-                (class as u64) << 32 | u64::from(place),
-                u64::from(flow) << 32 | path,
-            );
+        let mut location = 0;
+        if self.parts.location {
+            let Some(number) = self.location(locations, run.locations.get(i) as usize, tally) else {
+                return Ok(());
+            };
+            location = number;
+        }
+        if self
+            .wanted_locations
+            .get(location as usize)
+            .copied()
+            .unwrap_or(true)
+        {
+            let paths = if self.parts.path { run.paths } else { None };
+            let key = Key {
+                class: class as u32,
+                location,
+                flow,
+                path: paths.map_or(0, |paths| paths.get(i) as u32),
+            };
             *self.counts.entry(key).or_default() += 1;
         }
         Ok(())
     }
 
-    /// The number of a class, as far as it is asked.
+    /// Returns the index of a class with its needed parts.
     fn class(&mut self, class: Class, values: Values, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
-        let Class {
-            kind,
-            metric,
-            rule,
-            reason,
-        } = class;
-        let asked = Class {
-            kind: if self.parts.any_kind { u8::MAX } else { kind },
-            metric: metric.filter(|_| self.parts.metric || self.parts.values),
-            rule: if self.parts.cause { rule } else { 0 },
-            reason: reason.filter(|_| self.parts.cause),
-        };
-        if let Some(number) = self.classes.get(&(asked, values)) {
-            return Ok(*number);
+        let mut needed = class;
+        if self.parts.any_kind {
+            needed.kind = u8::MAX;
         }
-        let number = self.of_class.len();
-        self.classes.insert((asked, values), number);
-        let group = self.names.group((&asked, values), Place::default(), (0, 0))?;
-        let is_wanted = !tally.excludes(&group);
-        let (counts, touched, numbers) = Default::default();
-        self.of_class.push(OfClass {
-            class: asked,
+        if !self.parts.metric && !self.parts.values {
+            needed.metric = None;
+        }
+        if !self.parts.cause {
+            needed.rule = 0;
+            needed.reason = None;
+        }
+        if let Some(index) = self.class_indexes.get(&(needed, values)) {
+            return Ok(*index);
+        }
+        let index = self.classes.len();
+        self.class_indexes.insert((needed, values), index);
+        let group = self.names.group(&needed, values, Location::default(), 0, 0)?;
+        self.classes.push(ClassCounts {
+            class: needed,
             values,
-            is_wanted,
-            counts,
-            touched,
-            numbers,
+            is_wanted: !tally.excludes(&group),
+            counts: Vec::new(),
+            touched: Vec::new(),
+            numbers: Vec::new(),
         });
-        Ok(number)
+        Ok(index)
     }
 
-    /// The number of a place of a block. `None`: there are too many.
+    /// Returns the number of a location, by its position in a block, or `None` if there are too many.
     #[inline]
-    fn place_in(&mut self, places: &mut BlockPlaces<'_>, at: usize, tally: &mut dyn Tally) -> Option<u32> {
-        match places.numbers.get(at) {
+    fn location(
+        &mut self,
+        locations: &mut BlockLocations<'_>,
+        position: usize,
+        tally: &mut dyn Tally,
+    ) -> Option<u32> {
+        match locations.numbers.get(position) {
             Some(number) if *number != UNKNOWN => Some(*number),
-            _ => self.learn_place(places, at, tally),
+            _ => self.add_location(locations, position, tally),
         }
     }
 
     #[cold]
-    fn learn_place(&mut self, places: &mut BlockPlaces<'_>, at: usize, tally: &mut dyn Tally) -> Option<u32> {
-        let place = places.places.get(at).copied().unwrap_or_default();
-        let number = match self.place_numbers.get(&place) {
+    fn add_location(
+        &mut self,
+        locations: &mut BlockLocations<'_>,
+        position: usize,
+        tally: &mut dyn Tally,
+    ) -> Option<u32> {
+        let location = locations.locations.get(position).copied().unwrap_or_default();
+        let number = match self.location_numbers.get(&location) {
             Some(number) => *number,
-            None if self.places.len() >= self.most_places => {
+            None if self.locations.len() >= self.most_locations => {
                 self.is_full = true;
                 return None;
             }
             None => {
-                let number = self.places.len() as u32;
-                self.place_numbers.insert(place, number);
-                self.places.push(place);
-                let Place {
-                    node,
-                    interface,
-                    queue,
-                } = place;
+                let number = self.locations.len() as u32;
+                self.location_numbers.insert(location, number);
+                self.locations.push(location);
                 let group = EventGroup {
-                    node,
-                    interface,
-                    queue,
+                    node: location.node,
+                    interface: location.interface,
+                    queue: location.queue,
                     ..EventGroup::default()
                 };
-                self.wanted_places.push(!tally.excludes(&group));
+                self.wanted_locations.push(!tally.excludes(&group));
                 self.unpaid += COST;
                 number
             }
         };
-        places
-            .numbers
-            .get_mut(at)
-            .iter_mut()
-            .for_each(|known| **known = number);
+        if let Some(known) = locations.numbers.get_mut(position) {
+            *known = number;
+        }
         Some(number)
     }
 
-    /// A flow that is the same as this one.
+    /// Returns a flow that is the same as this one, or `UNWANTED`.
     #[inline]
     fn flow(&mut self, flow: u64, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
-        let place = usize::try_from(flow).unwrap_or(usize::MAX);
-        match self.flows.get(place) {
+        let index = usize::try_from(flow).unwrap_or(usize::MAX);
+        match self.flows.get(index) {
             Some(known) if *known != UNKNOWN => Ok(*known),
-            _ if place >= MOST_ELEMENTS => Ok(u32::try_from(flow).unwrap_or(0)),
-            _ => self.learn_flow(place, tally),
+            _ if index >= MOST_ELEMENTS => Ok(u32::try_from(flow).unwrap_or(0)),
+            _ => self.add_flow(index, tally),
         }
     }
 
     #[cold]
-    fn learn_flow(&mut self, number: usize, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
+    fn add_flow(&mut self, number: usize, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
         if self.flows.len() <= number {
             self.flows.resize(number + 1, UNKNOWN);
         }
         let flow = self.names.flow(number as i64)?;
         let alike = flow.and_then(|flow| tally.alike(&flow));
-        self.flows[number] = match (
-            tally.excludes(&EventGroup {
-                flow,
-                ..EventGroup::default()
-            }),
-            alike,
-        ) {
-            (true, _) => UNWANTED,
-            (false, Some(alike)) => *self.alike.entry(alike).or_insert(number as u32),
-            (false, None) => number as u32,
+        let group = EventGroup {
+            flow,
+            ..EventGroup::default()
+        };
+        self.flows[number] = match alike {
+            _ if tally.excludes(&group) => UNWANTED,
+            Some(alike) => *self.alike.entry(alike).or_insert(number as u32),
+            None => number as u32,
         };
         Ok(self.flows[number])
     }
 
-    /// Hands over what was counted in a column.
+    /// Adds the counts of a column to the tally. Returns the cost.
     fn add_up(&mut self, column: usize, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
         let mut cost = 0;
-        let (parts, places) = (self.parts, &self.places);
-        for of_class in &mut self.of_class {
-            let OfClass {
-                class,
-                values,
-                counts,
-                touched,
-                numbers,
-                ..
-            } = of_class;
-            for i in touched.drain(..) {
-                let count = std::mem::take(&mut counts[i as usize]);
-                let known = &mut numbers[i as usize];
+        for counted in &mut self.classes {
+            for i in counted.touched.drain(..) {
+                let count = std::mem::take(&mut counted.counts[i as usize]);
+                let known = &mut counted.numbers[i as usize];
                 if *known == UNKNOWN {
-                    // Of what is asked, it is the number of the first: of more, the others are none.
-                    let (is_place, is_path) = (parts.place && !parts.flow, !parts.place && !parts.flow);
-                    let place = places
-                        .get(i as usize)
-                        .copied()
-                        .filter(|_| is_place)
-                        .unwrap_or_default();
-                    let is = |asked| if asked { i64::from(i) } else { 0 };
+                    // The array is indexed by the one part that is needed.
+                    let mut location = Location::default();
+                    let mut flow = 0;
+                    let mut path = 0;
+                    if self.parts.flow {
+                        flow = i64::from(i);
+                    } else if self.parts.location {
+                        location = self.locations.get(i as usize).copied().unwrap_or_default();
+                    } else {
+                        path = i64::from(i);
+                    }
                     let group = self
                         .names
-                        .group((class, *values), place, (is(parts.flow), is(is_path)))?;
+                        .group(&counted.class, counted.values, location, flow, path)?;
                     *known = tally.event(&group);
                 }
-                tally.add(
-                    *known,
-                    column,
-                    &SpanSum {
-                        count: count.into(),
-                        ..NO_VALUES
-                    },
-                );
+                tally.add(*known, column, &SpanSum::counted(count.into()));
             }
         }
         for (key, count) in self.counts.drain() {
             let number = match self.numbers.get(&key) {
                 Some(number) => *number,
                 None => {
-                    let OfClass { class, values, .. } = &self.of_class[(key.0 >> 32) as usize];
-                    let place = places.get(key.0 as u32 as usize).copied().unwrap_or_default();
-                    let names = (i64::from((key.1 >> 32) as u32), i64::from(key.1 as u32));
-                    let group = self.names.group(
-                        (class, *values),
-                        if parts.place { place } else { Place::default() },
-                        names,
-                    )?;
+                    let ClassCounts { class, values, .. } = &self.classes[key.class as usize];
+                    let mut location = Location::default();
+                    if self.parts.location {
+                        location = self
+                            .locations
+                            .get(key.location as usize)
+                            .copied()
+                            .unwrap_or_default();
+                    }
+                    let group =
+                        self.names
+                            .group(class, *values, location, key.flow.into(), key.path.into())?;
                     let number = tally.event(&group);
                     cost += COST;
                     if self.numbers.len() < MOST_KNOWN {
@@ -467,40 +483,48 @@ impl<'a> CountReader<'a> {
                     number
                 }
             };
-            tally.add(
-                number,
-                column,
-                &SpanSum {
-                    count: count.into(),
-                    ..NO_VALUES
-                },
-            );
+            tally.add(number, column, &SpanSum::counted(count.into()));
         }
         Ok(cost)
     }
 }
 
+/// Returns the number of events of a run before this second.
+fn rows_before(run: &Run<'_>, end: u8) -> usize {
+    run.seconds
+        .iter()
+        .take_while(|(second, _)| *second < end)
+        .map(|(_, count)| count)
+        .sum()
+}
+
+/// Returns the second of a minute at which `ts` is, from 0 to 60.
+fn second_of(minute: Nanos, ts: Nanos) -> u8 {
+    (ts.saturating_sub(minute).min(MINUTE) / SECOND) as u8
+}
+
 impl ColumnReader for CountReader<'_> {
     fn column(
         &mut self,
-        (column, from, to): (usize, Nanos, Nanos),
+        column: ColumnSpan,
         budget: &mut Budget,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Read> {
         let conn = self.names.conn;
         let mut select =
             conn.prepare_cached("SELECT id, events FROM f0.block_data WHERE id >= ?1 AND id < ?2")?;
-        let (minute, end) = (from - from % MINUTE, to.div_ceil(MINUTE).saturating_mul(MINUTE));
+        let minute = column.from - column.from % MINUTE;
+        let end = column.to.div_ceil(MINUTE).saturating_mul(MINUTE);
         let mut rows = select.query(params![first_id(int(minute)), first_id(int(end))])?;
         let mut whole = true;
         while let Some(row) = rows.next()? {
             let minute = u64::try_from(minute_of(row.get(0)?)).unwrap_or(0);
-            let second = |ts: Nanos| (ts.saturating_sub(minute).min(MINUTE) / SECOND) as u8;
+            let seconds = second_of(minute, column.from)..second_of(minute, column.to);
             let Some(block) = row.get_ref(1)?.as_blob().ok().and_then(Block::read) else {
                 return Ok(Read::Damaged);
             };
-            if let Some(cost) = self.block(&block, &(second(from)..second(to)), tally)? {
-                tally.seen(column);
+            if let Some(cost) = self.block(&block, &seconds, tally)? {
+                tally.seen(column.index);
                 whole &= budget.spend(cost);
             }
             if !whole {
@@ -508,13 +532,13 @@ impl ColumnReader for CountReader<'_> {
             }
         }
         drop(rows);
-        let cost = self.add_up(column, tally)?;
-        Ok(Read::of(whole && budget.spend(cost)))
+        let cost = self.add_up(column.index, tally)?;
+        Ok(Read::from_whole(whole && budget.spend(cost)))
     }
 }
 
-impl OfClass {
-    /// Makes room for numbers up to `most`. Returns whether there is.
+impl ClassCounts {
+    /// Extends the arrays for numbers up to `most`. Returns false if they would be too large.
     fn reserve(&mut self, most: usize, room: &mut usize) -> bool {
         let more = most.saturating_add(1).saturating_sub(self.counts.len());
         if more > *room {
@@ -528,6 +552,7 @@ impl OfClass {
         true
     }
 
+    /// Adds to the count of a number. Returns false if the arrays would be too large.
     fn add(&mut self, number: usize, count: usize, room: &mut usize) -> bool {
         if !self.reserve(number, room) {
             return false;
@@ -539,7 +564,7 @@ impl OfClass {
         true
     }
 
-    /// Counts each of some numbers.
+    /// Counts each of some numbers. Returns false if the arrays would be too large.
     fn column(&mut self, numbers: &Column<'_>, rows: Range<usize>, room: &mut usize) -> bool {
         if !self.reserve(usize::try_from(numbers.largest()).unwrap_or(usize::MAX), room) {
             return false;
@@ -557,9 +582,9 @@ impl OfClass {
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// No file has so many flows.
+/// Stands for a flow that is not wanted: no file has this number of flows.
 const UNWANTED: u32 = u32::MAX - 1;
-/// Counts in arrays: 64 MB with their numbers, and as many flows of which it is known whether they are wanted.
+/// Maximum number of counts in arrays, 64 MB with their numbers, and of flows of which it is known whether they are wanted.
 const MOST_ELEMENTS: usize = 8_000_000;
-/// What it costs to count an event in a map, compared with one in an array.
+/// The cost of counting an event in a map, compared with one in an array.
 const COST: usize = 8;

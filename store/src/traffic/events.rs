@@ -1,19 +1,18 @@
-//! Events one by one: of files without blocks, or with one that cannot be read, and where each value is asked for.
+//! Events one by one, for files without blocks or with one that cannot be read, and where each value matters.
 
 use std::collections::HashMap;
 
-use collector::event::{Kind, Nanos};
+use collector::event::Kind;
 use detect::Metric;
 use rusqlite::Row;
 
 use super::names::Names;
-use super::{Budget, ColumnReader, EventGroup, EventParts, MOST_KNOWN, NO_VALUES, Read, Tally};
+use super::{Budget, ColumnReader, ColumnSpan, EventGroup, EventParts, MOST_KNOWN, Read, Tally};
 use crate::intern::parse_path;
-use crate::rows::kinds;
+use crate::rows::{int, kinds};
 use crate::schema::Features;
 use crate::spans::SpanSum;
 use crate::summary::NOTHING;
-use crate::taken::int;
 
 /// Reads the events of one file.
 pub(super) struct EventReader<'a> {
@@ -24,14 +23,16 @@ pub(super) struct EventReader<'a> {
     numbers: HashMap<RawEvent, u32>,
 }
 
-/// What was asked of an event, as it is stored; 0 or `NOTHING`: nothing.
+/// The needed parts of an event, as they are stored; 0 or `NOTHING` for a part that is absent.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct RawEvent {
     kind: i64,
     metric: i64,
     flow: i64,
     path: i64,
-    place: [i64; 3],
+    node: i64,
+    interface: i64,
+    queue: i64,
     rule: i64,
     reason: i64,
     value: Option<i64>,
@@ -41,7 +42,7 @@ struct RawEvent {
 impl<'a> EventReader<'a> {
     pub(super) fn new(names: Names<'a>, features: Features, parts: EventParts) -> rusqlite::Result<Self> {
         let kinds = kinds(names.conn)?;
-        let sql = sql_of(parts, features.first_values);
+        let sql = select_sql(parts, features.first_values);
         Ok(Self {
             names,
             parts,
@@ -55,32 +56,19 @@ impl<'a> EventReader<'a> {
         if let Some(number) = self.numbers.get(&event) {
             return Ok(*number);
         }
-        let [node, interface, queue] = event.place;
-        let number = |value: i64| u32::try_from(value).ok();
-        let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
-        let latencies = |text: &str| {
-            if text.is_empty() {
-                Vec::new()
-            } else {
-                parse_path(text)
-            }
-        };
         let first = event.first.as_ref().map(|(flow, hops)| {
-            (
-                flow.map(unsigned),
-                hops.as_deref().map(latencies).unwrap_or_default(),
-            )
+            let hops = hops.as_deref().filter(|text| !text.is_empty());
+            (flow.map(unsigned), hops.map(parse_path).unwrap_or_default())
         });
+        let metric = usize::try_from(event.metric).ok();
         let group = EventGroup {
             kind: self.kinds.get(&event.kind).copied(),
-            metric: usize::try_from(event.metric)
-                .ok()
-                .and_then(|metric| Metric::ALL.get(metric).copied()),
+            metric: metric.and_then(|metric| Metric::ALL.get(metric).copied()),
             flow: self.names.flow(event.flow)?,
             path: self.names.path(event.path)?.to_vec(),
-            node: number(node),
-            interface: number(interface),
-            queue: u8::try_from(queue).ok(),
+            node: u32::try_from(event.node).ok(),
+            interface: u32::try_from(event.interface).ok(),
+            queue: u8::try_from(event.queue).ok(),
             rule: self.names.rule(event.rule)?,
             reason: u8::try_from(event.reason).ok(),
             value: event.value.map(unsigned),
@@ -97,13 +85,14 @@ impl<'a> EventReader<'a> {
 impl ColumnReader for EventReader<'_> {
     fn column(
         &mut self,
-        (column, from, to): (usize, Nanos, Nanos),
+        column: ColumnSpan,
         budget: &mut Budget,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Read> {
         let mut counts: HashMap<RawEvent, u64> = HashMap::new();
-        let (mut select, mut whole) = (self.names.conn.prepare_cached(&self.sql)?, true);
-        let mut rows = select.query([int(from), int(to)])?;
+        let mut whole = true;
+        let mut select = self.names.conn.prepare_cached(&self.sql)?;
+        let mut rows = select.query([int(column.from), int(column.to)])?;
         while let Some(row) = rows.next()? {
             *counts.entry(raw(row, self.parts)?).or_default() += 1;
             if !budget.spend(COST) {
@@ -114,32 +103,36 @@ impl ColumnReader for EventReader<'_> {
         drop(rows);
         for (event, count) in counts {
             let number = self.number(event, tally)?;
-            tally.seen(column);
-            tally.add(number, column, &SpanSum { count, ..NO_VALUES });
+            tally.seen(column.index);
+            tally.add(number, column.index, &SpanSum::counted(count));
         }
-        Ok(Read::of(whole))
+        Ok(Read::from_whole(whole))
     }
 }
 
-/// What is asked of events; 11 columns, of which those that are not asked are null.
-fn sql_of(parts: EventParts, has_first_values: bool) -> String {
-    let column = |name: &'static str, is_asked: bool| if is_asked { name } else { "NULL" };
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// Returns the query for the needed parts of events; columns that are not needed are null.
+fn select_sql(parts: EventParts, has_first_values: bool) -> String {
     let has_first = parts.values && has_first_values;
     let columns = [
-        "e.kind",
-        column("e.metric", parts.metric || parts.values),
-        column("e.flow", parts.flow),
-        column("e.path", parts.path),
-        column("e.node", parts.place),
-        column("e.interface", parts.place),
-        column("e.queue", parts.place),
-        column("e.rule", parts.cause),
-        column("e.reason", parts.cause),
-        column("e.value", parts.values),
-        column("x.seq", has_first),
-        column("x.flow_latency", has_first),
-        column("x.hop_latencies", has_first),
-    ];
+        ("e.kind", true),
+        ("e.metric", parts.metric || parts.values),
+        ("e.flow", parts.flow),
+        ("e.path", parts.path),
+        ("e.node", parts.location),
+        ("e.interface", parts.location),
+        ("e.queue", parts.location),
+        ("e.rule", parts.cause),
+        ("e.reason", parts.cause),
+        ("e.value", parts.values),
+        ("x.seq", has_first),
+        ("x.flow_latency", has_first),
+        ("x.hop_latencies", has_first),
+    ]
+    .map(|(name, is_needed)| if is_needed { name } else { "NULL" });
     let first = if has_first {
         "LEFT JOIN f0.first_data x ON x.ts = e.ts AND x.seq = e.seq"
     } else {
@@ -152,29 +145,33 @@ fn sql_of(parts: EventParts, has_first_values: bool) -> String {
 }
 
 fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
-    let part = |i: usize, none: i64| row.get::<_, Option<i64>>(i).map(|part| part.unwrap_or(none));
     let kind = if parts.any_kind { NOTHING } else { row.get(0)? };
     let mut event = RawEvent {
         kind,
         metric: NOTHING,
+        node: NOTHING,
+        interface: NOTHING,
+        queue: NOTHING,
         reason: NOTHING,
         ..RawEvent::default()
     };
-    event.place = [NOTHING; 3];
     if parts.metric || parts.values {
-        event.metric = part(1, NOTHING)?;
+        event.metric = number_or(row, 1, NOTHING)?;
     }
     if parts.flow {
-        event.flow = part(2, 0)?;
+        event.flow = number_or(row, 2, 0)?;
     }
     if parts.path {
-        event.path = part(3, 0)?;
+        event.path = number_or(row, 3, 0)?;
     }
-    if parts.place {
-        event.place = [part(4, NOTHING)?, part(5, NOTHING)?, part(6, NOTHING)?];
+    if parts.location {
+        event.node = number_or(row, 4, NOTHING)?;
+        event.interface = number_or(row, 5, NOTHING)?;
+        event.queue = number_or(row, 6, NOTHING)?;
     }
     if parts.cause {
-        (event.rule, event.reason) = (part(7, 0)?, part(8, NOTHING)?);
+        event.rule = number_or(row, 7, 0)?;
+        event.reason = number_or(row, 8, NOTHING)?;
     }
     if parts.values {
         event.value = row.get(9)?;
@@ -185,5 +182,9 @@ fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
     Ok(event)
 }
 
-/// What reading an event costs, compared with counting one of a block.
+fn number_or(row: &Row<'_>, i: usize, none: i64) -> rusqlite::Result<i64> {
+    Ok(row.get::<_, Option<i64>>(i)?.unwrap_or(none))
+}
+
+/// The cost of reading an event, compared with counting one of a block.
 pub(super) const COST: usize = 16;

@@ -5,20 +5,20 @@ use detect::Metric;
 use rusqlite::params;
 
 use super::names::Names;
-use super::{Budget, Columns, MOST_KNOWN, Tally};
+use super::{Budget, ColumnSpan, Columns, MOST_KNOWN, Tally};
 use crate::hasher::FastMap;
+use crate::paths::{PathTimes, read_all_paths};
+use crate::rows::int;
 use crate::schema::Features;
 use crate::spans::{Piece, Span, SpanSum, each_minute};
 use crate::summary::NOTHING;
-use crate::taken::{Taken, int, takings};
 
 /// Reads the rollups of flows of one file.
 pub(super) struct FlowReader<'a> {
     names: Names<'a>,
     features: Features,
     columns: &'a Columns,
-    /// When flows took which paths, in the order of time.
-    taken: Taken,
+    paths: PathTimes,
     numbers: FastMap<(i64, i64), Option<u32>>,
     pub(super) truncated: bool,
 }
@@ -27,17 +27,19 @@ impl<'a> FlowReader<'a> {
     pub(super) fn new(
         names: Names<'a>,
         features: Features,
-        (columns, by_path): (&'a Columns, bool),
+        columns: &'a Columns,
+        by_path: bool,
     ) -> rusqlite::Result<Self> {
-        let (taken, truncated) = match by_path {
-            true => takings(names.conn, features, (columns.from, columns.to))?,
-            false => (Taken::default(), false),
+        let (paths, truncated) = if by_path {
+            read_all_paths(names.conn, features, (columns.from, columns.to))?
+        } else {
+            (PathTimes::default(), false)
         };
         Ok(Self {
             names,
             features,
             columns,
-            taken,
+            paths,
             numbers: FastMap::default(),
             truncated,
         })
@@ -46,49 +48,56 @@ impl<'a> FlowReader<'a> {
     /// Reads a column. Returns whether all of it was read.
     pub(super) fn column(
         &mut self,
-        (column, from, to): (usize, Nanos, Nanos),
+        column: ColumnSpan,
         budget: &mut Budget,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<bool> {
-        let interval = if self.features.spans {
-            self.columns.interval.max(60)
-        } else {
-            60
-        };
-        if interval == 60 || to > self.columns.known_to {
-            return self.pieces((from, to.min(self.columns.known_to)), column, (budget, tally));
+        let mut interval = 60;
+        if self.features.spans {
+            interval = self.columns.interval.max(60);
         }
-        self.read(LONGER, (interval, from, to), column, (budget, tally))
+        let ColumnSpan { index, from, to } = column;
+        if interval == 60 || to > self.columns.known_to {
+            let to = to.min(self.columns.known_to);
+            return self.pieces(ColumnSpan { index, from, to }, budget, tally);
+        }
+        let piece = Piece { interval, from, to };
+        self.read(SUMS, piece, index, budget, tally)
     }
 
     /// Reads a column of minutes, or one of which a part is not known yet.
     fn pieces(
         &mut self,
-        (from, to): (Nanos, Nanos),
-        column: usize,
-        (budget, tally): (&mut Budget, &mut dyn Tally),
+        column: ColumnSpan,
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
     ) -> rusqlite::Result<bool> {
-        let all = Piece {
-            interval: 60,
-            from,
-            to,
-        };
+        let ColumnSpan { index, from, to } = column;
         let is_short = !self.features.spans || self.columns.interval <= 60;
         let pieces = if is_short || from >= to {
-            vec![all]
+            vec![Piece {
+                interval: 60,
+                from,
+                to,
+            }]
         } else {
-            Span::of(from, to).pieces()
+            Span::new(from, to).pieces()
         };
-        let (mut whole, conn) = (true, self.names.conn);
+        let conn = self.names.conn;
+        let mut whole = true;
         for piece in pieces {
             if piece.interval > 60 {
-                let read = (piece.interval, piece.from, piece.to);
-                whole = whole && self.read(LONGER, read, column, (budget, tally))?;
+                whole = whole && self.read(SUMS, piece, index, budget, tally)?;
                 continue;
             }
             // Rollups of a minute stand at its beginning, among those of its first second only.
-            each_minute(conn, (piece.from, piece.to), |minute| {
-                whole = whole && self.read(MINUTES, (60, minute, minute + 1), column, (budget, tally))?;
+            each_minute(conn, piece.from, piece.to, |minute| {
+                let minute = Piece {
+                    interval: 60,
+                    from: minute,
+                    to: minute + 1,
+                };
+                whole = whole && self.read(MINUTES, minute, index, budget, tally)?;
                 Ok(())
             })?;
         }
@@ -98,34 +107,37 @@ impl<'a> FlowReader<'a> {
     fn read(
         &mut self,
         sql: &str,
-        (interval, from, to): (u32, Nanos, Nanos),
+        piece: Piece,
         column: usize,
-        (budget, tally): (&mut Budget, &mut dyn Tally),
+        budget: &mut Budget,
+        tally: &mut dyn Tally,
     ) -> rusqlite::Result<bool> {
         let conn = self.names.conn;
+        let metric = Metric::FlowLatency as i64;
         let mut select = conn.prepare_cached(sql)?;
-        let mut rows = select.query(params![interval, Metric::FlowLatency as i64, int(from), int(to)])?;
+        let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
         while let Some(row) = rows.next()? {
-            let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) else {
+            let flow = row.get::<_, Option<i64>>(0)?.unwrap_or(NOTHING);
+            if flow == NOTHING {
                 continue;
-            };
-            let sum = SpanSum::read(row, 1, interval)?;
+            }
+            let sum = SpanSum::read(row, 1, piece.interval)?;
             tally.seen(column);
             if let Some(number) = self.number(flow, sum.last, tally)? {
                 tally.add(number, column, &sum);
             }
-            if !budget.take() {
+            if !budget.spend(1) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The number of a flow on the path that it had at `end`.
+    /// Returns the number of a flow on the path that it had at `end`.
     fn number(&mut self, flow: i64, end: Nanos, tally: &mut dyn Tally) -> rusqlite::Result<Option<u32>> {
-        let path = self.taken.get(&flow).map_or(0, |taken| {
-            let after = taken.partition_point(|(ts, _)| *ts < end);
-            taken.get(after.saturating_sub(1)).map_or(0, |(_, path)| *path)
+        let path = self.paths.get(&flow).map_or(0, |paths| {
+            let after = paths.partition_point(|(ts, _)| *ts < end);
+            paths.get(after.saturating_sub(1)).map_or(0, |(_, path)| *path)
         });
         if let Some(number) = self.numbers.get(&(flow, path)) {
             return Ok(*number);
@@ -143,5 +155,5 @@ impl<'a> FlowReader<'a> {
 
 const MINUTES: &str = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                        WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
-const LONGER: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
+const SUMS: &str = "SELECT flow, ts, count, min, max, sum FROM f0.span_data
                       WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";

@@ -1,4 +1,4 @@
-//! What the numbers of one file mean.
+//! The flows, paths and rules that the numbers of one file stand for.
 
 use collector::event::Kind;
 use detect::Metric;
@@ -6,20 +6,20 @@ use rusqlite::{Connection, OptionalExtension as _};
 use wire::FlowKey;
 
 use super::{EventGroup, MOST_KNOWN};
-use crate::blocks::{Class, Place, Values};
+use crate::blocks::{Class, Location, Values};
 use crate::hasher::FastMap;
 use crate::identity::FileIdentity;
 use crate::intern::parse_path;
 use crate::keys::{Keys, KnownKeys};
 
-/// Flows, paths and rules by their numbers, as far as they were asked for.
+/// A cache of the flows, paths and rules of a file by their numbers.
 pub(super) struct Names<'a> {
     pub(super) conn: &'a Connection,
     known: &'a KnownKeys,
     file: &'a FileIdentity,
     keys: Keys,
-    /// Flows that were looked for one by one.
-    looked: usize,
+    /// Flows that were read one by one.
+    single_reads: usize,
     flows: FastMap<i64, Option<FlowKey>>,
     paths: FastMap<i64, Vec<u32>>,
     rules: FastMap<i64, String>,
@@ -31,26 +31,24 @@ impl<'a> Names<'a> {
         known: &'a KnownKeys,
         file: &'a FileIdentity,
     ) -> rusqlite::Result<Self> {
-        let keys = known.of(conn, file, 0)?;
-        let (flows, paths, rules) = Default::default();
         Ok(Self {
             conn,
             known,
             file,
-            keys,
-            looked: 0,
-            flows,
-            paths,
-            rules,
+            keys: known.load(conn, file, 0)?,
+            single_reads: 0,
+            flows: FastMap::default(),
+            paths: FastMap::default(),
+            rules: FastMap::default(),
         })
     }
 
-    /// What [`Names::new`] needs.
+    /// Returns the arguments of [`Names::new`].
     pub(super) fn origin(&self) -> (&'a Connection, &'a KnownKeys, &'a FileIdentity) {
         (self.conn, self.known, self.file)
     }
 
-    /// The flow with this number; 0: none.
+    /// Returns the flow with this number; 0 stands for none.
     pub(super) fn flow(&mut self, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         if number == 0 {
             return Ok(None);
@@ -61,10 +59,10 @@ impl<'a> Names<'a> {
         if let Some(flow) = self.flows.get(&number) {
             return Ok(*flow);
         }
-        self.looked += 1;
-        if self.looked.is_power_of_two() {
+        self.single_reads += 1;
+        if self.single_reads.is_power_of_two() {
             // From some number on, it takes less time to read all.
-            self.keys = self.known.of(self.conn, self.file, self.looked)?;
+            self.keys = self.known.load(self.conn, self.file, self.single_reads)?;
         }
         let flow = self.keys.get(self.conn, number)?;
         if self.flows.len() >= MOST_KNOWN {
@@ -74,7 +72,7 @@ impl<'a> Names<'a> {
         Ok(flow)
     }
 
-    /// The nodes of the path with this number; 0: none.
+    /// Returns the nodes of the path with this number; 0 stands for none.
     pub(super) fn path(&mut self, number: i64) -> rusqlite::Result<&[u32]> {
         if number == 0 {
             return Ok(&[]);
@@ -93,7 +91,7 @@ impl<'a> Names<'a> {
         Ok(self.paths.get(&number).map_or(&[], Vec::as_slice))
     }
 
-    /// The rule with this number; 0: none.
+    /// Returns the rule with this number; 0 stands for none.
     pub(super) fn rule(&mut self, number: i64) -> rusqlite::Result<Option<String>> {
         if number == 0 {
             return Ok(None);
@@ -112,12 +110,14 @@ impl<'a> Names<'a> {
         Ok(Some(rule))
     }
 
-    /// Events of this class and with these values at this place, with this flow and this path.
+    /// Returns the group of events of this class with these values at this location, with this flow and this path.
     pub(super) fn group(
         &mut self,
-        (class, values): (&Class, Values),
-        place: Place,
-        (flow, path): (i64, i64),
+        class: &Class,
+        values: Values,
+        location: Location,
+        flow: i64,
+        path: i64,
     ) -> rusqlite::Result<EventGroup> {
         Ok(EventGroup {
             kind: Kind::ALL.get(usize::from(class.kind)).copied(),
@@ -126,17 +126,15 @@ impl<'a> Names<'a> {
                 .and_then(|metric| Metric::ALL.get(usize::from(metric)).copied()),
             flow: self.flow(flow)?,
             path: self.path(path)?.to_vec(),
-            node: place.node,
-            interface: place.interface,
-            queue: place.queue,
+            node: location.node,
+            interface: location.interface,
+            queue: location.queue,
             rule: self.rule(class.rule.into())?,
             reason: class.reason,
             value: values.value,
             first: values.first.map(|(flow, hop)| {
-                (
-                    flow,
-                    hop.and_then(|hop| u32::try_from(hop).ok()).into_iter().collect(),
-                )
+                let hop = hop.and_then(|hop| u32::try_from(hop).ok());
+                (flow, hop.into_iter().collect())
             }),
         })
     }

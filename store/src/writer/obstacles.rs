@@ -1,11 +1,11 @@
-//! Files that are not at their paths any more, are damaged, or cannot be opened: what the writer does about them, and how it names them.
+//! Handles files that are not at their paths any more, are damaged, or cannot be opened, and lists them as problems.
 
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use super::{RETRY, Writer, nanos};
-use crate::config::Error;
+use crate::config::{Error, WithPath as _};
 use crate::files::{self, DirLock, FileId, Listing, StoreFile};
 use crate::follower;
 use crate::identity::FileChange;
@@ -15,7 +15,7 @@ use crate::segment::Segment;
 use crate::watch::MissingFile;
 
 impl Writer {
-    /// Makes the directory, and takes its lock again, if they were removed or replaced.
+    /// Creates the directory and acquires its lock again, if they were removed or replaced.
     pub(super) fn require_dir(&mut self) -> Result<(), Error> {
         if self.lock.as_ref().is_some_and(DirLock::is_moved) {
             self.lock = Some(DirLock::acquire(&self.config.dir)?);
@@ -114,7 +114,7 @@ impl Writer {
     /// Renames a damaged file, so that a new one takes its place.
     pub(super) fn set_aside(&mut self, id: FileId, error: &Error) -> Result<(), Error> {
         let path = self.config.dir.join(id.to_string());
-        let aside = files::set_aside(&path).map_err(|error| Error::io(&path, error))?;
+        let aside = files::set_aside(&path).with_path(&path)?;
         let records = self.watch.forget(id);
         let mut stats = self.shared.stats();
         stats.set_aside += 1;
@@ -166,73 +166,64 @@ impl Writer {
         for missing in self.watch.rescan(&found.files) {
             self.count_missing(&missing);
         }
-        let is_there = |id: &FileId| {
-            found.files.iter().any(|file| file.id == *id) || found.not_files.iter().any(|(one, _)| one == id)
-        };
         let dir = &self.config.dir;
         self.unusable
-            .retain(|id, _| is_there(id) && !is_usable(&dir.join(id.to_string())));
+            .retain(|id, _| found.contains(*id) && !is_usable(&dir.join(id.to_string())));
         found
     }
 
     /// Lists the files that cannot be used, as long as they are there.
     pub(super) fn update_problems(&self, found: &Listing) {
-        let state = |path: &Path, kind, message: &str| {
-            let message = message.to_owned();
-            NewProblem {
-                file: problems::name_of(path),
-                kind,
-                message,
-                records: 0,
-            }
-        };
-        let not_files = found
-            .not_files
-            .iter()
-            .map(|(_, path)| state(path, ProblemKind::Unreadable, "not a regular file; move it away"));
+        let mut states = Vec::new();
+        for (_, path) in &found.not_files {
+            let message = "not a regular file; move it away";
+            states.push(lasting_problem(path, ProblemKind::Unreadable, message));
+        }
         let message = format!("set aside, because it is damaged; {SET_ASIDE}");
-        let set_aside = found
-            .set_aside
-            .iter()
-            .filter(|file| !files::is_salvaged(&file.path));
-        let set_aside = set_aside.map(|file| state(&file.path, ProblemKind::Damaged, &message));
-        let unusable = self
-            .unusable
-            .iter()
-            .filter(|(id, _)| found.not_files.iter().all(|(one, _)| one != *id));
-        let unusable =
-            unusable.map(|(id, (kind, message))| state(Path::new(&id.to_string()), *kind, message));
-        let states = not_files.chain(set_aside).chain(unusable).collect();
-        self.shared
-            .stats()
-            .problems
-            .set_states(states, nanos((self.wall)()));
+        for file in &found.set_aside {
+            if !files::is_salvaged(&file.path) {
+                states.push(lasting_problem(&file.path, ProblemKind::Damaged, &message));
+            }
+        }
+        for (id, (kind, message)) in &self.unusable {
+            if found.not_files.iter().all(|(other, _)| other != id) {
+                states.push(lasting_problem(Path::new(&id.to_string()), *kind, message));
+            }
+        }
+        let now = nanos((self.wall)());
+        self.shared.stats().problems.set_states(states, now);
     }
 
     /// Copies the log of a finished file into it, where readers kept that from happening when it was closed. One at a time, each in turn.
     pub(super) fn fold_log(&mut self, found: &[StoreFile]) {
         let open = self.segment.as_ref().map(Segment::id);
-        let has_log = |file: &&StoreFile| {
-            let is_other = Some(file.id) != open && !self.unusable.contains_key(&file.id);
-            file.log > 0 && is_other && !self.indexer.has(&file.path)
-        };
-        let next = found
+        let with_log: Vec<&StoreFile> = found
             .iter()
-            .filter(has_log)
-            .find(|file| Some(file.id) > self.folded);
-        let next = next.or_else(|| found.iter().find(has_log));
-        if let Some(file) = next {
+            .filter(|file| file.log > 0 && Some(file.id) != open)
+            .filter(|file| !self.unusable.contains_key(&file.id) && !self.indexer.has(&file.path))
+            .collect();
+        let next = with_log.iter().find(|file| Some(file.id) > self.folded);
+        if let Some(file) = next.or(with_log.first()) {
             self.folded = Some(file.id);
             self.indexer.submit(file.path.clone());
         }
     }
 }
 
-/// Returns true if a file can be read where the numbering of a store reads, and written.
-fn is_usable(path: &Path) -> bool {
-    schema::probe(path).is_ok() && follower::numbering_of(path).is_ok()
+fn lasting_problem(path: &Path, kind: ProblemKind, message: &str) -> NewProblem {
+    NewProblem {
+        file: problems::name_of(path),
+        kind,
+        message: message.to_owned(),
+        records: 0,
+    }
 }
 
-/// About a file that was set aside.
+/// Returns true if a file can be read where the numbering of a store reads, and written.
+fn is_usable(path: &Path) -> bool {
+    schema::probe(path).is_ok() && follower::file_numbering(path).is_ok()
+}
+
+/// The part of a message about a file that was set aside.
 const SET_ASIDE: &str =
     "its records are missing from answers: `hopwise store check DIR --salvage` saves what can be read";

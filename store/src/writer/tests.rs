@@ -125,8 +125,8 @@ fn a_transaction_does_not_grow_without_bound() {
 /// Bulk writing after 2000 events, in files of 5000, at any rate.
 const SMALL: Bulk = Bulk {
     rate: 1,
-    least: 2000,
-    most: 5000,
+    min_events: 2000,
+    max_events: 5000,
     calm: Duration::from_secs(3600),
 };
 
@@ -167,17 +167,18 @@ fn found(dir: &Path) -> [i64; 2] {
     })
 }
 
-/// Which files have indexes on events, in order. Each must be sound.
+fn is_indexed(file: &files::StoreFile) -> bool {
+    let conn = rusqlite::Connection::open(&file.path).unwrap();
+    let check: String = conn
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+    schema::has_event_indexes(&conn).unwrap()
+}
+
+/// Whether each file has indexes on events, in order. Each must be sound.
 fn indexed(dir: &Path) -> Vec<bool> {
-    let soundly = |file: &files::StoreFile| {
-        let conn = rusqlite::Connection::open(&file.path).unwrap();
-        let check: String = conn
-            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(check, "ok");
-        schema::has_event_indexes(&conn).unwrap()
-    };
-    files::list(dir).unwrap().iter().map(soundly).collect()
+    files::list(dir).unwrap().iter().map(is_indexed).collect()
 }
 
 #[test]
@@ -185,7 +186,8 @@ fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
     let dir = Dir::new("bulk");
     let (mut writer, shared) = writer(&dir);
     writer.bulk = SMALL;
-    let (mut seen, mut expected) = (Vec::new(), [0, 0]);
+    let mut seen = Vec::new();
+    let mut expected = [0, 0];
     let mut deliver = |writer: &mut Writer, second: u64, count: u32| {
         let batch = changes(START + second * SECOND, count, 100);
         let of_flow = batch
@@ -227,7 +229,10 @@ fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
 /// A writer whose second file is one without indexes, and ten events in the first.
 fn bulk_writer(dir: &Dir) -> (Writer, Arc<Shared>) {
     let (mut writer, shared) = writer(dir);
-    writer.bulk = Bulk { least: 0, ..SMALL };
+    writer.bulk = Bulk {
+        min_events: 0,
+        ..SMALL
+    };
     deliver(&mut writer, &shared, changes(START, 10, 10));
     writer.commit();
     (writer, shared)
@@ -265,7 +270,7 @@ fn a_file_that_a_failure_left_without_indexes_gets_them_when_another_is_opened()
     writer.busy_at = None;
     writer.bulk.rate = u64::MAX;
     writer
-        .open(FileId::of(START + 86_400 * SECOND, crate::Period::Day))
+        .open(FileId::containing(START + 86_400 * SECOND, crate::Period::Day))
         .unwrap();
     writer.indexer.finish();
     assert_eq!(indexed(dir.path()), [true, true, true]);
@@ -273,8 +278,7 @@ fn a_file_that_a_failure_left_without_indexes_gets_them_when_another_is_opened()
 
 const CHILD: &str = "HOPWISE_STORE_BULK_CHILD";
 
-/// What the child process does: writes in bulk until it is killed, and prints how much is committed. In a normal run:
-/// nothing.
+/// The child process writes in bulk until it is killed, and prints how much is committed. In a normal run this does nothing.
 #[test]
 fn child_writes_in_bulk_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -288,7 +292,7 @@ fn child_writes_in_bulk_until_it_is_killed() {
         None,
     );
     writer.bulk = Bulk {
-        most: 20_000,
+        max_events: 20_000,
         ..SMALL
     };
     for round in 0.. {
@@ -306,7 +310,8 @@ fn child_writes_in_bulk_until_it_is_killed() {
 #[test]
 fn a_kill_while_indexes_are_built_costs_nothing_and_they_are_built_afterwards() {
     use std::io::BufRead as _;
-    let (mut total, mut left_out) = (0, 0);
+    let mut total = 0;
+    let mut left_out = 0;
     for round in 0..10_u64 {
         let dir = Dir::new("bulk-kill");
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -355,6 +360,15 @@ fn hold(path: &Path) -> rusqlite::Connection {
     conn
 }
 
+/// Whether each file has a log.
+fn logs(dir: &Path) -> Vec<bool> {
+    files::list(dir)
+        .unwrap()
+        .iter()
+        .map(|file| file.log > 0)
+        .collect()
+}
+
 #[test]
 fn logs_that_readers_held_are_copied_and_one_that_is_held_delays_no_other() {
     let dir = Dir::new("logs-stay");
@@ -369,14 +383,7 @@ fn logs_that_readers_held_are_copied_and_one_that_is_held_delays_no_other() {
         writer.commit();
         readers.push(hold(writer.segment.as_ref().unwrap().path()));
     }
-    let logs = || -> Vec<bool> {
-        files::list(dir.path())
-            .unwrap()
-            .iter()
-            .map(|file| file.log > 0)
-            .collect()
-    };
-    assert_eq!(logs(), [true; 4]);
+    assert_eq!(logs(dir.path()), [true; 4]);
     // The first one is held for longer; the last one is being written.
     readers.truncate(1);
     for expected in [
@@ -386,10 +393,10 @@ fn logs_that_readers_held_are_copied_and_one_that_is_held_delays_no_other() {
     ] {
         writer.housekeeping(Instant::now());
         writer.indexer.finish();
-        assert_eq!(logs(), expected);
+        assert_eq!(logs(dir.path()), expected);
     }
     readers.clear();
     writer.housekeeping(Instant::now());
     writer.indexer.finish();
-    assert_eq!(logs(), [false, false, false, true]);
+    assert_eq!(logs(dir.path()), [false, false, false, true]);
 }

@@ -5,7 +5,7 @@
 use std::os::unix::fs::FileExt as _;
 
 use collector::event::Stream;
-use store::{Config, FileState, Follower, Place, QueryOptions, Reader, Store, Value, check};
+use store::{Config, FileState, Follower, QueryOptions, Reader, Store, StreamPosition, Value, check};
 use testkit::records::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
@@ -14,7 +14,7 @@ const ASIDE: &str = "hopwise-2026-11-21.db.corrupt-1";
 fn filled(name: &str) -> Dir {
     let dir = Dir::new(name);
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(changes(START, 20_000, 100)).unwrap();
+    store.submit(changes(START, 20_000, 100));
     store.close();
     dir
 }
@@ -51,7 +51,7 @@ fn a_good_store_is_good_also_while_it_is_written() {
     let dir = filled("check-good");
     assert_eq!(states(&dir, false), [(FILE.to_owned(), FileState::Good)]);
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(changes(START + SECOND, 100, 1)).unwrap();
+    store.submit(changes(START + SECOND, 100, 1));
     store.flush();
     let checked = check(dir.path(), true).unwrap();
     assert_eq!(checked.len(), 1);
@@ -74,7 +74,7 @@ fn what_can_be_read_of_a_damaged_file_is_in_answers_again() {
     assert_eq!(states(&dir, false), [(FILE.to_owned(), FileState::Damaged)]);
     let store = Store::open(Config::new(dir.path())).unwrap();
     assert_eq!(store.stats().set_aside, 1);
-    store.submit(changes(START, 10, 1)).unwrap();
+    store.submit(changes(START, 10, 1));
     store.flush();
     // While it is written, what was set aside is salvaged.
     let checked = check(dir.path(), true).unwrap();
@@ -105,11 +105,17 @@ fn what_can_be_read_of_a_damaged_file_is_in_answers_again() {
     assert_eq!(states(&dir, true), after, "once is enough");
     // Nobody goes on writing into it, and an export gets its records.
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(changes(START, 10, 1)).unwrap();
+    store.submit(changes(START, 10, 1));
     assert_eq!(store.close().lost(), 0);
     assert_eq!(count(&dir, "SELECT count(*) FROM events"), events as i64 + 20);
     let chunk = Follower::new(dir.path())
-        .read(Stream::Events, Place::default(), None, usize::MAX, usize::MAX)
+        .read(
+            Stream::Events,
+            StreamPosition::default(),
+            None,
+            usize::MAX,
+            usize::MAX,
+        )
         .unwrap();
     assert_eq!(chunk.records.len() as u64, events + 20);
 }

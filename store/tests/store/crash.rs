@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use store::{Config, Period, Policy, QueryOptions, Reader, State, Store, Value};
+use store::{Config, Period, QueryOptions, Reader, State, Store, Value};
 use testkit::records::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
@@ -46,14 +46,11 @@ fn child_writes_until_it_is_killed() {
     };
     let config = Config {
         commit_every: Duration::from_millis(2),
-        policy: Policy::Block,
         ..Config::new(dir)
     };
     let store = Store::open(config).unwrap();
     for round in 0.. {
-        store
-            .submit(changes(START + round * SECOND / 1000, BATCH, 5000))
-            .unwrap();
+        store.submit(changes(START + round * SECOND / 1000, BATCH, 5000));
         println!("committed {}", store.stats().committed);
         std::io::stdout().flush().unwrap();
     }
@@ -108,7 +105,7 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
     }
     // In this process the store opens the file, and continues.
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(changes(START, BATCH, 10)).unwrap();
+    store.submit(changes(START, BATCH, 10));
     let stats = store.close();
     assert_eq!((stats.committed, stats.set_aside), (u64::from(BATCH), 0));
     assert_eq!(sound(&dir.path().join(FILE)), before + u64::from(BATCH));
@@ -118,12 +115,11 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
 fn a_log_torn_at_any_place_leaves_whole_transactions() {
     let dir = Dir::new("torn");
     let store = Store::open(Config {
-        policy: Policy::Block,
         ..Config::new(dir.path())
     })
     .unwrap();
     for round in 0..6 {
-        store.submit(changes(START + round * SECOND, BATCH, 100)).unwrap();
+        store.submit(changes(START + round * SECOND, BATCH, 100));
         store.flush();
     }
     let file = std::fs::read(dir.path().join(FILE)).unwrap();
@@ -138,7 +134,7 @@ fn a_log_torn_at_any_place_leaves_whole_transactions() {
         torn.extend([0xa5; 100]);
         std::fs::write(copy.path().join(format!("{FILE}-wal")), torn).unwrap();
         let store = Store::open(Config::new(copy.path())).unwrap();
-        store.submit(changes(START, BATCH, 10)).unwrap();
+        store.submit(changes(START, BATCH, 10));
         let stats = store.close();
         assert_eq!((stats.committed, stats.set_aside), (u64::from(BATCH), 0));
         let rows = sound(&path);
@@ -174,6 +170,22 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// Writes until the store is in this state.
+fn write_until(store: &Store, state: State, deadline: Duration) -> store::Stats {
+    let start = Instant::now();
+    loop {
+        // Submitting never fails and never hangs: the batch is accepted and accounted for.
+        store.submit(changes(START, BATCH, 1000));
+        store.flush();
+        let stats = store.stats();
+        assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+        if stats.state == state {
+            break stats;
+        }
+        assert!(start.elapsed() < deadline, "{stats:?}");
+    }
+}
+
 #[test]
 fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     let dir = Dir::new("full");
@@ -185,24 +197,9 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
     let config = Config {
         commit_every: Duration::ZERO,
-        policy: Policy::Block,
         ..Config::new(dir.path())
     };
     let store = Store::open(config.clone()).unwrap();
-    let write_until = |store: &Store, state: State, deadline: Duration| {
-        let start = Instant::now();
-        loop {
-            // Submitting never fails and never hangs: the batch is accepted and accounted for.
-            store.submit(changes(START, BATCH, 1000)).unwrap();
-            store.flush();
-            let stats = store.stats();
-            assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
-            if stats.state == state {
-                break stats;
-            }
-            assert!(start.elapsed() < deadline, "{stats:?}");
-        }
-    };
     let full = write_until(&store, State::Full, Duration::from_secs(30));
     let message = full.message.unwrap();
     assert!(
@@ -211,7 +208,7 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     );
     assert!(full.failed > 0 && full.committed > 0, "{:?}", full.failed);
     // Still full: more is shed, counted, and the file stays as it is.
-    store.submit(changes(START, BATCH, 1000)).unwrap();
+    store.submit(changes(START, BATCH, 1000));
     store.flush();
     let still = store.stats();
     assert_eq!((still.state, still.committed), (State::Full, full.committed));
@@ -225,7 +222,7 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     while file.write_all(&[1; 512]).is_ok() {}
     let before = store.close().committed;
     let store = Store::open(config).unwrap();
-    store.submit(changes(START, BATCH, 1000)).unwrap();
+    store.submit(changes(START, BATCH, 1000));
     store.flush();
     let restarted = store.stats();
     assert_eq!(
@@ -251,7 +248,7 @@ fn files_where_nothing_may_be_written_can_be_read() {
     }
     let _mounted = Mounted(dir.path());
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(changes(START, BATCH, 10)).unwrap();
+    store.submit(changes(START, BATCH, 10));
     store.close();
     // Busy while a copy of a descriptor of the store is open.
     let remounted = testkit::descriptors::open_again(|| {
@@ -282,8 +279,20 @@ fn files_where_nothing_may_be_written_can_be_read() {
     );
 }
 
+fn set_mode(dir: impl AsRef<Path>, mode: u32) {
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
 /// Set in the process that loses the right to write into its directory.
 const UNPRIVILEGED: &str = "HOPWISE_STORE_TEST_UNPRIVILEGED";
+
+fn write_batch(store: &Store, ts: u64, count: u32) -> store::Stats {
+    store.submit(changes(ts, count, 10));
+    store.flush();
+    let stats = store.stats();
+    assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
+    stats
+}
 
 /// Does something only as a child of the next test.
 #[test]
@@ -291,24 +300,16 @@ fn child_loses_the_right_to_write_into_its_directory() {
     let Some(dir) = std::env::var_os(UNPRIVILEGED).map(PathBuf::from) else {
         return;
     };
-    let mode = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
     let store = Store::open(Config {
         period: Period::Hour,
         ..Config::new(&dir)
     })
     .unwrap();
-    let keep = |ts, count| {
-        store.submit(changes(ts, count, 10)).unwrap();
-        store.flush();
-        let stats = store.stats();
-        assert_eq!(stats.balance().0, stats.balance().1, "{stats:?}");
-        stats
-    };
-    assert_eq!(keep(START, 100).committed, 100);
-    mode(0o555);
+    assert_eq!(write_batch(&store, START, 100).committed, 100);
+    set_mode(&dir, 0o555);
     // Files that are open are written as before.
-    assert_eq!(keep(START + SECOND, 50).committed, 150);
-    let stats = keep(START + 3600 * SECOND, 20);
+    assert_eq!(write_batch(&store, START + SECOND, 50).committed, 150);
+    let stats = write_batch(&store, START + 3600 * SECOND, 20);
     assert_eq!(
         (stats.committed, stats.failed, stats.state),
         (150, 20, State::Failing)
@@ -318,12 +319,12 @@ fn child_loses_the_right_to_write_into_its_directory() {
         message.contains("T15.db: Permission denied; check that"),
         "{message}"
     );
-    mode(0o755);
+    set_mode(&dir, 0o755);
     let start = Instant::now();
     let mut stats = store.stats();
     while stats.state != State::Ok && start.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(50));
-        stats = keep(START + 3600 * SECOND, 10);
+        stats = write_batch(&store, START + 3600 * SECOND, 10);
     }
     assert_eq!(
         (stats.state, stats.message, stats.failed, stats.removed),

@@ -8,8 +8,8 @@ use collector::{Batch, FlowOrder, Kind, Output as _, Rollup};
 use detect::Metric;
 use rusqlite::Connection;
 use store::{
-    Columns, Config, EventFilter, EventGroup, EventParts, FlowFilter, FlowsOf, Follower, HeatFilter, Place,
-    QueryOptions, Reader, RecordFilter, RollupFilter, SeriesKey, Span, SpanSum, Store, Tally,
+    Columns, Config, EventFilter, EventGroup, EventParts, FlowFilter, FlowSelector, Follower, HeatFilter,
+    QueryOptions, Reader, RecordFilter, RollupFilter, SeriesKey, Span, SpanSum, Store, StreamPosition, Tally,
 };
 use testkit::records::{Dir, SECOND, START, bare, change, drop_report, flow, flow_row, loss, rollup};
 use wire::FlowKey;
@@ -52,7 +52,7 @@ fn filled(dir: &Dir) {
         batch.drop_report(&drop_report(ts, 1 + n));
         batch.loss(&loss(ts, Some(1 + n)));
     }
-    store.submit(batch).unwrap();
+    store.submit(batch);
     assert_eq!(store.close().lost(), 0);
 }
 
@@ -79,8 +79,9 @@ impl Tally for Numbers {
 /// Asks everything; answers and errors are both fine. Returns the number of events, if they could be read.
 fn ask(dir: &Dir) -> Option<usize> {
     let reader = Reader::open(dir.path()).unwrap();
-    let (from, to) = (START, START + 3 * 3600 * SECOND);
-    let span = Span::of(from, to);
+    let from = START;
+    let to = START + 3 * 3600 * SECOND;
+    let span = Span::new(from, to);
     let _ = reader.rollups(&RollupFilter::default());
     let _ = reader.drops(&RecordFilter::default());
     let _ = reader.losses(&RecordFilter::default());
@@ -100,9 +101,9 @@ fn ask(dir: &Dir) -> Option<usize> {
     let _ = reader.flow_sums(span);
     let _ = reader.path_spans(span);
     let _ = reader.node_spans(span);
-    let _ = reader.path_changes(span, &FlowsOf::default(), 10);
-    let _ = reader.path_uses(span, &FlowsOf::default(), 10);
-    let _ = reader.losses_of(span, Some(u64::MAX));
+    let _ = reader.path_changes(span, &FlowSelector::default(), 10);
+    let _ = reader.path_uses(span, &FlowSelector::default(), 10);
+    let _ = reader.losses_in(span, Some(u64::MAX));
     let _ = reader.rate_span(span, MINUTE);
     let _ = reader.heat(&HeatFilter {
         metric: Metric::QueueOccupancy,
@@ -113,11 +114,11 @@ fn ask(dir: &Dir) -> Option<usize> {
         node: None,
         limit: 10,
     });
-    let columns = Columns::of((from, to), MINUTE);
+    let columns = Columns::new(from, to, MINUTE);
     let parts = EventParts {
         flow: true,
         path: true,
-        place: true,
+        location: true,
         metric: true,
         cause: true,
         values: true,
@@ -131,7 +132,7 @@ fn ask(dir: &Dir) -> Option<usize> {
     }
     let mut follower = Follower::new(dir.path());
     for stream in Stream::ALL {
-        let mut at = Place::default();
+        let mut at = StreamPosition::default();
         for _ in 0..10 {
             match follower.read(stream, at, None, 1000, 1 << 20) {
                 Ok(chunk) if chunk.end != at => at = chunk.end,
@@ -162,7 +163,7 @@ fn goes_on(dir: &Dir) {
         batch.flow(&flow_row(flow(n), ts), &[1, 2, 9]);
     }
     let records = batch.len() as u64;
-    store.submit(batch).unwrap();
+    store.submit(batch);
     let stats = store.close();
     assert_eq!(stats.committed + stats.failed, records, "{stats:?}");
     assert!(

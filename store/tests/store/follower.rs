@@ -5,7 +5,7 @@
 use collector::event::Stream;
 use collector::{Batch, Output as _};
 use detect::Metric;
-use store::{Chunk, Config, Follower, Period, Place, Store, StoredRecord};
+use store::{Chunk, Config, Follower, Period, Store, StoredRecord, StreamPosition};
 use testkit::records::{
     Dir, SECOND, START, bare, change, changes, drop_report, flow, flow_row, loss, odd_flows, rollup,
 };
@@ -23,11 +23,11 @@ fn open(dir: &Dir, period: Period) -> Store {
 }
 
 fn keep(store: &Store, batch: Batch) {
-    store.submit(batch).unwrap();
+    store.submit(batch);
     store.flush();
 }
 
-fn all(follower: &mut Follower, stream: Stream, from: Place) -> Chunk {
+fn all(follower: &mut Follower, stream: Stream, from: StreamPosition) -> Chunk {
     let chunk = follower.read(stream, from, None, ALL, ALL).unwrap();
     assert!(chunk.is_last);
     chunk
@@ -35,11 +35,14 @@ fn all(follower: &mut Follower, stream: Stream, from: Place) -> Chunk {
 
 /// The values of events.
 fn values(chunk: &Chunk) -> Vec<u64> {
-    let value = |record: &StoredRecord| match record {
-        StoredRecord::Event(event) => event.event.value.unwrap(),
-        other => panic!("{other:?}"),
-    };
-    chunk.records.iter().map(value).collect()
+    chunk
+        .records
+        .iter()
+        .map(|record| match record {
+            StoredRecord::Event(event) => event.event.value.unwrap(),
+            other => panic!("{other:?}"),
+        })
+        .collect()
 }
 
 fn numbered(ts: u64, values: impl IntoIterator<Item = u64>) -> Batch {
@@ -103,7 +106,7 @@ fn records_of_every_kind_read_back_as_they_were_stored() {
     keep(&store, batch);
     let mut follower = Follower::new(dir.path());
     for (stream, mut expected) in Stream::ALL.into_iter().zip(expected) {
-        let chunk = all(&mut follower, stream, Place::default());
+        let chunk = all(&mut follower, stream, StreamPosition::default());
         // Each rollup has a number of its own, also after a count of other files.
         for (one, at) in expected.iter_mut().zip(chunk.end.base..) {
             if let StoredRecord::Rollup(_, number) = one {
@@ -143,7 +146,11 @@ fn rules_and_first_values_come_with_their_events() {
         &[],
     );
     keep(&store, batch);
-    let chunk = all(&mut Follower::new(dir.path()), Stream::Events, Place::default());
+    let chunk = all(
+        &mut Follower::new(dir.path()),
+        Stream::Events,
+        StreamPosition::default(),
+    );
     let [StoredRecord::Event(new), StoredRecord::Event(fired)] = &chunk.records[..] else {
         panic!("{chunk:?}")
     };
@@ -161,7 +168,9 @@ fn each_record_is_read_once_in_the_order_of_the_commits() {
         let dir = Dir::new("follower-order");
         let mut store = open(&dir, Period::Hour);
         let mut follower = Follower::new(dir.path());
-        let (mut at, mut found, mut next) = (Place::default(), Vec::new(), 0);
+        let mut at = StreamPosition::default();
+        let mut found = Vec::new();
+        let mut next = 0;
         for _ in 0..40 {
             match rng.below(8) {
                 // Also into files of hours before, and one that is begun later.
@@ -169,7 +178,7 @@ fn each_record_is_read_once_in_the_order_of_the_commits() {
                     let hour = rng.below(4) as u64;
                     let count = [1, 7, 500, 9_000][rng.below(4)];
                     let ts = START + hour * HOUR + rng.below(1000) as u64;
-                    store.submit(numbered(ts, next..next + count)).unwrap();
+                    store.submit(numbered(ts, next..next + count));
                     next += count;
                 }
                 4 => store.flush(),
@@ -218,7 +227,7 @@ fn what_was_deleted_is_counted() {
     }
     let mut follower = Follower::new(dir.path());
     let first = follower
-        .read(Stream::Events, Place::default(), None, 30, ALL)
+        .read(Stream::Events, StreamPosition::default(), None, 30, ALL)
         .unwrap();
     let names: Vec<String> = dir
         .names()
@@ -229,7 +238,7 @@ fn what_was_deleted_is_counted() {
         std::fs::remove_file(dir.path().join(name)).unwrap();
     }
     // A batch that was begun: its rest is gone.
-    let until = Place {
+    let until = StreamPosition {
         row: first.end.row + 50,
         ..first.end
     };
@@ -243,7 +252,7 @@ fn what_was_deleted_is_counted() {
         (200, 170, false)
     );
     // For who begins, nothing is missing.
-    let chunk = all(&mut follower, Stream::Events, Place::default());
+    let chunk = all(&mut follower, Stream::Events, StreamPosition::default());
     assert_eq!(
         (chunk.records.len(), chunk.expired, chunk.restarted),
         (200, 0, false)
@@ -260,7 +269,7 @@ fn a_lost_count_begins_anew_and_says_so() {
     store.close();
     let mut follower = Follower::new(dir.path());
     let at = follower
-        .read(Stream::Events, Place::default(), None, 150, ALL)
+        .read(Stream::Events, StreamPosition::default(), None, 150, ALL)
         .unwrap()
         .end;
     // The newest file is damaged: how far it counted is not known.
@@ -301,10 +310,10 @@ fn a_batch_whose_file_was_removed_expires_by_its_records() {
     let store = open(&dir, Period::Hour);
     keep(&store, numbered(START + HOUR, 100..110));
     // Of whoever began in that count; before all counts; and in an earlier count, whose rest is not known.
-    let earlier = Place { base: 1, row: 40 };
+    let earlier = StreamPosition { base: 1, row: 40 };
     for (from, expired, restarted) in [
         (start, 100, false),
-        (Place::default(), 0, false),
+        (StreamPosition::default(), 0, false),
         (earlier, 100, true),
     ] {
         let chunk = follower
@@ -327,35 +336,41 @@ fn a_batch_whose_file_was_removed_expires_by_its_records() {
     drop(store);
 }
 
+fn keep_flows(store: &Store, flows: std::ops::Range<u32>, ts: u64) {
+    let mut batch = Batch::with_capacity(50_000);
+    flows.for_each(|n| batch.flow(&flow_row(flow(n), ts), &[n]));
+    keep(store, batch);
+}
+
+/// The first node of each state of a flow, and when it was last seen after [`START`].
+fn states(chunk: &Chunk) -> Vec<(u32, u64)> {
+    chunk
+        .records
+        .iter()
+        .map(|record| match record {
+            StoredRecord::Flow(state) => (state.path[0], state.row.last_seen - START),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
 #[test]
 fn of_a_flow_only_the_latest_state_is_read() {
     let dir = Dir::new("follower-flows");
     let store = open(&dir, Period::Day);
     let mut follower = Follower::new(dir.path());
-    let push = |flows: std::ops::Range<u32>, ts| {
-        let mut batch = Batch::with_capacity(50_000);
-        flows.for_each(|n| batch.flow(&flow_row(flow(n), ts), &[n]));
-        keep(&store, batch);
-    };
-    push(0..20_000, START);
-    push(100..200, START + SECOND);
-    let read = |chunk: &Chunk| -> Vec<(u32, u64)> {
-        let one = |record: &StoredRecord| match record {
-            StoredRecord::Flow(state) => (state.path[0], state.row.last_seen - START),
-            other => panic!("{other:?}"),
-        };
-        chunk.records.iter().map(one).collect()
-    };
-    let chunk = all(&mut follower, Stream::Flows, Place::default());
+    keep_flows(&store, 0..20_000, START);
+    keep_flows(&store, 100..200, START + SECOND);
+    let chunk = all(&mut follower, Stream::Flows, StreamPosition::default());
     let expected: Vec<(u32, u64)> = (0..100)
         .chain(200..20_000)
         .map(|n| (n, 0))
         .chain((100..200).map(|n| (n, SECOND)))
         .collect();
-    assert_eq!((read(&chunk), chunk.expired), (expected, 0));
-    push(5..7, START + 2 * SECOND);
+    assert_eq!((states(&chunk), chunk.expired), (expected, 0));
+    keep_flows(&store, 5..7, START + 2 * SECOND);
     let chunk = all(&mut follower, Stream::Flows, chunk.end);
-    assert_eq!(read(&chunk), [(5, 2 * SECOND), (6, 2 * SECOND)]);
+    assert_eq!(states(&chunk), [(5, 2 * SECOND), (6, 2 * SECOND)]);
 }
 
 #[test]
@@ -378,7 +393,7 @@ fn a_place_by_time_is_before_the_records_of_that_time() {
     assert_eq!(at, follower.end(Stream::Events).unwrap());
     assert_eq!(
         Follower::new(dir.path()).end(Stream::Drops).unwrap(),
-        Place::default()
+        StreamPosition::default()
     );
 }
 
@@ -395,16 +410,21 @@ fn files_of_earlier_versions_are_left_out_and_followed_by_others() {
     .unwrap();
     conn.close().unwrap();
     let mut follower = Follower::new(dir.path());
-    assert_eq!(all(&mut follower, Stream::Events, Place::default()).records, []);
+    assert_eq!(
+        all(&mut follower, Stream::Events, StreamPosition::default()).records,
+        []
+    );
     let store = open(&dir, Period::Day);
     let mut batch = numbered(START + 1, 10..20);
     batch.flow(&flow_row(flow(1), START), &[1]);
     keep(&store, batch);
     let mut follower = Follower::new(dir.path());
-    let chunk = all(&mut follower, Stream::Events, Place::default());
+    let chunk = all(&mut follower, Stream::Events, StreamPosition::default());
     assert_eq!(values(&chunk), (10..20).collect::<Vec<_>>());
     assert_eq!(
-        all(&mut follower, Stream::Flows, Place::default()).records.len(),
+        all(&mut follower, Stream::Flows, StreamPosition::default())
+            .records
+            .len(),
         1
     );
 }

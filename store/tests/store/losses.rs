@@ -4,23 +4,22 @@
 use collector::event::Loss;
 use collector::{Batch, Drop, Event, Kind, Output as _};
 use detect::Metric;
-use store::{Config, DropPlace, DropSum, LinkCount, Losses, Reader, ReportRow, ReporterLoss, Span, Store};
+use store::{Config, DropKey, DropSum, LinkCount, Losses, Reader, ReportRow, ReporterLoss, Span, Store};
 use testkit::records::{Dir, SECOND, START, bare, flow};
 use wire::Hop;
 use wire::report::Flags;
 
 fn dropped(number: u32, ts: u64, egress_if: Option<u32>) -> Drop {
-    let (node, queue, reason) = (Some(7), Some(3), Some(71));
     Drop {
         ts,
         id: ts,
         flow: Some(flow(number)),
         tunnel: None,
-        node,
+        node: Some(7),
         ingress_if: Some(1),
         egress_if,
-        queue,
-        reason,
+        queue: Some(3),
+        reason: Some(71),
     }
 }
 
@@ -52,15 +51,33 @@ fn stored(batch: Batch, reports: Vec<ReportRow>) -> (Dir, Reader) {
         ..Config::new(dir.path())
     })
     .unwrap();
-    store.submit(batch).unwrap();
-    assert!(store.submit_reports(reports));
+    store.submit(batch);
+    store.submit_reports(reports);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     (dir, reader)
 }
 
 fn span() -> Span {
-    Span::of(START, START + 60 * SECOND)
+    Span::new(START, START + 60 * SECOND)
+}
+
+fn drop_key(egress_if: Option<u32>) -> DropKey {
+    DropKey {
+        node: Some(7),
+        egress_if,
+        queue: Some(3),
+        reason: Some(71),
+    }
+}
+
+fn drop_sum(packets: u64, flows: u64, first: u64, last: u64) -> DropSum {
+    DropSum {
+        packets,
+        flows,
+        first: START + first * SECOND,
+        last: START + last * SECOND,
+    }
 }
 
 #[test]
@@ -87,20 +104,12 @@ fn drops_are_counted_by_place_and_reason_and_lost_reports_apart() {
         ..loss
     });
     let (_dir, reader) = stored(batch, Vec::new());
-    let place = |egress_if| DropPlace {
-        node: Some(7),
-        egress_if,
-        queue: Some(3),
-        reason: Some(71),
-    };
-    let sum = |packets, flows, first, last| DropSum {
-        packets,
-        flows,
-        first: START + first * SECOND,
-        last: START + last * SECOND,
-    };
     let expected = Losses {
-        drops: [(place(Some(2)), sum(3, 2, 1, 2)), (place(None), sum(1, 1, 5, 5))].into(),
+        drops: [
+            (drop_key(Some(2)), drop_sum(3, 2, 1, 2)),
+            (drop_key(None), drop_sum(1, 1, 5, 5)),
+        ]
+        .into(),
         reporters: [(
             4,
             ReporterLoss {
@@ -115,7 +124,7 @@ fn drops_are_counted_by_place_and_reason_and_lost_reports_apart() {
         },
         ..Losses::default()
     };
-    assert_eq!(reader.losses_of(span(), Some(u64::MAX)).unwrap(), expected);
+    assert_eq!(reader.losses_in(span(), Some(u64::MAX)).unwrap(), expected);
 }
 
 #[test]
@@ -138,19 +147,20 @@ fn packets_are_counted_at_both_ends_of_a_link_only_where_both_report_them() {
     };
     batch.event(&moved, &[1, 4, 3]);
     let mut reports = Vec::new();
-    let mut seen = |number, node, count: u64, flags| {
+    for (number, node, count, flags) in [
+        // Of the first flow ten packets: two are lost before node 2, which drops one; node 3 gets seven.
+        (1, 1, 10, Flags::FLOW),
+        (1, 2, 7, Flags::FLOW),
+        (1, 3, 7, Flags::FLOW),
+        (1, 2, 1, Flags::DROP),
+        // Node 9 reports nothing.
+        (2, 1, 4, Flags::FLOW),
+        (2, 2, 4, Flags::FLOW),
+        // The path of the third one changed.
+        (3, 1, 5, Flags::FLOW),
+    ] {
         reports.extend((0..count).map(|at| postcard(START + 2 * SECOND + at, number, node, flags)));
-    };
-    // Of the first flow ten packets: two are lost before node 2, which drops one; node 3 gets seven.
-    for (node, count) in [(1, 10), (2, 7), (3, 7)] {
-        seen(1, node, count, Flags::FLOW);
     }
-    seen(1, 2, 1, Flags::DROP);
-    // Node 9 reports nothing.
-    seen(2, 1, 4, Flags::FLOW);
-    seen(2, 2, 4, Flags::FLOW);
-    // The path of the third one changed.
-    seen(3, 1, 5, Flags::FLOW);
     // A report of a whole path is of its last node alone.
     let whole = ReportRow {
         node: Some(3),
@@ -164,21 +174,23 @@ fn packets_are_counted_at_both_ends_of_a_link_only_where_both_report_them() {
     };
     reports.push(whole);
     let (_dir, reader) = stored(batch, reports);
-    let counted = reader.losses_of(span(), Some(u64::MAX)).unwrap();
-    let count = |sent, arrived, flows| LinkCount { sent, arrived, flows };
+    let counted = reader.losses_in(span(), Some(u64::MAX)).unwrap();
     assert_eq!(
         counted.links,
-        [((1, 2), count(14, 12, 2)), ((2, 3), count(7, 7, 1))].into()
+        [((1, 2), (14, 12, 2)), ((2, 3), (7, 7, 1))]
+            .map(|(link, (sent, arrived, flows))| (link, LinkCount { sent, arrived, flows }))
+            .into()
     );
     assert_eq!(counted.silent, [(2, 9)].into());
     assert_eq!((counted.left_out, counted.counted_until), (1, None));
-    let without = reader.losses_of(span(), None).unwrap();
+    let without = reader.losses_in(span(), None).unwrap();
     assert_eq!((without.links.len(), without.left_out), (0, 0));
 }
 
 /// The first path of a flow.
 fn takes(batch: &mut Batch, number: u32, ts: u64, path: &[u32]) {
-    let (metric, flow) = (Some(Metric::FlowPath), Some(flow(number)));
+    let metric = Some(Metric::FlowPath);
+    let flow = Some(flow(number));
     batch.event(
         &Event {
             kind: Kind::New,
@@ -200,7 +212,7 @@ fn a_path_that_passes_a_node_twice_is_not_counted() {
         (0..*count).map(|at| postcard(START + 2 * SECOND + at, 1, *node, Flags::FLOW))
     });
     let (_dir, reader) = stored(batch, reports.collect());
-    let counted = reader.losses_of(span(), Some(u64::MAX)).unwrap();
+    let counted = reader.losses_in(span(), Some(u64::MAX)).unwrap();
     assert_eq!((counted.links, counted.left_out), ([].into(), 1));
 }
 
@@ -208,9 +220,13 @@ fn a_path_that_passes_a_node_twice_is_not_counted() {
 fn packets_whose_second_report_may_still_come_are_not_counted() {
     let mut batch = Batch::with_capacity(16);
     takes(&mut batch, 1, START + SECOND, &[1, 2]);
-    let seen = |node, second| postcard(START + second * SECOND, 1, node, Flags::FLOW);
-    let (_dir, reader) = stored(batch, vec![seen(1, 2), seen(2, 2), seen(1, 4)]);
-    let counted = reader.losses_of(span(), Some(START + 4 * SECOND)).unwrap();
+    let (_dir, reader) = stored(
+        batch,
+        [(1, 2), (2, 2), (1, 4)]
+            .map(|(node, second)| postcard(START + second * SECOND, 1, node, Flags::FLOW))
+            .to_vec(),
+    );
+    let counted = reader.losses_in(span(), Some(START + 4 * SECOND)).unwrap();
     assert_eq!(
         counted.links,
         [(
@@ -224,8 +240,12 @@ fn packets_whose_second_report_may_still_come_are_not_counted() {
         .into()
     );
     assert_eq!(counted.counted_until, None);
-    let before = reader.losses_of(span(), Some(START - SECOND)).unwrap();
+    let before = reader.losses_in(span(), Some(START - SECOND)).unwrap();
     assert_eq!(before.links, [].into());
+}
+
+fn flow_postcard(number: u32, node: u32, ts: u64) -> ReportRow {
+    postcard(ts, number, node, Flags::FLOW)
 }
 
 #[test]
@@ -234,25 +254,27 @@ fn a_flow_of_two_files_is_counted_once() {
     let midnight = START / (24 * HOURS) * 24 * HOURS + 24 * HOURS;
     let mut batch = Batch::with_capacity(16);
     takes(&mut batch, 1, midnight - 9 * SECOND, &[1, 2]);
-    let seen = |number, node, ts| postcard(ts, number, node, Flags::FLOW);
-    let mut reports = vec![seen(1, 1, midnight - SECOND), seen(2, 1, midnight - SECOND)];
+    let mut reports = vec![
+        flow_postcard(1, 1, midnight - SECOND),
+        flow_postcard(2, 1, midnight - SECOND),
+    ];
     // The last packet before midnight arrives after it.
     reports.extend([
-        seen(1, 2, midnight),
-        seen(1, 1, midnight + 1),
-        seen(1, 2, midnight + 2),
+        flow_postcard(1, 2, midnight),
+        flow_postcard(1, 1, midnight + 1),
+        flow_postcard(1, 2, midnight + 2),
     ]);
-    reports.push(seen(2, 1, midnight + 3));
+    reports.push(flow_postcard(2, 1, midnight + 3));
     let dir = Dir::new("losses-of-days");
     let store = Store::open(Config {
         reports_table: true,
         ..Config::new(dir.path())
     })
     .unwrap();
-    store.submit(batch).unwrap();
+    store.submit(batch);
     // What is given together is stored in one file.
     for report in reports {
-        assert!(store.submit_reports(vec![report]));
+        store.submit_reports(vec![report]);
     }
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
@@ -262,7 +284,7 @@ fn a_flow_of_two_files_is_counted_once() {
         .count();
     assert_eq!(days, 2);
     let counted = reader
-        .losses_of(Span::of(START, midnight + HOURS), Some(u64::MAX))
+        .losses_in(Span::new(START, midnight + HOURS), Some(u64::MAX))
         .unwrap();
     assert_eq!(
         counted.links,

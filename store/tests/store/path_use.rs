@@ -4,7 +4,7 @@
 use collector::event::Basis;
 use collector::{Batch, Event, FlowRow, Kind, Output as _, Rollup};
 use detect::Metric;
-use store::{ChangeGroup, Config, FlowsOf, PathChange, PathUse, PathUses, Reader, Span, Store};
+use store::{ChangeGroup, Config, FlowSelector, PathChange, PathUse, PathUses, Reader, Span, Store};
 use testkit::records::{Dir, SECOND, START, bare, flow};
 
 const MINUTE: u64 = 60 * SECOND;
@@ -57,7 +57,8 @@ fn ten_minutes() -> Batch {
         batch.rollup(&minute(2, at(at_minute), 40));
     }
     for number in [1, 2] {
-        let (flow, last_seen) = (flow(number), at(10));
+        let flow = flow(number);
+        let last_seen = at(10);
         let basis = Basis::Measured;
         batch.flow(
             &FlowRow {
@@ -77,16 +78,16 @@ fn ten_minutes() -> Batch {
 fn stored(batch: Batch) -> (Dir, Reader) {
     let dir = Dir::new("path-use");
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(batch).unwrap();
+    store.submit(batch);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     (dir, reader)
 }
 
-fn one(number: u32) -> FlowsOf {
-    FlowsOf {
+fn one(number: u32) -> FlowSelector {
+    FlowSelector {
         flow: Some(flow(number)),
-        ..FlowsOf::default()
+        ..FlowSelector::default()
     }
 }
 
@@ -103,7 +104,7 @@ fn change(number: u32, ts: u64, before: u32, after: u32) -> PathChange {
 fn changes_of_a_span_say_the_path_before_and_the_path_after() {
     let (_dir, reader) = stored(ten_minutes());
     let all = reader
-        .path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 10)
+        .path_changes(Span::new(at(0), at(10)), &FlowSelector::default(), 10)
         .unwrap();
     let [first, second, third] = [at(3) + 15 * SECOND, at(3) + 45 * SECOND, at(6)];
     let mut latest = vec![
@@ -115,37 +116,45 @@ fn changes_of_a_span_say_the_path_before_and_the_path_after() {
     let mut found = all.changes.clone();
     found.sort_by_key(|change| (std::cmp::Reverse(change.ts), change.flow));
     assert_eq!(found, latest);
-    let group = |before: u32, after: u32, (flows, changes), (first, last)| ChangeGroup {
-        before: vec![1, before, 4],
-        after: vec![1, after, 4],
-        flows,
-        changes,
-        first,
-        last,
-    };
-    assert_eq!(
-        all.groups,
-        [
-            group(2, 3, (2, 3), (first, third)),
-            group(3, 2, (1, 1), (second, second))
-        ]
-    );
+    let groups = [
+        ChangeGroup {
+            before: vec![1, 2, 4],
+            after: vec![1, 3, 4],
+            flows: 2,
+            changes: 3,
+            first,
+            last: third,
+        },
+        ChangeGroup {
+            before: vec![1, 3, 4],
+            after: vec![1, 2, 4],
+            flows: 1,
+            changes: 1,
+            first: second,
+            last: second,
+        },
+    ];
+    assert_eq!(all.groups, groups);
     assert_eq!((all.total, all.truncated), (4, false));
     // The path before a change may have been taken long before the span.
     let later = reader
-        .path_changes(Span::of(at(5), at(10)), &FlowsOf::default(), 10)
+        .path_changes(Span::new(at(5), at(10)), &FlowSelector::default(), 10)
         .unwrap();
     assert_eq!(later.changes, [change(1, third, 2, 3)]);
-    let two = reader.path_changes(Span::of(at(0), at(10)), &one(2), 10).unwrap();
+    let two = reader
+        .path_changes(Span::new(at(0), at(10)), &one(2), 10)
+        .unwrap();
     assert_eq!(two.changes, [change(2, first, 2, 3)]);
     let few = reader
-        .path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 1)
+        .path_changes(Span::new(at(0), at(10)), &FlowSelector::default(), 1)
         .unwrap();
     assert_eq!(
         (few.changes.len(), few.groups.len(), few.group_total, few.total),
         (1, 1, 2, 4)
     );
-    let none = reader.path_changes(Span::of(at(0), at(10)), &one(9), 10).unwrap();
+    let none = reader
+        .path_changes(Span::new(at(0), at(10)), &one(9), 10)
+        .unwrap();
     assert_eq!((none.changes.len(), none.total), (0, 0));
 }
 
@@ -160,10 +169,24 @@ fn used(path: &[u32], (flows, reports): (u64, u64), time: u64, (first, last): (u
     }
 }
 
+/// Checks that times and numbers of reports differ by one at most, and the rest is the same.
+fn assert_near(found: &PathUse, wanted: &PathUse) {
+    let same = (&found.path, found.flows, found.first, found.last)
+        == (&wanted.path, wanted.flows, wanted.first, wanted.last);
+    assert!(
+        same && found.time.abs_diff(wanted.time) <= 1,
+        "{found:?} {wanted:?}"
+    );
+    assert!(
+        found.reports.abs_diff(wanted.reports) <= 1,
+        "{found:?} {wanted:?}"
+    );
+}
+
 #[test]
 fn each_path_has_the_time_and_the_reports_of_when_it_was_taken() {
     let (_dir, reader) = stored(ten_minutes());
-    let uses = reader.path_uses(Span::of(at(0), at(10)), &one(1), 10).unwrap();
+    let uses = reader.path_uses(Span::new(at(0), at(10)), &one(1), 10).unwrap();
     // Of the fourth minute, half: from 03:15 to 03:45.
     let upper = used(
         &[1, 2, 4],
@@ -177,21 +200,9 @@ fn each_path_has_the_time_and_the_reports_of_when_it_was_taken() {
         4 * MINUTE + 30 * SECOND,
         (at(3) + 15 * SECOND, at(10)),
     );
-    let near = |found: &PathUse, wanted: &PathUse| {
-        let same = (&found.path, found.flows, found.first, found.last)
-            == (&wanted.path, wanted.flows, wanted.first, wanted.last);
-        assert!(
-            same && found.time.abs_diff(wanted.time) <= 1,
-            "{found:?} {wanted:?}"
-        );
-        assert!(
-            found.reports.abs_diff(wanted.reports) <= 1,
-            "{found:?} {wanted:?}"
-        );
-    };
     assert_eq!(uses.uses.len(), 2, "{uses:?}");
-    near(&uses.uses[0], &upper);
-    near(&uses.uses[1], &lower);
+    assert_near(&uses.uses[0], &upper);
+    assert_near(&uses.uses[1], &lower);
     let PathUses {
         flows,
         spread,
@@ -201,35 +212,38 @@ fn each_path_has_the_time_and_the_reports_of_when_it_was_taken() {
     assert_eq!((flows, spread, truncated), (1, MINUTE, false));
     assert_eq!(uses.uses.iter().map(|found| found.reports).sum::<u64>(), 1_200);
     // By the hosts at its ends, and by a host that nobody knows.
-    let pair = FlowsOf {
+    let pair = FlowSelector {
         src: Some(flow(1).src().to_string()),
         dst: Some(flow(1).dst().to_string()),
-        ..FlowsOf::default()
-    };
-    assert_eq!(
-        reader.path_uses(Span::of(at(0), at(10)), &pair, 10).unwrap().uses,
-        uses.uses
-    );
-    let nobody = FlowsOf {
-        src: Some("nobody".to_owned()),
-        ..FlowsOf::default()
+        ..FlowSelector::default()
     };
     assert_eq!(
         reader
-            .path_uses(Span::of(at(0), at(10)), &nobody, 10)
+            .path_uses(Span::new(at(0), at(10)), &pair, 10)
+            .unwrap()
+            .uses,
+        uses.uses
+    );
+    let nobody = FlowSelector {
+        src: Some("nobody".to_owned()),
+        ..FlowSelector::default()
+    };
+    assert_eq!(
+        reader
+            .path_uses(Span::new(at(0), at(10)), &nobody, 10)
             .unwrap()
             .uses,
         []
     );
     let all = reader
-        .path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 10)
+        .path_uses(Span::new(at(0), at(10)), &FlowSelector::default(), 10)
         .unwrap();
     assert_eq!(
         (all.flows, all.uses.iter().map(|found| found.reports).sum::<u64>()),
         (2, 1_600)
     );
     let cut = reader
-        .path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 1)
+        .path_uses(Span::new(at(0), at(10)), &FlowSelector::default(), 1)
         .unwrap();
     assert_eq!((cut.uses.len(), cut.truncated), (1, true));
 }
@@ -248,7 +262,7 @@ fn a_flow_that_was_just_seen_has_a_time_before_its_minute_has_ended() {
     };
     batch.flow(&row, &[1, 2, 4]);
     let (_dir, reader) = stored(batch);
-    let uses = reader.path_uses(Span::of(at(0), at(1)), &one(1), 10).unwrap();
+    let uses = reader.path_uses(Span::new(at(0), at(1)), &one(1), 10).unwrap();
     let expected = used(
         &[1, 2, 4],
         (1, 0),
@@ -262,7 +276,8 @@ fn a_flow_that_was_just_seen_has_a_time_before_its_minute_has_ended() {
 fn a_change_from_a_path_in_a_file_before_the_span_is_found() {
     const DAY: u64 = 24 * 60 * MINUTE;
     let midnight = START / DAY * DAY + DAY;
-    let (mut before, mut batch) = (Batch::with_capacity(16), Batch::with_capacity(16));
+    let mut before = Batch::with_capacity(16);
+    let mut batch = Batch::with_capacity(16);
     for number in [1, 2] {
         before.event(&path(number, START, Kind::New), &[1, 2, 4]);
     }
@@ -273,8 +288,8 @@ fn a_change_from_a_path_in_a_file_before_the_span_is_found() {
     let dir = Dir::new("path-change");
     let store = Store::open(Config::new(dir.path())).unwrap();
     // What is given together is stored in one file.
-    store.submit(before).unwrap();
-    store.submit(batch).unwrap();
+    store.submit(before);
+    store.submit(batch);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     let first = PathChange {
@@ -282,20 +297,20 @@ fn a_change_from_a_path_in_a_file_before_the_span_is_found() {
         ..change(1, midnight + MINUTE, 2, 3)
     };
     let second = change(1, midnight + 2 * MINUTE, 3, 2);
-    for of in [FlowsOf::default(), one(1)] {
+    for of in [FlowSelector::default(), one(1)] {
         let found = reader
-            .path_changes(Span::of(midnight, midnight + DAY), &of, 10)
+            .path_changes(Span::new(midnight, midnight + DAY), &of, 10)
             .unwrap();
         assert_eq!(found.changes, [second.clone(), first.clone()]);
         assert_eq!((found.total, found.groups.len(), found.truncated), (2, 2, false));
     }
     // Of a span that begins after the first change, that one is not.
     let later = reader
-        .path_changes(Span::of(midnight + 2 * MINUTE, midnight + DAY), &one(1), 10)
+        .path_changes(Span::new(midnight + 2 * MINUTE, midnight + DAY), &one(1), 10)
         .unwrap();
     assert_eq!(later.changes, [second]);
     let whole = reader
-        .path_changes(Span::of(START, midnight + DAY), &one(1), 10)
+        .path_changes(Span::new(START, midnight + DAY), &one(1), 10)
         .unwrap();
     assert_eq!(whole.changes.last(), Some(&change(1, midnight + MINUTE, 2, 3)));
 }

@@ -15,18 +15,30 @@ use wire::report::Flags;
 
 fn queue_rollup(second: u64, node: u32, queue: u8, max: u64) -> Rollup {
     let ts = START + second * SECOND;
-    let (node, queue, metric) = (Some(node), Some(queue), Metric::QueueOccupancy);
     Rollup {
         ts,
         interval: 1,
-        metric,
+        metric: Metric::QueueOccupancy,
         flow: None,
-        node,
+        node: Some(node),
         interface: None,
-        queue,
+        queue: Some(queue),
         count: 10,
         max,
         ..rollup(ts, 0)
+    }
+}
+
+fn heat_row(node: u32, queue: u8, values: [Option<u64>; 3], count: u64) -> HeatRow {
+    HeatRow {
+        key: HeatKey {
+            node: Some(node),
+            interface: None,
+            queue: Some(queue),
+        },
+        values: values.to_vec(),
+        worst: values.into_iter().flatten().max().unwrap(),
+        count,
     }
 }
 
@@ -59,7 +71,7 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         ..queue_rollup(1, 1, 0, 5_000)
     });
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(batch).unwrap();
+    store.submit(batch);
     store.close();
     let filter = HeatFilter {
         metric: Metric::QueueOccupancy,
@@ -70,20 +82,10 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         node: None,
         limit: 3,
     };
-    let row = |node: u32, queue: u8, values: [Option<u64>; 3], count: u64| HeatRow {
-        key: HeatKey {
-            node: Some(node),
-            interface: None,
-            queue: Some(queue),
-        },
-        values: values.to_vec(),
-        worst: values.into_iter().flatten().max().unwrap(),
-        count,
-    };
     let rows = vec![
-        row(1, 3, [Some(700), None, None], 10),
-        row(2, 0, [None, None, Some(40)], 10),
-        row(1, 0, [Some(9), None, Some(2)], 30),
+        heat_row(1, 3, [Some(700), None, None], 10),
+        heat_row(2, 0, [None, None, Some(40)], 10),
+        heat_row(1, 0, [Some(9), None, Some(2)], 30),
     ];
     let reader = Reader::open(dir.path()).unwrap();
     assert_eq!(
@@ -152,6 +154,34 @@ fn row_of(recording: &Recording) -> RecordingRow {
     }
 }
 
+/// The recordings of seconds `from` to `to`.
+fn recordings(
+    reader: &Reader,
+    from: u64,
+    to: u64,
+    queue: Option<(u32, Option<u8>)>,
+    limit: usize,
+) -> Vec<RecordingRow> {
+    let from = START + from * SECOND;
+    let to = START + to * SECOND;
+    reader.recordings(from, to, queue, limit).unwrap()
+}
+
+fn some(rows: &[RecordingRow], places: &[usize]) -> Vec<RecordingRow> {
+    places
+        .iter()
+        .map(|place| rows[*place].clone())
+        .collect::<Vec<_>>()
+}
+
+fn window(second: u64) -> (u64, u64, u64) {
+    (
+        START + second * SECOND - SECOND,
+        START + second * SECOND + SECOND,
+        4,
+    )
+}
+
 #[test]
 fn recordings_are_found_by_time_and_queue() {
     let dir = Dir::new("recordings");
@@ -162,38 +192,31 @@ fn recordings_are_found_by_time_and_queue() {
         recording(START + 12 * SECOND, None, None),
     ];
     let store = Store::open(Config::new(dir.path())).unwrap();
-    assert!(store.submit_recordings(all.to_vec()) && store.submit_recordings(Vec::new()));
+    store.submit_recordings(all.to_vec());
+    store.submit_recordings(Vec::new());
     let stats = store.close();
     assert_eq!((stats.submitted, stats.committed), (4, 4));
     let reader = Reader::open(dir.path()).unwrap();
-    let ask = |from: u64, to: u64, queue, limit| {
-        let span = (START + from * SECOND, START + to * SECOND);
-        reader.recordings(span, queue, limit).unwrap()
-    };
     let rows: Vec<RecordingRow> = all.iter().rev().map(row_of).collect();
-    assert_eq!(ask(0, 100, None, 10), rows);
-    assert_eq!(ask(0, 100, None, 1), rows[..1]);
+    assert_eq!(recordings(&reader, 0, 100, None, 10), rows);
+    assert_eq!(recordings(&reader, 0, 100, None, 1), rows[..1]);
     // The last one ends a second after its event.
-    assert_eq!(ask(13, 100, None, 10), rows[..1]);
-    assert_eq!(ask(14, 100, None, 10), []);
+    assert_eq!(recordings(&reader, 13, 100, None, 10), rows[..1]);
+    assert_eq!(recordings(&reader, 14, 100, None, 10), []);
     // One without a node may be about any.
-    let some = |places: &[usize]| {
-        places
-            .iter()
-            .map(|place| rows[*place].clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(ask(0, 100, Some((1, Some(3))), 10), some(&[0, 2, 3]));
-    assert_eq!(ask(0, 100, Some((1, Some(4))), 10), some(&[0, 2]));
-    assert_eq!(ask(0, 100, Some((1, None)), 10), some(&[0, 2, 3]));
-    let windows = reader.recording_windows((START, START + 10 * SECOND)).unwrap();
-    let window = |second: u64| {
-        (
-            START + second * SECOND - SECOND,
-            START + second * SECOND + SECOND,
-            4,
-        )
-    };
+    assert_eq!(
+        recordings(&reader, 0, 100, Some((1, Some(3))), 10),
+        some(&rows, &[0, 2, 3])
+    );
+    assert_eq!(
+        recordings(&reader, 0, 100, Some((1, Some(4))), 10),
+        some(&rows, &[0, 2])
+    );
+    assert_eq!(
+        recordings(&reader, 0, 100, Some((1, None)), 10),
+        some(&rows, &[0, 2, 3])
+    );
+    let windows = reader.recording_windows(START, START + 10 * SECOND).unwrap();
     assert_eq!(windows, [window(0), window(10)]);
 }
 
@@ -214,10 +237,8 @@ fn report(ts: u64, hops: Vec<Hop>) -> ReportRow {
     }
 }
 
-#[test]
-fn packets_of_a_queue_come_in_the_order_of_time() {
-    let dir = Dir::new("passages");
-    let hop = |node: u32, queue: Option<u8>, occupancy: u32| Hop {
+fn hop(node: u32, queue: Option<u8>, occupancy: u32) -> Hop {
+    Hop {
         node_id: Some(node),
         queue_id: queue,
         queue_occupancy: Some(occupancy),
@@ -225,7 +246,12 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
         egress_ts: Some(1_000),
         egress_if: Some(8),
         ..Hop::default()
-    };
+    }
+}
+
+#[test]
+fn packets_of_a_queue_come_in_the_order_of_time() {
+    let dir = Dir::new("passages");
     let blank = Hop {
         node_id: Some(102),
         queue_id: Some(1),
@@ -243,7 +269,7 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
         ..Config::new(dir.path())
     })
     .unwrap();
-    assert!(store.submit_reports(reports));
+    store.submit_reports(reports);
     store.close();
     let passage =
         |ts: u64, device: Option<u64>, occupancy: Option<u64>, queue: Option<u8>, path: &[u32]| PassageRow {

@@ -17,7 +17,7 @@ fn keep(dir: &Dir, batch: Batch) {
     let store = Store::open(Config::new(dir.path())).unwrap();
     store.set_rules(vec!["slow".to_owned(), "full".to_owned()]);
     let records = batch.len() as u64;
-    store.submit(batch).unwrap();
+    store.submit(batch);
     let stats = store.close();
     assert_eq!(
         (stats.submitted, stats.committed),
@@ -26,52 +26,73 @@ fn keep(dir: &Dir, batch: Batch) {
     );
 }
 
+fn event_and_row(i: usize, kind: Kind) -> (Event, EventRow) {
+    let n = i as u32;
+    // The n-th event has a number where this bit of n is set.
+    let [bit0, bit1, bit2, bit3] = [0, 1, 2, 3].map(|bit| (i >> bit & 1 == 1).then_some(n));
+    let event = Event {
+        ts: START + u64::from(n),
+        id: u64::MAX - u64::from(n),
+        kind,
+        metric: Metric::ALL.get(i).copied(),
+        flow: odd_flows().get(i).copied(),
+        node: bit0,
+        interface: bit1,
+        queue: bit2.map(|n| n as u8),
+        value: bit1.map(u64::from),
+        previous: bit0.map(|n| u64::from(n) << 40),
+        threshold: bit3.map(u64::from),
+        rule: bit0.map(|_| u16::from(i % 4 == 1)),
+        reason: bit2.map(|_| 255),
+        basis: [
+            Basis::Measured,
+            Basis::HopSum,
+            Basis::Corrected,
+            Basis::Unsynchronised,
+        ][i % 4],
+    };
+    let path = if i.is_multiple_of(3) {
+        vec![101, u32::MAX, 103 + n]
+    } else {
+        Vec::new()
+    };
+    let rule = event
+        .rule
+        .map(|rule| ["slow", "full"][usize::from(rule)].to_owned());
+    (
+        event,
+        EventRow {
+            event: Event { rule: None, ..event },
+            rule,
+            path,
+            first: None,
+        },
+    )
+}
+
 /// One event of each kind, each with different absent fields, and its expected row.
 fn every_event() -> Vec<(Event, EventRow)> {
-    let flows = odd_flows();
-    let event = |(i, kind): (usize, Kind)| {
-        let n = i as u32;
-        let some = |bit: usize| (i >> bit & 1 == 1).then_some(n);
-        let event = Event {
-            ts: START + u64::from(n),
-            id: u64::MAX - u64::from(n),
-            kind,
-            metric: Metric::ALL.get(i).copied(),
-            flow: flows.get(i).copied(),
-            node: some(0),
-            interface: some(1),
-            queue: some(2).map(|n| n as u8),
-            value: some(1).map(u64::from),
-            previous: some(0).map(|n| u64::from(n) << 40),
-            threshold: some(3).map(u64::from),
-            rule: some(0).map(|_| u16::from(i % 4 == 1)),
-            reason: some(2).map(|_| 255),
-            basis: [
-                Basis::Measured,
-                Basis::HopSum,
-                Basis::Corrected,
-                Basis::Unsynchronised,
-            ][i % 4],
-        };
-        let path = if i % 3 == 0 {
-            vec![101, u32::MAX, 103 + n]
-        } else {
-            Vec::new()
-        };
-        let rule = event
-            .rule
-            .map(|rule| ["slow", "full"][usize::from(rule)].to_owned());
-        (
-            event,
-            EventRow {
-                event: Event { rule: None, ..event },
-                rule,
-                path,
-                first: None,
-            },
-        )
+    Kind::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(i, kind)| event_and_row(i, kind))
+        .collect()
+}
+
+/// The values of the latest events whose values are multiples of three.
+fn thirds(reader: &Reader, limit: usize, before: Option<u64>) -> Vec<u64> {
+    let filter = EventFilter {
+        limit,
+        before,
+        ..EventFilter::default()
     };
-    Kind::ALL.into_iter().enumerate().map(event).collect()
+    let (rows, stopped) = reader
+        .events_where(&filter, |row| row.event.value.is_some_and(|value| value % 3 == 0))
+        .unwrap();
+    assert_eq!(stopped, None);
+    rows.iter()
+        .map(|row| row.event.value.unwrap())
+        .collect::<Vec<u64>>()
 }
 
 #[test]
@@ -79,34 +100,21 @@ fn a_search_finds_all_that_is_wanted_also_among_events_of_one_time() {
     let dir = Dir::new("search");
     let mut batch = Batch::with_capacity(90_000);
     // 75,000 events of one time are more than any page of the search, and are in the middle of others.
-    let ts = |i: u64| START + if (5_000..80_000).contains(&i) { 5_000 } else { i };
     for i in 0..85_000 {
-        let event = change(ts(i), flow(1), 7, i);
+        let ts = START + if (5_000..80_000).contains(&i) { 5_000 } else { i };
+        let event = change(ts, flow(1), 7, i);
         batch.event(&event, &[]);
     }
     keep(&dir, batch);
     let reader = Reader::open(dir.path()).unwrap();
-    let wanted = |row: &EventRow| row.event.value.is_some_and(|value| value % 3 == 0);
-    let values = |limit, before| {
-        let filter = EventFilter {
-            limit,
-            before,
-            ..EventFilter::default()
-        };
-        let (rows, stopped) = reader.events_where(&filter, wanted).unwrap();
-        assert_eq!(stopped, None);
-        rows.iter()
-            .map(|row| row.event.value.unwrap())
-            .collect::<Vec<u64>>()
-    };
-    let mut all = values(usize::MAX, None);
+    let mut all = thirds(&reader, usize::MAX, None);
     assert_eq!(all[..3], [84_999, 84_996, 84_993]);
     all.sort_unstable();
     assert_eq!(all, (0..85_000).step_by(3).collect::<Vec<u64>>());
-    assert_eq!(values(2, None), [84_999, 84_996]);
+    assert_eq!(thirds(&reader, 2, None), [84_999, 84_996]);
     // In the middle of the events of one time.
-    assert_eq!(values(2_000, None).len(), 2_000);
-    assert_eq!(values(1, Some(START + 4)), [3]);
+    assert_eq!(thirds(&reader, 2_000, None).len(), 2_000);
+    assert_eq!(thirds(&reader, 1, Some(START + 4)), [3]);
 }
 
 #[test]
@@ -313,7 +321,8 @@ fn drops_losses_and_flows_come_back_as_they_were() {
     assert_eq!(reader.flows(None, 10).unwrap(), [first.clone(), second]);
     assert_eq!(reader.flows(Some(&flow(1)), 10).unwrap(), [first]);
     let totals = reader.totals().unwrap();
-    let (from, to) = (Some(START), Some(START + 3));
+    let from = Some(START);
+    let to = Some(START + 3);
     let expected = Totals {
         files: 1,
         bytes: totals.bytes,
@@ -326,6 +335,10 @@ fn drops_losses_and_flows_come_back_as_they_were() {
     };
     assert_eq!(totals, expected);
     assert!(totals.bytes > 8192);
+}
+
+fn sqlite_text(text: &str) -> rusqlite::types::Value {
+    rusqlite::types::Value::Text(text.to_owned())
 }
 
 #[test]
@@ -345,15 +358,14 @@ fn the_documented_names_are_there_and_readable_by_any_tool() {
     let row: Vec<rusqlite::types::Value> = select
         .query_row([], |row| (0..names.len()).map(|i| row.get(i)).collect())
         .unwrap();
-    use rusqlite::types::Value::{Integer, Null, Text};
-    let text = |text: &str| Text(text.to_owned());
+    use rusqlite::types::Value::{Integer, Null};
     let expected = [
         ("ts", Integer(START as i64)),
-        ("kind", text("change")),
-        ("metric", text("hop_latency")),
-        ("flow", text("10.0.0.7:5000>172.16.0.1:80/17")),
-        ("src", text("10.0.0.7")),
-        ("dst", text("172.16.0.1")),
+        ("kind", sqlite_text("change")),
+        ("metric", sqlite_text("hop_latency")),
+        ("flow", sqlite_text("10.0.0.7:5000>172.16.0.1:80/17")),
+        ("src", sqlite_text("10.0.0.7")),
+        ("dst", sqlite_text("172.16.0.1")),
         ("sport", Integer(5000)),
         ("dport", Integer(80)),
         ("proto", Integer(17)),
@@ -363,11 +375,11 @@ fn the_documented_names_are_there_and_readable_by_any_tool() {
         ("value", Integer(5)),
         ("previous", Integer(2)),
         ("threshold", Integer(1000)),
-        ("rule", text("full")),
-        ("path", text("101>102")),
+        ("rule", sqlite_text("full")),
+        ("path", sqlite_text("101>102")),
         ("reason", Null),
-        ("basis", text("measured")),
-        ("id", text(&format!("{:016x}", event.id))),
+        ("basis", sqlite_text("measured")),
+        ("id", sqlite_text(&format!("{:016x}", event.id))),
         ("flow_latency", Null),
         ("latency_basis", Null),
         ("hop_latencies", Null),
@@ -376,34 +388,49 @@ fn the_documented_names_are_there_and_readable_by_any_tool() {
     assert_eq!(found, expected);
 }
 
-#[test]
-fn a_flows_history_holds_what_was_last_reported() {
-    let dir = Dir::new("history");
-    let mut batch = Batch::with_capacity(64);
-    let event = |ts, metric, node, value| Event {
+fn point(ts: u64, latency: u64, basis: Basis, hops: &[(u32, u64)]) -> FlowPoint {
+    FlowPoint {
+        ts: START + ts,
+        flow_latency: Some(latency),
+        basis,
+        hops: hops.to_vec(),
+    }
+}
+
+fn path_event(ts: u64, kind: Kind) -> Event {
+    Event {
+        kind,
+        ..flow_event(ts, Metric::FlowPath, None, 2)
+    }
+}
+
+fn flow_event(ts: u64, metric: Metric, node: Option<u32>, value: u64) -> Event {
+    Event {
         metric: Some(metric),
         flow: Some(flow(1)),
         node,
         value: Some(value),
         ..bare(START + ts)
-    };
-    let path = |ts, kind| Event {
-        kind,
-        ..event(ts, Metric::FlowPath, None, 2)
-    };
-    batch.event(&path(0, Kind::New), &[2, 1]);
-    batch.event(&event(0, Metric::FlowLatency, None, 30), &[]);
-    batch.event(&event(0, Metric::HopLatency, Some(1), 10), &[]);
-    batch.event(&event(0, Metric::HopLatency, Some(2), 20), &[]);
+    }
+}
+
+#[test]
+fn a_flows_history_holds_what_was_last_reported() {
+    let dir = Dir::new("history");
+    let mut batch = Batch::with_capacity(64);
+    batch.event(&path_event(0, Kind::New), &[2, 1]);
+    batch.event(&flow_event(0, Metric::FlowLatency, None, 30), &[]);
+    batch.event(&flow_event(0, Metric::HopLatency, Some(1), 10), &[]);
+    batch.event(&flow_event(0, Metric::HopLatency, Some(2), 20), &[]);
     batch.event(
         &Event {
             threshold: Some(50),
-            ..event(5, Metric::HopLatency, Some(2), 90)
+            ..flow_event(5, Metric::HopLatency, Some(2), 90)
         },
         &[],
     );
-    batch.event(&path(5, Kind::Latest), &[2, 1]);
-    let slower = event(9, Metric::FlowLatency, None, 100);
+    batch.event(&path_event(5, Kind::Latest), &[2, 1]);
+    let slower = flow_event(9, Metric::FlowLatency, None, 100);
     batch.event(
         &Event {
             basis: Basis::HopSum,
@@ -412,30 +439,24 @@ fn a_flows_history_holds_what_was_last_reported() {
         },
         &[],
     );
-    batch.event(&path(9, Kind::PathChange), &[1, 3]);
+    batch.event(&path_event(9, Kind::PathChange), &[1, 3]);
     batch.event(
         &Event {
             flow: Some(flow(2)),
-            ..event(9, Metric::FlowLatency, None, 1)
+            ..flow_event(9, Metric::FlowLatency, None, 1)
         },
         &[],
     );
     batch.event(
         &Event {
             kind: Kind::RuleOn,
-            ..event(10, Metric::FlowLatency, None, 1)
+            ..flow_event(10, Metric::FlowLatency, None, 1)
         },
         &[],
     );
     keep(&dir, batch);
     let reader = Reader::open(dir.path()).unwrap();
     let history = reader.history(&flow(1), None, None, 100).unwrap();
-    let point = |ts, latency, basis, hops: &[(u32, u64)]| FlowPoint {
-        ts: START + ts,
-        flow_latency: Some(latency),
-        basis,
-        hops: hops.to_vec(),
-    };
     let series = [
         point(0, 30, Basis::Measured, &[(2, 20), (1, 10)]),
         point(5, 30, Basis::Measured, &[(2, 90), (1, 10)]),
@@ -509,6 +530,14 @@ fn report() -> ReportRow {
     }
 }
 
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn time_and_source(ts: i64) -> Vec<Value> {
+    vec![Value::Int(ts), text("192.0.2.7"), text("2.0")]
+}
+
 #[test]
 fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
     let report = report();
@@ -528,36 +557,39 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
         ..Config::new(dir.path())
     })
     .unwrap();
-    assert!(store.submit_reports(vec![report.clone(), bare]));
+    store.submit_reports(vec![report.clone(), bare]);
     let stats = store.close();
     assert_eq!((stats.submitted, stats.committed), (2, 2));
-    let (int, text) = (Value::Int, |text: &str| Value::Text(text.to_owned()));
-    let both = |ts| vec![int(ts), text("192.0.2.7"), text("2.0")];
     let shared = [
-        int(103),
-        int(1),
-        int(99),
+        Value::Int(103),
+        Value::Int(1),
+        Value::Int(99),
         text("drop,flow"),
-        int(0),
-        int(71),
+        Value::Int(0),
+        Value::Int(71),
         text(&flow(1).to_string()),
         text("101>?"),
     ];
-    let none = |count: usize| vec![Value::Null; count];
     let expected = [
         [
-            both(START as i64),
+            time_and_source(START as i64),
             shared.to_vec(),
-            vec![int(0), int(101)],
-            (1..=12).map(int).collect(),
+            vec![Value::Int(0), Value::Int(101)],
+            (1..=12).map(Value::Int).collect(),
         ]
         .concat(),
-        [both(START as i64), shared.to_vec(), vec![int(1)], none(13)].concat(),
         [
-            both(START as i64 + 1),
-            none(1),
-            vec![int(1), int(99), text("")],
-            none(18),
+            time_and_source(START as i64),
+            shared.to_vec(),
+            vec![Value::Int(1)],
+            vec![Value::Null; 13],
+        ]
+        .concat(),
+        [
+            time_and_source(START as i64 + 1),
+            vec![Value::Null],
+            vec![Value::Int(1), Value::Int(99), text("")],
+            vec![Value::Null; 18],
         ]
         .concat(),
     ];
@@ -566,7 +598,7 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
     // Off by default: accepted, and not stored.
     let dir = Dir::new("no-reports");
     let store = Store::open(Config::new(dir.path())).unwrap();
-    assert!(store.submit_reports(vec![report]));
+    store.submit_reports(vec![report]);
     assert_eq!(store.close().submitted, 0);
 }
 

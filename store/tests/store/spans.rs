@@ -62,6 +62,17 @@ fn path(number: u32, ts: u64, kind: Kind) -> Event {
     }
 }
 
+fn flow_row(number: u32, last_seen: u64) -> FlowRow {
+    FlowRow {
+        flow: flow(number),
+        flow_latency: Some(9),
+        basis: Basis::HopSum,
+        first_seen: START,
+        last_seen,
+        reports: 1,
+    }
+}
+
 /// Three hours of two flows: one is there for all of it and changes its path after 90 minutes; the other lives for five minutes.
 fn three_hours() -> Batch {
     let mut batch = Batch::with_capacity(4096);
@@ -77,30 +88,22 @@ fn three_hours() -> Batch {
     for minute_of in 30..35 {
         batch.rollup(&minute(2, at(minute_of), 7, 9_000));
     }
-    let row = |number, last_seen| FlowRow {
-        flow: flow(number),
-        flow_latency: Some(9),
-        basis: Basis::HopSum,
-        first_seen: START,
-        last_seen,
-        reports: 1,
-    };
-    batch.flow(&row(1, at(179)), &[1, 3]);
-    batch.flow(&row(2, at(34)), &[1, 3]);
+    batch.flow(&flow_row(1, at(179)), &[1, 3]);
+    batch.flow(&flow_row(2, at(34)), &[1, 3]);
     batch
 }
 
 fn stored(batch: Batch) -> (Dir, Reader) {
     let dir = Dir::new("spans");
     let store = Store::open(Config::new(dir.path())).unwrap();
-    store.submit(batch).unwrap();
+    store.submit(batch);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     (dir, reader)
 }
 
 fn filter(from: u64, to: u64) -> FlowFilter {
-    let span = Span::of(at(from), at(to));
+    let span = Span::new(at(from), at(to));
     FlowFilter {
         span,
         order: FlowOrder::Reports,
@@ -258,6 +261,16 @@ fn one_flow_says_the_same_as_among_all() {
     same(&Reader::open(dir.path()).unwrap());
 }
 
+fn expected_paths(from: u64, to: u64, node: u32) -> (Span, (Vec<PathSpan>, bool)) {
+    let path = PathSpan {
+        path: vec![1, node],
+        flows: 1_200,
+        reports: 12_000,
+        last: at(to),
+    };
+    (Span::new(at(from), at(to)), (vec![path], false))
+}
+
 #[test]
 fn paths_of_many_flows_are_read_in_one_pass_with_the_same_answer() {
     let mut batch = Batch::with_capacity(32_768);
@@ -275,16 +288,11 @@ fn paths_of_many_flows_are_read_in_one_pass_with_the_same_answer() {
         }
     }
     let (dir, reader) = stored(batch);
-    let expected = |from, to, node| {
-        let path = PathSpan {
-            path: vec![1, node],
-            flows: 1_200,
-            reports: 12_000,
-            last: at(to),
-        };
-        (Span::of(at(from), at(to)), (vec![path], false))
-    };
-    let spans = [expected(5, 6, 2), expected(25, 26, 3), expected(45, 46, 4)];
+    let spans = [
+        expected_paths(5, 6, 2),
+        expected_paths(25, 26, 3),
+        expected_paths(45, 46, 4),
+    ];
     let same = |reader: &Reader| {
         spans
             .iter()
@@ -316,25 +324,62 @@ fn a_flow_is_there_however_many_others_are() {
     assert_eq!(flows(&reader, &FlowFilter { text: None, ..last }).len(), 1);
 }
 
-#[test]
-fn paths_of_a_span_are_those_that_were_taken_in_it() {
-    let (_dir, reader) = stored(three_hours());
-    let paths = |from, to| reader.path_spans(Span::of(at(from), at(to))).unwrap();
-    let path = |path: &[u32], flows, reports, last| PathSpan {
+fn path_span(path: &[u32], flows: u64, reports: u64, last: u64) -> PathSpan {
+    PathSpan {
         path: path.to_vec(),
         flows,
         reports,
         last: at(last),
-    };
-    assert_eq!(paths(40, 45), (vec![path(&[1, 2], 1, 500, 45)], false));
-    assert_eq!(paths(100, 105), (vec![path(&[1, 3], 1, 500, 105)], false));
+    }
+}
+
+/// The paths of a span of minutes, and whether some were left out.
+fn paths(reader: &Reader, from: u64, to: u64) -> (Vec<PathSpan>, bool) {
+    reader.path_spans(Span::new(at(from), at(to))).unwrap()
+}
+
+#[test]
+fn paths_of_a_span_are_those_that_were_taken_in_it() {
+    let (_dir, reader) = stored(three_hours());
+    assert_eq!(
+        paths(&reader, 40, 45),
+        (vec![path_span(&[1, 2], 1, 500, 45)], false)
+    );
+    assert_eq!(
+        paths(&reader, 100, 105),
+        (vec![path_span(&[1, 3], 1, 500, 105)], false)
+    );
     // The first flow took both, and counts its reports to the later one.
     let left = PathSpan {
         last: at(90) + SECOND,
-        ..path(&[1, 2], 1, 0, 0)
+        ..path_span(&[1, 2], 1, 0, 0)
     };
-    let both = vec![path(&[1, 3], 2, 18_035, 180), left];
-    assert_eq!(paths(0, 180), (both, false));
+    let both = vec![path_span(&[1, 3], 2, 18_035, 180), left];
+    assert_eq!(paths(&reader, 0, 180), (both, false));
+}
+
+fn series_key(metric: Metric, interface: Option<u32>, queue: Option<u8>) -> SeriesKey {
+    SeriesKey {
+        metric: metric as u8,
+        node: 7,
+        interface,
+        queue,
+    }
+}
+
+fn minute_sum(min: u64, max: u64, sum: u64) -> SpanSum {
+    SpanSum {
+        count: 860,
+        min,
+        max,
+        sum,
+        first: at(47),
+        last: at(133),
+    }
+}
+
+fn total(base: u64) -> u64 {
+    (47..133).map(|minute| 10 * (base + minute)).sum()
 }
 
 #[test]
@@ -358,28 +403,19 @@ fn nodes_of_a_span_have_the_extremes_of_it() {
         ..lost
     });
     let (_dir, reader) = stored(batch);
-    let spans = reader.node_spans(Span::of(at(47), at(133))).unwrap();
-    let key = |metric: Metric, interface, queue| SeriesKey {
-        metric: metric as u8,
-        node: 7,
-        interface,
-        queue,
-    };
-    let sum = |min, max, sum| SpanSum {
-        count: 860,
-        min,
-        max,
-        sum,
-        first: at(47),
-        last: at(133),
-    };
-    let total = |base: u64| (47..133).map(|minute| 10 * (base + minute)).sum();
+    let spans = reader.node_spans(Span::new(at(47), at(133))).unwrap();
     let expected = [
-        (key(Metric::HopLatency, None, None), sum(547, 632, total(500))),
-        (key(Metric::QueueOccupancy, None, Some(3)), sum(47, 132, total(0))),
         (
-            key(Metric::LinkUtilization, Some(2), None),
-            sum(200_000, 200_000, 860 * 200_000),
+            series_key(Metric::HopLatency, None, None),
+            minute_sum(547, 632, total(500)),
+        ),
+        (
+            series_key(Metric::QueueOccupancy, None, Some(3)),
+            minute_sum(47, 132, total(0)),
+        ),
+        (
+            series_key(Metric::LinkUtilization, Some(2), None),
+            minute_sum(200_000, 200_000, 860 * 200_000),
         ),
     ];
     assert_eq!(spans.series, expected.into_iter().collect());
@@ -387,11 +423,20 @@ fn nodes_of_a_span_have_the_extremes_of_it() {
     assert!(!spans.truncated);
     assert!(
         reader
-            .node_spans(Span::of(at(200), at(210)))
+            .node_spans(Span::new(at(200), at(210)))
             .unwrap()
             .series
             .is_empty()
     );
+}
+
+fn rate_point(minute: u64, reports: u64, events: u64, lost: u64) -> RatePoint {
+    RatePoint {
+        ts: at(minute),
+        reports,
+        events,
+        lost,
+    }
 }
 
 #[test]
@@ -408,24 +453,18 @@ fn rates_have_gaps_where_nothing_was_received() {
     };
     batch.loss(&loss);
     let (_dir, reader) = stored(batch);
-    let point = |minute, reports, events, lost| RatePoint {
-        ts: at(minute),
-        reports,
-        events,
-        lost,
-    };
-    let span = reader.rate_span(Span::of(at(80), at(240)), 20 * MINUTE).unwrap();
+    let span = reader.rate_span(Span::new(at(80), at(240)), 20 * MINUTE).unwrap();
     let expected = [
-        point(80, 2000, 1, 4),
-        point(100, 2000, 0, 0),
-        point(120, 2000, 0, 0),
-        point(140, 2000, 0, 0),
-        point(160, 2000, 0, 0),
+        rate_point(80, 2000, 1, 4),
+        rate_point(100, 2000, 0, 0),
+        rate_point(120, 2000, 0, 0),
+        rate_point(140, 2000, 0, 0),
+        rate_point(160, 2000, 0, 0),
     ];
     assert_eq!(span.points, expected);
     assert_eq!(span.kinds, [(Kind::PathChange, 1)].into_iter().collect());
     // Second by second: events where they were, the minute's reports in all of them.
-    let fine = reader.rate_span(Span::of(at(90), at(91)), SECOND).unwrap();
+    let fine = reader.rate_span(Span::new(at(90), at(91)), SECOND).unwrap();
     let per_second: u64 = fine.points.iter().map(|point| point.reports).sum();
     assert_eq!((fine.points.len(), per_second), (60, 100));
     let events: Vec<u64> = fine
@@ -483,19 +522,19 @@ fn a_file_of_version_4_says_the_same_and_is_left_as_it_is() {
         let flows: Vec<_> = flows
             .map(|flow| (flow.flow, flow.sum.count, flow.sum.sum, flow.path, flow.basis))
             .collect();
-        let (paths, truncated) = reader.path_spans(Span::of(at(0), at(180))).unwrap();
+        let (paths, truncated) = reader.path_spans(Span::new(at(0), at(180))).unwrap();
         let paths: Vec<_> = paths
             .into_iter()
             .map(|path| (path.path, path.flows, path.reports))
             .collect();
         let rates = [20 * MINUTE, 30 * SECOND]
-            .map(|column| reader.rate_span(Span::of(at(20), at(240)), column).unwrap());
+            .map(|column| reader.rate_span(Span::new(at(20), at(240)), column).unwrap());
         (
             flows,
             paths,
             truncated,
             rates,
-            reader.node_spans(Span::of(at(47), at(133))).unwrap(),
+            reader.node_spans(Span::new(at(47), at(133))).unwrap(),
         )
     };
     let expected = everything(&reader);
@@ -512,15 +551,15 @@ fn a_file_of_version_4_says_the_same_and_is_left_as_it_is() {
     let store = Store::open(Config::new(dir.path())).unwrap();
     let mut late = Batch::with_capacity(16);
     late.event(&bare(at(180)), &[]);
-    store.submit(late).unwrap();
+    store.submit(late);
     store.close();
-    let files = |names: Vec<String>| names.into_iter().filter(|name| name.ends_with(".db")).count();
-    assert_eq!((files(before), files(dir.names())), (1, 2));
+    let files = [before, dir.names()].map(|names| names.iter().filter(|name| name.ends_with(".db")).count());
+    assert_eq!(files, [1, 2]);
     let reader = Reader::open(dir.path()).unwrap();
     let mut more = everything(&reader);
     more.3 = expected.3.clone();
     assert_eq!(more, expected);
-    let late = reader.rate_span(Span::of(at(180), at(181)), MINUTE).unwrap();
+    let late = reader.rate_span(Span::new(at(180), at(181)), MINUTE).unwrap();
     assert_eq!(
         late.points,
         [RatePoint {
@@ -532,33 +571,34 @@ fn a_file_of_version_4_says_the_same_and_is_left_as_it_is() {
     );
 }
 
+fn counts(reader: &Reader, filter: &FlowFilter) -> Vec<u64> {
+    flows(reader, filter)
+        .iter()
+        .map(|flow| flow.sum.count)
+        .collect::<Vec<_>>()
+}
+
 #[test]
 fn a_span_of_all_time_reads_what_is_there() {
     let (dir, reader) = stored(three_hours());
     let all = FlowFilter {
-        span: Span::of(0, u64::MAX),
+        span: Span::new(0, u64::MAX),
         ..filter(0, 180)
     };
-    let counts = |reader: &Reader| {
-        flows(reader, &all)
-            .iter()
-            .map(|flow| flow.sum.count)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(counts(&reader), [18_000, 35]);
+    assert_eq!(counts(&reader, &all), [18_000, 35]);
     drop(reader);
     make_earlier(&dir);
-    assert_eq!(counts(&Reader::open(dir.path()).unwrap()), [18_000, 35]);
+    assert_eq!(counts(&Reader::open(dir.path()).unwrap(), &all), [18_000, 35]);
 }
 
 #[test]
 fn a_path_that_changes_twice_in_a_batch_is_not_taken_for_its_older_state() {
-    let row = |last_seen| FlowRow {
+    let row = FlowRow {
         flow: flow(1),
         flow_latency: None,
         basis: Basis::Measured,
         first_seen: at(0),
-        last_seen,
+        last_seen: at(0),
         reports: 1,
     };
     let dir = Dir::new("flap");
@@ -568,23 +608,33 @@ fn a_path_that_changes_twice_in_a_batch_is_not_taken_for_its_older_state() {
     batch.event(&path(1, at(0) + 1, Kind::New), &[1, 2]);
     // The state was noted before the change, and is stored after it.
     batch.event(&path(1, at(0) + 3, Kind::PathChange), &[1, 3]);
-    batch.flow(&row(at(0) + 2), &[1, 2]);
-    store.submit(batch).unwrap();
+    batch.flow(
+        &FlowRow {
+            last_seen: at(0) + 2,
+            ..row
+        },
+        &[1, 2],
+    );
+    store.submit(batch);
     let mut batch = Batch::with_capacity(64);
     batch.rollup(&minute(1, at(1), 1, 70));
     batch.event(&path(1, at(1), Kind::PathChange), &[1, 2]);
-    batch.flow(&row(at(1)), &[1, 2]);
-    store.submit(batch).unwrap();
+    batch.flow(
+        &FlowRow {
+            last_seen: at(1),
+            ..row
+        },
+        &[1, 2],
+    );
+    store.submit(batch);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     assert_eq!(flows(&reader, &filter(0, 1))[0].path, [1, 3]);
     assert_eq!(flows(&reader, &filter(1, 2))[0].path, [1, 2]);
 }
 
-#[test]
-fn a_heat_map_of_long_rollups_has_the_same_peaks() {
-    let (_dir, reader) = stored(three_hours());
-    let map = |interval: u32, column: u64| HeatFilter {
+fn heat_filter(interval: u32, column: u64) -> HeatFilter {
+    HeatFilter {
         metric: Metric::QueueOccupancy,
         from: at(0),
         to: at(180),
@@ -592,10 +642,15 @@ fn a_heat_map_of_long_rollups_has_the_same_peaks() {
         interval,
         node: None,
         limit: 10,
-    };
-    let hours = |interval| reader.heat(&map(interval, 60 * MINUTE)).unwrap();
-    let minutes = hours(60);
+    }
+}
+
+#[test]
+fn a_heat_map_of_long_rollups_has_the_same_peaks() {
+    let (_dir, reader) = stored(three_hours());
+    let [minutes, tens, hours] =
+        [60, 600, 3600].map(|interval| reader.heat(&heat_filter(interval, 60 * MINUTE)).unwrap());
     assert_eq!(minutes.rows[0].values, [Some(59), Some(119), Some(179)]);
     assert_eq!((minutes.rows[0].worst, minutes.rows[0].count), (179, 1800));
-    assert_eq!([hours(600), hours(3600)], [minutes.clone(), minutes]);
+    assert_eq!([&tens, &hours], [&minutes; 2]);
 }

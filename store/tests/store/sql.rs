@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use collector::{Batch, Event, Kind, Output as _};
-use store::{Config, EventFilter, Period, Policy, QueryErrorKind, QueryOptions, Reader, Store, Table, Value};
+use store::{Config, EventFilter, Period, QueryErrorKind, QueryOptions, Reader, Store, Table, Value};
 use testkit::records::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 
 const HOUR: u64 = 3600 * SECOND;
@@ -14,13 +14,10 @@ fn keep(name: &str, period: Period, batches: Vec<Batch>) -> (Dir, Reader) {
     let dir = Dir::new(name);
     let store = Store::open(Config {
         period,
-        policy: Policy::Block,
         ..Config::new(dir.path())
     })
     .unwrap();
-    batches
-        .into_iter()
-        .for_each(|batch| drop(store.submit(batch).unwrap()));
+    batches.into_iter().for_each(|batch| drop(store.submit(batch)));
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     (dir, reader)
@@ -32,14 +29,15 @@ fn ask(reader: &Reader, sql: &str) -> Table {
         .unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
+fn int(value: &Value) -> i64 {
+    if let Value::Int(int) = value {
+        *int
+    } else {
+        panic!("{value:?} is no number")
+    }
+}
+
 fn ints(table: &Table) -> Vec<Vec<i64>> {
-    let int = |value: &Value| {
-        if let Value::Int(int) = value {
-            *int
-        } else {
-            panic!("{value:?} is no number")
-        }
-    };
     table
         .rows
         .iter()
@@ -142,17 +140,20 @@ fn computations_are_allowed() {
     }
 }
 
+fn query_error(reader: &Reader, sql: &str) -> (String, Option<usize>) {
+    let error = reader.query(sql, &QueryOptions::default()).unwrap_err();
+    (error.message, error.offset)
+}
+
 #[test]
 fn a_wrong_query_gets_one_sentence_with_its_place() {
     let (_dir, reader) = keep("wrong", Period::Day, vec![]);
-    let error = |sql: &str| reader.query(sql, &QueryOptions::default()).unwrap_err();
-    let message = |sql: &str| (error(sql).message, error(sql).offset);
     assert_eq!(
-        message("SELECT * FORM events"),
+        query_error(&reader, "SELECT * FORM events"),
         ("near \"FORM\": syntax error, at character 10".to_owned(), Some(9))
     );
     assert_eq!(
-        message("SELECT * FROM event"),
+        query_error(&reader, "SELECT * FROM event"),
         (
             "no such table: event; the tables are events, rollups, flows, drops, losses, reports, recordings"
                 .to_owned(),
@@ -160,18 +161,18 @@ fn a_wrong_query_gets_one_sentence_with_its_place() {
         )
     );
     assert_eq!(
-        message("SELECT latency FROM events"),
+        query_error(&reader, "SELECT latency FROM events"),
         (
             "no such column: latency, at character 8; SELECT * … LIMIT 1 shows the columns".to_owned(),
             Some(7)
         )
     );
     assert_eq!(
-        message(" -- nothing"),
+        query_error(&reader, " -- nothing"),
         ("this is no query; write a SELECT".to_owned(), None)
     );
     assert_eq!(
-        message("SELECT ?1"),
+        query_error(&reader, "SELECT ?1"),
         (
             "the query has 1 parameters, 0 values were given; give as many".to_owned(),
             None
@@ -276,52 +277,60 @@ fn rows_bytes_values_and_time_are_bounded() {
     assert!(with(&deep, QueryOptions::default()).is_err());
 }
 
+fn detail(row: &[Value]) -> String {
+    if let Value::Text(text) = &row[3] {
+        text.clone()
+    } else {
+        String::new()
+    }
+}
+
 /// SQLite's query plan, one line per step, without the look-ups of names, which all plans have.
 fn plan(reader: &Reader, sql: &str) -> Vec<String> {
     let table = ask(reader, &format!("EXPLAIN QUERY PLAN {sql}"));
-    let detail = |row: &Vec<Value>| {
-        if let Value::Text(text) = &row[3] {
-            text.clone()
-        } else {
-            String::new()
-        }
-    };
-    let mut lines: Vec<String> = table.rows.iter().map(detail).collect();
+    let mut lines: Vec<String> = table.rows.iter().map(|row| detail(row)).collect();
     lines.retain(|line| !line.contains("LEFT-JOIN") && !line.contains("BLOOM"));
+    lines
+}
+
+/// The plan of a query, which has this line for each table.
+fn plan_with(reader: &Reader, sql: &str, needed: &str) -> Vec<String> {
+    let lines = plan(reader, sql);
+    // Once for the file and once for the empty member of the union.
+    assert_eq!(
+        lines.iter().filter(|line| line.contains(needed)).count(),
+        2,
+        "{sql}: {lines:#?}"
+    );
     lines
 }
 
 #[test]
 fn the_questions_people_ask_use_the_indexes() {
     let (_dir, reader) = keep("plan", Period::Day, vec![changes(START, 10, 2)]);
-    let all = |sql: &str, needed: &str| {
-        let lines = plan(&reader, sql);
-        // Once for the file and once for the empty member of the union.
-        assert_eq!(
-            lines.iter().filter(|line| line.contains(needed)).count(),
-            2,
-            "{sql}: {lines:#?}"
-        );
-        lines
-    };
     let flow = "'10.0.0.1:5000>172.16.0.1:80/17'";
-    all(
+    plan_with(
+        &reader,
         &format!("SELECT * FROM events WHERE flow = {flow} AND ts > 5"),
         "event_flow (ANY(chunk) AND flow=? AND ts>?)",
     );
-    all(
+    plan_with(
+        &reader,
         &format!("SELECT avg(value) FROM events WHERE flow = {flow}"),
         "event_flow (ANY(chunk) AND flow=?)",
     );
-    all(
+    plan_with(
+        &reader,
         &format!("SELECT * FROM drops WHERE flow = {flow} AND ts > 5"),
         "drop_flow (ANY(chunk) AND flow=? AND ts>?)",
     );
-    all(
+    plan_with(
+        &reader,
         "SELECT * FROM rollups WHERE metric = 'queue_occupancy' AND node = 5 AND interval = 1 AND ts > 5",
         "rollup_node (ANY(chunk) AND node=? AND metric=? AND interval=? AND ts>?)",
     );
-    all(
+    plan_with(
+        &reader,
         "SELECT * FROM rollups WHERE metric = 'queue_occupancy' AND ts > 5",
         "e USING PRIMARY KEY (ts>?)",
     );
@@ -350,9 +359,13 @@ fn the_questions_people_ask_use_the_indexes() {
         ),
     ] {
         // In the order of the index: merged, never sorted.
-        let lines = all(sql, index);
-        let detour = |line: &String| line.contains("TEMP B-TREE") || line.contains("SCAN e USING INDEX");
-        assert!(!lines.iter().any(detour), "{sql}: {lines:#?}");
+        let lines = plan_with(&reader, sql, index);
+        for detour in ["TEMP B-TREE", "SCAN e USING INDEX"] {
+            assert!(
+                !lines.iter().any(|line| line.contains(detour)),
+                "{sql}: {lines:#?}"
+            );
+        }
     }
     // Columns that a query does not use are not joined.
     let names = ask(
@@ -363,15 +376,16 @@ fn the_questions_people_ask_use_the_indexes() {
     assert!(!text.contains("SEARCH"), "{text}");
 }
 
+fn hour_batch(hour: u64) -> Batch {
+    let mut batch = changes(START + hour * HOUR, 10, 1);
+    batch.rollup(&rollup(START + hour * HOUR, 7));
+    batch.flow(&flow_row(flow(0), START + hour * HOUR + hour), &[hour as u32]);
+    batch
+}
+
 #[test]
 fn a_query_over_many_files_equals_one_over_a_single_file() {
-    let batch = |hour: u64| {
-        let mut batch = changes(START + hour * HOUR, 10, 1);
-        batch.rollup(&rollup(START + hour * HOUR, 7));
-        batch.flow(&flow_row(flow(0), START + hour * HOUR + hour), &[hour as u32]);
-        batch
-    };
-    let (dir, reader) = keep("many", Period::Hour, (0..14).map(batch).collect());
+    let (dir, reader) = keep("many", Period::Hour, (0..14).map(hour_batch).collect());
     let names = dir.names();
     assert_eq!((names.len(), names[0].as_str()), (14, "hopwise-2026-11-21T14.db"));
     assert_eq!(names[10], "hopwise-2026-11-22T00.db");
@@ -463,8 +477,8 @@ fn a_query_over_many_files_equals_one_over_a_single_file() {
 
 #[test]
 fn more_files_than_can_be_joined_are_left_out_aloud() {
-    let batch = |hour: u64| changes(START + hour * HOUR, 1, 1);
-    let (_dir, reader) = keep("too-many", Period::Hour, (0..130).map(batch).collect());
+    let batches = (0..130).map(|hour| changes(START + hour * HOUR, 1, 1)).collect();
+    let (_dir, reader) = keep("too-many", Period::Hour, batches);
     let table = ask(&reader, "SELECT count(*), max(ts) FROM events");
     let joined = ints(&table)[0][0];
     assert!((10..130).contains(&joined), "{joined}");
@@ -490,10 +504,10 @@ fn committed_rows_are_visible_during_writes() {
             },
             &[],
         );
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
         // An open transaction does not disturb queries.
-        store.submit(changes(START + round * SECOND, 1, 1)).unwrap();
+        store.submit(changes(START + round * SECOND, 1, 1));
         let count = ints(&ask(&reader, "SELECT count(*) FROM events WHERE kind = 'drop'"));
         assert_eq!(count, [[round as i64]]);
         let options = QueryOptions {
@@ -517,7 +531,7 @@ fn rows_can_be_queried_within_two_seconds() {
     let dir = Dir::new("soon");
     let store = Store::open(Config::new(dir.path())).unwrap();
     let reader = Reader::open(dir.path()).unwrap();
-    store.submit(changes(START, 10, 1)).unwrap();
+    store.submit(changes(START, 10, 1));
     let arrived = Instant::now();
     while ints(&ask(&reader, "SELECT count(*) FROM events")) != [[10]] {
         assert!(arrived.elapsed() < Duration::from_secs(2));

@@ -105,7 +105,7 @@ fn path(number: u32, ts: u64, kind: Kind) -> Event {
     }
 }
 
-/// How many reports a flow sent in a minute, by arithmetic alone.
+/// The number of reports that a flow sent in a minute, by arithmetic alone.
 fn reports(number: u32, minute: u64) -> u64 {
     (u64::from(number) * 7 + minute * 3) % 11
 }
@@ -170,7 +170,8 @@ fn stored() -> (Dir, Reader) {
         }
         // States of flows say in each file which path was taken.
         for number in 1..10 {
-            let (first_seen, last_seen) = (at(0), at(hour * 60) + 59 * SECOND);
+            let first_seen = at(0);
+            let last_seen = at(hour * 60) + 59 * SECOND;
             let row = collector::FlowRow {
                 flow: flow(number),
                 flow_latency: None,
@@ -188,7 +189,7 @@ fn stored() -> (Dir, Reader) {
                 },
             );
         }
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
     }
     store.close();
@@ -205,7 +206,7 @@ fn each_report_of_a_flow_is_counted_once_in_its_column_and_on_its_path() {
         dir.names()
     );
     for minutes in [1, 5, 10, 60] {
-        let columns = Columns::of((at(0), at(180)), minutes * MINUTE);
+        let columns = Columns::new(at(0), at(180), minutes * MINUTE);
         let mut sums = Sums::default();
         let counted = reader.flow_traffic(&columns, true, &mut sums).unwrap();
         assert_eq!((counted, sums.resets), (Counted::default(), 1));
@@ -232,10 +233,9 @@ fn each_report_of_a_flow_is_counted_once_in_its_column_and_on_its_path() {
         }
         assert_eq!(sums.found, expected, "columns of {minutes} minutes");
         let silent = 100 / minutes..(120 / minutes).max(100 / minutes);
-        let is_gap = |column: &usize| silent.contains(&(*column as u64));
         assert_eq!(
             minutes <= 10,
-            !silent.is_empty() && !sums.seen.iter().any(is_gap),
+            !silent.is_empty() && !sums.seen.iter().any(|column| silent.contains(&(*column as u64))),
             "gaps"
         );
     }
@@ -245,7 +245,7 @@ fn each_report_of_a_flow_is_counted_once_in_its_column_and_on_its_path() {
 fn a_minute_that_is_still_being_stored_is_not_counted() {
     let (_dir, reader) = stored();
     for (minutes, known) in [(1, 33), (10, 33), (60, 73), (60, 120), (60, 999)] {
-        let columns = Columns::of((at(0), at(180)), minutes * MINUTE).until(at(known));
+        let columns = Columns::new(at(0), at(180), minutes * MINUTE).until(at(known));
         let mut sums = Sums::default();
         reader.flow_traffic(&columns, false, &mut sums).unwrap();
         let found: u64 = sums.found.values().map(|(count, _)| *count).sum();
@@ -258,12 +258,10 @@ fn a_minute_that_is_still_being_stored_is_not_counted() {
             "columns of {minutes} minutes, known to minute {known}"
         );
     }
-    let rates = |known| {
-        reader
-            .rate_span_until(Span::of(at(0), at(100)), 20 * MINUTE, at(known))
-            .unwrap()
-    };
-    let found: u64 = rates(33).points.iter().map(|point| point.reports).sum();
+    let rates = reader
+        .rate_span_until(Span::new(at(0), at(100)), 20 * MINUTE, at(33))
+        .unwrap();
+    let found: u64 = rates.points.iter().map(|point| point.reports).sum();
     assert_eq!(
         found,
         (0..33)
@@ -272,26 +270,52 @@ fn a_minute_that_is_still_being_stored_is_not_counted() {
     );
 }
 
+fn column_minutes(reader: &Reader, minutes: u64, most: u64) -> u64 {
+    reader.flow_columns((at(0), at(minutes)), most).unwrap().column() / MINUTE
+}
+
 #[test]
 fn columns_follow_the_number_of_flows() {
     let (_dir, reader) = stored();
-    let column = |minutes, most| reader.flow_columns((at(0), at(minutes)), most).unwrap().column() / MINUTE;
-    assert_eq!([column(15, 180), column(180, 1000), column(180, 180)], [1, 1, 2]);
-    assert_eq!([column(180, 19), column(180, 5), column(180, 1)], [10, 60, 180]);
-    assert_eq!(column(180 * 1440, 100), 2 * 1440, "longer than what is offered");
+    assert_eq!(
+        [
+            column_minutes(&reader, 15, 180),
+            column_minutes(&reader, 180, 1000),
+            column_minutes(&reader, 180, 180)
+        ],
+        [1, 1, 2]
+    );
+    assert_eq!(
+        [
+            column_minutes(&reader, 180, 19),
+            column_minutes(&reader, 180, 5),
+            column_minutes(&reader, 180, 1)
+        ],
+        [10, 60, 180]
+    );
+    assert_eq!(
+        column_minutes(&reader, 180 * 1440, 100),
+        2 * 1440,
+        "longer than what is offered"
+    );
+}
+
+/// The number of drops in a span of minutes.
+fn drops(from: u64, to: u64) -> u64 {
+    (from..to)
+        .filter(|m| !(100..120).contains(m))
+        .map(|m| m % 3)
+        .sum::<u64>()
+}
+
+fn total(sums: &Sums) -> u64 {
+    sums.found.values().map(|(count, _)| *count).sum::<u64>()
 }
 
 #[test]
 fn each_event_is_counted_once_in_what_is_asked_of_it() {
     let (_dir, reader) = stored();
-    let columns = Columns::of((at(0), at(180)), 10 * MINUTE);
-    let drops = |from: u64, to: u64| {
-        (from..to)
-            .filter(|m| !(100..120).contains(m))
-            .map(|m| m % 3)
-            .sum::<u64>()
-    };
-    let total = |sums: &Sums| sums.found.values().map(|(count, _)| *count).sum::<u64>();
+    let columns = Columns::new(at(0), at(180), 10 * MINUTE);
     let ask = |parts: EventParts| {
         let mut sums = Sums::default();
         assert_eq!(
@@ -316,7 +340,7 @@ fn each_event_is_counted_once_in_what_is_asked_of_it() {
     let source = flow(1).src();
     let placed = ask(EventParts {
         flow: true,
-        place: true,
+        location: true,
         cause: true,
         ..EventParts::default()
     });
@@ -354,11 +378,21 @@ fn each_event_is_counted_once_in_what_is_asked_of_it() {
     assert_eq!(changed, 1);
 }
 
+fn queue_rollup(ts: u64, interval: u32, count: u64) -> Rollup {
+    let one = rollup(Metric::QueueOccupancy, ts, count, 5);
+    Rollup {
+        interval,
+        node: Some(7),
+        queue: Some(3),
+        ..one
+    }
+}
+
 #[test]
 fn values_of_a_queue_are_there_also_in_the_minute_that_has_not_ended() {
     let (_dir, reader) = stored();
     for minutes in [1, 10, 60] {
-        let columns = Columns::of((at(0), at(180)), minutes * MINUTE);
+        let columns = Columns::new(at(0), at(180), minutes * MINUTE);
         let mut sums = Sums::default();
         reader
             .series_traffic(&columns, Metric::QueueOccupancy, &mut sums)
@@ -372,23 +406,14 @@ fn values_of_a_queue_are_there_also_in_the_minute_that_has_not_ended() {
     let dir = Dir::new("traffic-young");
     let store = Store::open(Config::new(dir.path())).unwrap();
     let mut batch = Batch::with_capacity(256);
-    let of_queue = |ts, interval, count| {
-        let one = rollup(Metric::QueueOccupancy, ts, count, 5);
-        Rollup {
-            interval,
-            node: Some(7),
-            queue: Some(3),
-            ..one
-        }
-    };
-    (0..90).for_each(|second| batch.rollup(&of_queue(at(0) + second * SECOND, 1, 2)));
-    batch.rollup(&of_queue(at(0), 60, 120));
-    store.submit(batch).unwrap();
+    (0..90).for_each(|second| batch.rollup(&queue_rollup(at(0) + second * SECOND, 1, 2)));
+    batch.rollup(&queue_rollup(at(0), 60, 120));
+    store.submit(batch);
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     for (column, expected) in [(MINUTE, 180), (60 * MINUTE, 180), (SECOND, 180)] {
         let mut sums = Sums::default();
-        let columns = Columns::of((at(0), at(2)), column);
+        let columns = Columns::new(at(0), at(2), column);
         reader
             .series_traffic(&columns, Metric::QueueOccupancy, &mut sums)
             .unwrap();
@@ -474,7 +499,7 @@ fn of_all_kinds(dir: &Dir, seed: u64) {
                 );
             }
         }
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
     }
     store.close();
@@ -489,17 +514,20 @@ fn without_blocks(dir: &Dir) {
     }
 }
 
+fn has_bit(bits: u32, bit: u32) -> bool {
+    bits & 1 << bit != 0
+}
+
 #[test]
 fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
-    let part = |bits: u32, bit: u32| bits & 1 << bit != 0;
     let questions: Vec<EventParts> = (0..64)
         .map(|bits| EventParts {
-            flow: part(bits, 0),
-            path: part(bits, 1),
-            place: part(bits, 2),
-            metric: part(bits, 3),
-            cause: part(bits, 4),
-            any_kind: part(bits, 5),
+            flow: has_bit(bits, 0),
+            path: has_bit(bits, 1),
+            location: has_bit(bits, 2),
+            metric: has_bit(bits, 3),
+            cause: has_bit(bits, 4),
+            any_kind: has_bit(bits, 5),
             values: false,
         })
         .collect();
@@ -521,7 +549,7 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
             {
                 let mut sums = Sums::default();
                 let counted = reader
-                    .event_traffic(&Columns::of((from, to), column), parts, &mut sums)
+                    .event_traffic(&Columns::new(from, to, column), parts, &mut sums)
                     .unwrap();
                 let seen: std::collections::BTreeSet<usize> = sums.seen.iter().copied().collect();
                 answers.push((counted, sums.found, seen));
@@ -534,7 +562,8 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
         let all: u64 = counted[4].1.values().map(|(count, _)| *count).sum();
         assert!(all > 8_000 && counted[4].1.len() > 300, "{all}");
         for (i, (counted, read)) in counted.iter().zip(&read).enumerate() {
-            let (parts, span) = (questions[i / spans.len()], spans[i % spans.len()]);
+            let parts = questions[i / spans.len()];
+            let span = spans[i % spans.len()];
             assert!(counted.1 == read.1, "{parts:?} {span:?}");
             assert_eq!((counted.0, &counted.2), (read.0, &read.2), "{parts:?} {span:?}");
         }
@@ -628,13 +657,13 @@ fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
 fn by_node(dir: &Dir) -> (Counted, Found) {
     let reader = Reader::open(dir.path()).unwrap();
     let parts = EventParts {
-        place: true,
+        location: true,
         flow: true,
         ..EventParts::default()
     };
     let mut sums = Sums::default();
     let counted = reader
-        .event_traffic(&Columns::of((at(50), at(70)), MINUTE), parts, &mut sums)
+        .event_traffic(&Columns::new(at(50), at(70), MINUTE), parts, &mut sums)
         .unwrap();
     (counted, sums.found)
 }
@@ -656,11 +685,16 @@ fn blocks_that_cannot_be_read_cost_no_event() {
     assert_eq!(by_node(&dir), whole);
 }
 
+fn count(sums: &Found) -> u64 {
+    sums.values().map(|(count, _)| *count).sum::<u64>()
+}
+
 #[test]
 fn files_with_blocks_without_values_are_read_by_rows_and_left_alone() {
     let dir = Dir::new("traffic-six");
     of_all_kinds(&dir, 6);
-    let (whole, before) = (by_node(&dir), dir.names());
+    let whole = by_node(&dir);
+    let before = dir.names();
     for name in before.iter().filter(|name| name.ends_with(".db")) {
         let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
         let blocks = "UPDATE block_data SET events = x'01' || substr(events, 2)";
@@ -675,7 +709,7 @@ fn files_with_blocks_without_values_are_read_by_rows_and_left_alone() {
     .unwrap();
     let mut batch = Batch::with_capacity(64);
     batch.event(&bare(at(63)), &[]);
-    store.submit(batch).unwrap();
+    store.submit(batch);
     assert_eq!(store.close().set_aside, 0);
     let new: Vec<String> = dir
         .names()
@@ -683,7 +717,6 @@ fn files_with_blocks_without_values_are_read_by_rows_and_left_alone() {
         .filter(|name| !before.contains(name))
         .collect();
     assert!(new.len() == 1 && new[0].ends_with(".2.db"), "{new:?}");
-    let count = |sums: &Found| sums.values().map(|(count, _)| *count).sum::<u64>();
     assert_eq!(count(&by_node(&dir).1), count(&whole.1) + 1);
 }
 
@@ -701,7 +734,7 @@ fn the_latest_time_that_there_is_stops_nothing() {
             },
             &[],
         );
-        store.submit(batch).unwrap();
+        store.submit(batch);
         store.flush();
     }
     let stats = store.close();

@@ -7,7 +7,7 @@ use collector::{
     Batch,
     workload::{Case, Input, Values},
 };
-use store::{Policy, Store};
+use store::Store;
 
 use super::{
     append, key_write,
@@ -142,7 +142,6 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     let directory = Directory(std::env::temp_dir().join(format!("hopwise-dta-cpu-{}", std::process::id())));
     fs::create_dir_all(&directory.0).map_err(failed)?;
     let config = store::Config {
-        policy: Policy::Block,
         max_bytes: Some(4 << 30),
         ..store::Config::new(&directory.0)
     };
@@ -161,10 +160,7 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
             reports += feed.burst(Input::Payloads, &mut collector, &mut batch) as u64;
             if batch.len() > BATCH / 2 || reports >= wanted {
                 let full = std::mem::take(&mut batch);
-                batch = store.submit(full).unwrap_or_else(|mut refused| {
-                    refused.clear();
-                    refused
-                });
+                batch = store.submit(full);
             }
         }
         store.flush();

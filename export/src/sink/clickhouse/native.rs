@@ -10,50 +10,64 @@ use super::{ABSENT, Column, FLOW, Kind};
 use crate::record::{FieldKind, Fields, Value};
 use crate::text;
 
-/// Rows by column.
+/// Rows, stored by column.
 #[derive(Debug)]
 pub(super) struct Block {
     columns: Vec<(Column, Values)>,
     rows: usize,
 }
 
-/// The values of a column, as far as they are known.
+/// The values of a column so far.
 #[derive(Debug)]
 enum Values {
     /// Numbers and addresses, or texts with their lengths.
     Plain(Vec<u8>),
-    /// A byte that is 1 where there is none, and the numbers.
+    /// A byte for each value that is 1 if it is absent, and the numbers.
     Optional(Vec<u8>, Vec<u8>),
-    /// Where each list ends, and the numbers of all.
+    /// The end of each list, and the numbers of all.
     Lists(Vec<u8>, Vec<u8>),
     Words(Words),
 }
 
-/// Texts of which there are few: each once, and which one a row has.
+/// Texts of which there are few: each once, and the number of the text of each row.
 #[derive(Default, Debug)]
 struct Words {
     numbers: HashMap<String, u32>,
     texts: Vec<u8>,
     rows: Vec<u32>,
-    /// The row before.
+    /// The text of the row before.
     last: String,
 }
 
-impl Block {
-    /// Without rows; room for `rows`.
-    pub(super) fn new(columns: Vec<Column>, rows: usize) -> Self {
-        let values = |column: &Column| match column.kind {
-            Kind::MaybeU64 => Values::Optional(Vec::with_capacity(rows), Vec::with_capacity(8 * rows)),
-            Kind::Numbers => Values::Lists(Vec::with_capacity(8 * rows), Vec::new()),
-            Kind::Word => Values::Words(Words {
+impl Values {
+    fn new(kind: Kind, rows: usize) -> Self {
+        match kind {
+            Kind::MaybeU64 => Self::Optional(Vec::with_capacity(rows), Vec::with_capacity(8 * rows)),
+            Kind::Numbers => Self::Lists(Vec::with_capacity(8 * rows), Vec::new()),
+            Kind::Word => Self::Words(Words {
                 rows: Vec::with_capacity(rows),
                 ..Words::default()
             }),
-            kind => Values::Plain(Vec::with_capacity(rows * kind.width().unwrap_or(TEXT))),
-        };
+            kind => Self::Plain(Vec::with_capacity(rows * kind.width().unwrap_or(TEXT))),
+        }
+    }
+
+    /// Returns the size of the values, bytes.
+    fn size(&self) -> usize {
+        match self {
+            Self::Plain(bytes) => bytes.len(),
+            Self::Optional(first, second) | Self::Lists(first, second) => first.len() + second.len(),
+            Self::Words(words) => words.texts.len() + 4 * words.rows.len() + 32,
+        }
+    }
+}
+
+impl Block {
+    /// Returns a block without rows, with capacity for `rows`.
+    pub(super) fn new(columns: Vec<Column>, rows: usize) -> Self {
         let columns = columns
             .into_iter()
-            .map(|column| (column, values(&column)))
+            .map(|column| (column, Values::new(column.kind, rows)))
             .collect();
         Self { columns, rows: 0 }
     }
@@ -76,15 +90,10 @@ impl Block {
         self.rows += 1;
     }
 
-    /// The bytes. Each column goes when it is written: both forms of a whole block are never there at once.
+    /// Returns the bytes. Each column is freed when it is written: both forms of a whole block are never in memory at once.
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        let size = |values: &Values| match values {
-            Values::Plain(bytes) => bytes.len(),
-            Values::Optional(first, second) | Values::Lists(first, second) => first.len() + second.len(),
-            Values::Words(words) => words.texts.len() + 4 * words.rows.len() + 32,
-        };
-        let body = self.columns.iter().map(|(_, values)| size(values) + 64).sum();
-        let mut body = Vec::with_capacity(body);
+        let size = self.columns.iter().map(|(_, values)| values.size() + 64).sum();
+        let mut body = Vec::with_capacity(size);
         length(self.columns.len(), &mut body);
         length(self.rows, &mut body);
         for (column, values) in self.columns {
@@ -103,7 +112,7 @@ impl Block {
     }
 }
 
-/// Appends the value of a field; of one that is absent, what stands for it.
+/// Appends the value of a field, or the value that stands for an absent one.
 fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
     let number = match value {
         Value::Number(number) | Value::Id(number) => Some(number),
@@ -121,11 +130,11 @@ fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
                 bytes.extend_from_slice(&time.to_le_bytes());
             }
             (Kind::U32, _) => {
-                let place = number.map_or(ABSENT, |number| u32::try_from(number).unwrap_or(u32::MAX));
-                bytes.extend_from_slice(&place.to_le_bytes());
+                let number = number.map_or(ABSENT, |number| u32::try_from(number).unwrap_or(u32::MAX));
+                bytes.extend_from_slice(&number.to_le_bytes());
             }
             _ => {
-                // One that is too large is the greatest one.
+                // A number that is too large is stored as the greatest one.
                 let width = kind.width().unwrap_or(size_of::<u64>());
                 let number = number
                     .unwrap_or(0)
@@ -173,7 +182,9 @@ fn put_flow<'c>(flow: &FlowKey, columns: &mut impl Iterator<Item = &'c mut (Colu
 
 impl Words {
     fn push(&mut self, word: &str) {
-        if let Some(last) = self.rows.last().copied().filter(|_| is_same(&self.last, word)) {
+        if let Some(last) = self.rows.last().copied()
+            && is_same(&self.last, word)
+        {
             return self.rows.push(last);
         }
         let number = match self.numbers.get(word) {
@@ -189,10 +200,10 @@ impl Words {
         word.clone_into(&mut self.last);
     }
 
-    /// `LowCardinality`: the version of the form, its flags, the texts, and the number of each row in the narrowest type.
+    /// Writes a column of `LowCardinality`: the version of the form, its flags, the texts, and the number of each row in the narrowest type.
     fn write(self, body: &mut Vec<u8>) {
         const VERSION: u64 = 1;
-        /// The texts are here, and no others.
+        /// The column has its own texts, and no others.
         const OWN_TEXTS: u64 = 1 << 9 | 1 << 10;
         let width = match self.numbers.len() {
             0..=0x100 => 0,
@@ -202,7 +213,7 @@ impl Words {
         for number in [VERSION, OWN_TEXTS | width, self.numbers.len() as u64] {
             body.extend_from_slice(&number.to_le_bytes());
         }
-        // It has all texts once more.
+        // Its keys are copies of all texts.
         drop(self.numbers);
         body.extend_from_slice(&self.texts);
         body.extend_from_slice(&(self.rows.len() as u64).to_le_bytes());
@@ -220,7 +231,7 @@ impl Words {
     }
 }
 
-/// Whether two short texts are the same. Half of what a block of events costs was the call of `memcmp` for each word of each row.
+/// Returns true if two short texts are equal. Half of what a block of events costs was the call of `memcmp` for each word of each row.
 fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(one, other)| one == other)
 }
@@ -230,7 +241,7 @@ fn text(text: &str, body: &mut Vec<u8>) {
     body.extend_from_slice(text.as_bytes());
 }
 
-/// LEB128.
+/// Appends a length as LEB128.
 fn length(mut length: usize, body: &mut Vec<u8>) {
     while length >= 0x80 {
         body.push(length as u8 | 0x80);
@@ -239,5 +250,5 @@ fn length(mut length: usize, body: &mut Vec<u8>) {
     body.push(length as u8);
 }
 
-/// Room for a text, bytes.
+/// Initial capacity for a text, bytes.
 const TEXT: usize = 40;

@@ -6,15 +6,16 @@
 //! belongs to the broker's own records. A batch that is damaged, too large or of another form has only messages that cannot be read.
 
 use std::io::Read as _;
+use std::ops::Range;
 
 use lz4_flex::frame::FrameDecoder;
 
-/// What stands at an offset.
+/// A message of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
-    /// The offset.
+    /// The offset of the message.
     pub offset: i64,
-    /// Its time, ms.
+    /// The time of the message, ms since 1970.
     pub ms: i64,
     /// The value, or why it cannot be read.
     pub value: Result<&'a [u8], &'a str>,
@@ -42,12 +43,12 @@ enum Records<'a> {
 #[derive(Debug)]
 struct Packed<'a> {
     decoder: FrameDecoder<&'a [u8]>,
-    /// What was decompressed, and from where on it was not read.
+    /// The decompressed bytes, and the offset of the first one that was not read.
     window: Vec<u8>,
     at: usize,
     /// So much may follow.
     left: usize,
-    /// Of a record that is too long: its bytes that do not matter.
+    /// The remaining bytes of a record that is too long, which are skipped.
     skip: usize,
     /// Nothing follows: why, if it should.
     end: Option<&'static str>,
@@ -74,7 +75,7 @@ const CHUNK: usize = 64 << 10;
 pub const UNPACKING: usize = 17 << 20;
 /// A frame of LZ4 from before there was a format for it, with blocks of 8 MiB. No producer of Kafka has ever written any.
 const LEGACY: [u8; 4] = 0x184c_2102_u32.to_le_bytes();
-/// Of messages of the broker itself.
+/// Marks batches of the broker's own messages.
 const CONTROL: u16 = 1 << 5;
 
 /// Calls `each` for the messages from the offset `from` on, in order, until it returns `false` or the last whole batch ends. Returns the
@@ -107,23 +108,22 @@ impl Batch<'_> {
             records,
         } = self;
         let from = from.max(base);
-        let rest = |from, words: &str, each: &mut _| unreadable((from, end), first_ms, words, each);
         let mut records = match records {
             Ok(records) => records,
-            Err(words) => return rest(from, &words, each),
+            Err(words) => return unreadable(from..end, first_ms, &words, each),
         };
         let mut next = base;
         for _ in 0..count.max(0) {
             let piece = match records.next() {
                 Ok(piece) => piece,
-                Err(words) => return rest(from.max(next), words, each),
+                Err(words) => return unreadable(from.max(next)..end, first_ms, words, each),
             };
             let record = record(&piece).and_then(|(delta, ms, value)| {
                 let offset = base.checked_add(delta).filter(|at| (next..end).contains(at))?;
                 Some((offset, first_ms.saturating_add(ms), value))
             });
             let Some((offset, ms, value)) = record else {
-                return rest(from.max(next), DAMAGED, each);
+                return unreadable(from.max(next)..end, first_ms, DAMAGED, each);
             };
             let value = value
                 .as_ref()
@@ -144,14 +144,14 @@ impl Batch<'_> {
     }
 }
 
-/// What is left of a batch cannot be read.
+/// Passes the rest of a batch as one message that cannot be read.
 fn unreadable(
-    (from, end): (i64, i64),
+    mut offsets: Range<i64>,
     ms: i64,
     words: &str,
     each: &mut impl FnMut(Message<'_>) -> bool,
 ) -> Result<(), i64> {
-    match (from..end).find(|at| {
+    match offsets.find(|at| {
         !each(Message {
             offset: *at,
             ms,
@@ -250,18 +250,16 @@ impl<'a> Packed<'a> {
 /// `from` stays as it is: a broker begins with the batch in which the offset is, and may begin earlier.
 fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> {
     let head = bytes.first_chunk::<HEAD>()?;
-    let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let long = |at: usize| i64::from(number(at)) << 32 | i64::from(number(at + 4));
-    let base = long(0);
-    let len = usize::try_from(number(8)).unwrap_or(usize::MAX);
-    let delta = i64::from(number(23).cast_signed());
+    let base = long_at(head, 0);
+    let len = usize::try_from(number_at(head, 8)).unwrap_or(usize::MAX);
+    let delta = i64::from(number_at(head, 23).cast_signed());
     let end = base.checked_add(delta)?.checked_add(1)?;
     let records = Ok(Records::Plain(&[]));
     let mut batch = Batch {
         base,
         end,
-        first_ms: long(27),
-        count: number(57).cast_signed(),
+        first_ms: long_at(head, 27),
+        count: number_at(head, 57).cast_signed(),
         records,
     };
     let old = head[16] != 2;
@@ -287,16 +285,26 @@ fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> 
     };
     let (whole, rest) = whole;
     if !old && batch.end > from {
-        batch.records = records_of(whole, number(17));
-        let is_control = number(19) as u16 & CONTROL != 0;
+        batch.records = records_of(whole, number_at(head, 17));
+        let is_control = number_at(head, 19) as u16 & CONTROL != 0;
         if is_control && batch.records.is_ok() {
-            (batch.records, batch.count) = (Ok(Records::Plain(&[])), 0);
+            batch.records = Ok(Records::Plain(&[]));
+            batch.count = 0;
         }
     }
     Some((batch, rest))
 }
 
-/// The records of a whole batch.
+fn number_at(head: &[u8; HEAD], offset: usize) -> u32 {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|i| head[offset + i]);
+    u32::from_be_bytes([a, b, c, d])
+}
+
+fn long_at(head: &[u8; HEAD], offset: usize) -> i64 {
+    i64::from(number_at(head, offset)) << 32 | i64::from(number_at(head, offset + 4))
+}
+
+/// Returns the records of a whole batch.
 fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
     let (Some(checked), Some(records)) = (batch.get(21..), batch.get(HEAD..)) else {
         return Err(DAMAGED.to_owned());
@@ -319,14 +327,15 @@ fn records_of(batch: &[u8], crc: u32) -> Result<Records<'_>, String> {
     }
 }
 
-/// Its value: null, or why it is not read.
+/// The value of a message, which may be null, or the reason why it cannot be read.
 type Content<'a> = Result<Option<&'a [u8]>, String>;
 
 /// A record: its place after the first one, its time after that of the first one, its value. Headers and key are not read.
 fn record<'a>(piece: &Piece<'a>) -> Option<(i64, i64, Content<'a>)> {
     // Attributes.
     let mut record = piece.bytes.get(1..)?;
-    let (ms, delta) = (signed(&mut record)?, signed(&mut record)?);
+    let ms = signed(&mut record)?;
+    let delta = signed(&mut record)?;
     if piece.bytes.len() < piece.len {
         let words = format!("its record has {} bytes; at most {RECORD} are read", piece.len);
         return Some((delta, ms, Err(words)));
@@ -352,7 +361,7 @@ const DAMAGED: &str = "its record batch is damaged";
 /// Bytes of the longest varint.
 const LENGTH: usize = 10;
 
-/// A varint, zigzag.
+/// Reads a varint in zigzag encoding.
 fn signed(bytes: &mut &[u8]) -> Option<i64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

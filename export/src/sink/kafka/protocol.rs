@@ -11,26 +11,26 @@ use crate::sink::words as line;
 /// Bytes that are no answer to the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(
-    /// What is wrong with them.
+    /// The reason as a sentence.
     pub &'static str,
 );
 
 /// A kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Api {
-    /// Stores records.
+    /// Appends records to partitions.
     Produce = 0,
-    /// Reads them.
+    /// Reads records of partitions.
     Fetch = 1,
     /// Tells where the records of a partition begin and end.
     ListOffsets = 2,
     /// Tells where partitions are.
     Metadata = 3,
-    /// Begins a login.
+    /// Begins a login with SASL.
     SaslHandshake = 17,
     /// Tells which requests there are.
     ApiVersions = 18,
-    /// Makes topics.
+    /// Creates topics that are missing.
     CreateTopics = 19,
     /// Gives a producer a number.
     InitProducerId = 22,
@@ -69,7 +69,7 @@ impl Api {
 pub struct Versions(BTreeMap<i16, i16>);
 
 impl Versions {
-    /// Of a request; `None`: the server has none that we have.
+    /// Returns the version of a request, or `None` if the server has none that we have.
     pub fn of(&self, api: Api) -> Option<i16> {
         self.0.get(&(api as i16)).copied()
     }
@@ -80,16 +80,16 @@ impl Versions {
 pub struct Topology {
     /// Brokers by their number: `host:port`.
     pub brokers: BTreeMap<i32, String>,
-    /// What the server says of the topic: 0 if it is there.
+    /// The error code of the topic: 0 if it exists.
     pub error: i16,
     /// For each partition the number of its leader, -1: there is none now.
     pub leaders: Vec<i32>,
 }
 
-/// What became of the records of a partition.
+/// The result of appending records to a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Produced {
-    /// Its number.
+    /// The number of the partition.
     pub partition: i32,
     /// 0: they are stored.
     pub error: i16,
@@ -100,9 +100,9 @@ pub struct Produced {
 /// A number for a producer, so that a broker recognises repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProducerId {
-    /// The number.
+    /// The id of the producer.
     pub id: i64,
-    /// Its epoch.
+    /// The epoch of the producer.
     pub epoch: i16,
 }
 
@@ -241,7 +241,9 @@ pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
     }
     let mut versions = BTreeMap::new();
     for _ in 0..reader.len(6)? {
-        let (key, lowest, highest) = (reader.i16()?, reader.i16()?, reader.i16()?);
+        let key = reader.i16()?;
+        let lowest = reader.i16()?;
+        let highest = reader.i16()?;
         let ours = Api::ALL.into_iter().find(|api| *api as i16 == key).map(Api::ours);
         let Some((first, last)) = ours else { continue };
         if lowest.max(first) <= highest.min(last) {
@@ -263,7 +265,9 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
         ..Topology::default()
     };
     for _ in 0..reader.at_most(MAX_BROKERS, 10)? {
-        let (node, host, port) = (reader.i32()?, reader.text()?.unwrap_or_default(), reader.i32()?);
+        let node = reader.i32()?;
+        let host = reader.text()?.unwrap_or_default();
+        let port = reader.i32()?;
         reader.text()?;
         let host = if host.contains(':') {
             format!("[{host}]")
@@ -275,11 +279,14 @@ pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     reader.text()?;
     reader.i32()?;
     for _ in 0..reader.at_most(1, 9)? {
-        let (error, name) = (reader.i16()?, reader.text()?);
+        let error = reader.i16()?;
+        let name = reader.text()?;
         reader.i8()?;
         let mut leaders = BTreeMap::new();
         for _ in 0..reader.at_most(MAX_PARTITIONS, 18)? {
-            let (_, index, leader) = (reader.i16()?, reader.i32()?, reader.i32()?);
+            reader.i16()?;
+            let index = reader.i32()?;
+            let leader = reader.i32()?;
             for _ in 0..2 {
                 for _ in 0..reader.len(4)? {
                     reader.i32()?;
@@ -333,7 +340,8 @@ pub fn read_sasl_handshake(body: &[u8]) -> Result<Result<(), Vec<String>>, Malfo
 /// It is none.
 pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Malformed> {
     let mut reader = Reader(body);
-    let (error, words) = (reader.i16()?, reader.text()?.unwrap_or_default());
+    let error = reader.i16()?;
+    let words = reader.text()?.unwrap_or_default();
     let len = reader.i32()?;
     let message = reader
         .take(usize::try_from(len.max(0)).unwrap_or(usize::MAX))?
@@ -352,7 +360,9 @@ pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Ma
 pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
-    let (error, id, epoch) = (reader.i16()?, reader.i64()?, reader.i16()?);
+    let error = reader.i16()?;
+    let id = reader.i64()?;
+    let epoch = reader.i16()?;
     Ok(if error == 0 {
         Ok(ProducerId { id, epoch })
     } else {
@@ -370,7 +380,8 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
     for _ in 0..reader.len(6)? {
         reader.text()?;
         for _ in 0..reader.len(22)? {
-            let (partition, error) = (reader.i32()?, reader.i16()?);
+            let partition = reader.i32()?;
+            let error = reader.i16()?;
             // Offset and time.
             reader.take(16)?;
             if version >= 5 {
@@ -380,7 +391,10 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
             if version >= 8 {
                 for _ in 0..reader.len(6)? {
                     reader.i32()?;
-                    words = reader.text()?.filter(|_| words.is_empty()).unwrap_or(words);
+                    let record_words = reader.text()?;
+                    if words.is_empty() {
+                        words = record_words.unwrap_or_default();
+                    }
                 }
                 words = reader.text()?.unwrap_or(words);
             }

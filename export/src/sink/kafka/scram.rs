@@ -5,12 +5,12 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256, Sha512};
 
-/// The hash.
+/// The hash function of the mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hash {
-    /// SCRAM-SHA-256.
+    /// SCRAM with SHA-256, as in RFC 7677.
     Sha256,
-    /// SCRAM-SHA-512.
+    /// SCRAM with SHA-512, which Kafka adds.
     Sha512,
 }
 
@@ -67,7 +67,7 @@ pub struct Login<'a> {
     password: &'a str,
     nonce: String,
     first: String,
-    /// What the server has to prove.
+    /// The proof that is expected of the server.
     proof: Option<Vec<u8>>,
 }
 
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Login<'_> {
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=200_000;
 
 impl<'a> Login<'a> {
-    /// Of this user; the nonce is new for each login, without a comma.
+    /// Returns a login of this user; the nonce is new for each login, without a comma.
     pub fn new(hash: Hash, user: &str, password: &'a str, nonce: &str) -> Self {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let first = format!("n={user},r={nonce}");
@@ -96,7 +96,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// The first message.
+    /// Returns the first message of the client.
     pub fn first(&self) -> Vec<u8> {
         format!("n,,{}", self.first).into_bytes()
     }
@@ -108,8 +108,9 @@ impl<'a> Login<'a> {
     pub fn last(&mut self, answer: &[u8]) -> Result<Vec<u8>, &'static str> {
         let answer = std::str::from_utf8(answer).map_err(|_| "it is not text")?;
         let mut parts = answer.split(',');
-        let mut part = |name: &str| parts.next().and_then(|part| part.strip_prefix(name));
-        let (nonce, salt, iterations) = (part("r="), part("s="), part("i="));
+        let nonce = parts.next().and_then(|part| part.strip_prefix("r="));
+        let salt = parts.next().and_then(|part| part.strip_prefix("s="));
+        let iterations = parts.next().and_then(|part| part.strip_prefix("i="));
         let nonce = nonce.filter(|nonce| nonce.len() > self.nonce.len() && nonce.starts_with(&self.nonce));
         let nonce = nonce.ok_or("it has not the nonce of this login")?;
         let salt = salt
@@ -145,10 +146,10 @@ impl<'a> Login<'a> {
             .ok()
             .and_then(|answer| answer.strip_prefix("v="));
         let proof = proof.and_then(|proof| STANDARD.decode(proof.split(',').next().unwrap_or_default()).ok());
-        match proof.is_some() && proof == self.proof {
-            true => Ok(()),
-            false => Err("the server does not know the password"),
+        if proof.is_none() || proof != self.proof {
+            return Err("the server does not know the password");
         }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use super::thrift::{BINARY, I32, Writer};
 use super::{OPTIONAL, REQUIRED};
 use crate::protobuf::varint;
 
-/// What a column holds.
+/// The values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Uint8,
@@ -19,16 +19,16 @@ pub(super) enum Kind {
     Text,
 }
 
-/// See the module.
+/// A column of a row group. See the module.
 #[derive(Debug)]
 pub(super) struct Column {
     path: Vec<&'static str>,
     kind: Kind,
     /// The level of a value that is there.
     most: u8,
-    /// Of each place, how much of the path is there.
+    /// The definition level of each value: how much of its path is there.
     definitions: Vec<u32>,
-    /// Of a list: whether a place goes on with the list of the one before.
+    /// The repetition level of each value of a list: whether it continues the list of the one before.
     repetitions: Option<Vec<u32>>,
     numbers: Vec<u64>,
     texts: Texts,
@@ -157,7 +157,8 @@ impl Column {
             return Some((plain, order.len(), values.clone()));
         }
         let most = (self.numbers.len() / 2).min(MOST_DIFFERENT);
-        let (mut known, mut values) = (HashMap::new(), Vec::with_capacity(self.numbers.len()));
+        let mut known = HashMap::new();
+        let mut values = Vec::with_capacity(self.numbers.len());
         for number in &self.numbers {
             let next = known.len() as u32;
             let value = *known.entry(*number).or_insert(next);
@@ -172,7 +173,7 @@ impl Column {
         (!values.is_empty()).then_some((plain, known.len(), values))
     }
 
-    /// Appends its pages.
+    /// Appends the pages of the column.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Chunk {
         let begun = out.len();
         let mut data = Vec::new();
@@ -182,7 +183,8 @@ impl Column {
         if self.most > 0 {
             levels(&self.definitions, bits(self.most.into()), &mut data);
         }
-        let (mut raw, mut dictionary) = (0, None);
+        let mut raw = 0;
+        let mut dictionary = None;
         match self.dictionary() {
             Some((plain, different, values)) => {
                 raw += write_page(out, &plain, Page::Dictionary(different));
@@ -213,7 +215,7 @@ impl Column {
         }
     }
 
-    /// Its element of the schema.
+    /// Writes the column's element of the schema.
     pub(super) fn declare(&self, thrift: &mut Writer<'_>) {
         let name = self.path.last().copied().unwrap_or_default();
         let own = self.most - u8::from(self.path.len() == 2) - 2 * u8::from(self.path.len() == 3);
@@ -261,7 +263,7 @@ impl Column {
         thrift.end();
     }
 
-    /// Its element of the group of rows.
+    /// Writes the column's element of the row group.
     pub(super) fn describe(&self, chunk: &Chunk, thrift: &mut Writer<'_>) {
         thrift.begin();
         thrift.i64(2, chunk.dictionary.unwrap_or(chunk.data) as u64);
@@ -308,7 +310,7 @@ fn plain_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// What a page is.
+/// The type of a page.
 #[derive(Clone, Copy, Debug)]
 enum Page {
     /// So many different values.
@@ -362,7 +364,8 @@ fn levels(levels: &[u32], width: u32, out: &mut Vec<u8>) {
 
 /// Runs of one number, and groups of eight of `width` bits each.
 fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
-    let (mut literal, mut at) = (0, 0);
+    let mut literal = 0;
+    let mut at = 0;
     while at < numbers.len() {
         let run = numbers[at..]
             .iter()
@@ -389,7 +392,8 @@ fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     }
     let groups = numbers.len().div_ceil(8);
     varint((groups as u64) << 1 | 1, out);
-    let (mut bytes, mut filled) = (0_u64, 0);
+    let mut bytes = 0_u64;
+    let mut filled = 0;
     let padded = numbers
         .iter()
         .copied()
@@ -421,7 +425,8 @@ mod tests {
     fn read(mut bytes: &[u8], width: u32) -> Vec<u32> {
         let mut numbers = Vec::new();
         while !bytes.is_empty() {
-            let (mut head, mut shift) = (0_u64, 0);
+            let mut head = 0_u64;
+            let mut shift = 0;
             loop {
                 let (first, rest) = bytes.split_first().unwrap();
                 bytes = rest;
@@ -485,10 +490,8 @@ mod tests {
         use std::io::Read as _;
         for seed in 0..300 {
             let mut rng = Rng(seed);
-            let (kinds, len) = (
-                1 + rng.below(255) as u64,
-                rng.below(300_000) * rng.below(2) + rng.below(500),
-            );
+            let kinds = 1 + rng.below(255) as u64;
+            let len = rng.below(300_000) * rng.below(2) + rng.below(500);
             let content: Vec<u8> = (0..len)
                 .map(|at| (rng.roll() % kinds) as u8 ^ (at / 1000) as u8)
                 .collect();

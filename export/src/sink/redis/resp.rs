@@ -7,20 +7,20 @@ use crate::sink::words as line;
 pub enum Reply {
     /// A simple or a bulk string: its beginning.
     Text(String),
-    /// A number.
+    /// A signed integer of 64 bits.
     Number(i64),
     /// An error: its words.
     Error(String),
-    /// Nothing.
+    /// The reply without a value.
     Null,
-    /// An array.
+    /// A list of replies.
     Array(Vec<Reply>),
 }
 
 /// Bytes that are no reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Malformed(
-    /// What is wrong with them.
+    /// The reason as a sentence.
     pub &'static str,
 );
 
@@ -30,14 +30,14 @@ const MAX_LINE: usize = 64 << 10;
 const MAX_REPLY: usize = 1 << 20;
 /// The most values in a reply, arrays included: an entry of a stream has some 100.
 const MAX_VALUES: usize = 1024;
-/// Arrays in arrays.
+/// Maximum depth of arrays in arrays.
 const MAX_DEPTH: usize = 8;
 
 /// Reads replies from bytes in parts of any size. It keeps at most one reply's bytes and one part.
 #[derive(Default, Debug)]
 pub struct Replies {
     bytes: Vec<u8>,
-    /// What is read of `bytes`.
+    /// The number of bytes that were read.
     at: usize,
     /// So many bytes at `at` have no line end.
     searched: usize,
@@ -63,7 +63,7 @@ impl Replies {
         Self::default()
     }
 
-    /// Bytes that came.
+    /// Adds bytes that were received.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.malformed.is_none() {
             self.bytes.drain(..self.at);
@@ -174,7 +174,7 @@ impl Replies {
     }
 }
 
-/// Of a string or an array.
+/// Parses the length of a string or an array.
 fn length(text: &[u8]) -> Result<usize, Malformed> {
     match usize::try_from(number(text)?) {
         Ok(len) if len <= MAX_REPLY => Ok(len),

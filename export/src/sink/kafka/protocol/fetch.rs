@@ -2,16 +2,16 @@
 
 use super::{Api, MAX_ANSWER, Malformed, Reader, frame, text};
 
-/// What is wanted of a partition.
+/// The parameters of a fetch request for one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wanted<'a> {
-    /// The topic.
+pub struct FetchRequest<'a> {
+    /// The name of the topic.
     pub topic: &'a str,
     /// Number of the partition.
     pub partition: i32,
-    /// The first offset.
+    /// The offset of the first record.
     pub offset: i64,
-    /// How long the broker may wait for a record, ms.
+    /// The time that the broker may wait for a record, ms.
     pub wait_ms: i32,
     /// Bytes of record batches: a broker sends more only if the first batch alone is larger.
     pub bytes: i32,
@@ -28,14 +28,14 @@ pub struct Fetched<'a> {
     pub batches: &'a [u8],
 }
 
-/// Asks for records.
-pub fn fetch((correlation, version): (i32, i16), wanted: &Wanted<'_>) -> Vec<u8> {
+/// Encodes a fetch request.
+pub fn fetch(correlation: i32, version: i16, request: &FetchRequest<'_>) -> Vec<u8> {
     frame(Api::Fetch, version, correlation, |out| {
         // No replica; an answer as soon as there is a byte; also records of transactions that are not complete.
         out.extend((-1_i32).to_be_bytes());
-        out.extend(wanted.wait_ms.to_be_bytes());
+        out.extend(request.wait_ms.to_be_bytes());
         out.extend(1_i32.to_be_bytes());
-        out.extend(wanted.bytes.to_be_bytes());
+        out.extend(request.bytes.to_be_bytes());
         out.push(0);
         if version >= 7 {
             // No session.
@@ -43,18 +43,18 @@ pub fn fetch((correlation, version): (i32, i16), wanted: &Wanted<'_>) -> Vec<u8>
             out.extend((-1_i32).to_be_bytes());
         }
         out.extend(1_i32.to_be_bytes());
-        text(wanted.topic, out);
+        text(request.topic, out);
         out.extend(1_i32.to_be_bytes());
-        out.extend(wanted.partition.to_be_bytes());
+        out.extend(request.partition.to_be_bytes());
         if version >= 9 {
             // The epoch of the leader is not known here.
             out.extend((-1_i32).to_be_bytes());
         }
-        out.extend(wanted.offset.to_be_bytes());
+        out.extend(request.offset.to_be_bytes());
         if version >= 5 {
             out.extend((-1_i64).to_be_bytes());
         }
-        out.extend(wanted.bytes.to_be_bytes());
+        out.extend(request.bytes.to_be_bytes());
         if version >= 7 {
             // No partitions that are not wanted any more.
             out.extend(0_i32.to_be_bytes());
@@ -92,7 +92,8 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
         return Err(Malformed("it is not about one partition"));
     }
     reader.i32()?;
-    let (error, end) = (reader.i16()?, reader.i64()?);
+    let error = reader.i16()?;
+    let end = reader.i64()?;
     reader.i64()?;
     if version >= 5 {
         reader.i64()?;

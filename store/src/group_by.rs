@@ -1,5 +1,4 @@
-//! Traffic over time, stacked by what a person chooses: which dimensions there are, in which groups a flow, an event or a queue is, and the sums
-//! of the greatest groups and of the others.
+//! Traffic over time, grouped by dimensions: the groups of a flow, an event or a queue, and the sums of the greatest groups and of the others.
 
 mod dimension;
 mod sums;
@@ -16,95 +15,95 @@ use crate::spans::{MINUTE, SECOND, Span};
 use crate::traffic::{Columns, Counted, EventParts};
 
 pub use self::dimension::{Dimension, Part, Prefixes};
-pub use self::sums::{Group, Stacks, Sums, Traffic};
+pub use self::sums::{Group, Grouping, Sums, Traffic};
 
-/// What is added up.
+/// The values that are added up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// Reports of flows.
+    /// The number of reports of flows.
     Reports,
-    /// Latencies of flows.
+    /// The latencies of flows.
     FlowLatency,
-    /// Events.
+    /// The number of events.
     Events,
     /// Values of nodes, queues or links.
     Of(Metric),
 }
 
-/// Where the values of a measure come from.
+/// The records that the values of a measure come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// Rollups of flows.
+    /// The rollups of flows.
     Flows,
-    /// Events.
+    /// The events, one by one or from blocks.
     Events,
     /// Rollups of nodes, queues and links.
     Series,
 }
 
-/// What is asked.
+/// A question about traffic over time.
 #[derive(Clone, Debug)]
 pub struct TrafficQuestion {
-    /// From when until when.
+    /// Start and end of the span, ns since 1970.
     pub span: (u64, u64),
-    /// The time now.
+    /// The present time, ns since 1970.
     pub now: u64,
-    /// At most so many columns.
+    /// Maximum number of columns.
     pub columns: u64,
-    /// What is added up.
+    /// The values that are added up.
     pub measure: Measure,
-    /// By what: one to three.
+    /// The dimensions to group by: one to three.
     pub by: Vec<Dimension>,
-    /// Lengths of prefixes.
+    /// The lengths of prefixes, for dimensions that are prefixes.
     pub prefixes: Prefixes,
-    /// So many groups are kept apart in the answer.
+    /// Number of groups in the answer; the others are added up as one.
     pub top: usize,
-    /// Only what it matches.
+    /// A filter of the values to add up.
     pub condition: Option<Arc<Filter>>,
-    /// Labels of nodes in the inventory.
+    /// The labels of nodes in the inventory.
     pub labels: Arc<BTreeMap<u32, Vec<String>>>,
 }
 
-/// What is needed of an address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Default, Debug)]
+/// The part of an address that a question needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Needed {
-    /// Nothing.
+    /// The address is not needed.
     #[default]
     Nothing,
-    /// Its prefix.
+    /// The prefix of the address.
     Prefix,
-    /// All of it.
+    /// All bits of the address.
     All,
 }
 
-/// What is needed of flows: flows that are the same in it are one.
+/// The parts of flows that a question needs: flows with the same parts are one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowParts {
-    /// The whole flow.
+    /// All parts of the flow key.
     pub all: bool,
-    /// The source address.
+    /// The needed part of the source address.
     pub src: Needed,
-    /// The destination address.
+    /// The needed part of the destination address.
     pub dst: Needed,
-    /// The source port.
+    /// The source port is needed.
     pub src_port: bool,
-    /// The destination port.
+    /// The destination port is needed.
     pub dst_port: bool,
-    /// The protocol.
+    /// The IP protocol is needed.
     pub proto: bool,
 }
 
 impl FlowParts {
     fn add(&mut self, other: Self) {
         self.all |= other.all;
-        let greater = |one: Needed, other: Needed| if one < other { other } else { one };
-        (self.src, self.dst) = (greater(self.src, other.src), greater(self.dst, other.dst));
+        self.src = self.src.max(other.src);
+        self.dst = self.dst.max(other.dst);
         self.src_port |= other.src_port;
         self.dst_port |= other.dst_port;
         self.proto |= other.proto;
     }
 
-    fn of_dimension(dimension: Dimension) -> Self {
+    fn from_dimension(dimension: Dimension) -> Self {
         let none = Self::default();
         match dimension {
             Dimension::Src => Self {
@@ -142,7 +141,7 @@ impl FlowParts {
         }
     }
 
-    fn of_field(field: Field) -> Self {
+    fn from_field(field: Field) -> Self {
         let none = Self::default();
         match field {
             Field::Src => Self {
@@ -172,7 +171,7 @@ impl FlowParts {
                 ..none
             },
             Field::Proto => Self { proto: true, ..none },
-            // What a flow sent is known by the flow.
+            // Sums are looked up by the whole flow.
             Field::Flow | Field::Reports | Field::Value(_) => Self { all: true, ..none },
             _ => none,
         }
@@ -180,7 +179,7 @@ impl FlowParts {
 }
 
 impl Measure {
-    /// All.
+    /// All measures, in the order in which they are offered.
     pub const ALL: [Self; 7] = [
         Self::Reports,
         Self::Events,
@@ -191,7 +190,7 @@ impl Measure {
         Self::Of(Metric::LinkUtilization),
     ];
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reports => "reports",
@@ -201,7 +200,7 @@ impl Measure {
         }
     }
 
-    /// Where its values come from.
+    /// Returns the records that its values come from.
     pub fn source(self) -> Source {
         match self {
             Self::Reports | Self::FlowLatency => Source::Flows,
@@ -210,12 +209,12 @@ impl Measure {
         }
     }
 
-    /// Whether values are numbers of something, which can be stacked.
+    /// Returns true if values are counts, which can be stacked.
     pub fn is_count(self) -> bool {
         matches!(self, Self::Reports | Self::Events)
     }
 
-    /// The unit of its values.
+    /// Returns the unit of its values.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Reports => "reports",
@@ -226,11 +225,11 @@ impl Measure {
         }
     }
 
-    /// Whether what is added up has a dimension.
-    fn has(self, dimension: Dimension) -> bool {
-        use Dimension::{Interface, Kind, Label, Link, Metric as OfMetric, Node, Queue, Reason, Rule};
+    /// Returns true if the values have this dimension.
+    fn has_dimension(self, dimension: Dimension) -> bool {
+        use Dimension::{Interface, Kind, Label, Link, Metric as EventMetric, Node, Queue, Reason, Rule};
         match self.source() {
-            Source::Flows => !matches!(dimension, Queue | Interface | Kind | OfMetric | Rule | Reason),
+            Source::Flows => !matches!(dimension, Queue | Interface | Kind | EventMetric | Rule | Reason),
             Source::Events => dimension != Link,
             Source::Series => match dimension {
                 Node | Label => true,
@@ -241,8 +240,8 @@ impl Measure {
         }
     }
 
-    /// Whether what is added up has a field.
-    fn answers(self, field: Field) -> bool {
+    /// Returns true if the values have this field.
+    fn has_field(self, field: Field) -> bool {
         match self.source() {
             Source::Flows => !matches!(
                 field,
@@ -257,8 +256,8 @@ impl Measure {
             Source::Events => true,
             Source::Series => match field {
                 Field::Node | Field::Metric => true,
-                Field::Queue => self.has(Dimension::Queue),
-                Field::Interface => self.has(Dimension::Interface),
+                Field::Queue => self.has_dimension(Dimension::Queue),
+                Field::Interface => self.has_dimension(Dimension::Interface),
                 _ => false,
             },
         }
@@ -266,7 +265,7 @@ impl Measure {
 }
 
 impl Reader {
-    /// Adds up what the store has, once more if there are more groups than there is room for.
+    /// Answers a question. The files are read once more if there are more groups than the limit.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -275,39 +274,42 @@ impl Reader {
             Source::Flows => self
                 .flow_columns(question.span, question.columns)?
                 .until(question.known_to()),
-            Source::Events | Source::Series => Columns::of(question.span, question.column()),
+            Source::Events | Source::Series => {
+                Columns::new(question.span.0, question.span.1, question.column())
+            }
         };
-        let (sums, has_more) = match question.by_sum() {
-            true => self.flow_sums(Span::of(columns.from(), columns.to()))?,
-            false => (HashMap::new(), false),
+        let (sums, has_more) = if question.by_sum() {
+            self.flow_sums(Span::new(columns.from(), columns.to()))?
+        } else {
+            (HashMap::new(), false)
         };
-        let mut stacks = Stacks::new(Arc::clone(question), columns, sums);
-        let mut counted = self.added_up(question, &columns, &mut stacks)?;
-        if question.measure.source() == Source::Series && columns.column() < MINUTE && stacks.is_empty() {
+        let mut grouping = Grouping::new(Arc::clone(question), columns, sums);
+        let mut counted = self.add_up(question, &columns, &mut grouping)?;
+        if question.measure.source() == Source::Series && columns.column() < MINUTE && grouping.is_empty() {
             // Rollups of seconds may be off, and those of minutes on.
-            let columns = Columns::of(question.span, MINUTE);
-            stacks = Stacks::new(Arc::clone(question), columns, HashMap::new());
-            counted = self.added_up(question, &columns, &mut stacks)?;
+            let columns = Columns::new(question.span.0, question.span.1, MINUTE);
+            grouping = Grouping::new(Arc::clone(question), columns, HashMap::new());
+            counted = self.add_up(question, &columns, &mut grouping)?;
         }
         counted.truncated |= has_more;
-        Ok(stacks.answer(counted))
+        Ok(grouping.answer(counted))
     }
 
-    fn added_up(
+    fn add_up(
         &self,
         question: &TrafficQuestion,
         columns: &Columns,
-        stacks: &mut Stacks,
+        grouping: &mut Grouping,
     ) -> Result<Counted, QueryError> {
         loop {
             let counted = match question.measure {
                 Measure::Reports | Measure::FlowLatency => {
-                    self.flow_traffic(columns, question.by_path(), stacks)?
+                    self.flow_traffic(columns, question.by_path(), grouping)?
                 }
-                Measure::Events => self.event_traffic(columns, question.event_parts(), stacks)?,
-                Measure::Of(metric) => self.series_traffic(columns, metric, stacks)?,
+                Measure::Events => self.event_traffic(columns, question.event_parts(), grouping)?,
+                Measure::Of(metric) => self.series_traffic(columns, metric, grouping)?,
             };
-            if !stacks.wants_more() {
+            if !grouping.wants_more() {
                 return Ok(counted);
             }
         }
@@ -319,69 +321,78 @@ impl TrafficQuestion {
         self.condition.as_deref().map(Filter::fields).unwrap_or_default()
     }
 
-    /// Dimensions and fields that what is added up does not have: all of it is in the group of what is unknown, or nothing matches.
+    /// Returns the dimensions and fields that the values do not have: all values are in the group of unknown ones, or nothing matches.
     pub fn lacks(&self) -> Vec<&'static str> {
-        let dimensions = self
-            .by
-            .iter()
-            .filter(|one| !self.measure.has(**one))
-            .map(|one| one.name());
-        let fields = self
-            .fields()
-            .into_iter()
-            .filter(|field| !self.measure.answers(*field));
-        let mut lacks: Vec<&str> = dimensions.chain(fields.map(Field::name)).collect();
+        let mut lacks = Vec::new();
+        for dimension in &self.by {
+            if !self.measure.has_dimension(*dimension) {
+                lacks.push(dimension.name());
+            }
+        }
+        for field in self.fields() {
+            if !self.measure.has_field(field) {
+                lacks.push(field.name());
+            }
+        }
         lacks.dedup();
         lacks
     }
 
-    /// Whether one value may be in several groups: a report is in each node of its flow's path.
+    /// Returns true if one value may be in several groups: a report is in each node of its flow's path.
     pub fn overlaps(&self) -> bool {
-        let is_several = |one: &Dimension| match self.measure.source() {
-            Source::Flows => matches!(one, Dimension::Node | Dimension::Link | Dimension::Label),
-            Source::Events | Source::Series => *one == Dimension::Label,
+        let overlapping: &[Dimension] = match self.measure.source() {
+            Source::Flows => &[Dimension::Node, Dimension::Link, Dimension::Label],
+            Source::Events | Source::Series => &[Dimension::Label],
         };
-        self.by.iter().any(is_several)
+        self.groups_by(overlapping)
     }
 
-    /// Whether the paths of flows are needed.
+    /// Returns true if the question groups by one of these dimensions.
+    fn groups_by(&self, dimensions: &[Dimension]) -> bool {
+        self.by.iter().any(|dimension| dimensions.contains(dimension))
+    }
+
+    /// Returns true if the paths of flows are needed.
     pub fn by_path(&self) -> bool {
-        let dimension = |one: &Dimension| {
-            matches!(
-                one,
-                Dimension::Path | Dimension::Node | Dimension::Link | Dimension::Label
-            )
-        };
-        self.by.iter().any(dimension) || self.condition.as_deref().is_some_and(Filter::asks_nodes)
+        let of_paths = [
+            Dimension::Path,
+            Dimension::Node,
+            Dimension::Link,
+            Dimension::Label,
+        ];
+        self.groups_by(&of_paths) || self.condition.as_deref().is_some_and(Filter::asks_nodes)
     }
 
-    /// Whether sums of flows in the whole span are needed.
+    /// Returns true if sums of flows in the whole span are needed.
     pub fn by_sum(&self) -> bool {
-        let is_sum = |field: &Field| matches!(field, Field::Reports | Field::Value(Metric::FlowLatency));
-        self.measure.source() == Source::Flows && self.fields().iter().any(is_sum)
+        self.measure.source() == Source::Flows
+            && self
+                .fields()
+                .iter()
+                .any(|field| matches!(field, Field::Reports | Field::Value(Metric::FlowLatency)))
     }
 
-    /// Whether the filter asks which flow it is.
+    /// Returns true if the filter tests the flow key.
     fn filters_flows(&self) -> bool {
         use Field::{Dst, DstPort, Flow, Host, Port, Proto, Src, SrcPort};
-        let of_flow =
-            |field: &Field| matches!(field, Src | Dst | Host | SrcPort | DstPort | Port | Proto | Flow);
-        self.fields().iter().any(of_flow)
+        self.fields()
+            .iter()
+            .any(|field| matches!(field, Src | Dst | Host | SrcPort | DstPort | Port | Proto | Flow))
     }
 
-    /// What is needed of flows.
+    /// Returns the parts of flows that are needed.
     pub fn flow_parts(&self) -> FlowParts {
         let mut parts = FlowParts::default();
-        self.by
-            .iter()
-            .for_each(|one| parts.add(FlowParts::of_dimension(*one)));
-        self.fields()
-            .into_iter()
-            .for_each(|field| parts.add(FlowParts::of_field(field)));
+        for dimension in &self.by {
+            parts.add(FlowParts::from_dimension(*dimension));
+        }
+        for field in self.fields() {
+            parts.add(FlowParts::from_field(field));
+        }
         parts
     }
 
-    /// The same without a condition: for what was chosen before.
+    /// Returns the question without its condition, for flows that were selected before.
     pub fn unconditional(&self) -> Self {
         Self {
             condition: None,
@@ -389,42 +400,43 @@ impl TrafficQuestion {
         }
     }
 
-    /// What is needed of events.
+    /// Returns the parts of events that are needed.
     pub fn event_parts(&self) -> EventParts {
-        let by = |wanted: &[Dimension]| self.by.iter().any(|one| wanted.contains(one));
         let fields = self.fields();
-        let asks = |wanted: &[Field]| fields.iter().any(|field| wanted.contains(field));
+        let locations = [
+            Dimension::Node,
+            Dimension::Label,
+            Dimension::Queue,
+            Dimension::Interface,
+        ];
         EventParts {
-            flow: self.by.iter().any(|one| one.is_of_flow()) || self.filters_flows(),
-            path: by(&[Dimension::Path]) || asks(&[Field::Path, Field::Hops]),
-            place: by(&[
-                Dimension::Node,
-                Dimension::Label,
-                Dimension::Queue,
-                Dimension::Interface,
-            ]) || asks(&[Field::Node, Field::Queue, Field::Interface]),
-            metric: by(&[Dimension::Metric]) || asks(&[Field::Metric]),
-            cause: by(&[Dimension::Rule, Dimension::Reason]) || asks(&[Field::Rule, Field::Reason]),
+            flow: self.by.iter().any(|dimension| dimension.is_of_flow()) || self.filters_flows(),
+            path: self.groups_by(&[Dimension::Path]) || has_any(&fields, &[Field::Path, Field::Hops]),
+            location: self.groups_by(&locations)
+                || has_any(&fields, &[Field::Node, Field::Queue, Field::Interface]),
+            metric: self.groups_by(&[Dimension::Metric]) || has_any(&fields, &[Field::Metric]),
+            cause: self.groups_by(&[Dimension::Rule, Dimension::Reason])
+                || has_any(&fields, &[Field::Rule, Field::Reason]),
             values: fields.iter().any(|field| matches!(field, Field::Value(_))),
-            any_kind: !by(&[Dimension::Kind]) && !asks(&[Field::Kind]),
+            any_kind: !self.groups_by(&[Dimension::Kind]) && !has_any(&fields, &[Field::Kind]),
         }
     }
 
-    /// The length of a column of events, or of values of nodes: as long as it must be, at whole multiples.
+    /// Returns the length of a column of events, or of values of nodes: the shortest that gives few enough columns.
     pub fn column(&self) -> u64 {
         let length = self.span.1.saturating_sub(self.span.0);
         let least = length.div_ceil(self.columns.saturating_sub(1).max(1));
         // Of nodes there is a row for each second: beyond half an hour, those of minutes are enough.
         let is_long = self.measure.source() == Source::Series && length > 30 * MINUTE;
         let least = if is_long { least.max(MINUTE) } else { least };
-        let short = COLUMNS.into_iter().map(|seconds| seconds * SECOND);
-        short
+        COLUMNS
             .into_iter()
+            .map(|seconds| seconds * SECOND)
             .find(|column| *column >= least)
             .unwrap_or_else(|| least.div_ceil(DAY) * DAY)
     }
 
-    /// Until when everything has been stored. Reports of flows are stored by the minute, after its end.
+    /// Returns the time until which everything has been stored. Reports of flows are stored by the minute, after its end.
     pub fn known_to(&self) -> u64 {
         match self.measure.source() {
             Source::Flows => reports_known_to(self.now),
@@ -433,13 +445,17 @@ impl TrafficQuestion {
     }
 }
 
-/// Until when, ns, the reports of flows have been stored: whole minutes, some time after their end.
+/// Returns the time, ns, until which the reports of flows have been stored: whole minutes, some time after their end.
 pub fn reports_known_to(now: u64) -> u64 {
     now.saturating_sub(LATE) / MINUTE * MINUTE
 }
 
+fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
+    fields.iter().any(|field| wanted.contains(field))
+}
+
 const DAY: u64 = 86_400 * SECOND;
-/// How long after the end of a minute the last of its reports have been stored: flows are visited once in 30 s at most, and batches written
+/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches written
 /// once a second.
 const LATE: u64 = 35 * SECOND;
 /// Lengths of columns, seconds.

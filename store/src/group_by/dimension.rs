@@ -1,4 +1,4 @@
-//! By what traffic can be stacked.
+//! The dimensions by which traffic can be grouped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,30 +10,30 @@ use crate::intern::write_path;
 use crate::spans::SeriesKey;
 use crate::traffic::EventGroup;
 
-/// By what values are grouped.
+/// A property by which values are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Dimension {
-    /// Source address.
+    /// The source address of the flow.
     Src,
-    /// Destination address.
+    /// The destination address of the flow.
     Dst,
-    /// Prefix of the source address.
+    /// A prefix of the source address.
     SrcPrefix,
-    /// Prefix of the destination address.
+    /// A prefix of the destination address.
     DstPrefix,
-    /// Source port.
+    /// The source port of the flow.
     SrcPort,
-    /// Destination port.
+    /// The destination port of the flow.
     DstPort,
     /// The lower of both ports: usually that of the service.
     Port,
-    /// IP protocol.
+    /// The IP protocol of the flow.
     Proto,
-    /// The flow.
+    /// The flow as a whole.
     Flow,
-    /// The path.
+    /// The path of the flow.
     Path,
-    /// A node of the path; of an event its node.
+    /// A node of the path, or the node of an event.
     Node,
     /// Two nodes that follow one another on the path.
     Link,
@@ -56,23 +56,23 @@ pub enum Dimension {
 /// A value of a dimension.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// It has none, or it is not known.
+    /// The value is absent or not known.
     Unknown,
-    /// An address.
+    /// The IP address of a host.
     Address(IpAddr),
-    /// A network, and how many bits of it count.
+    /// A network, and the length of its prefix, bits.
     Prefix(IpAddr, u8),
     /// A port or a drop reason.
     Number(u64),
-    /// An IP protocol.
+    /// The number of an IP protocol.
     Proto(u8),
-    /// A flow.
+    /// A flow as text.
     Flow(String),
     /// The nodes of a path; `u32::MAX` = unavailable.
     Path(Vec<u32>),
-    /// A node.
+    /// The id of a node.
     Node(u32),
-    /// From a node to a node.
+    /// A link from one node to another.
     Link(u32, u32),
     /// A queue of a node.
     Queue(u32, Option<u8>),
@@ -84,24 +84,24 @@ pub enum Part {
     Text(String),
 }
 
-/// Lengths of prefixes, bits.
+/// The lengths of prefixes, bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefixes {
-    /// Of IPv4.
+    /// Length of prefixes of IPv4 addresses.
     pub v4: u8,
-    /// Of IPv6.
+    /// Length of prefixes of IPv6 addresses.
     pub v6: u8,
 }
 
-/// What parts are made with.
+/// The settings and the labels that parts depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Making<'a> {
+pub(super) struct PartContext<'a> {
     pub(super) prefixes: Prefixes,
     pub(super) labels: &'a BTreeMap<u32, Vec<String>>,
 }
 
 impl Dimension {
-    /// All, in the order in which they are offered.
+    /// All dimensions, in the order in which they are offered.
     pub const ALL: [Self; 19] = [
         Self::Src,
         Self::Dst,
@@ -124,7 +124,7 @@ impl Dimension {
         Self::Reason,
     ];
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -149,12 +149,12 @@ impl Dimension {
         }
     }
 
-    /// The dimension of that name.
+    /// Returns the dimension with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
+        Self::ALL.into_iter().find(|dimension| dimension.name() == name)
     }
 
-    /// Whether the flow alone decides.
+    /// Returns true if the value depends on the flow key alone.
     pub(super) fn is_of_flow(self) -> bool {
         use Dimension::{Dst, DstPort, DstPrefix, Flow, Port, Proto, Src, SrcPort, SrcPrefix};
         matches!(
@@ -163,48 +163,48 @@ impl Dimension {
         )
     }
 
-    /// The groups of a flow that took a path; at least one.
-    pub(super) fn of_flow(self, flow: &FlowKey, path: &[u32], making: Making<'_>) -> Vec<Part> {
-        let nodes = || path.iter().copied().filter(|node| *node != u32::MAX);
+    /// Returns the groups of a flow that took a path; at least one.
+    pub(super) fn flow_parts(self, flow: &FlowKey, path: &[u32], context: PartContext<'_>) -> Vec<Part> {
+        let nodes = path.iter().copied().filter(|node| *node != u32::MAX);
         let parts: BTreeSet<Part> = match self {
             Self::Path if !path.is_empty() => BTreeSet::from([Part::Path(path.to_vec())]),
-            Self::Node => nodes().map(Part::Node).collect(),
-            Self::Label => nodes().flat_map(|node| labels(node, making)).collect(),
+            Self::Node => nodes.map(Part::Node).collect(),
+            Self::Label => nodes.flat_map(|node| labels(node, context)).collect(),
             Self::Link => path
                 .windows(2)
                 .filter(|ends| !ends.contains(&u32::MAX))
                 .map(|ends| Part::Link(ends[0], ends[1]))
                 .collect(),
-            _ if self.is_of_flow() => return vec![self.of_key(flow, making)],
+            _ if self.is_of_flow() => return vec![self.key_part(flow, context)],
             _ => BTreeSet::new(),
         };
-        known(parts)
+        or_unknown(parts)
     }
 
-    pub(super) fn of_key(self, flow: &FlowKey, making: Making<'_>) -> Part {
-        let is_addressed = flow.known_id().is_none();
-        let port = |port: Option<u16>| port.map_or(Part::Unknown, |port| Part::Number(port.into()));
+    /// Returns the group of a flow, for a dimension that depends on the flow key alone.
+    pub(super) fn key_part(self, flow: &FlowKey, context: PartContext<'_>) -> Part {
         match self {
             Self::Flow => Part::Flow(flow.to_string()),
-            _ if !is_addressed => Part::Unknown,
+            _ if flow.known_id().is_some() => Part::Unknown,
             Self::Src => Part::Address(flow.src()),
             Self::Dst => Part::Address(flow.dst()),
-            Self::SrcPrefix => prefix(flow.src(), making.prefixes),
-            Self::DstPrefix => prefix(flow.dst(), making.prefixes),
-            Self::SrcPort => port(flow.src_port()),
-            Self::DstPort => port(flow.dst_port()),
-            Self::Port => port(flow.ports().map(|(src, dst)| src.min(dst))),
+            Self::SrcPrefix => prefix(flow.src(), context.prefixes),
+            Self::DstPrefix => prefix(flow.dst(), context.prefixes),
+            Self::SrcPort => port_part(flow.src_port()),
+            Self::DstPort => port_part(flow.dst_port()),
+            Self::Port => port_part(flow.ports().map(|(src, dst)| src.min(dst))),
             Self::Proto => Part::Proto(flow.proto()),
             _ => Part::Unknown,
         }
     }
 
-    /// The groups of an event; at least one.
-    pub(super) fn of_event(self, event: &EventGroup, making: Making<'_>) -> Vec<Part> {
-        let word = |word: Option<&'static str>| word.map_or(Part::Unknown, Part::Word);
+    /// Returns the groups of an event; at least one.
+    pub(super) fn event_parts(self, event: &EventGroup, context: PartContext<'_>) -> Vec<Part> {
         let part = match self {
-            Self::Kind => word(event.kind.map(collector::Kind::name)),
-            Self::Metric => word(event.metric.map(detect::Metric::name)),
+            Self::Kind => event.kind.map_or(Part::Unknown, |kind| Part::Word(kind.name())),
+            Self::Metric => event
+                .metric
+                .map_or(Part::Unknown, |metric| Part::Word(metric.name())),
             Self::Rule => event.rule.clone().map_or(Part::Unknown, Part::Text),
             Self::Reason => event
                 .reason
@@ -220,36 +220,32 @@ impl Dimension {
                 _ => Part::Unknown,
             },
             Self::Label => {
-                return known(
-                    event
-                        .node
-                        .map(|node| labels(node, making).collect())
-                        .unwrap_or_default(),
-                );
+                let labels = event.node.map(|node| labels(node, context).collect());
+                return or_unknown(labels.unwrap_or_default());
             }
             _ if self.is_of_flow() => event
                 .flow
-                .map_or(Part::Unknown, |flow| self.of_key(&flow, making)),
+                .map_or(Part::Unknown, |flow| self.key_part(&flow, context)),
             _ => Part::Unknown,
         };
         vec![part]
     }
 
-    /// The groups of a node, queue or link; at least one.
-    pub(super) fn of_series(self, key: &SeriesKey, making: Making<'_>) -> Vec<Part> {
+    /// Returns the groups of a node, queue or link; at least one.
+    pub(super) fn series_parts(self, key: &SeriesKey, context: PartContext<'_>) -> Vec<Part> {
         let part = match self {
             Self::Node => Part::Node(key.node),
             Self::Queue => Part::Queue(key.node, key.queue),
             Self::Interface => key
                 .interface
-                .map_or(Part::Unknown, |one| Part::Interface(key.node, one)),
-            Self::Label => return known(labels(key.node, making).collect()),
+                .map_or(Part::Unknown, |interface| Part::Interface(key.node, interface)),
+            Self::Label => return or_unknown(labels(key.node, context).collect()),
             _ => Part::Unknown,
         };
         vec![part]
     }
 
-    /// The filter that is true of a group, if there is one.
+    /// Returns a filter that matches a group, if there is one.
     pub fn filter(self, part: &Part, labels: &BTreeMap<u32, Vec<String>>) -> Option<String> {
         let field = match self {
             Self::SrcPrefix => "src",
@@ -266,7 +262,7 @@ impl Dimension {
             Part::Text(label) | Part::Flow(label) => {
                 let nodes = labels
                     .iter()
-                    .filter(|(_, of)| of.contains(label))
+                    .filter(|(_, of_node)| of_node.contains(label))
                     .take(MOST_NAMED + 1);
                 let nodes: Vec<String> = nodes.map(|(node, _)| node.to_string()).collect();
                 if nodes.is_empty() || nodes.len() > MOST_NAMED {
@@ -274,7 +270,7 @@ impl Dimension {
                 }
                 format!("node in ({})", nodes.join(", "))
             }
-            // A pattern has so many parts, and says nothing of a node that is not known.
+            // A pattern has a maximum length, and cannot name a node that is not known.
             Part::Path(path) if path.len() > MOST_STEPS || path.contains(&u32::MAX) => return None,
             Part::Path(path) => format!("path ~ {part} and hops == {}", path.len()),
             Part::Link(from, to) => format!("path ~ {from}>{to}"),
@@ -309,7 +305,11 @@ impl fmt::Display for Part {
     }
 }
 
-fn known(parts: BTreeSet<Part>) -> Vec<Part> {
+fn port_part(port: Option<u16>) -> Part {
+    port.map_or(Part::Unknown, |port| Part::Number(port.into()))
+}
+
+fn or_unknown(parts: BTreeSet<Part>) -> Vec<Part> {
     if parts.is_empty() {
         vec![Part::Unknown]
     } else {
@@ -317,8 +317,8 @@ fn known(parts: BTreeSet<Part>) -> Vec<Part> {
     }
 }
 
-fn labels(node: u32, making: Making<'_>) -> impl Iterator<Item = Part> {
-    making
+fn labels(node: u32, context: PartContext<'_>) -> impl Iterator<Item = Part> {
+    context
         .labels
         .get(&node)
         .into_iter()
@@ -330,32 +330,26 @@ fn labels(node: u32, making: Making<'_>) -> impl Iterator<Item = Part> {
 fn prefix(address: IpAddr, prefixes: Prefixes) -> Part {
     match address {
         IpAddr::V4(address) => {
-            let mask = u32::MAX
-                .checked_shl(32 - u32::from(prefixes.v4.min(32)))
-                .unwrap_or(0);
-            Part::Prefix(
-                Ipv4Addr::from_bits(address.to_bits() & mask).into(),
-                prefixes.v4.min(32),
-            )
+            let length = prefixes.v4.min(32);
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            let network = Ipv4Addr::from_bits(address.to_bits() & mask);
+            Part::Prefix(network.into(), length)
         }
         IpAddr::V6(address) => {
-            let mask = u128::MAX
-                .checked_shl(128 - u32::from(prefixes.v6.min(128)))
-                .unwrap_or(0);
-            Part::Prefix(
-                Ipv6Addr::from_bits(address.to_bits() & mask).into(),
-                prefixes.v6.min(128),
-            )
+            let length = prefixes.v6.min(128);
+            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+            let network = Ipv6Addr::from_bits(address.to_bits() & mask);
+            Part::Prefix(network.into(), length)
         }
     }
 }
 
-/// A text has no quotes in a filter.
+/// Returns the filter for a text, or `None` for one with quotes, which a filter cannot express.
 fn quoted(field: &str, text: &str) -> Option<String> {
     (!text.contains('"')).then(|| format!("{field} == \"{text}\""))
 }
 
-/// Nodes that a filter names.
+/// Maximum number of nodes that a filter names.
 const MOST_NAMED: usize = 64;
-/// Parts of a pattern of a path.
+/// Maximum number of parts of a pattern of a path.
 const MOST_STEPS: usize = 64;

@@ -40,13 +40,13 @@ fn sum(count: u64, latency: u64) -> SpanSum {
 }
 
 /// Fills a minute of each flow with as many reports as its number says.
-fn fill(stacks: &mut Stacks, flows: impl Iterator<Item = u32>) {
-    stacks.reset();
+fn fill(grouping: &mut Grouping, flows: impl Iterator<Item = u32>) {
+    grouping.reset();
     for number in flows {
-        let place = stacks.flow(&flow(number), &[1, 2, 1 + number % 3]);
+        let flow_number = grouping.flow(&flow(number), &[1, 2, 1 + number % 3]);
         let column = number as usize % 10;
-        stacks.seen(column);
-        stacks.add(place, column, &sum(number.into(), 100));
+        grouping.seen(column);
+        grouping.add(flow_number, column, &sum(number.into(), 100));
     }
 }
 
@@ -55,14 +55,18 @@ fn counts(values: &[Option<Sums>]) -> Vec<Option<u64>> {
 }
 
 fn asked(question: TrafficQuestion, flows: std::ops::Range<u32>) -> Traffic {
-    let columns = Columns::of(question.span, MINUTE);
-    let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
+    let columns = Columns::new(question.span.0, question.span.1, MINUTE);
+    let mut grouping = Grouping::new(Arc::new(question), columns, HashMap::new());
     loop {
-        fill(&mut stacks, flows.clone());
-        if !stacks.wants_more() {
-            return stacks.answer(Counted::default());
+        fill(&mut grouping, flows.clone());
+        if !grouping.wants_more() {
+            return grouping.answer(Counted::default());
         }
     }
+}
+
+fn count_at(values: &[Option<Sums>], column: usize) -> u64 {
+    values[column].map_or(0, |sums| sums.count)
 }
 
 #[test]
@@ -77,11 +81,17 @@ fn what_is_in_is_in_the_greatest_groups_or_in_the_others() {
         expected[0] = Some(20);
         assert_eq!(counts(&first.1), expected);
         for column in 0..10 {
-            let of = |values: &[Option<Sums>]| values[column].map_or(0, |sums| sums.count);
-            let parts: u64 = traffic.groups.iter().map(|(_, values)| of(values)).sum();
-            assert_eq!(parts + of(&traffic.others.1), of(&traffic.total));
+            let parts: u64 = traffic
+                .groups
+                .iter()
+                .map(|(_, values)| count_at(values, column))
+                .sum();
+            assert_eq!(
+                parts + count_at(&traffic.others.1, column),
+                count_at(&traffic.total, column)
+            );
         }
-        assert_eq!(Sums::of(&traffic.total).count, (1..21).sum::<u64>());
+        assert_eq!(Sums::total(&traffic.total).count, (1..21).sum::<u64>());
     }
 }
 
@@ -100,16 +110,16 @@ fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
     let greatest: Vec<u64> = traffic
         .groups
         .iter()
-        .map(|(_, values)| Sums::of(values).count)
+        .map(|(_, values)| Sums::total(values).count)
         .collect();
     assert_eq!(greatest, [120_000, 119_999, 119_998, 119_997, 119_996]);
     let all: u64 = flows.map(u64::from).sum();
-    let others = Sums::of(&traffic.others.1).count;
+    let others = Sums::total(&traffic.others.1).count;
     assert_eq!(
         (traffic.others.0, others),
         (119_995, all - greatest.iter().sum::<u64>())
     );
-    assert_eq!(Sums::of(&traffic.total).count, all);
+    assert_eq!(Sums::total(&traffic.total).count, all);
     assert!(!traffic.truncated);
 }
 
@@ -119,10 +129,10 @@ fn beyond_the_most_groups_the_answer_says_so_and_loses_nothing() {
     let parts: u64 = traffic
         .groups
         .iter()
-        .map(|(_, values)| Sums::of(values).count)
+        .map(|(_, values)| Sums::total(values).count)
         .sum();
     assert_eq!(
-        parts + Sums::of(&traffic.others.1).count,
+        parts + Sums::total(&traffic.others.1).count,
         (1..200_101).sum::<u64>()
     );
     assert!(traffic.truncated);
@@ -134,11 +144,11 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
     let found: Vec<_> = node
         .groups
         .iter()
-        .map(|(parts, values)| (parts[0].to_string(), Sums::of(values).count))
+        .map(|(parts, values)| (parts[0].to_string(), Sums::total(values).count))
         .collect();
     // Paths 1>2>2, 1>2>3, 1>2>1 with 1, 2 and 3 reports.
     assert_eq!(found, [("1".into(), 6), ("2".into(), 6), ("3".into(), 2)]);
-    assert_eq!(Sums::of(&node.total).count, 6);
+    assert_eq!(Sums::total(&node.total).count, 6);
     let both = question(Measure::Reports, &[Dimension::Link, Dimension::Port], 10);
     assert!(both.overlaps());
     let both = asked(both, 1..4);
@@ -152,7 +162,7 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
                     .map(ToString::to_string)
                     .collect::<Vec<_>>()
                     .join(" "),
-                Sums::of(values).count,
+                Sums::total(values).count,
             )
         })
         .collect();
@@ -188,11 +198,11 @@ fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros(
         from: Some(START + 2 * MINUTE),
         truncated: false,
     };
-    let columns = Columns::of((START, START + 10 * MINUTE), MINUTE);
+    let columns = Columns::new(START, START + 10 * MINUTE, MINUTE);
     let question = super::tests::question(Measure::Reports, &[Dimension::Src], 3);
-    let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
-    fill(&mut stacks, 1..5);
-    let traffic = stacks.answer(cut);
+    let mut grouping = Grouping::new(Arc::new(question), columns, HashMap::new());
+    fill(&mut grouping, 1..5);
+    let traffic = grouping.answer(cut);
     assert_eq!(
         counts(&traffic.total)[..5],
         [None, None, Some(2), Some(3), Some(4)]
@@ -200,22 +210,33 @@ fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros(
     assert_eq!(traffic.groups.len(), 3, "what was not counted is no group");
 }
 
+/// A question about the rows that a filter selects.
+fn filtered(measure: Measure, by: &[Dimension], text: &str) -> TrafficQuestion {
+    let view = if measure.source() == Source::Flows {
+        View::Flows
+    } else {
+        View::Events
+    };
+    let condition = Filter::parse(text, view, &|_| None).unwrap();
+    TrafficQuestion {
+        condition: Some(Arc::new(condition)),
+        ..question(measure, by, 10)
+    }
+}
+
+fn event_group(kind: collector::Kind, node: u32) -> EventGroup {
+    EventGroup {
+        kind: Some(kind),
+        node: Some(node),
+        queue: Some(1),
+        ..EventGroup::default()
+    }
+}
+
 #[test]
 fn a_filter_selects_flows_events_and_queues() {
-    let with = |measure: Measure, by, text: &str| {
-        let view = if measure.source() == Source::Flows {
-            View::Flows
-        } else {
-            View::Events
-        };
-        let condition = Filter::parse(text, view, &|_| None).unwrap();
-        TrafficQuestion {
-            condition: Some(Arc::new(condition)),
-            ..question(measure, by, 10)
-        }
-    };
     let traffic = asked(
-        with(
+        filtered(
             Measure::Reports,
             &[Dimension::Src],
             "src == 10.0.0.2 or path ~ 2>3",
@@ -228,25 +249,19 @@ fn a_filter_selects_flows_events_and_queues() {
         .map(|(parts, _)| parts[0].to_string())
         .collect();
     assert_eq!(found, ["10.0.0.8", "10.0.0.5", "10.0.0.2"]);
-    assert_eq!(Sums::of(&traffic.total).count, 15);
+    assert_eq!(Sums::total(&traffic.total).count, 15);
 
-    let question = with(Measure::Events, &[Dimension::Queue], "kind == drop and node == 7");
-    let columns = Columns::of(question.span, MINUTE);
-    let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
-    let event = |kind, node| EventGroup {
-        kind: Some(kind),
-        node: Some(node),
-        queue: Some(1),
-        ..EventGroup::default()
-    };
+    let question = filtered(Measure::Events, &[Dimension::Queue], "kind == drop and node == 7");
+    let columns = Columns::new(question.span.0, question.span.1, MINUTE);
+    let mut grouping = Grouping::new(Arc::new(question), columns, HashMap::new());
     for (kind, node, count) in [
         (collector::Kind::Drop, 7, 5),
         (collector::Kind::Change, 7, 9),
         (collector::Kind::Drop, 8, 9),
     ] {
-        let place = stacks.event(&event(kind, node));
-        stacks.add(
-            place,
+        let number = grouping.event(&event_group(kind, node));
+        grouping.add(
+            number,
             0,
             &SpanSum {
                 min: u64::MAX,
@@ -255,8 +270,8 @@ fn a_filter_selects_flows_events_and_queues() {
             },
         );
     }
-    stacks.seen(0);
-    let traffic = stacks.answer(Counted::default());
+    grouping.seen(0);
+    let traffic = grouping.answer(Counted::default());
     assert_eq!(
         traffic
             .groups
@@ -265,33 +280,26 @@ fn a_filter_selects_flows_events_and_queues() {
             .collect::<Vec<_>>(),
         ["7.1"]
     );
-    assert_eq!(Sums::of(&traffic.total).count, 5);
+    assert_eq!(Sums::total(&traffic.total).count, 5);
 }
 
 #[test]
 fn what_values_do_not_have_is_named() {
-    let question = |measure, by: &[Dimension], text: &str| {
-        let condition = Filter::parse(text, View::Events, &|_| None).unwrap();
-        TrafficQuestion {
-            condition: Some(Arc::new(condition)),
-            ..question(measure, by, 10)
-        }
-    };
     let occupancy = Measure::Of(Metric::QueueOccupancy);
     assert_eq!(
-        question(occupancy, &[Dimension::Queue, Dimension::Node], "node == 1").lacks(),
+        filtered(occupancy, &[Dimension::Queue, Dimension::Node], "node == 1").lacks(),
         [""; 0]
     );
     assert_eq!(
-        question(occupancy, &[Dimension::Src], "src == 10.0.0.1").lacks(),
+        filtered(occupancy, &[Dimension::Src], "src == 10.0.0.1").lacks(),
         ["src"]
     );
     assert_eq!(
-        question(Measure::Reports, &[Dimension::Queue], "hop_latency > 1us").lacks(),
+        filtered(Measure::Reports, &[Dimension::Queue], "hop_latency > 1us").lacks(),
         ["queue", "hop_latency"]
     );
     assert_eq!(
-        question(Measure::Events, &[Dimension::Link], "").lacks(),
+        filtered(Measure::Events, &[Dimension::Link], "").lacks(),
         ["link"]
     );
 }
@@ -304,7 +312,7 @@ fn a_group_has_a_filter_that_selects_it_alone() {
         (3, vec!["leaf".to_owned()]),
     ]
     .into();
-    let making = dimension::Making {
+    let context = dimension::PartContext {
         prefixes: Prefixes { v4: 24, v6: 64 },
         labels: &labels,
     };
@@ -319,10 +327,10 @@ fn a_group_has_a_filter_that_selects_it_alone() {
     ];
     let of_flows = Dimension::ALL
         .into_iter()
-        .filter(|dimension| Measure::Reports.has(*dimension));
+        .filter(|dimension| Measure::Reports.has_dimension(*dimension));
     for dimension in of_flows {
         for (flow, path) in &flows {
-            for part in dimension.of_flow(flow, path, making) {
+            for part in dimension.flow_parts(flow, path, context) {
                 let Some(text) = dimension.filter(&part, &labels) else {
                     assert_eq!(part, Part::Unknown, "{dimension:?}");
                     continue;
@@ -335,7 +343,7 @@ fn a_group_has_a_filter_that_selects_it_alone() {
                         path,
                         ..filter::Facts::default()
                     };
-                    let is_in = dimension.of_flow(other, path, making).contains(&part);
+                    let is_in = dimension.flow_parts(other, path, context).contains(&part);
                     // Either port of a flow may be the one that a filter asks for.
                     if dimension != Dimension::Port {
                         assert_eq!(filter.matches(&facts), is_in, "{text} and {other}");
@@ -365,11 +373,11 @@ fn a_group_has_a_filter_that_selects_it_alone() {
         (Dimension::Label, "node in (1, 3)"),
     ];
     for (dimension, expected) in expected {
-        let part = dimension.of_event(&event, making).remove(0);
+        let part = dimension.event_parts(&event, context).remove(0);
         let text = dimension.filter(&part, &labels).unwrap();
         assert_eq!(text, expected);
         let filter = Filter::parse(&text, View::Events, &|_| None).unwrap();
-        assert!(filter.matches(&crate::facts::of_group(&event)), "{text}");
+        assert!(filter.matches(&crate::facts::from_group(&event)), "{text}");
     }
     let key = SeriesKey {
         metric: Metric::QueueOccupancy as u8,
@@ -378,24 +386,25 @@ fn a_group_has_a_filter_that_selects_it_alone() {
         queue: Some(2),
     };
     assert_eq!(
-        Dimension::Queue.of_series(&key, making),
+        Dimension::Queue.series_parts(&key, context),
         [Part::Queue(3, Some(2))]
     );
 }
 
+fn prefix_text(v4: u8, v6: u8, flow: &FlowKey) -> String {
+    let labels = BTreeMap::new();
+    let context = dimension::PartContext {
+        prefixes: Prefixes { v4, v6 },
+        labels: &labels,
+    };
+    Dimension::SrcPrefix
+        .flow_parts(flow, &[], context)
+        .remove(0)
+        .to_string()
+}
+
 #[test]
 fn prefixes_are_as_long_as_wanted() {
-    let labels = BTreeMap::new();
-    let text = |v4, v6, flow: &FlowKey| {
-        let making = dimension::Making {
-            prefixes: Prefixes { v4, v6 },
-            labels: &labels,
-        };
-        Dimension::SrcPrefix
-            .of_flow(flow, &[], making)
-            .remove(0)
-            .to_string()
-    };
     let v4 = FlowKey::v4([10, 1, 255, 3], [0; 4], None, 6);
     let v6 = FlowKey::v6(
         [0x20, 1, 0xd, 0xb8, 0xff, 0xff, 0xff, 0xff, 9, 9, 9, 9, 9, 9, 9, 9],
@@ -404,7 +413,7 @@ fn prefixes_are_as_long_as_wanted() {
         6,
     );
     assert_eq!(
-        [0, 8, 23, 24, 32].map(|length| text(length, 64, &v4)),
+        [0, 8, 23, 24, 32].map(|length| prefix_text(length, 64, &v4)),
         [
             "0.0.0.0/0",
             "10.0.0.0/8",
@@ -414,42 +423,63 @@ fn prefixes_are_as_long_as_wanted() {
         ]
     );
     assert_eq!(
-        [0, 32, 64].map(|length| text(24, length, &v6)),
+        [0, 32, 64].map(|length| prefix_text(24, length, &v6)),
         ["::/0", "2001:db8::/32", "2001:db8:ffff:ffff::/64"]
     );
 }
 
+fn column_seconds(seconds: u64, columns: u64) -> u64 {
+    let span = (START, START + seconds * SECOND);
+    TrafficQuestion {
+        span,
+        columns,
+        ..question(Measure::Events, &[Dimension::Node], 1)
+    }
+    .column()
+        / SECOND
+}
+
+fn node_column_seconds(seconds: u64) -> u64 {
+    let span = (START, START + seconds * SECOND);
+    let question = question(Measure::Of(Metric::HopLatency), &[Dimension::Node], 1);
+    TrafficQuestion {
+        span,
+        columns: 180,
+        ..question
+    }
+    .column()
+        / SECOND
+}
+
 #[test]
 fn the_column_is_as_long_as_the_range_needs() {
-    let column = |seconds: u64, columns| {
-        let span = (START, START + seconds * SECOND);
-        TrafficQuestion {
-            span,
-            columns,
-            ..question(Measure::Events, &[Dimension::Node], 1)
-        }
-        .column()
-            / SECOND
-    };
-    assert_eq!([column(60, 180), column(300, 180), column(900, 180)], [1, 2, 10]);
     assert_eq!(
-        [column(3_600, 180), column(86_400, 180), column(7 * 86_400, 180)],
+        [
+            column_seconds(60, 180),
+            column_seconds(300, 180),
+            column_seconds(900, 180)
+        ],
+        [1, 2, 10]
+    );
+    assert_eq!(
+        [
+            column_seconds(3_600, 180),
+            column_seconds(86_400, 180),
+            column_seconds(7 * 86_400, 180)
+        ],
         [30, 600, 3_600]
     );
-    assert_eq!([column(60, 1), column(400 * 86_400, 10)], [60, 45 * 86_400]);
-    let of_nodes = |seconds: u64| {
-        let span = (START, START + seconds * SECOND);
-        let question = question(Measure::Of(Metric::HopLatency), &[Dimension::Node], 1);
-        TrafficQuestion {
-            span,
-            columns: 180,
-            ..question
-        }
-        .column()
-            / SECOND
-    };
     assert_eq!(
-        [of_nodes(900), of_nodes(1_800), of_nodes(1_801), of_nodes(86_400)],
+        [column_seconds(60, 1), column_seconds(400 * 86_400, 10)],
+        [60, 45 * 86_400]
+    );
+    assert_eq!(
+        [
+            node_column_seconds(900),
+            node_column_seconds(1_800),
+            node_column_seconds(1_801),
+            node_column_seconds(86_400)
+        ],
         [10, 15, 60, 600]
     );
 }

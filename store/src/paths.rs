@@ -1,0 +1,336 @@
+//! The paths that flows took, as one file has them.
+
+use std::collections::HashMap;
+
+use collector::event::{Basis, Nanos};
+use detect::Metric;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::hasher::{FastMap, FastSet};
+use crate::intern::parse_path;
+use crate::rows::{int, unsigned};
+use crate::schema::Features;
+
+/// A set of paths, each with an index.
+#[derive(Default, Debug)]
+pub struct Paths {
+    nodes: Vec<Vec<u32>>,
+    indexes: HashMap<Vec<u32>, usize>,
+    /// The indexes by the paths' numbers in the present file.
+    numbers: FastMap<i64, usize>,
+}
+
+impl Paths {
+    /// Prepares for another file, in which numbers have other meanings.
+    pub(crate) fn next_file(&mut self) {
+        self.numbers.clear();
+    }
+
+    /// Returns the index of the path with this number in the file.
+    pub(crate) fn index(&mut self, conn: &Connection, number: i64) -> rusqlite::Result<usize> {
+        if let Some(index) = self.numbers.get(&number) {
+            return Ok(*index);
+        }
+        let mut select = conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
+        let text: String = select.query_row([number], |row| row.get(0))?;
+        let index = self.insert(parse_path(&text));
+        self.numbers.insert(number, index);
+        Ok(index)
+    }
+
+    /// Adds the paths of a file that was read alone. Returns the indexes that they have here, by those that they had.
+    pub(crate) fn join(&mut self, other: Self) -> Vec<usize> {
+        other.nodes.into_iter().map(|nodes| self.insert(nodes)).collect()
+    }
+
+    /// Returns the index of the path with these nodes, which is added if it is new.
+    pub fn insert(&mut self, nodes: Vec<u32>) -> usize {
+        let next = self.nodes.len();
+        *self.indexes.entry(nodes).or_insert_with_key(|nodes| {
+            self.nodes.push(nodes.clone());
+            next
+        })
+    }
+
+    /// Returns the nodes of each path, by its index.
+    pub fn into_nodes(self) -> Vec<Vec<u32>> {
+        self.nodes
+    }
+}
+
+/// The paths of flows, by the numbers of the flows, each with the time from which the flow took it, in the order of time.
+pub(crate) type PathTimes = FastMap<i64, Vec<(Nanos, i64)>>;
+
+/// The paths of flows in a file, and the sources of their latencies: read one by one, or those of all flows in one pass.
+pub(crate) enum PathHistory {
+    Each {
+        features: Features,
+    },
+    All {
+        bases: FastMap<i64, u8>,
+        paths: PathTimes,
+    },
+}
+
+impl PathHistory {
+    /// Reads the history of the flows with the numbers `wanted`. A pass is worth while for a good part of a file's flows. `with_bases`: the
+    /// sources of latencies are read, too.
+    pub(crate) fn read(
+        conn: &Connection,
+        features: Features,
+        span: (Nanos, Nanos),
+        wanted: &FastSet<i64>,
+        with_bases: bool,
+    ) -> rusqlite::Result<Self> {
+        if !are_many(conn, wanted.len())? {
+            return Ok(Self::Each { features });
+        }
+        let mut bases = FastMap::default();
+        let mut latest = FastMap::default();
+        let mut select =
+            conn.prepare_cached("SELECT flow, basis, first_seen, path FROM f0.flow_data WHERE ?1")?;
+        let mut rows = select.query([with_bases || !features.spans])?;
+        while let Some(row) = rows.next()? {
+            let flow: i64 = row.get(0)?;
+            if wanted.contains(&flow) {
+                bases.insert(flow, row.get(1)?);
+                if !features.spans
+                    && let Some(path) = row.get::<_, Option<i64>>(3)?
+                {
+                    latest.insert(flow, (unsigned(row, 2)?, path));
+                }
+            }
+        }
+        let (mut paths, _) = read_in_order(conn, features, span, Some(wanted))?;
+        // Without an event, the flow began in an earlier file, and kept its path.
+        for (flow, path) in latest {
+            paths.entry(flow).or_insert_with(|| vec![path]);
+        }
+        Ok(Self::All { bases, paths })
+    }
+
+    /// Returns the source of the latest latency of a flow.
+    pub(crate) fn basis(&self, conn: &Connection, flow: i64) -> rusqlite::Result<Option<Basis>> {
+        let number = match self {
+            Self::Each { .. } => {
+                let mut select = conn.prepare_cached("SELECT basis FROM f0.flow_data WHERE flow = ?1")?;
+                select.query_row([flow], |row| row.get(0)).optional()?
+            }
+            Self::All { bases, .. } => bases.get(&flow).copied(),
+        };
+        Ok(number.and_then(|number: u8| Basis::ALL.get(usize::from(number)).copied()))
+    }
+
+    /// Returns the paths that a flow took in a span, and the one that it took when the span began; the latest ones, in any order.
+    pub(crate) fn paths(
+        &mut self,
+        conn: &Connection,
+        flow: i64,
+        span: (Nanos, Nanos),
+    ) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+        match self {
+            Self::Each { features } if features.spans => latest_paths(conn, FLOW_PATHS, flow, span),
+            Self::Each { .. } => {
+                let paths = latest_paths(conn, &flow_paths_from_events(), flow, span)?;
+                if paths.is_empty() {
+                    path_without_events(conn, flow)
+                } else {
+                    Ok(paths)
+                }
+            }
+            Self::All { paths, .. } => {
+                let mut paths = paths.remove(&flow).unwrap_or_default();
+                paths.drain(..paths.len().saturating_sub(MAX_PATHS_PER_FLOW));
+                Ok(paths)
+            }
+        }
+    }
+}
+
+/// Returns true if this number of flows is a good part of the flows of the file.
+fn are_many(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
+    let mut select = conn.prepare_cached("SELECT value FROM f0.meta WHERE name = 'flows'")?;
+    let all: Option<i64> = select.query_row([], |row| row.get(0)).optional()?.flatten();
+    Ok(flows >= MANY_FLOWS && all.is_none_or(|all| int(flows as u64) >= all / 4))
+}
+
+/// Reads the paths that all flows took in a span, in the order of time, and before them the one that each took when it began. Also says whether
+/// there are more than are considered.
+pub(crate) fn read_all_paths(
+    conn: &Connection,
+    features: Features,
+    span: (Nanos, Nanos),
+) -> rusqlite::Result<(PathTimes, bool)> {
+    let (mut paths, is_cut) = read_in_order(conn, features, span, None)?;
+    if !features.spans {
+        // Without an event, the flow began in an earlier file, and kept its path.
+        let sql = "SELECT flow, first_seen, path FROM f0.flow_data WHERE path IS NOT NULL";
+        let mut select = conn.prepare_cached(sql)?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            if paths.len() < MOST_PATHS {
+                let path = (unsigned(row, 1)?, row.get(2)?);
+                paths.entry(row.get(0)?).or_insert_with(|| vec![path]);
+            }
+        }
+    }
+    Ok((paths, is_cut))
+}
+
+/// Reads the paths of the `wanted` flows in one pass, or those of all flows up to a limit; returns whether there are more.
+fn read_in_order(
+    conn: &Connection,
+    features: Features,
+    (from, to): (Nanos, Nanos),
+    wanted: Option<&FastSet<i64>>,
+) -> rusqlite::Result<(PathTimes, bool)> {
+    let mut all = PathTimes::default();
+    let mut total = 0;
+    // The flow of the previous row, if it is wanted: the rows of a flow stand together.
+    let mut current: Option<i64> = None;
+    let mut skipped: Option<i64> = None;
+    let mut paths = Vec::new();
+    let mut select = conn.prepare_cached(&paths_sql(features, false))?;
+    let mut rows = select.query([i64::MAX])?;
+    while let Some(row) = rows.next()? {
+        let flow: i64 = row.get(0)?;
+        let ts = unsigned(row, 1)?;
+        if skipped == Some(flow) {
+            continue;
+        }
+        if current != Some(flow) {
+            if let Some(previous) = current.take() {
+                // Copied, because the vector has room for more.
+                all.insert(previous, paths.clone());
+            }
+            paths.clear();
+            if wanted.is_some_and(|wanted| !wanted.contains(&flow)) {
+                skipped = Some(flow);
+                continue;
+            }
+            current = Some(flow);
+        }
+        if wanted.is_none() && total >= MOST_PATHS {
+            all.insert(flow, paths);
+            return Ok((all, true));
+        }
+        if ts >= to {
+            continue;
+        }
+        if ts <= from || paths.len() >= 2 * MAX_PATHS_PER_FLOW {
+            // Only the last one before the span, and the latest ones in it, are of interest.
+            let kept = if ts <= from { 0 } else { MAX_PATHS_PER_FLOW };
+            let removed = paths.len().saturating_sub(kept);
+            paths.drain(..removed);
+            total -= removed;
+        }
+        paths.push((ts, row.get(2)?));
+        total += 1;
+    }
+    if let Some(flow) = current {
+        all.insert(flow, paths);
+    }
+    Ok((all, false))
+}
+
+fn latest_paths(
+    conn: &Connection,
+    sql: &str,
+    flow: i64,
+    (from, to): (Nanos, Nanos),
+) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+    let mut select = conn.prepare_cached(sql)?;
+    let mut rows = select.query(params![flow, int(to), MAX_PATHS_PER_FLOW as i64])?;
+    let mut paths = Vec::new();
+    while let Some(row) = rows.next()? {
+        let ts = unsigned(row, 0)?;
+        paths.push((ts, row.get(1)?));
+        if ts <= from {
+            break;
+        }
+    }
+    Ok(paths)
+}
+
+/// Returns the path of a flow that began in an earlier file and kept it, from a file in which only events name paths.
+fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Nanos, i64)>> {
+    let sql = "SELECT first_seen, path FROM f0.flow_data WHERE flow = ?1 AND path IS NOT NULL";
+    let mut select = conn.prepare_cached(sql)?;
+    let path = select
+        .query_row([flow], |row| Ok((unsigned(row, 0)?, row.get(1)?)))
+        .optional()?;
+    match path {
+        Some(path) if latest_paths(conn, &flow_paths_from_events(), flow, (0, u64::MAX))?.is_empty() => {
+            Ok(vec![path])
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Returns the query for the paths of one flow in files of earlier versions.
+fn flow_paths_from_events() -> String {
+    // `+` hides the kind: the index on flows is the one to use.
+    format!(
+        "SELECT ts, path FROM f0.event_data WHERE flow = ?1 AND ts < ?2 AND {} ORDER BY ts DESC, seq DESC LIMIT ?3",
+        path_events("+kind")
+    )
+}
+
+/// Returns the query for the flow, the time and the path of each change before the time `?1`; `one_flow`: of the flow `?2`.
+pub(crate) fn paths_sql(features: Features, one_flow: bool) -> String {
+    let condition = if one_flow { " AND flow = ?2" } else { "" };
+    if features.spans {
+        return format!(
+            "SELECT flow, ts, path FROM f0.taken_data WHERE ts < ?1{condition} ORDER BY flow, ts"
+        );
+    }
+    // `+` hides the kind where the index on flows is the one to use.
+    let kind = if one_flow { "+kind" } else { "kind" };
+    format!(
+        "SELECT flow, ts, path FROM f0.event_data WHERE ts < ?1{condition} AND {} ORDER BY flow, ts, seq",
+        path_events(kind)
+    )
+}
+
+/// Returns the condition for events that set a flow's path, as [`crate::summary::sets_path`] does.
+fn path_events(kind: &str) -> String {
+    format!(
+        "{kind} IN (SELECT id FROM f0.kind_name WHERE kind IN ('new', 'path_change', 'path_loop')) AND metric = {} \
+         AND flow IS NOT NULL AND path IS NOT NULL",
+        Metric::FlowPath as i64
+    )
+}
+
+/// The query for the latest paths of one flow.
+const FLOW_PATHS: &str =
+    "SELECT ts, path FROM f0.taken_data WHERE flow = ?1 AND ts < ?2 ORDER BY ts DESC LIMIT ?3";
+
+/// Maximum number of paths of a flow in a file that are considered: the latest.
+pub const MAX_PATHS_PER_FLOW: usize = 100;
+/// Maximum number of paths of all flows of a file that are considered: some 50 MB.
+const MOST_PATHS: usize = 1_000_000;
+/// Number of flows from which a file may be read as a whole.
+const MANY_FLOWS: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_files_that_were_read_alone_keep_their_order() {
+        let of = |nodes: std::ops::Range<u32>| {
+            let mut paths = Paths::default();
+            nodes.for_each(|node| {
+                paths.insert(vec![node]);
+            });
+            paths
+        };
+        let mut all = Paths::default();
+        assert_eq!(all.join(of(0..40)), (0..40).collect::<Vec<_>>());
+        assert_eq!(all.join(of(30..60)), (30..60).collect::<Vec<_>>());
+        assert_eq!(
+            all.into_nodes(),
+            (0..60).map(|node| vec![node]).collect::<Vec<_>>()
+        );
+    }
+}
