@@ -482,10 +482,8 @@ impl<'a> Walk<'a, '_> {
         tail: Tail,
         private: bool,
     ) -> Result<(usize, Original), Refusal> {
-        if self.purpose == Purpose::Flow {
-            if matches!(tail, Tail::Private) {
-                return Ok((end, Original::default()));
-            }
+        // Of host-int, only the stack says where INT ends.
+        if self.purpose == Purpose::Flow && !matches!(tail, Tail::Private) {
             // The tail contains the original port; without INT's own counts it lies at the end.
             let tail = bytes.get(end - 4..end).ok_or(Refusal::IntTruncated)?;
             return Ok((end, original_of(shim::Tail::parse(tail)?)));

@@ -73,7 +73,8 @@ pub(crate) struct Peeked<'a> {
     pub(crate) packet: InnerPacket<'a>,
     /// It is a report even if no flow can be read in the packet.
     pub(crate) is_certain: bool,
-    /// A flow shows that it is a report even if no EtherType announces the packet: no reserved bit is set, and before 2.0 a flag is.
+    /// A flow shows that it is a report even if no EtherType announces the packet: a report 2.0 without a reserved bit. Before 2.0, more is
+    /// read to decide.
     pub(crate) is_announced: bool,
 }
 

@@ -344,7 +344,7 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         },
         packet: head.inside(),
         is_certain: false,
-        is_announced: head.flags() != Flags::default() && head.reserved() == 0,
+        is_announced: false,
     })
 }
 

@@ -256,7 +256,7 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         peek: number(payload)?,
         packet: head.inside(payload),
         is_certain: false,
-        is_announced: head.flags(profile.dialect) != Flags::default() && head.reserved(profile.dialect) == 0,
+        is_announced: false,
     })
 }
 
