@@ -97,10 +97,6 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
-#[expect(
-    clippy::too_many_lines,
-    reason = "the rows of one measurement, in their order"
-)]
 pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let end = START + events * SPACING;
     let from = end - (15 * 60_000_000_000).min(end - START);
