@@ -1,4 +1,4 @@
-//! The layers of `ARCHITECTURE.md`: a folder uses only folders above it, modules inside a crate form the levels written there,
+//! The layers of `ARCHITECTURE.md`: a folder uses only folders above it, modules inside a crate form the levels in `levels.txt`,
 //! and unsafe code is in two crates only.
 
 use std::fs;
@@ -136,23 +136,16 @@ fn testkit_is_not_in_the_program() {
     );
 }
 
-/// The levels in `ARCHITECTURE.md`, by folder.
+/// The levels of `levels.txt`, by folder.
 fn written_levels() -> Vec<(String, Vec<Vec<String>>)> {
-    let text = architecture();
-    let block = text
-        .split_once("```levels\n")
-        .unwrap()
-        .1
-        .split_once("\n```")
-        .unwrap()
-        .0;
+    let text = fs::read_to_string(root().join("tests/program/levels.txt")).unwrap();
     let level = |names: &str| names.split(',').map(|name| name.trim().to_owned()).collect();
     let line = |line: &str| {
         let (folder, levels) = line.split_once(": ").unwrap();
         (folder.to_owned(), levels.split('<').map(level).collect())
     };
     // A crate may take several lines; continuation lines are indented.
-    block.replace("\n    ", " ").lines().map(line).collect()
+    text.replace("\n    ", " ").lines().map(line).collect()
 }
 
 fn graph(folder: &str) -> Graph {
@@ -229,4 +222,19 @@ fn no_source_file_is_longer_than_1200_lines() {
         }
     }
     assert_eq!(long, Vec::<String>::new());
+}
+
+#[test]
+fn the_files_that_the_architecture_names_exist() {
+    let text = architecture();
+    let missing: Vec<&str> = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| {
+            name.contains('/') && (name.ends_with(".rs") || name.ends_with('/')) && !name.contains(' ')
+        })
+        .filter(|name| !root().join(name).exists())
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }
