@@ -18,10 +18,7 @@ use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
 use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
-use crate::{
-    config::{Settings, aggregator::AggregatorSettings, build, values::Listen},
-    datagram::is_allowed,
-};
+use crate::config::{Settings, aggregator::AggregatorSettings, build, values::Listen};
 use runtime::control::Control;
 use terminal::CliError;
 use view::{Name, NamedCounts};
@@ -110,7 +107,7 @@ impl Ready {
             aggregator,
             outlets,
         } = self;
-        let senders = build::senders(&settings.allow);
+        let senders = Senders::of_prefixes(&settings.allow);
         let mut worker = Worker {
             settings,
             receiver,
@@ -218,7 +215,9 @@ impl Worker {
             ..
         } = self;
         let allowed = |packet: &Packet<'_>| {
-            let is_allowed = is_allowed(senders.as_ref(), packet.source);
+            let is_allowed = senders
+                .as_ref()
+                .is_none_or(|senders| senders.contains(packet.source.ip()));
             *not_allowed += u64::from(!is_allowed);
             is_allowed
         };

@@ -1,12 +1,9 @@
 //! Datagrams inside the program: their kind by port, the profile that reads them, and the conversion from packets of a source
 //! to datagrams of the collector.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{net::IpAddr, sync::Arc};
 
-use collector::{Datagram, Senders};
+use collector::Datagram;
 use detect::Prefix;
 use nic::source::Packet;
 
@@ -79,12 +76,6 @@ pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
     }
-}
-
-/// Whether `source` is one of the senders that may report; `None`: everyone may.
-#[inline]
-pub(crate) fn is_allowed(senders: Option<&Senders>, source: SocketAddr) -> bool {
-    senders.is_none_or(|senders| senders.check(&octets(source.ip()), || Ok(None)).is_ok())
 }
 
 /// Profiles by source address.

@@ -22,12 +22,7 @@ use crate::{
     alerts::Notes,
     api::{self, Api},
     capabilities::CapabilityDrop,
-    config::{
-        Overrides, Settings, build,
-        memory::{MemoryMode, MemorySettings},
-        translator::{TranslatorSettings, TransportMode},
-    },
-    exchange::secret::NewSecret,
+    config::{Overrides, Settings, build},
     export_role,
     fanout::{self, Ledger, LoadSender, Plan},
     flight_recorder::{FlightGauge, FlightRecorder, Tap},
@@ -37,14 +32,26 @@ use crate::{
     known_links::{self, KnownLinks},
     live::Hub,
     log::Log,
-    manager_role, memory_role,
+    manager_role,
     monitor::Monitor,
-    pipeline::{self, Pipeline, RuleNames},
+    pipeline::{self, ListEvents, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    reporter_role, switch, translator_role,
+    switch,
     triggers::Triggers,
     watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
+};
+use dta_role::{
+    exchange::secret::NewSecret,
+    memory::{
+        self, EventSink,
+        settings::{MemoryMode, MemorySettings},
+    },
+    reporter,
+    translator::{
+        self,
+        settings::{TranslatorSettings, TransportMode},
+    },
 };
 use net::{dns::Resolver, tls};
 use runtime::{
@@ -70,9 +77,9 @@ pub(crate) struct Server {
     collecting: Option<Collecting>,
     switch: Option<switch::Role>,
     aggregator: Option<aggregator::Role>,
-    reporter: Option<reporter_role::Role>,
-    translator: Option<translator_role::Role>,
-    memory: Option<memory_role::Role>,
+    reporter: Option<reporter::Role>,
+    translator: Option<translator::Role>,
+    memory: Option<memory::Role>,
     manager: Option<manager_role::Role>,
     exports: Option<export_role::Role>,
     /// Hops on their way to exports.
@@ -131,8 +138,8 @@ struct Gauges {
 
 /// The roles of Direct Telemetry Access, opened.
 struct Dta {
-    translator: Option<translator_role::Ready>,
-    memory: Option<memory_role::Ready>,
+    translator: Option<translator::Ready>,
+    memory: Option<memory::Ready>,
 }
 
 impl Dta {
@@ -140,7 +147,7 @@ impl Dta {
     fn open(settings: &Settings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
-        let open = |memory| input::inside(&settings.collector, || memory_role::Ready::open(memory))?;
+        let open = |memory| input::inside(&settings.collector, || memory::Ready::open(memory))?;
         let memory = memory.map(open).transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
@@ -163,7 +170,7 @@ impl Dta {
                  [collector.memory] (mode \"socket\" or \"xdp\"), or write the collector's port",
             ));
         }
-        let open = |settings| translator_role::Ready::open(settings, intercept);
+        let open = |settings| translator::Ready::open(settings, intercept);
         let translator = translator.as_ref().map(open).transpose()?;
         Ok(Self { translator, memory })
     }
@@ -176,7 +183,7 @@ impl Dta {
         }
         if self.memory.is_none() {
             let (_, memory) = Self::wanted(settings);
-            self.memory = memory.map(memory_role::Ready::open).transpose()?;
+            self.memory = memory.map(memory::Ready::open).transpose()?;
         }
         Ok(())
     }
@@ -287,7 +294,7 @@ impl Server {
         let reporter = settings
             .reporter
             .as_ref()
-            .map(reporter_role::Ready::open)
+            .map(reporter::Ready::open)
             .transpose()?;
         let (switch_end, translator_end) = intercept(&settings)?.unzip();
         let mut dta = Dta::open(&settings, translator_end)?;
@@ -297,7 +304,7 @@ impl Server {
             .transpose()?;
         let namespaces = manager_role::Namespaces::open(&settings, &self.control)?;
         let opens_again = inputs.iter().any(Input::is_watched);
-        let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
+        let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
         let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices);
         let giving = self.drops_privileges.then(begin);
@@ -354,7 +361,7 @@ impl Server {
             .as_ref()
             .map(|role| role.addresses().to_vec())
             .unwrap_or_default();
-        let memory = self.memory.as_ref().map(memory_role::Role::addresses);
+        let memory = self.memory.as_ref().map(memory::Role::addresses);
         Ok(Addresses {
             api: address,
             inputs,
@@ -411,9 +418,9 @@ impl Server {
             control: self.control.clone(),
             switch: self.switch.as_ref().map(switch::Role::handle),
             aggregator: self.aggregator.as_ref().map(aggregator::Role::handle),
-            reporter: self.reporter.as_ref().map(reporter_role::Role::handle),
-            translator: self.translator.as_ref().map(translator_role::Role::handle),
-            memory: self.memory.as_ref().map(memory_role::Role::handle),
+            reporter: self.reporter.as_ref().map(reporter::Role::handle),
+            translator: self.translator.as_ref().map(translator::Role::handle),
+            memory: self.memory.as_ref().map(memory::Role::handle),
             manager: self.manager.as_ref().map(manager_role::Role::handle),
             exports: self.exports.as_ref().map(export_role::Role::handle),
             dns: settings
@@ -433,9 +440,12 @@ impl Server {
 
     fn start_dta(&mut self, settings: &Settings, Dta { translator, memory }: Dta) -> Result<(), CliError> {
         if let Some(memory) = memory {
-            let events = settings.collects().then(|| outlet(&self.pipeline)).transpose()?;
-            let events = events.map(|outlet| (outlet, rule_names(settings, &self.asked)));
-            self.memory = Some(memory.start(&self.control, events)?);
+            let outlet = settings.collects().then(|| outlet(&self.pipeline)).transpose()?;
+            let sink = outlet.map(|outlet| -> Box<dyn EventSink> {
+                let rules = rule_names(settings, &self.asked);
+                Box::new(ListEvents { outlet, rules })
+            });
+            self.memory = Some(memory.start(&self.control, sink)?);
         }
         self.translator = translator
             .map(|translator| translator.start(&self.control))
@@ -676,8 +686,8 @@ impl Server {
 
     /// The secrets of the exchange, as their files have them now.
     fn read_secrets(&self) -> Result<Vec<NewSecret>, String> {
-        let memory = self.memory.iter().filter_map(memory_role::Role::secret);
-        let translator = self.translator.iter().flat_map(translator_role::Role::secrets);
+        let memory = self.memory.iter().filter_map(memory::Role::secret);
+        let translator = self.translator.iter().flat_map(translator::Role::secrets);
         memory
             .chain(translator)
             .map(|file| file.reread().map_err(|error| error.to_string()))

@@ -18,17 +18,13 @@ use crate::{
     aggregator::AggregatorView,
     export_role::view::ExportsView,
     manager_role::view::DeviceCounterView,
-    memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
-    reporter_role::ReporterView,
     switch::{FilterView, PortView, SwitchView},
     topology::merged,
-    translator_role::view::TranslatorView,
 };
-use net::{
-    dns::Counts,
-    tls::{Endpoint, Failure},
-};
+use dta_role::{memory::view::MemoryView, reporter::view::ReporterView, translator::view::TranslatorView};
+use net::dns::Counts;
+use net::tls::{Endpoint, Failure};
 use runtime::save;
 
 /// The format of the document.

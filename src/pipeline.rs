@@ -19,6 +19,7 @@ use crate::{
     record_queue::{Account, QueueGauge, RecordReceiver, RecordSender, record_queue},
     triggers::Triggers,
 };
+use dta_role::memory::EventSink;
 use runtime::{control::Control, lock::lock};
 use terminal::CliError;
 use view::{NamedCounts, Stage};
@@ -193,6 +194,23 @@ impl Pipeline {
         if let Some(store) = write(&self.shared.store).take() {
             *lock(&self.shared.last) = Some(store.close());
         }
+    }
+}
+
+/// The queue for the events of the lists in collector memory.
+#[derive(Debug)]
+pub(crate) struct ListEvents {
+    pub(crate) outlet: Outlet,
+    pub(crate) rules: RuleNames,
+}
+
+impl EventSink for ListEvents {
+    fn batch(&self) -> Batch {
+        self.outlet.batch()
+    }
+
+    fn send(&self, batch: &mut Batch) {
+        self.outlet.send(batch, &self.rules);
     }
 }
 

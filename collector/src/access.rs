@@ -122,6 +122,27 @@ impl Senders {
         }
     }
 
+    /// The senders of these prefixes, as any node; `None` if there are no prefixes: everyone may send.
+    pub fn of_prefixes(prefixes: &[Prefix]) -> Option<Self> {
+        let grants: Vec<Grant> = prefixes
+            .iter()
+            .map(|from| Grant {
+                from: *from,
+                nodes: Vec::new(),
+            })
+            .collect();
+        (!grants.is_empty()).then(|| Self::new(&grants))
+    }
+
+    /// Whether `source` is one of them, whatever node it reports as.
+    pub fn contains(&self, source: IpAddr) -> bool {
+        let source = match source {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        self.check(&source.octets(), || Ok(None)).is_ok()
+    }
+
     /// Whether `source` is one of them, and may report as the node that `node` reads.
     ///
     /// # Errors

@@ -134,12 +134,12 @@ pub fn join(parent: &str, name: &str) -> String {
 #[macro_export]
 macro_rules! section {
     ($(#[doc = $doc:literal])+ $vis:vis struct $name:ident($place:literal) {
-        $($(#[doc = $text:literal])+ $([$live:ident])? pub(crate) $field:ident: $type:ty = $default:expr),* $(,)?
+        $($(#[doc = $text:literal])+ $([$live:ident])? pub $(($scope:tt))? $field:ident: $type:ty = $default:expr),* $(,)?
     }) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug, PartialEq)]
         $vis struct $name {
-            $($(#[doc = $text])+ pub(crate) $field: $type),*
+            $($(#[doc = $text])+ pub $(($scope))? $field: $type),*
         }
 
         impl Default for $name {

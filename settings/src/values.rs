@@ -477,6 +477,16 @@ pub fn rounded_text(duration: Duration) -> String {
     }
 }
 
+/// Parses a range of ids, such as `0-15` or `7`, into both ends. Returns `None` if it is malformed, or ends before it begins.
+pub fn id_range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text
+        .split_once("..")
+        .or_else(|| text.split_once('-'))
+        .unwrap_or((text, text));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some((first, last))
+}
+
 /// A number with one of these units, each with its factor: "64 MiB", "1.5h".
 pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;

@@ -19,12 +19,12 @@ use super::{
     refusal::Refusal,
 };
 use crate::config::build;
-use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
 use dta::source::{
     Answer, CountAnswer, KeyQuery, ListView, SketchAnswer, SourceStore, StoreView, TailAnswer, Values,
 };
+use dta_role::memory::{Memory, SnapshotView, view::MemoryView};
 
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "this process has no collector memory; add [collector.memory] to its configuration";

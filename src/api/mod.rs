@@ -76,11 +76,11 @@ pub(crate) struct Context {
     /// The aggregator, if there is one.
     pub(crate) aggregator: Option<crate::aggregator::Handle>,
     /// The DTA reporter of this machine, if there is one.
-    pub(crate) reporter: Option<crate::reporter_role::Handle>,
+    pub(crate) reporter: Option<dta_role::reporter::Handle>,
     /// The DTA translator, if there is one.
-    pub(crate) translator: Option<crate::translator_role::Handle>,
+    pub(crate) translator: Option<dta_role::translator::Handle>,
     /// The collector's memory, if there is one.
-    pub(crate) memory: Option<crate::memory_role::Handle>,
+    pub(crate) memory: Option<dta_role::memory::Handle>,
     /// The manager, if there is one.
     pub(crate) manager: Option<crate::manager_role::Handle>,
     /// The exports, if there are any.

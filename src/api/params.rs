@@ -135,7 +135,7 @@ impl Param {
             Form::Flow if text.parse::<FlowKey>().is_err() => {
                 bad("a flow such as 10.0.0.1:5000>10.0.0.2:80/17")
             }
-            Form::Count if crate::config::memory::Count::parse(text).is_none() => {
+            Form::Count if dta_role::memory::settings::Count::parse(text).is_none() => {
                 bad("a number such as 1000000 or 1M")
             }
             Form::Names(names, most)
@@ -316,7 +316,7 @@ impl Params {
     /// A count such as 1M.
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
         self.text(name)
-            .and_then(crate::config::memory::Count::parse)
+            .and_then(dta_role::memory::settings::Count::parse)
             .map(|count| count.0)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::reporter_role::{self, ReporterView};
+use dta_role::reporter::{self, view::ReporterView};
 
 /// `/reporter`: its counters now.
 pub(crate) async fn view(
@@ -13,7 +13,7 @@ pub(crate) async fn view(
     params: Params,
 ) -> Result<Json<ReporterView>, Refusal> {
     params.only(&[])?;
-    let view = context.reporter.as_ref().map(reporter_role::view);
+    let view = context.reporter.as_ref().map(reporter::view);
     view.map(Json).ok_or_else(|| {
         Refusal::not_found("this process runs no DTA reporter; add [reporter] to its configuration")
     })

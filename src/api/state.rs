@@ -237,8 +237,8 @@ pub(crate) async fn metrics(
     };
     let aggregator = context.aggregator.as_ref().map(crate::aggregator::view);
     let exports = context.exports.as_ref().map(crate::export_role::view::view);
-    let reporter = context.reporter.as_ref().map(crate::reporter_role::view);
-    let translator = context.translator.as_ref().map(crate::translator_role::view);
+    let reporter = context.reporter.as_ref().map(dta_role::reporter::view);
+    let translator = context.translator.as_ref().map(dta_role::translator::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());
     // A manager that is too busy to answer leaves them out.
     let devices = match &context.manager {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::translator_role::{self, view::TranslatorView};
+use dta_role::translator::{self, view::TranslatorView};
 
 /// `/translator`: its counters now.
 pub(crate) async fn view(
@@ -13,7 +13,7 @@ pub(crate) async fn view(
     params: Params,
 ) -> Result<Json<TranslatorView>, Refusal> {
     params.only(&[])?;
-    let view = context.translator.as_ref().map(translator_role::view);
+    let view = context.translator.as_ref().map(translator::view);
     view.map(Json).ok_or_else(|| {
         Refusal::not_found("this process runs no translator; add [translator] to its configuration")
     })

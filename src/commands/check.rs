@@ -372,7 +372,7 @@ fn dta(settings: &Settings) -> String {
         let bytes: u64 = memory
             .stores
             .iter()
-            .map(|store| crate::memory_role::regions::geometry(store).body_len())
+            .map(|store| dta_role::memory::geometry(store).body_len())
             .sum();
         let (stores, directory) = (memory.stores.len(), memory.directory.display());
         format!(

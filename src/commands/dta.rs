@@ -17,9 +17,9 @@ use super::{
     client::{Client, escape},
     remote::{self, fetch},
 };
-use crate::config::dta::load_map;
 use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore, Values};
+use runtime::collector_map;
 use terminal::CliError;
 use terminal::text::json_line;
 
@@ -57,7 +57,7 @@ impl Source {
 
     /// The map, if there is one.
     pub(crate) fn map(&self) -> Result<Option<CollectorMap>, CliError> {
-        self.map.as_deref().map(load_map).transpose()
+        self.map.as_deref().map(collector_map::load).transpose()
     }
 
     /// A client of the collector that a map selects, or of `--api`.

@@ -13,8 +13,10 @@ use dataplane::dta::{self, MAX_COLLECTORS, Outbox, Reporter, SendError, SendOpti
 use nic::time;
 use wire::dta::{CONTROL_PORT, MergeOp, Operation, Priority};
 
-use crate::config::dta::load_map;
-use crate::reporter::{Sockets, first_sequence};
+use runtime::{
+    collector_map,
+    reporter::{Sockets, first_sequence},
+};
 use terminal::CliError;
 use terminal::units;
 
@@ -327,7 +329,7 @@ impl Args {
         let Some(file) = &self.map else {
             return Ok((self.to.clone(), Spread::even(self.to.len())));
         };
-        let map = load_map(file)?;
+        let map = collector_map::load(file)?;
         let invalid = |error: String| CliError::new(format!("{}: {error}", file.display()));
         Ok((map.reports().map_err(invalid)?, map.spread().map_err(invalid)?))
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use collector::{Access, Grant, Profile, Senders, flight::FlightConfig};
+use collector::{Access, Grant, Profile, flight::FlightConfig};
 use detect::{
     Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds,
     threshold::Override,
@@ -270,18 +270,6 @@ pub(crate) fn access_by_port(settings: &Settings, ports: &[u16]) -> Access {
     };
     let grants = |port: &u16| collector.grants(|listen| !known(port) || listen.ports().contains(port));
     Access::new(ports.iter().map(grants))
-}
-
-/// The senders that a list of prefixes allows; `None`: everyone.
-pub(crate) fn senders(allow: &[Prefix]) -> Option<Senders> {
-    let grants: Vec<Grant> = allow
-        .iter()
-        .map(|from| Grant {
-            from: *from,
-            nodes: Vec::new(),
-        })
-        .collect();
-    (!grants.is_empty()).then(|| Senders::new(&grants))
 }
 
 /// The profile for sources that no prefix names, and those for the others.

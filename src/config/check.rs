@@ -67,12 +67,12 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         }
     }
     if let Some(reporter) = &settings.reporter {
-        super::reporter::check(reporter, &mut |path, message| checker.refuse(path, message));
+        dta_role::reporter::settings::check(reporter, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(translator) = &settings.translator {
         let mut refuse = |path: &[&str], message: String| checker.refuse(path, message);
-        super::translator::check(translator, &mut refuse);
-        super::translator::check_intercept(translator, settings.switch.is_some(), &mut refuse);
+        dta_role::translator::settings::check(translator, &mut refuse);
+        dta_role::translator::settings::check_intercept(translator, settings.switch.is_some(), &mut refuse);
     }
     let (root, reader) = (checker.root, &mut *checker.reader);
     let managed = (
@@ -92,7 +92,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     a_console(settings, root, reader);
     an_outlet(settings, root, reader);
     if let Some(memory) = &settings.collector.memory {
-        super::memory::check(memory, &mut |path, message| checker.refuse(path, message));
+        dta_role::memory::settings::check(memory, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(switch) = &settings.switch {
         super::switch::check(switch, &mut |path, message| checker.refuse(path, message));

@@ -1,10 +1,6 @@
 //! `[switch.dta]`: reports by Direct Telemetry Access, as settings and as the configuration of the reporter.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use dataplane::dta::{
     Action, Condition, Config, ConfigError, Field, Mapping, Part, Repeat, SendOptions, Spread, Trigger,
@@ -17,8 +13,8 @@ use wire::dta::{
     layout::{Columns, SketchKind},
 };
 
-use dta::collector_map::{CollectorMap, LoadError};
-use terminal::CliError;
+use dta::collector_map::CollectorMap;
+use runtime::collector_map;
 
 use settings::{
     choice,
@@ -648,7 +644,7 @@ impl DtaSettings {
             );
             return Ok((self.collectors.clone(), spread.map_err(at("collectors"))?));
         };
-        let map = load_map(file).map_err(|error| at("map")(error.to_string()))?;
+        let map = collector_map::load(file).map_err(|error| at("map")(error.to_string()))?;
         self.with_map(&map)
     }
 
@@ -795,22 +791,6 @@ pub(crate) fn check(
             refuse(&["dta", list, &index.to_string(), key], why);
         }
     }
-}
-
-/// The map of several collectors in a file.
-///
-/// # Errors
-/// The file cannot be read, or is not a map.
-pub(crate) fn load_map(file: &Path) -> Result<CollectorMap, CliError> {
-    let remedy = "make one with `hopwise map new NAME=URL …`";
-    let shown = file.display();
-    CollectorMap::load(file).map_err(|error| match error {
-        LoadError::Read(error) => CliError::io(format!("cannot read {shown}"), error, remedy),
-        LoadError::Json(error) => {
-            CliError::new(format!("{shown} is no map of collectors: {error}; {remedy}"))
-        }
-        LoadError::Tables(wrong) => CliError::new(format!("{shown}: {wrong}")),
-    })
 }
 
 /// The reference page of the fields, in Markdown.

@@ -18,7 +18,6 @@ use manager::{
 use rustls::ClientConfig;
 
 use super::{
-    dta::load_map,
     files::{FilesFormat, FilesSettings},
     gnmi::GnmiSettings,
     p4runtime::P4RuntimeSettings,
@@ -27,7 +26,10 @@ use super::{
 };
 use crate::rules::dta_map;
 use net::tls::{self, Part};
-use runtime::control::{Asked, AskedRule};
+use runtime::{
+    collector_map,
+    control::{Asked, AskedRule},
+};
 use settings::{
     choice,
     read::{Node, Reader, span_of},
@@ -159,7 +161,7 @@ impl ManagerSettings {
         let Some(file) = &self.dta_map else {
             return Ok(None);
         };
-        let map = load_map(file).map_err(|error| error.to_string())?;
+        let map = collector_map::load(file).map_err(|error| error.to_string())?;
         let map = dta_map(&map).map_err(|error| format!("{}: {error}", file.display()))?;
         if map.text.len() > MAX_MAP {
             let (shown, len) = (file.display(), map.text.len() / 1024);

@@ -12,16 +12,13 @@ pub(crate) mod flight_recorder;
 mod folder;
 pub(crate) mod gnmi;
 pub(crate) mod manager;
-pub(crate) mod memory;
 pub(crate) mod outlet;
 pub(crate) mod p4runtime;
 mod profiles;
 pub(crate) mod renamed;
-pub(crate) mod reporter;
 pub(crate) mod sections;
 mod settings;
 pub(crate) mod switch;
-pub(crate) mod translator;
 pub(crate) mod values;
 
 use std::{

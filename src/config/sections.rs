@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time
 use detect::{PortRange, Prefix};
 use rustls::ServerConfig;
 
-use super::{
-    memory::MemorySettings,
-    values::{FlowIdSetting, LinkSetting, Listen, Marker, NodeRange},
-};
+use super::values::{FlowIdSetting, LinkSetting, Listen, Marker, NodeRange};
+use dta_role::memory::settings::MemorySettings;
 use net::tls;
 use settings::{
     choice,

@@ -9,14 +9,13 @@ use super::{
     flight_recorder::FlightRecorderSettings,
     manager::ManagerSettings,
     outlet::OutletSettings,
-    reporter::ReporterSettings,
     sections::{
         ApiSettings, CollectorSettings, LogSettings, NamesSettings, NodeEntry, ProfileSettings, RuleSettings,
         SourceSettings, StoreSettings, ThresholdSettings, UiSettings,
     },
     switch::SwitchSettings,
-    translator::TranslatorSettings,
 };
+use dta_role::{reporter::settings::ReporterSettings, translator::settings::TranslatorSettings};
 use manager::{intent::IntentSettings, inventory::InventorySettings};
 use settings::section;
 

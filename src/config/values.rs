@@ -6,7 +6,7 @@ use detect::{Metric, observation::UTILIZATION_ONE};
 use settings::{
     read::{DeValue, Node, Reader},
     setting::{Setting, Shown},
-    values::{duration_text, from_text, integer, percent_text, refuse, threshold},
+    values::{duration_text, from_text, id_range, integer, percent_text, refuse, threshold},
 };
 
 /// Eight bytes that are looked for in packets. As text, because the numbers of the file have 63 bits.
@@ -195,16 +195,6 @@ impl Setting for Listen {
     fn show(&self) -> Shown {
         Shown::Plain(self.to_string().into())
     }
-}
-
-/// Both ends of a range of ids: `7`, `0-15`.
-pub(crate) fn id_range(text: &str) -> Option<(u32, u32)> {
-    let (first, last) = text
-        .split_once("..")
-        .or_else(|| text.split_once('-'))
-        .unwrap_or((text, text));
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    (first <= last).then_some((first, last))
 }
 
 /// Node ids, both ends included.

@@ -9,10 +9,11 @@ use nic::capabilities::Cap;
 use nic::device::{Facts, Machine, RdmaDevice};
 
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
-use crate::{
-    config::{Settings, memory::MemoryMode, translator::TransportMode},
+use crate::config::Settings;
+use dta_role::{
     exchange::secret::Secret,
-    memory_role::regions::geometry,
+    memory::{geometry, settings::MemoryMode},
+    translator::settings::TransportMode,
 };
 
 /// A role that writes memory, or whose memory is written, other than by a socket.

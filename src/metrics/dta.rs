@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use super::Text;
-use crate::memory_role::view::{MemoryView, XdpView};
-use crate::translator_role::view::{CollectorView, InterceptedView, TranslatorView, UpstreamView};
+use dta_role::memory::view::{MemoryView, XdpView};
+use dta_role::translator::view::{CollectorView, InterceptedView, TranslatorView, UpstreamView};
 use view::NamedCounts;
 
 /// One metric of a role.

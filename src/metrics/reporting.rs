@@ -3,14 +3,12 @@
 use std::fmt::Display;
 
 use super::Text;
-use crate::{
-    reporter::CollectorView,
-    reporter_role::ReporterView,
-    switch::{
-        DtaView,
-        dta::{MappingView, SketchView, TableView},
-    },
+use crate::switch::{
+    DtaView,
+    dta::{MappingView, SketchView, TableView},
 };
+use dta_role::reporter::view::ReporterView;
+use view::ReporterCollector;
 
 /// DTA reports of the switch of this process.
 pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
@@ -73,8 +71,8 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
 }
 
 /// The state of the path to each collector; names begin with `prefix`.
-fn to_collectors(text: &mut Text, prefix: &str, collectors: &[CollectorView]) {
-    let mut each = |(name, kind, help): (&str, &str, &str), value: fn(&CollectorView) -> u64| {
+fn to_collectors(text: &mut Text, prefix: &str, collectors: &[ReporterCollector]) {
+    let mut each = |(name, kind, help): (&str, &str, &str), value: fn(&ReporterCollector) -> u64| {
         let name = format!("{prefix}_{name}");
         text.metric(&name, kind, help);
         for to in collectors {

@@ -9,13 +9,10 @@ use dataplane::{
 use manager::device::DtaMap;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::dta::DtaSettings,
-    reporter::{CollectorView, Sockets, collector_views, first_sequence},
-    rules,
-};
+use crate::{config::dta::DtaSettings, rules};
+use runtime::reporter::{Sockets, first_sequence};
 use terminal::CliError;
-use view::Name;
+use view::{Name, ReporterCollector, reporter_collectors};
 
 /// Addresses for the reports of each collector, and the assignment of keys to collectors.
 pub(crate) type Destinations = (Vec<SocketAddr>, Spread);
@@ -245,7 +242,7 @@ impl Dta {
             unsent,
             controls: stats.controls,
             controls_refused: stats.bad_controls + stats.misdirected + self.sockets.stats.unknown_senders,
-            collectors: collector_views(&self.collectors, reporter, now),
+            collectors: reporter_collectors(&self.collectors, reporter, now),
             mappings: mappings.collect(),
             tables: tables.collect(),
             sketches: sketches.collect(),
@@ -307,7 +304,7 @@ pub(crate) struct DtaView {
     /// Control messages that are malformed, for another reporter, or from an unknown peer.
     pub(crate) controls_refused: u64,
     /// Collectors.
-    pub(crate) collectors: Vec<CollectorView>,
+    pub(crate) collectors: Vec<ReporterCollector>,
     /// Reports by mapping, as `[[switch.dta.report]]`.
     pub(crate) mappings: Vec<MappingView>,
     /// Tables of counters.

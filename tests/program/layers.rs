@@ -1,6 +1,7 @@
 //! The layers of `ARCHITECTURE.md`: a folder uses only folders above it, modules inside a crate form the levels in `levels.txt`,
 //! and unsafe code is in two crates only.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::modules::Graph;
@@ -55,11 +56,27 @@ fn dependencies(manifest: &str, shipped: bool) -> Vec<String> {
     names
 }
 
+/// The folder of each crate of the workspace, by the name that manifests give it.
+fn folders_by_name() -> BTreeMap<String, String> {
+    let text = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let path = |line: &str| Some(line.split_once("path = \"")?.1.split_once('"')?.0.to_owned());
+    text.lines()
+        .filter_map(|line| Some((line.split_once(" = {")?.0.to_owned(), path(line)?)))
+        .collect()
+}
+
+/// The folders that a folder uses, in its tests as well.
+fn used_folders(folder: &str) -> Vec<String> {
+    let names = folders_by_name();
+    dependencies(&manifest(folder), false)
+        .iter()
+        .filter_map(|name| names.get(name).cloned())
+        .collect()
+}
+
 /// Folders of `order` that use one that is not above them.
 fn violations(order: &[String], uses: impl Fn(&str) -> Vec<String>) -> Vec<String> {
-    // A manifest names a crate by the last part of its folder.
-    let last = |folder: &str| folder.rsplit('/').next().map(str::to_owned);
-    let place = |name: &str| order.iter().position(|folder| last(folder) == last(name));
+    let place = |name: &str| order.iter().position(|folder| folder == name);
     let of = |folder: &String| {
         let later = uses(folder)
             .into_iter()
@@ -74,9 +91,18 @@ fn violations(order: &[String], uses: impl Fn(&str) -> Vec<String>) -> Vec<Strin
 #[test]
 fn no_folder_uses_a_later_one() {
     let order = folders(&architecture());
+    assert_eq!(violations(&order, used_folders), Vec::<String>::new());
+}
+
+#[test]
+fn no_role_uses_another() {
+    let is_role = |folder: &String| folder.starts_with("roles/");
+    let roles: Vec<_> = folders(&architecture()).into_iter().filter(is_role).collect();
+    assert!(roles.contains(&"roles/dta".to_owned()), "{roles:?}");
+    let uses_a_role = |role: &&String| used_folders(role).iter().any(is_role);
     assert_eq!(
-        violations(&order, |folder| dependencies(&manifest(folder), false)),
-        Vec::<String>::new()
+        roles.iter().filter(uses_a_role).collect::<Vec<_>>(),
+        Vec::<&String>::new()
     );
 }
 
@@ -92,7 +118,10 @@ fn a_later_folder_would_be_noticed() {
     };
     assert_eq!(violations(&order, uses), ["nic uses store"]);
     let order = ["nic", "manager/drivers/files"].map(str::to_owned);
-    assert_eq!(violations(&order, |_| vec!["files".to_owned()]).len(), 2);
+    assert_eq!(
+        violations(&order, |_| vec!["manager/drivers/files".to_owned()]).len(),
+        2
+    );
 }
 
 #[test]

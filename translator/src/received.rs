@@ -4,7 +4,6 @@ use core::net::SocketAddr;
 
 use wire::dta::{Priority, Report};
 
-use crate::reporters::tracker_key;
 use crate::tracker::Width;
 
 /// Sender and collector of a report.
@@ -56,4 +55,10 @@ impl Received<'_> {
             Width::Sixteen
         }
     }
+}
+
+/// Key of a reporter's sequence to one collector. The artifact's reporters are identified by their addresses.
+#[inline(always)]
+pub(super) fn tracker_key(collector: u8, reporter: u32, artifact: bool) -> u64 {
+    u64::from(artifact) << 40 | u64::from(collector) << 32 | u64::from(reporter)
 }

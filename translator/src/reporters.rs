@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use super::config::Config;
 use super::hash_table::HashTable;
 use super::meter::{ReporterMeter, ReporterRate};
-use super::received::Identity;
+use super::received::{Identity, tracker_key};
 use super::stats::Reason;
 use super::tracker::Tracker;
 
@@ -314,10 +314,4 @@ impl Reporters {
 /// Returns whether nothing was received since `seen` for the time after which a reporter expires.
 fn is_idle(now: u64, seen: u64, config: &Config) -> bool {
     now.saturating_sub(seen) >= config.idle
-}
-
-/// Key of a reporter's sequence to one collector. The artifact's reporters are identified by their addresses.
-#[inline(always)]
-pub(super) fn tracker_key(collector: u8, reporter: u32, artifact: bool) -> u64 {
-    u64::from(artifact) << 40 | u64::from(collector) << 32 | u64::from(reporter)
 }

@@ -17,6 +17,7 @@ mod network;
 mod past;
 mod paths;
 mod queues;
+mod reporter;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod status;
@@ -44,6 +45,7 @@ pub use queues::{
     BurstView, ChangeView, DropCount, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,
 };
+pub use reporter::{ReporterCollector, reporter_collectors};
 pub use status::{
     Evidence, FileProblemView, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage,
     StatusView, StoreView, StreamsView, TableView, TriedView, WorkerView,

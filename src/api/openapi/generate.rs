@@ -468,10 +468,9 @@ fn rules() -> Vec<Operation> {
 fn roles() -> Vec<Operation> {
     use crate::{
         aggregator::AggregatorView,
-        reporter_role::ReporterView,
         switch::{PortView, SwitchView},
-        translator_role::view::TranslatorView,
     };
+    use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
     vec![
         get(
             "/api/v1/switch",
@@ -539,7 +538,7 @@ fn exports() -> Vec<Operation> {
 }
 
 fn memory() -> Vec<Operation> {
-    use crate::memory_role::view::MemoryView;
+    use dta_role::memory::view::MemoryView;
     use schema::answer;
     vec![
         get(

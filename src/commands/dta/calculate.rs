@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use super::print;
-use crate::config::memory::Count;
 use dta::calculate::{self, Calculation, Requirements};
+use dta_role::memory::settings::Count;
 use terminal::CliError;
 use terminal::units;
 

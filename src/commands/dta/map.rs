@@ -4,9 +4,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 
-use crate::config::dta::load_map;
 use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
+use runtime::collector_map;
 use terminal::CliError;
 use terminal::text::json_line;
 
@@ -88,7 +88,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             lists,
         } => {
             let name = collector.name.clone();
-            let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
+            let (map, moved) = collector_map::load(&file)?
+                .grown(collector, lists)
+                .map_err(CliError::new)?;
             terminal::note(format_args!(
                 "{moved} of 256 parts of the keys ({:.1} %) move to `{name}`; until they are reported again, queries also go to \
                  their previous collector. Distribute the new map to users and reporters (to reporters without a map: the collectors in this order).",
@@ -96,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             ));
             json_line(&map)?
         }
-        MapCommand::Show { file, key, json } => show(&load_map(&file)?, key.as_ref(), json)?,
+        MapCommand::Show { file, key, json } => show(&collector_map::load(&file)?, key.as_ref(), json)?,
     };
     terminal::print(&out)?;
     Ok(ExitCode::SUCCESS)

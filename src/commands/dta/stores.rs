@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Source, print};
-use crate::{
-    commands::{client::Client, remote::fetch},
-    memory_role::snapshots::SnapshotView,
-};
+use crate::commands::{client::Client, remote::fetch};
 use dta::source::{Shape, StoreView};
+use dta_role::memory::SnapshotView;
 use terminal::CliError;
 use terminal::{Align, Table, units};
 

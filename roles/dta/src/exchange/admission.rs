@@ -1,0 +1,293 @@
+//! Admission control of the exchange: limits on pending and connected translators, and counters of the outcome of each connection.
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, Shutdown, TcpStream},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::handshake::RefusalCause;
+use view::NamedCounts;
+
+/// Maximum number of connected translators.
+pub(super) const MAX_LINKS: usize = 64;
+/// Maximum number of pending connections: those without a valid hello (with a secret: without a proof). One more evicts the oldest connection of
+/// the address with the most pending ones, so that a flood from one address evicts only itself.
+pub(super) const MAX_PENDING: usize = 16;
+/// Minimum time between two log lines about refusals.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Admission control, shared by the connections' threads.
+#[derive(Debug, Default)]
+pub(crate) struct Admission(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    connections: u64,
+    accepted: u64,
+    refused: [u64; RefusalCause::COUNT],
+    /// Connections without a valid hello, oldest first.
+    pending: VecDeque<Pending>,
+    /// Connections whose hello is being answered.
+    answering: usize,
+    /// Admitted connections that are still open.
+    admitted: usize,
+    last_logged: Option<Instant>,
+    unlogged: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: u64,
+    from: IpAddr,
+    stream: TcpStream,
+}
+
+/// Counters: `connections = accepted + refused + pending`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AdmissionView {
+    /// Whether translators must prove that they know a secret.
+    pub secret: bool,
+    /// Connections: `connections = accepted + refused + pending`.
+    pub connections: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused, by reason.
+    pub refused: NamedCounts,
+    /// Connections without a response yet.
+    pub pending: u64,
+    /// True while the balance holds.
+    pub balanced: bool,
+}
+
+/// Non-zero counts by cause.
+pub(crate) fn by_name(counts: &[u64; RefusalCause::COUNT]) -> NamedCounts {
+    let named = RefusalCause::ALL.into_iter().zip(counts);
+    named
+        .filter(|(_, count)| **count > 0)
+        .map(|(cause, count)| (cause.name(), *count))
+        .collect()
+}
+
+impl Admission {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a new pending connection and returns its ID. `stream` is a second handle on the connection, to close it on eviction.
+    pub(super) fn register(&self, stream: TcpStream, from: IpAddr) -> u64 {
+        let mut state = self.state();
+        let id = state.connections;
+        state.connections += 1;
+        state.pending.push_back(Pending { id, from, stream });
+        if state.pending.len() > MAX_PENDING
+            && let Some(evicted) = state
+                .eviction_candidate()
+                .and_then(|index| state.pending.remove(index))
+        {
+            // Its thread finds the connection closed.
+            let _ = evicted.stream.shutdown(Shutdown::Both);
+            state.refused[RefusalCause::Evicted as usize] += 1;
+        }
+        id
+    }
+
+    /// Counts a pending connection as refused. Returns the number of unlogged refusals before it if this one may be logged.
+    pub(super) fn refuse(&self, id: u64, cause: RefusalCause) -> Option<u64> {
+        let mut state = self.state();
+        if !state.remove_pending(id) {
+            return None; // Evicted, and counted then.
+        }
+        state.refused[cause as usize] += 1;
+        state.log_permit(cause)
+    }
+
+    /// Admits a pending connection after a valid hello; `None` if it was evicted meanwhile.
+    ///
+    /// # Errors
+    /// [`MAX_LINKS`] translators are connected. The value is that of [`Admission::refuse`].
+    pub(super) fn admit(&self, id: u64) -> Option<Result<Admitted<'_>, Option<u64>>> {
+        let mut state = self.state();
+        if !state.remove_pending(id) {
+            return None;
+        }
+        if state.admitted >= MAX_LINKS {
+            state.refused[RefusalCause::Full as usize] += 1;
+            return Some(Err(state.log_permit(RefusalCause::Full)));
+        }
+        state.admitted += 1;
+        state.answering += 1;
+        Some(Ok(Admitted {
+            admission: self,
+            answered: false,
+        }))
+    }
+
+    /// The counters. `secret`: whether translators must prove one.
+    pub(crate) fn view(&self, secret: bool) -> AdmissionView {
+        let state = self.state();
+        let (pending, refused) = (
+            (state.pending.len() + state.answering) as u64,
+            state.refused.iter().sum::<u64>(),
+        );
+        AdmissionView {
+            secret,
+            connections: state.connections,
+            accepted: state.accepted,
+            refused: by_name(&state.refused),
+            pending,
+            balanced: state.connections == state.accepted + refused + pending,
+        }
+    }
+}
+
+impl State {
+    /// Removes a connection from the pending ones; false if it is not among them.
+    fn remove_pending(&mut self, id: u64) -> bool {
+        let index = self.pending.iter().position(|one| one.id == id);
+        index.and_then(|index| self.pending.remove(index)).is_some()
+    }
+
+    /// Index of the oldest connection of the address with the most pending ones; of two such addresses, the one that came first.
+    fn eviction_candidate(&self) -> Option<usize> {
+        let of = |from: IpAddr| self.pending.iter().filter(|one| one.from == from).count();
+        let indexed = self.pending.iter().enumerate().rev();
+        indexed
+            .max_by_key(|(_, one)| of(one.from))
+            .map(|(index, _)| index)
+    }
+
+    fn log_permit(&mut self, cause: RefusalCause) -> Option<u64> {
+        // These are routine, and must not use up the log's rate limit.
+        if matches!(
+            cause,
+            RefusalCause::Closed | RefusalCause::Timeout | RefusalCause::Stopped
+        ) {
+            return None;
+        }
+        if self
+            .last_logged
+            .is_some_and(|logged| logged.elapsed() < LOG_INTERVAL)
+        {
+            self.unlogged += 1;
+            return None;
+        }
+        self.last_logged = Some(Instant::now());
+        Some(std::mem::take(&mut self.unlogged))
+    }
+}
+
+/// An admitted connection. Dropping it frees its place.
+#[derive(Debug)]
+pub(super) struct Admitted<'a> {
+    admission: &'a Admission,
+    answered: bool,
+}
+
+impl Admitted<'_> {
+    /// Its hello was answered by an accept message.
+    pub(super) fn accepted(&mut self) {
+        self.answered = true;
+        let mut state = self.admission.state();
+        state.answering -= 1;
+        state.accepted += 1;
+    }
+
+    /// Its hello was refused; the value is that of [`Admission::refuse`].
+    pub(super) fn refused(&mut self, cause: RefusalCause) -> Option<u64> {
+        self.answered = true;
+        let mut state = self.admission.state();
+        state.answering -= 1;
+        state.refused[cause as usize] += 1;
+        state.log_permit(cause)
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            // The connection broke, or its thread panicked.
+            self.refused(RefusalCause::Closed);
+        }
+        self.admission.state().admitted -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_flood_from_one_address_evicts_only_itself() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let admission = Admission::default();
+        let from = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let good = admission.register(stream(), from(1));
+        let flood: Vec<u64> = (0..40).map(|_| admission.register(stream(), from(2))).collect();
+        let view = admission.view(true);
+        assert_eq!(
+            (view.pending, view.refused["evicted"], view.balanced),
+            (MAX_PENDING as u64, 25, true)
+        );
+        assert!(admission.admit(flood[24]).is_none(), "it was evicted");
+        let mut admitted = admission.admit(good).unwrap().unwrap();
+        assert_eq!(
+            admission.view(true).pending,
+            MAX_PENDING as u64,
+            "it is being answered"
+        );
+        admitted.accepted();
+        assert_eq!(
+            admission.refuse(flood[25], RefusalCause::Timeout),
+            None,
+            "the oldest pending one; not logged"
+        );
+        assert_eq!(
+            admission.refuse(flood[26], RefusalCause::NoSecret),
+            Some(0),
+            "may be logged"
+        );
+        assert_eq!(
+            admission.refuse(flood[26], RefusalCause::NoSecret),
+            None,
+            "counted once"
+        );
+        let view = admission.view(true);
+        assert_eq!(view.refused, [("evicted", 25), ("no_secret", 1), ("timeout", 1)]);
+        assert_eq!((view.accepted, view.pending, view.balanced), (1, 13, true));
+    }
+
+    #[test]
+    fn at_most_max_links_are_admitted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let admission = Admission::default();
+        let connect = || {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            admission
+                .admit(admission.register(stream, Ipv4Addr::LOCALHOST.into()))
+                .unwrap()
+        };
+        let mut admitted: Vec<Admitted<'_>> = (0..MAX_LINKS).map(|_| connect().unwrap()).collect();
+        assert!(connect().is_err(), "full");
+        admitted.iter_mut().for_each(Admitted::accepted);
+        admitted.pop();
+        drop(connect().unwrap());
+        let view = admission.view(false);
+        assert_eq!(
+            view.refused,
+            [("closed", 1), ("full", 1)],
+            "the last one closed before it was answered"
+        );
+        assert_eq!(
+            (view.accepted, view.pending, view.balanced),
+            (MAX_LINKS as u64, 0, true)
+        );
+    }
+}

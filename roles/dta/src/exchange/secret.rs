@@ -1,0 +1,400 @@
+//! The secret that a translator and a collector share: its file, and the proofs and tags derived from it. It never leaves the process.
+
+use std::{
+    fmt, fs,
+    io::Read,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use terminal::CliError;
+
+/// Bytes of a nonce, a proof and a tag.
+pub(crate) const LEN: usize = 32;
+/// Shortest and longest secret, bytes.
+const SECRET: std::ops::RangeInclusive<usize> = 16..=1024;
+/// Prefix of all inputs of the HMAC: separates this exchange from other uses of the secret.
+const CONTEXT: &[u8] = b"hopwise dta exchange 1\0";
+
+/// A random number that is used once.
+pub(crate) type Nonce = [u8; LEN];
+
+/// Draws one.
+///
+/// # Errors
+/// The system provides no random numbers.
+pub(crate) fn nonce() -> std::io::Result<Nonce> {
+    let mut nonce = [0; LEN];
+    getrandom::fill(&mut nonce).map_err(std::io::Error::from)?;
+    Ok(nonce)
+}
+
+/// A side of the exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The side that connects.
+    Translator,
+    /// The side that has the memory.
+    Collector,
+}
+
+impl Side {
+    /// The direction of a message: a message cannot be reflected to its sender.
+    fn way(self) -> &'static [u8] {
+        match self {
+            Self::Translator => b"translator to collector\0",
+            Self::Collector => b"collector to translator\0",
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Translator => Self::Collector,
+            Self::Collector => Self::Translator,
+        }
+    }
+}
+
+/// The nonces of both sides for this connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonces {
+    pub(crate) translator: Nonce,
+    pub(crate) collector: Nonce,
+}
+
+/// A secret.
+#[derive(Clone)]
+pub struct Secret(Hmac<Sha256>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+impl Secret {
+    /// The secret in `file`: its text, without white space at its ends.
+    ///
+    /// # Errors
+    /// The file cannot be read, is readable by others, or contains no valid secret. The message says what to do, and never contains the secret.
+    pub fn read(file: &Path) -> Result<Self, CliError> {
+        let named = file.display();
+        let unreadable = |error| {
+            let remedy =
+                "make it: openssl rand -hex 32 > FILE; chmod 600 FILE (the user of hopwise must own it)";
+            CliError::io(format!("cannot read the secret in {named}"), error, remedy)
+        };
+        // Checked before opening: opening a pipe would block.
+        if !fs::metadata(file).map_err(unreadable)?.is_file() {
+            return Err(CliError::new(format!(
+                "{named} is no file; name one with the secret in it"
+            )));
+        }
+        let opened = fs::File::open(file).map_err(unreadable)?;
+        let mode = opened.metadata().map_err(unreadable)?.permissions().mode();
+        if mode & 0o007 != 0 {
+            return Err(CliError::new(format!(
+                "everybody on this machine may read or change the secret in {named} (mode {:o}): chmod o= {named}, and put a new secret \
+                 into it, on both sides",
+                mode & 0o777
+            )));
+        }
+        let mut bytes = Vec::new();
+        opened
+            .take(*SECRET.end() as u64 + 2)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        Self::of(bytes.trim_ascii()).ok_or_else(|| {
+            CliError::new(format!(
+                "what is in {named} is no secret: write {} to {} letters, digits and signs without spaces (openssl rand -hex 32)",
+                SECRET.start(),
+                SECRET.end()
+            ))
+        })
+    }
+
+    /// The secret with this text, if it is valid.
+    pub(crate) fn of(text: &[u8]) -> Option<Self> {
+        let good = SECRET.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
+        good.then(|| Hmac::new_from_slice(text).ok().map(Self)).flatten()
+    }
+
+    /// HMAC-SHA256 of a purpose, the direction, and both nonces; each has a fixed length or ends in a zero byte.
+    fn mac(&self, purpose: &[u8], side: Side, nonces: &Nonces) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        for part in [
+            CONTEXT,
+            purpose,
+            side.way(),
+            &nonces.translator,
+            &nonces.collector,
+        ] {
+            mac.update(part);
+        }
+        mac
+    }
+
+    /// The proof of `side` that it knows the secret.
+    pub(crate) fn proof(&self, side: Side, nonces: &Nonces) -> [u8; LEN] {
+        self.mac(b"proof\0", side, nonces).finalize().into_bytes().into()
+    }
+
+    /// Whether this is the proof of `side`, in constant time.
+    pub(crate) fn is_proof(&self, given: &[u8], side: Side, nonces: &Nonces) -> bool {
+        self.mac(b"proof\0", side, nonces).verify_slice(given).is_ok()
+    }
+
+    /// The keys with which `own` tags its messages after the proofs, and verifies those of the other side.
+    pub(crate) fn seals(&self, own: Side, nonces: &Nonces) -> Seals {
+        let seal = |side| {
+            let key = self.mac(b"messages\0", side, nonces).finalize().into_bytes();
+            let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+            block[..LEN].copy_from_slice(&key);
+            Seal {
+                key: Hmac::new(&block),
+                count: 0,
+            }
+        };
+        Seals {
+            own: seal(own),
+            other: seal(own.other()),
+        }
+    }
+}
+
+/// The tags of both directions.
+#[derive(Debug)]
+pub(crate) struct Seals {
+    own: Seal,
+    other: Seal,
+}
+
+impl Seals {
+    /// The tag of our next message.
+    pub(crate) fn tag(&mut self, message: &[u8]) -> [u8; LEN] {
+        self.own.next(message).finalize().into_bytes().into()
+    }
+
+    /// Whether this is the tag of the other side's next message.
+    pub(crate) fn is_next(&mut self, tag: &[u8], message: &[u8]) -> bool {
+        self.other.next(message).verify_slice(tag).is_ok()
+    }
+}
+
+/// One direction: a key of this connection and a counter, so that no message can be altered, dropped, repeated or reordered.
+struct Seal {
+    key: Hmac<Sha256>,
+    count: u64,
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Seal(hidden, {})", self.count)
+    }
+}
+
+impl Seal {
+    fn next(&mut self, message: &[u8]) -> Hmac<Sha256> {
+        let mut mac = self.key.clone();
+        mac.update(&self.count.to_be_bytes());
+        mac.update(message);
+        self.count = self.count.wrapping_add(1);
+        mac
+    }
+}
+
+/// A secret that a configuration reload reads again.
+#[derive(Debug)]
+pub struct SecretFile {
+    file: PathBuf,
+    now: Mutex<Secret>,
+}
+
+impl SecretFile {
+    /// The secret of a setting `secret_file`, if it is set.
+    ///
+    /// # Errors
+    /// As [`Secret::read`].
+    pub(crate) fn open(file: Option<&Path>) -> Result<Option<Arc<Self>>, CliError> {
+        let Some(file) = file else { return Ok(None) };
+        let now = Mutex::new(Secret::read(file)?);
+        Ok(Some(Arc::new(Self {
+            file: file.to_owned(),
+            now,
+        })))
+    }
+
+    /// The active secret.
+    pub(crate) fn current(&self) -> Secret {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the file again, for [`NewSecret::activate`].
+    ///
+    /// # Errors
+    /// As [`Secret::read`].
+    pub fn reread(self: &Arc<Self>) -> Result<NewSecret, CliError> {
+        Ok(NewSecret {
+            file: Arc::clone(self),
+            secret: Secret::read(&self.file)?,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fixed(text: &str) -> Arc<Self> {
+        let now = Secret::of(text.as_bytes()).map(Mutex::new);
+        Arc::new(Self {
+            file: PathBuf::new(),
+            now: now.unwrap_or_else(|| panic!("no secret: {text}")),
+        })
+    }
+}
+
+/// A secret that was read and is not active yet.
+#[derive(Debug)]
+pub struct NewSecret {
+    file: Arc<SecretFile>,
+    secret: Secret,
+}
+
+impl NewSecret {
+    /// Uses it for new connections.
+    pub fn activate(self) {
+        *self.file.now.lock().unwrap_or_else(PoisonError::into_inner) = self.secret;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::dta::fields::hex;
+
+    const NONCES: Nonces = Nonces {
+        translator: [1; LEN],
+        collector: [2; LEN],
+    };
+
+    fn secret(text: &str) -> Secret {
+        Secret::of(text.as_bytes()).unwrap()
+    }
+
+    /// Expectations by Python: `hmac.new(b"0123456789abcdef", b"hopwise dta exchange 1\0proof\0translator to collector\0" + b"\1" * 32 +
+    /// b"\2" * 32, "sha256")`; the tag likewise with `messages`, and of that 32-byte key and `b"\0" * 7 + b"\1" + message`.
+    #[test]
+    fn proofs_and_tags_are_what_another_program_makes_of_them() {
+        let secret = secret("0123456789abcdef");
+        let proof = |side| hex(&secret.proof(side, &NONCES));
+        assert_eq!(
+            proof(Side::Translator),
+            "505b7654e0f5b59def9cdd84866bf81cc8e560ba48882848e60438f979be68bf"
+        );
+        assert_eq!(
+            proof(Side::Collector),
+            "a6e2540ee0f68287b1ad776a65865bed5c17e937a63580cb6c1c90e5097dab2f"
+        );
+        let mut seals = secret.seals(Side::Translator, &NONCES);
+        seals.tag(b"first");
+        let tag = hex(&seals.tag(br#"{"type":"keepalive"}"#));
+        assert_eq!(
+            tag, "cd9f0e6bd236151620df9c1fe13a99cf30e741d74671451de443a6913804048b",
+            "of the second message, number 1"
+        );
+    }
+
+    #[test]
+    fn a_proof_is_of_one_side_one_secret_and_one_connection() {
+        let own = secret("0123456789abcdef");
+        let proof = own.proof(Side::Translator, &NONCES);
+        let later = Nonces {
+            collector: [3; LEN],
+            ..NONCES
+        };
+        assert!(own.is_proof(&proof, Side::Translator, &NONCES));
+        assert!(
+            !own.is_proof(&proof, Side::Collector, &NONCES),
+            "sent back to its maker"
+        );
+        assert!(
+            !own.is_proof(&proof, Side::Translator, &later),
+            "of an earlier connection"
+        );
+        assert!(!own.is_proof(&proof[..31], Side::Translator, &NONCES), "cut");
+        assert!(!secret("0123456789abcdeg").is_proof(&proof, Side::Translator, &NONCES));
+    }
+
+    #[test]
+    fn a_tag_is_of_one_message_in_its_place() {
+        let secret = secret("0123456789abcdef");
+        let ends = || {
+            (
+                secret.seals(Side::Translator, &NONCES),
+                secret.seals(Side::Collector, &NONCES),
+            )
+        };
+        let (mut translator, mut collector) = ends();
+        let tags = [translator.tag(b"a"), translator.tag(b"a")];
+        assert_ne!(tags[0], tags[1]);
+        assert!(collector.is_next(&tags[0], b"a") && collector.is_next(&tags[1], b"a"));
+        assert!(!collector.is_next(&tags[1], b"a"), "repeated");
+        let (_, mut collector) = ends();
+        assert!(!collector.is_next(&tags[1], b"a"), "one was left out");
+        let (mut translator, mut collector) = ends();
+        assert!(!collector.is_next(&translator.tag(b"a"), b"b"), "changed");
+        assert!(!translator.is_next(&tags[0], b"a"), "sent back to its maker");
+    }
+
+    #[test]
+    fn a_file_that_everybody_may_read_or_that_holds_no_secret_is_refused() {
+        let directory = std::env::temp_dir().join(format!("hopwise-secret-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("secret");
+        let put = |text: &str, mode: u32| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            Secret::read(&file).map(|secret| secret.proof(Side::Translator, &NONCES))
+        };
+        let expected = secret("0123456789abcdef").proof(Side::Translator, &NONCES);
+        for mode in [0o600, 0o400, 0o640] {
+            assert_eq!(put(" 0123456789abcdef\n", mode).unwrap(), expected, "{mode:o}");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let failure = |text: &str, mode: u32| put(text, mode).unwrap_err().to_string();
+        for mode in [0o644, 0o602] {
+            let error = failure("0123456789abcdef", mode);
+            assert!(error.contains(&format!("(mode {mode:o}): chmod o= ")), "{error}");
+        }
+        for text in [
+            "",
+            "0123456789abcde",
+            "0123456789 abcdef",
+            &"x".repeat(1025),
+            "0123456789abcdéf",
+        ] {
+            let error = failure(text, 0o600);
+            assert!(
+                error.contains("is no secret: write 16 to 1024") && !error.contains("0123"),
+                "{error}"
+            );
+        }
+        let failure = |file: &Path| Secret::read(file).unwrap_err().to_string();
+        assert!(failure(&directory).contains("is no file"));
+        assert!(failure(&directory.join("none")).contains("no such file or directory; make it: openssl"));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let file = SecretFile::fixed("0123456789abcdef");
+        let seals = file.current().seals(Side::Collector, &NONCES);
+        let shown = format!("{file:?} {seals:?}");
+        assert!(
+            shown.contains("Secret(hidden)") && shown.contains("Seal(hidden, 0)"),
+            "{shown}"
+        );
+        assert!(!shown.contains("0123"), "{shown}");
+    }
+}

@@ -1,0 +1,309 @@
+//! Reports entries of lists as events of the collector. An immediate measures nothing, so it is no event: it is counted, and makes the
+//! follower read its lists at once.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use collector::{
+    Batch, Event, Output,
+    event::{Basis, Drop as DropRow, Kind},
+};
+use detect::Metric;
+use dta::{Follower, Next};
+use rdma::responder::Completion;
+use wire::FlowKey;
+
+use super::Memory;
+use super::settings::{EventKind, RegionSettings};
+use dta::fields::Fields;
+
+/// Poll interval of lists without immediates.
+const EVERY: Duration = Duration::from_millis(10);
+/// Maximum batches read from one list before the next one.
+const MAX_BATCHES: usize = 64;
+
+/// Takes the events of lists: the program's queue to the live stream and the store.
+pub trait EventSink: Send {
+    /// Returns an empty batch.
+    fn batch(&self) -> Batch;
+
+    /// Sends the records of `batch`, and clears it.
+    fn send(&self, batch: &mut Batch);
+}
+
+/// Counters of reported entries and immediates.
+#[derive(Debug, Default)]
+pub(crate) struct EventCounters {
+    entries: AtomicU64,
+    overwritten: AtomicU64,
+    missing: AtomicU64,
+    immediates: AtomicU64,
+    immediates_dropped: AtomicU64,
+}
+
+impl EventCounters {
+    /// Entries reported, batches overwritten, batches missing, immediates received, immediates discarded because the queue was full.
+    pub(crate) fn read(&self) -> [u64; 5] {
+        // Relaxed: independent counters.
+        [
+            &self.entries,
+            &self.overwritten,
+            &self.missing,
+            &self.immediates,
+            &self.immediates_dropped,
+        ]
+        .map(|count| count.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn immediate_shed(&self) {
+        self.immediates_dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A list whose entries are reported as events.
+pub(super) struct FollowedList {
+    list: u32,
+    follower: Follower,
+    emitter: Arc<Emitter>,
+}
+
+/// Turns entries of a store into events.
+#[derive(Debug)]
+pub(crate) struct Emitter {
+    fields: Fields,
+    kind: Kind,
+    metric: Option<Metric>,
+}
+
+/// Follows lists whose entries are events, until `stop` is set and all senders of immediates have ended: then all entries that were written
+/// are reported.
+pub(super) fn follow(
+    mut lists: Vec<FollowedList>,
+    memory: &Memory,
+    sink: &dyn EventSink,
+    woken: &Receiver<Completion>,
+    stop: &AtomicBool,
+) {
+    let mut batch = sink.batch();
+    loop {
+        let ending = stop.load(Ordering::Relaxed);
+        let mut closed = false;
+        match woken.recv_timeout(EVERY) {
+            Ok(_) => {
+                let arrived = 1 + woken.try_iter().count() as u64;
+                memory.reported.immediates.fetch_add(arrived, Ordering::Relaxed);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => closed = true,
+        }
+        let mut more = true;
+        while more {
+            more = false;
+            for list in &mut lists {
+                more |= drain(list, memory, &mut batch);
+                if batch.len() * 2 > batch.capacity() {
+                    sink.send(&mut batch);
+                }
+            }
+        }
+        sink.send(&mut batch);
+        if ending && closed {
+            return;
+        }
+        // The receiving thread has ended: `recv_timeout` now always returns immediately.
+        if closed {
+            std::thread::sleep(EVERY);
+        }
+    }
+}
+
+/// Followers of all lists whose entries are events; they start with the next entry.
+pub(super) fn lists(memory: &Memory) -> Vec<FollowedList> {
+    let mut followed = Vec::new();
+    for (written, offered) in memory.settings.stores.iter().zip(&memory.offered) {
+        let (Some(emitter), Some(lists)) = (emitter(written), offered.store.store.lists()) else {
+            continue;
+        };
+        let emitter = Arc::new(emitter);
+        for list in lists.ids() {
+            if let Some(follower) = lists.from_now(list) {
+                followed.push(FollowedList {
+                    list,
+                    follower,
+                    emitter: Arc::clone(&emitter),
+                });
+            }
+        }
+    }
+    followed
+}
+
+/// The emitter of this store, if its entries are events.
+pub(crate) fn emitter(written: &RegionSettings) -> Option<Emitter> {
+    let kind = match written.events? {
+        EventKind::New => Kind::New,
+        EventKind::Change => Kind::Change,
+        EventKind::PathChange => Kind::PathChange,
+        EventKind::Drop => Kind::Drop,
+        EventKind::Loss => Kind::Loss,
+    };
+    let metric = written.metric.as_deref().and_then(Metric::from_name);
+    Some(Emitter {
+        fields: written.fields.clone()?.0,
+        kind,
+        metric,
+    })
+}
+
+/// Reports available batches; returns whether there may be more.
+fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> bool {
+    let FollowedList {
+        list,
+        follower,
+        emitter,
+    } = followed;
+    let length = follower.entry_len().max(1);
+    for _ in 0..MAX_BATCHES {
+        match follower.next() {
+            Next::Batch {
+                sequence, entries, ..
+            } => {
+                let ts = nic::time::now();
+                for (index, entry) in entries.chunks_exact(length).enumerate() {
+                    let id = id(*list, sequence, index, entry);
+                    emitter.emit(ts, id, entry, batch);
+                }
+                memory
+                    .reported
+                    .entries
+                    .fetch_add((entries.len() / length) as u64, Ordering::Relaxed);
+                if batch.len() * 2 > batch.capacity() {
+                    return true;
+                }
+            }
+            Next::Overwritten { lost } => {
+                memory.reported.overwritten.fetch_add(lost, Ordering::Relaxed);
+                loss(*list, lost, follower.position(), batch);
+            }
+            Next::Missing { lost } => {
+                memory.reported.missing.fetch_add(lost, Ordering::Relaxed);
+                loss(*list, lost, follower.position(), batch);
+            }
+            Next::Nothing | Next::Torn => return false,
+        }
+    }
+    true
+}
+
+/// Reports the loss of `lost` batches of a list as an event, among the events of its entries.
+fn loss(list: u32, lost: u64, position: u32, batch: &mut Batch) {
+    let id = id(list, position, usize::MAX, &lost.to_be_bytes());
+    batch.event(
+        &Event {
+            value: Some(lost),
+            ..event(nic::time::now(), id, Kind::Loss)
+        },
+        &[],
+    );
+}
+
+fn event(ts: u64, id: u64, kind: Kind) -> Event {
+    Event {
+        ts,
+        id,
+        kind,
+        metric: None,
+        flow: None,
+        node: None,
+        interface: None,
+        queue: None,
+        value: None,
+        previous: None,
+        threshold: None,
+        rule: None,
+        reason: None,
+        basis: Basis::Measured,
+    }
+}
+
+/// Deterministic ID of an entry (FNV-1a).
+fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
+    let place = [u64::from(list), u64::from(sequence), index as u64];
+    let bytes = place.iter().flat_map(|number| number.to_be_bytes());
+    bytes
+        .chain(entry.iter().copied())
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+}
+
+impl Emitter {
+    /// Emits the event of an entry.
+    pub(crate) fn emit(&self, ts: u64, id: u64, entry: &[u8], out: &mut impl Output) {
+        let number = |name: &str| self.fields.number(entry, name);
+        let small = |name: &str| number(name).and_then(|value| u32::try_from(value).ok());
+        let byte = |name: &str| number(name).and_then(|value| u8::try_from(value).ok());
+        let path: Vec<u32> = self
+            .fields
+            .list(entry, "path")
+            .unwrap_or_default()
+            .iter()
+            .map(|id| *id as u32)
+            .collect();
+        let event = Event {
+            metric: self.metric,
+            flow: self.flow(entry),
+            node: small("node"),
+            interface: small("interface"),
+            queue: byte("queue"),
+            value: number("value"),
+            previous: number("previous"),
+            threshold: number("threshold"),
+            reason: byte("reason"),
+            ..event(ts, id, self.kind)
+        };
+        out.event(&event, &path);
+        if self.kind == Kind::Drop {
+            out.drop_report(&DropRow {
+                ts,
+                id,
+                flow: event.flow,
+                tunnel: None,
+                node: event.node,
+                ingress_if: small("ingress_if"),
+                egress_if: small("interface"),
+                queue: event.queue,
+                reason: event.reason,
+            });
+        }
+    }
+
+    fn flow(&self, entry: &[u8]) -> Option<FlowKey> {
+        let (src, dst) = (self.fields.bytes(entry, "src")?, self.fields.bytes(entry, "dst")?);
+        let port = |name: &str| {
+            self.fields
+                .number(entry, name)
+                .and_then(|port| u16::try_from(port).ok())
+        };
+        let ports = port("sport").zip(port("dport"));
+        let proto = self
+            .fields
+            .number(entry, "proto")
+            .and_then(|proto| u8::try_from(proto).ok())?;
+        match (src.first_chunk::<16>(), dst.first_chunk::<16>()) {
+            (Some(src), Some(dst)) => Some(FlowKey::v6(*src, *dst, ports, proto)),
+            _ => Some(FlowKey::v4(
+                *src.first_chunk::<4>()?,
+                *dst.first_chunk::<4>()?,
+                ports,
+                proto,
+            )),
+        }
+    }
+}

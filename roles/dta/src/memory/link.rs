@@ -1,0 +1,377 @@
+//! Links of translators, and their queue pairs.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::MutexGuard,
+    time::Instant,
+};
+
+use rdma::responder::{QueuePairConfig, QueuePairError, QueuePairState, Responder};
+use wire::roce::{PMTUS, PORT, Path, Psn, Transport};
+
+use super::kernel::{self, Kernel};
+use super::verbs::Verbs;
+use super::{Memory, RECEIVES};
+use crate::exchange::{Accept, End, Hello, Shape, StoreOffer, VERSION, server::Host};
+
+/// Maximum number of outstanding fetch-and-adds of a device, as its queue pairs are created ([`nic::verbs::ATOMICS`]).
+const DEVICE_ATOMICS: u32 = nic::verbs::ATOMICS as u32;
+
+/// A translator's link, identified by the translator's instance and link number.
+pub(super) type Name = (String, u8);
+
+/// A link and its queue pairs.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) from: SocketAddr,
+    pub(super) unreliable: u32,
+    pub(super) reliable: u32,
+    /// Whether its connection to the exchange is open.
+    pub(super) up: bool,
+    pub(super) since: Instant,
+    /// Number of connections.
+    pub(super) connections: u64,
+    /// Number of its connection to the exchange, in the order of all.
+    connection: u64,
+}
+
+impl Link {
+    /// Queue pair numbers.
+    pub(super) fn pairs(&self) -> [u32; 2] {
+        [self.unreliable, self.reliable]
+    }
+}
+
+/// All of them.
+pub(super) type Links = BTreeMap<Name, Link>;
+
+/// A UDP socket does not expose link-layer addresses; the port of the peer replaces them, because it can differ
+/// from RoCEv2's own when both ends are on one machine.
+fn path(from: SocketAddr, to: SocketAddr) -> Path {
+    let [high, low] = to.port().to_be_bytes();
+    Path {
+        destination_mac: [0, 0, 0, 0, high, low],
+        ..Path::new(from.ip(), to.ip(), from.port())
+    }
+}
+
+/// The peer of such a path.
+pub(super) fn address_of(path: &Path) -> SocketAddr {
+    let [.., high, low] = path.destination_mac;
+    SocketAddr::new(path.destination, u16::from_be_bytes([high, low]))
+}
+
+impl Host for Memory {
+    fn accept(&self, hello: &Hello, connection: u64, _local: IpAddr) -> Result<Accept, String> {
+        if hello.address.is_ipv4() != self.listen.is_ipv4() {
+            return Err(format!(
+                "this memory is at {}: come from an address of the same family",
+                self.listen
+            ));
+        }
+        let mtu = self.check(hello)?;
+        let name = (hello.instance.clone(), hello.link);
+        let peer = SocketAddr::new(hello.address, hello.port);
+        let mut links = self.links();
+        // On a slow machine the translator gives up a connection before its hello is read. It has queue pairs by the next connection then.
+        if links.get(&name).is_some_and(|link| link.connection > connection) {
+            return Err("a later connection replaced this one".to_owned());
+        }
+        let mut pairs = self.pairs();
+        let before = links.remove(&name);
+        let executed = before
+            .as_ref()
+            .and_then(|link| pairs.expected(link.reliable))
+            .map(Psn::value);
+        if let Some(link) = &before {
+            pairs.disconnect(link.pairs());
+        }
+        let mut connect = |transport, end: &End| {
+            let pair = QueuePairConfig {
+                transport,
+                path: path(self.listen, peer),
+                peer: end.queue_pair,
+                psn: Psn::new(end.psn),
+                mtu: mtu.into(),
+                receives: RECEIVES,
+            };
+            pairs.connect(&mut links, &pair, peer.port())
+        };
+        let unreliable = connect(Transport::Uc, &hello.unreliable)?;
+        let reliable = match connect(Transport::Rc, &hello.reliable) {
+            Ok(reliable) => reliable,
+            Err(error) => {
+                // A link without both queue pairs is useless; free its place.
+                pairs.disconnect([unreliable]);
+                return Err(error);
+            }
+        };
+        drop(pairs);
+        let connections = before.map_or(0, |link| link.connections) + 1;
+        let link = Link {
+            from: peer,
+            unreliable,
+            reliable,
+            up: true,
+            since: Instant::now(),
+            connections,
+            connection,
+        };
+        links.insert(name, link);
+        drop(links);
+        tracing::info!(
+            "the translator at {peer} is connected: {} store(s)",
+            self.offered.len()
+        );
+        Ok(Accept {
+            version: VERSION,
+            instance: self.instance.clone(),
+            address: self.listen.ip(),
+            port: self.listen.port(),
+            mtu,
+            unreliable: Some(unreliable),
+            reliable: Some(reliable),
+            atomics: if self.verbs.is_some() {
+                DEVICE_ATOMICS
+            } else {
+                rdma::responder::Config::default().atomic_depth
+            },
+            executed,
+            stores: self.offers(),
+        })
+    }
+
+    fn disconnected(&self, hello: &Hello, accept: &Accept) {
+        // A link that reconnected before its old connection ended has new queue pairs.
+        let name = (hello.instance.clone(), hello.link);
+        if let Some(link) = self
+            .links()
+            .get_mut(&name)
+            .filter(|link| accept.reliable == Some(link.reliable))
+        {
+            // Its queue pairs stay: packets in flight are executed, and the link resumes at the right PSN when it reconnects.
+            (link.up, link.since) = (false, Instant::now());
+        }
+    }
+}
+
+impl Memory {
+    /// The path MTU for this translator, if it can be served.
+    fn check(&self, hello: &Hello) -> Result<u16, String> {
+        let mut mtu = usable_mtu(hello.mtu)?;
+        if self.kernel.is_some() {
+            if hello.address == self.listen.ip() {
+                return Err(format!(
+                    "what this machine sends to itself comes by no interface: with [collector.memory] mode = \"xdp\" the translator must \
+                     be another machine than {}",
+                    self.listen.ip()
+                ));
+            }
+            mtu = mtu.min(kernel::MAX_PAYLOAD);
+        }
+        if let Some(verbs) = &self.verbs {
+            if hello.port != PORT {
+                return Err(
+                    "RDMA devices answer to UDP port 4791 only: set [translator] source_port = 4791"
+                        .to_owned(),
+                );
+            }
+            mtu = mtu.min(verbs.mtu());
+            verbs.warn_of_long_slots(self.offered.iter().map(|offered| &*offered.store), mtu);
+        }
+        Ok(mtu)
+    }
+
+    /// All queue pairs.
+    pub(super) fn pairs(&self) -> Pairs<'_> {
+        Pairs {
+            responder: self.responder(),
+            kernel: self.kernel.as_ref(),
+            verbs: self.verbs.as_ref(),
+        }
+    }
+
+    fn offers(&self) -> Vec<StoreOffer> {
+        let offer = |(region, offered): (usize, &super::Offered)| {
+            let store = &offered.store.store;
+            // A restarted translator continues after the existing entries.
+            let next = store.lists().map(|lists| {
+                let after = |newest: Option<u32>| newest.map_or(1, wire::dta::layout::BlockTrailer::next);
+                lists
+                    .heads()
+                    .map(|(_, newest)| {
+                        if lists.ring().tagged {
+                            after(newest).into()
+                        } else {
+                            0
+                        }
+                    })
+                    .collect()
+            });
+            StoreOffer {
+                name: offered.store.name().to_owned(),
+                region: region as u16,
+                id: store.header().id,
+                address: format!("{:x}", offered.registered.address),
+                length: offered.registered.len,
+                key: offered.registered.rkey,
+                shape: Shape::of(
+                    &store.geometry(),
+                    next.unwrap_or_default(),
+                    offered.swapped,
+                    offered.reporters,
+                ),
+            }
+        };
+        self.offered.iter().enumerate().map(offer).collect()
+    }
+}
+
+/// Queue pairs of either responder.
+pub(super) struct Pairs<'m> {
+    pub(super) responder: MutexGuard<'m, Responder>,
+    kernel: Option<&'m Kernel>,
+    verbs: Option<&'m Verbs>,
+}
+
+impl Pairs<'_> {
+    /// Creates a queue pair to a peer with this UDP port. At the limit it evicts the link that has been disconnected longest.
+    fn connect(&mut self, links: &mut Links, pair: &QueuePairConfig, port: u16) -> Result<u32, String> {
+        let number = loop {
+            match self.make(pair) {
+                Err(None) => {
+                    let gone = links
+                        .iter()
+                        .filter(|(_, link)| !link.up)
+                        .min_by_key(|(_, link)| link.since);
+                    let Some(name) = gone.map(|(name, _)| name.clone()) else {
+                        return Err(
+                            "all queue pairs are in use; raise [collector.memory] queue_pairs".to_owned()
+                        );
+                    };
+                    if let Some(link) = links.remove(&name) {
+                        self.disconnect(link.pairs());
+                    }
+                }
+                Err(Some(error)) => return Err(error),
+                Ok(number) => break number,
+            }
+        };
+        if let Some(kernel) = self.kernel {
+            if let Err(error) = kernel.connect(number, pair, port) {
+                self.responder.disconnect(number);
+                return Err(format!("the kernel refused its queue pair: {error}"));
+            }
+            self.responder.offload(number);
+        }
+        Ok(number)
+    }
+
+    /// Creates it; `Err(None)` at the limit.
+    fn make(&mut self, pair: &QueuePairConfig) -> Result<u32, Option<String>> {
+        let full = |error: QueuePairError| (error != QueuePairError::Full).then(|| error.to_string());
+        match self.verbs {
+            Some(verbs) => verbs.connect(pair).map_err(|error| match error {
+                Ok(error) => full(error),
+                Err(error) => Some(error.to_string()),
+            }),
+            None => self.responder.connect(pair).map_err(full),
+        }
+    }
+
+    fn disconnect(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        for number in numbers {
+            self.verbs.map(|verbs| verbs.disconnect(number));
+            self.kernel.map(|kernel| kernel.disconnect(number));
+            self.responder.disconnect(number);
+        }
+    }
+
+    fn expected(&self, number: u32) -> Option<Psn> {
+        match (self.kernel, self.verbs) {
+            (Some(kernel), _) => kernel.expected(number),
+            // A device does not report it.
+            (None, Some(_)) => None,
+            (None, None) => self.responder.expected(number),
+        }
+    }
+
+    pub(super) fn state(&self, number: u32) -> Option<QueuePairState> {
+        match (self.kernel, self.verbs) {
+            (Some(kernel), _) => kernel.state(number),
+            (None, Some(verbs)) => verbs.state(number),
+            (None, None) => self.responder.state(number),
+        }
+    }
+}
+
+fn usable_mtu(asked: u16) -> Result<u16, String> {
+    let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= asked);
+    fitting.ok_or_else(|| format!("{asked} is not a path MTU of RoCEv2, which has 256 to 4096"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::{
+        Ready,
+        settings::{Count, MemorySettings, RegionSettings},
+    };
+    use super::*;
+
+    fn hello(queue_pair: u32) -> Hello {
+        let end = |number| End {
+            queue_pair: queue_pair + number,
+            psn: 7,
+        };
+        Hello {
+            version: VERSION,
+            instance: "a1".to_owned(),
+            link: 0,
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: 5000,
+            mtu: 1024,
+            unreliable: end(0),
+            reliable: end(1),
+        }
+    }
+
+    #[test]
+    fn a_late_hello_of_an_earlier_connection_leaves_the_link_as_it_is() {
+        let directory = std::env::temp_dir().join(format!("hopwise-late-hello-{}", std::process::id()));
+        let store = RegionSettings {
+            name: "a".to_owned(),
+            id: Some(1),
+            slots: Some(Count(64)),
+            data: Some(4),
+            ..RegionSettings::default()
+        };
+        let settings = MemorySettings {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            exchange: "127.0.0.1:0".parse().unwrap(),
+            directory: directory.clone(),
+            stores: vec![store],
+            ..MemorySettings::default()
+        };
+        let ready = Ready::open(&settings).unwrap();
+        let (memory, local) = (&*ready.memory, Ipv4Addr::LOCALHOST.into());
+        let name = ("a1".to_owned(), 0);
+        let first = memory.accept(&hello(2), 0, local).unwrap();
+        let second = memory.accept(&hello(4), 2, local).unwrap();
+        let late = memory.accept(&hello(8), 1, local).unwrap_err();
+        assert_eq!(late, "a later connection replaced this one");
+        memory.disconnected(&hello(2), &first);
+        let link = memory.links().get(&name).cloned().unwrap();
+        assert_eq!(
+            (link.up, Some(link.reliable), link.connections),
+            (true, second.reliable, 2)
+        );
+        assert_eq!(memory.pairs().state(link.reliable), Some(QueuePairState::Ready));
+        memory.disconnected(&hello(4), &second);
+        assert!(!memory.links()[&name].up);
+        drop(ready);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

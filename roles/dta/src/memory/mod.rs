@@ -1,0 +1,534 @@
+//! The collector memory's role: regions in files, a responder that executes RoCEv2 requests on them, and the exchange with
+//! translators. One thread receives; others follow lists, take snapshots and clear counters. With `mode = "xdp"` the regions are in kernel memory,
+//! and a responder in the kernel writes them: [`kernel`].
+
+mod events;
+mod kernel;
+mod link;
+mod regions;
+pub mod settings;
+mod snapshots;
+mod verbs;
+pub mod view;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome};
+use rdma::responder::{Completion, Output, Responder, Stats};
+use store::{FileChange, FileIdentity};
+use wire::roce::{Endpoints, Packet, Path};
+
+use crate::exchange;
+use dta::{
+    persist::{self, KernelLock},
+    source::DtaSource,
+};
+use kernel::Kernel;
+use link::Links;
+use regions::Offered;
+use runtime::control::Control;
+use settings::{MemoryMode, MemorySettings};
+use terminal::CliError;
+use verbs::Verbs;
+
+pub use events::EventSink;
+pub use regions::geometry;
+pub use snapshots::SnapshotView;
+
+/// Maximum datagrams per receive call.
+const BURST: usize = 256;
+/// Poll interval, ms, which bounds the time to notice a stop.
+const SLEEP: u32 = 50;
+/// Receive credit of a queue pair: immediates that may arrive before they are read.
+const RECEIVES: u32 = 4096;
+
+/// Shared with the API and the exchange.
+pub type Handle = Arc<Memory>;
+
+/// The memory and its state, shared by its threads, the API and the exchange.
+#[derive(Debug)]
+pub struct Memory {
+    /// The settings with which it was opened.
+    pub settings: MemorySettings,
+    /// Random ID, drawn at the start.
+    instance: String,
+    /// Address that receives RoCEv2.
+    listen: SocketAddr,
+    exchange: SocketAddr,
+    /// Access control of the exchange.
+    access: Arc<exchange::server::AccessControl>,
+    /// The stores, for queries.
+    pub source: DtaSource,
+    offered: Vec<Offered>,
+    responder: Mutex<Responder>,
+    links: Mutex<Links>,
+    counts: Counts,
+    reported: events::EventCounters,
+    snapshots: snapshots::SnapshotLog,
+    kernel: Option<Kernel>,
+    verbs: Option<Verbs>,
+    /// Lock of the directory while the kernel has the regions; their files are written at the stop.
+    kernel_lock: Option<KernelLock>,
+    /// The files that the other regions are mapped from.
+    files: Vec<FileIdentity>,
+    /// Whether a store could not be written to its file at the stop.
+    lost: AtomicBool,
+}
+
+/// Sends immediates to the follower of lists.
+type Wake = SyncSender<Completion>;
+
+/// Counters of the receiving thread.
+#[derive(Debug, Default)]
+struct Counts {
+    datagrams: AtomicU64,
+    kernel_drops: AtomicU64,
+    responses: AtomicU64,
+    responses_unsent: AtomicU64,
+}
+
+/// A memory with its socket and regions open, before its threads start.
+#[derive(Debug)]
+pub struct Ready {
+    /// `None` with an RDMA device.
+    receiver: Option<Receiver>,
+    listening: exchange::server::Listening,
+    memory: Handle,
+    stop: Arc<AtomicBool>,
+    reattacher: Option<Reattacher>,
+}
+
+/// The thread that attaches to the interface again, stopped on drop.
+#[derive(Debug)]
+struct Reattacher {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Reattacher {
+    fn drop(&mut self) {
+        // Relaxed: the flag publishes no other data.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A running memory.
+#[derive(Debug)]
+pub struct Role {
+    memory: Handle,
+    server: Option<exchange::server::Server>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    reattacher: Option<Reattacher>,
+}
+
+impl Ready {
+    /// Opens sockets, creates or opens regions.
+    ///
+    /// # Errors
+    /// A port in use, a region of another geometry, no space.
+    pub fn open(settings: &MemorySettings) -> Result<Self, CliError> {
+        let receiver = (settings.mode != MemoryMode::Verbs)
+            .then(|| receiver(settings))
+            .transpose()?;
+        let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
+        let listening = exchange::server::Listening::open(settings.exchange)?;
+        if let Some(danger) = settings.missing_secret_warning() {
+            tracing::warn!("{danger}");
+        }
+        let config = rdma::responder::Config {
+            queue_pairs: settings.queue_pairs,
+            seed: seed(),
+            ..rdma::responder::Config::default()
+        };
+        let mut responder =
+            Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
+        let regions::Opened {
+            source,
+            offered,
+            kernel,
+            verbs,
+            kernel_lock,
+        } = regions::open(settings, &mut responder)?;
+        let in_files = kernel_lock.is_none();
+        let names = source
+            .stores()
+            .iter()
+            .filter(|_| in_files)
+            .map(|store| store.name());
+        let files = names.filter_map(|name| FileIdentity::read(&regions::file(&settings.directory, name)));
+        let files = files.collect();
+        let memory = Memory {
+            settings: settings.clone(),
+            instance: exchange::instance(),
+            listen: receiver.as_ref().map_or(settings.listen, Receiver::local_addr),
+            exchange: listening.address().unwrap_or(settings.exchange),
+            access: exchange::server::AccessControl::new(secret),
+            source,
+            offered,
+            responder: Mutex::new(responder),
+            links: Mutex::default(),
+            counts: Counts::default(),
+            reported: events::EventCounters::default(),
+            snapshots: snapshots::SnapshotLog::default(),
+            kernel,
+            verbs,
+            kernel_lock,
+            files,
+            lost: AtomicBool::new(false),
+        };
+        Ok(Self {
+            receiver,
+            listening,
+            memory: Arc::new(memory),
+            stop: Arc::default(),
+            reattacher: None,
+        })
+    }
+
+    /// Address of the exchange.
+    pub fn exchange(&self) -> SocketAddr {
+        self.memory.exchange
+    }
+
+    /// Whether it uses an interface, which may be removed and return.
+    pub fn opens_again(&self) -> bool {
+        self.memory.kernel.is_some()
+    }
+
+    /// Starts the thread that attaches to the interface again, which needs capabilities that other threads do not.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start_reattacher(&mut self, control: &Control) -> Result<(), CliError> {
+        if self.opens_again() {
+            // With its own flag: it ends before the others.
+            let (memory, stop) = (Arc::clone(&self.memory), Arc::new(AtomicBool::new(false)));
+            let stopped = Arc::clone(&stop);
+            let work = move || memory.kernel.iter().for_each(|kernel| kernel.reattach(&stopped));
+            let thread = Some(control.spawn("memory-interface", work)?);
+            self.reattacher = Some(Reattacher { stop, thread });
+        }
+        Ok(())
+    }
+
+    /// Starts the threads. Events go to `sink`, if there is one.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(self, control: &Control, sink: Option<Box<dyn EventSink>>) -> Result<Role, CliError> {
+        let Self {
+            receiver,
+            listening,
+            memory,
+            stop,
+            reattacher,
+        } = self;
+        let mut role = Role {
+            memory: Arc::clone(&memory),
+            server: None,
+            stop: Arc::clone(&stop),
+            threads: Vec::new(),
+            reattacher,
+        };
+        let (wake, woken) = sync_channel(1024);
+        if let Some(sink) = sink {
+            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            // Before writes are possible, so that entries written during the start are reported.
+            let lists = events::lists(&memory);
+            let work = move || events::follow(lists, &memory, &*sink, &woken, &stop);
+            role.threads.push(control.spawn("lists", work)?);
+        }
+        if memory.settings.snapshots.every.is_some() {
+            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            role.threads
+                .push(control.spawn("snapshots", move || snapshots::run_schedule(&memory, &stop))?);
+        }
+        if memory
+            .settings
+            .stores
+            .iter()
+            .any(|store| store.clear_every.is_some())
+        {
+            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            role.threads
+                .push(control.spawn("clearing", move || snapshots::run_clearing(&memory, &stop))?);
+        }
+        let failed = |control: &Control, outcome: Result<(), nic::Error>| {
+            if let Err(error) = outcome {
+                control.failed(format!("the collector's memory failed: {error}"));
+            }
+        };
+        if memory.kernel.is_some() {
+            let (memory, wake, stop) = (Arc::clone(&memory), wake.clone(), Arc::clone(&stop));
+            let failing = control.clone();
+            let work = move || {
+                let Some(kernel) = &memory.kernel else { return };
+                failed(&failing, kernel.forward_completions(&memory, &wake, &stop));
+            };
+            role.threads.push(control.spawn("memory-kernel", work)?);
+        }
+        let (own, spawner) = (Arc::clone(&memory), control.clone());
+        let work: Box<dyn FnOnce() + Send> = match receiver {
+            Some(receiver) => {
+                let mut worker = Worker {
+                    memory: own,
+                    receiver,
+                    wake,
+                };
+                Box::new(move || failed(&spawner, worker.work(&stop)))
+            }
+            None => Box::new(move || {
+                own.verbs
+                    .iter()
+                    .for_each(|verbs| verbs.forward_completions(&own, &wake, &stop))
+            }),
+        };
+        role.threads.push(control.spawn("responder", work)?);
+        let access = Arc::clone(&memory.access);
+        role.server = Some(listening.start(memory, access, control)?);
+        Ok(role)
+    }
+}
+
+impl Role {
+    /// The shared state, for the API.
+    pub fn handle(&self) -> Handle {
+        Arc::clone(&self.memory)
+    }
+
+    /// The secret of the exchange, if there is one.
+    pub fn secret(&self) -> Option<&Arc<exchange::secret::SecretFile>> {
+        self.memory.access.secret()
+    }
+
+    /// Address that receives RoCEv2, and that of the exchange.
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.memory.listen, self.memory.exchange)
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        // Detach the kernel program for good: nothing is written after this, so followers see all entries.
+        drop(self.reattacher.take());
+        self.memory.detach();
+        // Relaxed: the flag publishes no other data; joining the threads orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+        self.memory.save();
+        let stats = self.memory.stats();
+        tracing::info!(
+            packets = stats.packets,
+            bytes = stats.bytes,
+            "the collector's memory is closed"
+        );
+    }
+}
+
+impl Memory {
+    /// The responder. A panic elsewhere left it as it was between two packets.
+    fn responder(&self) -> MutexGuard<'_, Responder> {
+        self.responder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counters of both responders.
+    fn stats(&self) -> Stats {
+        let mut stats = *self.responder().stats();
+        if let Some(kernel) = &self.kernel {
+            stats += &kernel.status().counted.stats;
+        }
+        stats
+    }
+
+    /// Notifies the follower of lists of an immediate.
+    fn notify(&self, completion: Completion, wake: &Wake) {
+        // No follower, or its queue is full: it finds the entry by polling.
+        if wake.try_send(completion).is_err() {
+            self.reported.immediate_shed();
+        }
+    }
+
+    /// Detaches the kernel program; it writes nothing after this.
+    fn detach(&self) {
+        if let Some(kernel) = &self.kernel {
+            kernel.close(self.links().values().flat_map(link::Link::pairs));
+        }
+    }
+
+    /// Whether a store could not be written to its file at the stop; the log names it.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Writes regions to their files that are not there: those in kernel memory, and those whose file something removed. A file that
+    /// something replaced is left as it is.
+    fn save(&self) {
+        for store in self.source.stores() {
+            let file = regions::file(&self.settings.directory, store.name());
+            let opened = self.files.iter().find(|opened| opened.path() == file);
+            match opened.and_then(FileIdentity::change) {
+                Some(FileChange::Replaced) => {
+                    self.lost.store(true, Ordering::Relaxed);
+                    tracing::error!(
+                        file = %file.display(),
+                        store = store.name(),
+                        "the file of a store was replaced by something else while hopwise ran: it stays, and what the store had is lost"
+                    );
+                    continue;
+                }
+                Some(FileChange::Removed) => tracing::warn!(
+                    file = %file.display(),
+                    "the file of a store was removed by something else while hopwise ran, and is written again"
+                ),
+                None if self.kernel_lock.is_none() => continue,
+                None => {}
+            }
+            let directory = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if let Err(error) = directory.and_then(|()| persist::save(&store.store, &file)) {
+                self.lost.store(true, Ordering::Relaxed);
+                tracing::error!(
+                    "the store `{}` is lost: {} cannot be written: {error}; the file has the contents of the last clean stop: free space there, or set \
+                     another [collector.memory] directory, before the next start",
+                    store.name(),
+                    file.display()
+                );
+            }
+        }
+    }
+}
+
+/// State of the receiving thread.
+struct Worker {
+    memory: Handle,
+    receiver: Receiver,
+    wake: Wake,
+}
+
+impl Worker {
+    fn work(&mut self, stop: &AtomicBool) -> Result<(), nic::Error> {
+        let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
+        let mut responses = Responses::default();
+        let destination = self.memory.listen.ip();
+        while !stop.load(Ordering::Relaxed) {
+            if self.receiver.recv(&mut burst, SLEEP)? == 0 {
+                continue;
+            }
+            let packets = burst.iter().map(|packet| {
+                let ends = Endpoints {
+                    source: packet.source.ip(),
+                    destination,
+                    source_port: packet.source.port(),
+                };
+                Packet::parse_udp(packet.data, ends)
+            });
+            {
+                let mut responder = self.memory.responder();
+                responder.process_parsed(packets, &mut responses);
+                for pair in responses.received.drain(..) {
+                    responder.replenish(pair, 1);
+                }
+                for completion in responses.completions.drain(..) {
+                    self.memory.notify(completion, &self.wake);
+                }
+            }
+            let outcome = responses.send(&mut self.receiver);
+            let counts = &self.memory.counts;
+            // Relaxed: independent counters.
+            counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
+            counts.responses.fetch_add(outcome.sent, Ordering::Relaxed);
+            counts
+                .responses_unsent
+                .fetch_add(outcome.failed + outcome.no_buffers, Ordering::Relaxed);
+            counts
+                .kernel_drops
+                .store(self.receiver.drops().buffer_full, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Responses of a burst, concatenated.
+#[derive(Default)]
+struct Responses {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, SocketAddr)>,
+    completions: Vec<Completion>,
+    /// Queue pairs that lost a receive: to an immediate, or to an unexpected message.
+    received: Vec<u32>,
+}
+
+impl Output for Responses {
+    fn respond(&mut self, path: &Path, frame: &[u8]) {
+        let Some(payload) = frame.get(path.headers_len()..) else {
+            return;
+        };
+        self.bytes.extend_from_slice(payload);
+        self.ends.push((self.bytes.len(), link::address_of(path)));
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        self.completions.push(*completion);
+        self.received.push(completion.queue_pair);
+    }
+
+    fn sent(&mut self, pair: u32, _: &[u8]) {
+        self.received.push(pair);
+    }
+}
+
+impl Responses {
+    fn send(&mut self, receiver: &mut Receiver) -> SendOutcome {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        let datagrams = starts
+            .zip(&self.ends)
+            .map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
+        let outcome = receiver.send(datagrams);
+        self.bytes.clear();
+        self.ends.clear();
+        outcome
+    }
+}
+
+/// The socket that receives RoCEv2.
+fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
+    let failed = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
+    let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
+    let receiver = Receiver::bind(
+        settings.listen,
+        &Options {
+            recv_buffer,
+            ..Options::default()
+        },
+    )
+    .map_err(failed)?;
+    receiver.never_fragment().map_err(failed)?;
+    if let Some(warning) = receiver.warning() {
+        tracing::warn!("{warning}");
+    }
+    Ok(receiver)
+}
+
+/// An unpredictable seed.
+fn seed() -> u64 {
+    u64::from_str_radix(&exchange::instance(), 16).unwrap_or_else(|_| nic::time::now())
+}

@@ -1,0 +1,339 @@
+//! The regions of a memory: creates or reopens them, and registers them with the responder.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use dta::{BODY, DtaStore, Header, HeaderError, region_len};
+use memory::Region;
+use rdma::responder::{AccessFlags, Order, Registered, Registration, Responder};
+use wire::dta::hash::Family;
+use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
+
+use super::kernel::{self, Kernel};
+use super::settings::{
+    HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
+};
+use super::verbs::Verbs;
+use dta::persist::{self, KernelLock};
+use dta::source::{DtaSource, EXTENSION, SourceStore, unreadable};
+use terminal::CliError;
+
+/// A store that translators may write.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) store: Arc<SourceStore>,
+    pub(crate) registered: Registered,
+    /// Reporters whose sketches are merged.
+    pub(crate) reporters: u32,
+    /// Entries are little-endian in memory, as in the artifact.
+    pub(crate) swapped: bool,
+}
+
+/// All regions, opened.
+pub(super) struct Opened {
+    pub(super) source: DtaSource,
+    pub(super) offered: Vec<Offered>,
+    pub(super) kernel: Option<Kernel>,
+    pub(super) verbs: Option<Verbs>,
+    pub(super) kernel_lock: Option<KernelLock>,
+}
+
+/// Creates or opens all regions.
+///
+/// # Errors
+/// No space, no permission, a region of another geometry; the kernel refuses the responder.
+pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Result<Opened, CliError> {
+    let directory = &settings.directory;
+    fs::create_dir_all(directory).map_err(|error| {
+        let remedy = "write another [collector.memory] directory, or make it";
+        CliError::io(format!("cannot make {}", directory.display()), error, remedy)
+    })?;
+    let (kernel, kernel_lock) = match settings.mode {
+        MemoryMode::Socket | MemoryMode::Verbs if persist::is_locked(directory) => {
+            return Err(CliError::new(taken(directory)));
+        }
+        MemoryMode::Socket | MemoryMode::Verbs => (None, None),
+        MemoryMode::Xdp => {
+            let lock = KernelLock::acquire(directory).map_err(|error| unmarked(directory, error))?;
+            if lock.left_behind {
+                tracing::warn!(
+                    "the previous process with the memory of {} did not stop cleanly: the memory has the contents of the last clean stop",
+                    directory.display()
+                );
+            }
+            let lens = settings
+                .stores
+                .iter()
+                .map(|written| region_len(&geometry(written)));
+            (
+                Some(Kernel::open(settings, lens.fold(0, kernel::end))?),
+                Some(lock),
+            )
+        }
+    };
+    let is_verbs = settings.mode == MemoryMode::Verbs;
+    let verbs = is_verbs
+        .then(|| Verbs::open(settings.listen.ip(), settings.queue_pairs))
+        .transpose()?;
+    let (mut offered, mut at) = (Vec::new(), 0);
+    for written in &settings.stores {
+        let refused = |error: &dyn std::fmt::Display| {
+            CliError::new(format!(
+                "the store `{}` cannot be registered: {error}",
+                written.name
+            ))
+        };
+        let store = match &kernel {
+            None => one(directory, written)?,
+            Some(kernel) => one_of_kernel(directory, written, kernel, at)?,
+        };
+        let store = Arc::new(store);
+        let registration = registration(&store.store, offered.len() as u16);
+        let registered = match &verbs {
+            Some(verbs) => verbs
+                .register(store.store.region(), BODY)
+                .map_err(|error| refused(&error))?,
+            None => responder
+                .register(&registration)
+                .map_err(|error| refused(&error))?,
+        };
+        // A device registers whole pages.
+        let registered = Registered {
+            len: store.store.body_len(),
+            ..registered
+        };
+        if let Some(kernel) = &kernel {
+            kernel
+                .register(&registered, at, &registration)
+                .map_err(|error| refused(&error))?;
+            at = kernel::end(at, region_len(&store.store.geometry()));
+        }
+        let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
+        let swapped = artifact && !written.tagged && written.entry_len() == 4;
+        offered.push(Offered {
+            store,
+            registered,
+            reporters: written.reporters.into(),
+            swapped,
+        });
+    }
+    if let Some(verbs) = &verbs {
+        verbs.warn_of_long_slots(offered.iter().map(|offered| &*offered.store), verbs.mtu());
+    }
+    let source = DtaSource::new(offered.iter().map(|offered| Arc::clone(&offered.store)).collect());
+    Ok(Opened {
+        source,
+        offered,
+        kernel,
+        verbs,
+        kernel_lock,
+    })
+}
+
+/// Error text: another process has the memory of this directory's stores in the kernel.
+fn taken(directory: &Path) -> String {
+    format!(
+        "another hopwise process has the memory of {} in the kernel; stop it, or write another [collector.memory] directory",
+        directory.display()
+    )
+}
+
+/// Error: the lock of a directory could not be created.
+fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
+    if error.kind() == ErrorKind::WouldBlock {
+        return CliError::new(taken(directory));
+    }
+    let remedy = "write a [collector.memory] directory that can be written";
+    CliError::io(
+        format!("cannot make {}", directory.join(persist::LOCK_FILE).display()),
+        error,
+        remedy,
+    )
+}
+
+/// The file of a store.
+pub(super) fn file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.{EXTENSION}"))
+}
+
+/// A store in the kernel's memory at offset `at`, with the contents of its file.
+fn one_of_kernel(
+    directory: &Path,
+    written: &RegionSettings,
+    kernel: &Kernel,
+    at: u64,
+) -> Result<SourceStore, CliError> {
+    let (file, header) = (file(directory, &written.name), header(written));
+    let len = region_len(&header.geometry);
+    let failed = |error: std::io::Error| {
+        CliError::io(
+            format!("cannot map the store `{}`", written.name),
+            error,
+            "configure fewer slots",
+        )
+    };
+    let region = Arc::new(kernel.map(at, len).map_err(failed)?);
+    let store = match SourceStore::open(&file) {
+        _ if !file.exists() => DtaStore::create(region, &header),
+        Ok(saved) => {
+            let saved = reopened(Ok(saved.store), &header, &file)?;
+            saved.and_then(|saved| {
+                persist::load(&saved, &region).map_err(|_| HeaderError::TooShort)?;
+                DtaStore::open(region)
+            })
+        }
+        Err(error) => return Err(CliError::new(format!("{error}; remove it to start empty"))),
+    };
+    let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
+    Ok(named(store, None, written))
+}
+
+/// The configured fields take precedence over those in the header page.
+fn named(store: DtaStore, file: Option<PathBuf>, written: &RegionSettings) -> SourceStore {
+    let mut store = SourceStore::new(store, file);
+    store.fields = written
+        .value
+        .clone()
+        .or_else(|| written.fields.clone())
+        .map(|fields| fields.0);
+    store
+}
+
+fn header(written: &RegionSettings) -> Header {
+    Header {
+        name: written.name.clone(),
+        id: id(written),
+        geometry: geometry(written),
+        fields: fields(written),
+        created: nic::time::now(),
+        snapshot: None,
+    }
+}
+
+fn registration(store: &DtaStore, region: u16) -> Registration {
+    let (access, order) = match store.geometry() {
+        // A fetch-and-add with an immediate is followed by an empty write.
+        Geometry::KeyIncrement { .. } => (AccessFlags::ALL, Order::Ascending),
+        Geometry::KeyWrite { .. } | Geometry::Postcarding { .. } => (AccessFlags::WRITE, Order::HeadLast),
+        Geometry::Append { .. } | Geometry::Sketch { .. } => (AccessFlags::WRITE, Order::Ascending),
+    };
+    Registration {
+        memory: Arc::clone(store.region()),
+        start: BODY,
+        len: store.body_len(),
+        access,
+        order,
+        region,
+    }
+}
+
+fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliError> {
+    let (file, header) = (file(directory, &written.name), header(written));
+    let failed = |error: std::io::Error| {
+        let remedy = "take fewer slots, or a [collector.memory] directory with more room (df -h)";
+        CliError::io(format!("cannot map {}", file.display()), error, remedy)
+    };
+    let store = match Region::create_file(&file, region_len(&header.geometry)) {
+        Ok(region) => DtaStore::create(Arc::new(region), &header),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let region = Arc::new(Region::open_file(&file).map_err(failed)?);
+            reopened(DtaStore::open(region), &header, &file)?
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
+    Ok(named(store, Some(file), written))
+}
+
+/// A reopened store, if it matches the configuration.
+fn reopened(
+    opened: Result<DtaStore, dta::HeaderError>,
+    header: &Header,
+    file: &Path,
+) -> Result<Result<DtaStore, dta::HeaderError>, CliError> {
+    let other = |what: &str| {
+        CliError::new(format!(
+            "{} is there and {what}; remove it to discard its contents and start empty, or change the configuration back",
+            file.display()
+        ))
+    };
+    match opened {
+        Ok(store) if store.geometry() == header.geometry && store.header().id == header.id => Ok(Ok(store)),
+        Ok(store) if store.geometry() != header.geometry => {
+            Err(other("has another shape than [[collector.memory.stores]] say"))
+        }
+        Ok(_) => Err(other("has another number (id, or first list)")),
+        Err(error) => Err(other(&format!("cannot be used ({error})"))),
+    }
+}
+
+/// The ID of a store; of lists, the first list ID.
+fn id(written: &RegionSettings) -> u32 {
+    match (written.kind, written.lists) {
+        (StoreKind::Append, Some(lists)) => lists.first,
+        _ => written.id.unwrap_or_default().into(),
+    }
+}
+
+fn fields(written: &RegionSettings) -> String {
+    let fields = written
+        .value
+        .as_ref()
+        .or(written.fields.as_ref())
+        .map(|fields| &fields.0);
+    fields.map(ToString::to_string).unwrap_or_default()
+}
+
+/// The geometry of a validated store.
+pub fn geometry(written: &RegionSettings) -> Geometry {
+    let slots = written.slots.map_or(0, |slots| slots.0);
+    let family = match written.hash {
+        HashFamily::V1 => Family::V1,
+        HashFamily::Artifact => Family::Artifact,
+    };
+    match written.kind {
+        StoreKind::KeyWrite => Geometry::KeyWrite {
+            slots,
+            data_len: written.data_len() as u16,
+            family,
+        },
+        StoreKind::KeyIncrement => Geometry::KeyIncrement { slots, family },
+        StoreKind::Postcarding => Geometry::Postcarding {
+            slots,
+            hops: written.hops,
+            family,
+        },
+        StoreKind::Append => Geometry::Append {
+            lists: written.lists.map_or(0, |lists| lists.count()),
+            first_list: written.lists.map_or(0, |lists| lists.first),
+            ring: Ring {
+                entry_len: written.entry_len() as u16,
+                entries: written.entries.0,
+                batch: written.batch,
+                tagged: written.tagged,
+            },
+        },
+        StoreKind::Sketch => {
+            let kind = match written.sketch {
+                SketchSetting::CountMin => SketchKind::CountMin,
+                SketchSetting::Count => SketchKind::Count,
+                SketchSetting::HyperLogLog => SketchKind::HyperLogLog,
+                SketchSetting::Aroma => SketchKind::Aroma,
+            };
+            let columns = u32::try_from(written.columns.0).unwrap_or(u32::MAX);
+            Geometry::Sketch {
+                kind,
+                op: kind.op(),
+                shape: Columns {
+                    depth: written.depth,
+                    columns,
+                    width: written.width,
+                },
+            }
+        }
+    }
+}

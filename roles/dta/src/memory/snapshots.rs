@@ -1,0 +1,275 @@
+//! Copies of stores in files: on request, and by schedule.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use dta::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use super::Memory;
+use super::settings::RegionSettings;
+use dta::source::{EXTENSION, SourceStore};
+
+/// Poll interval, which bounds the time to notice a stop.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Snapshot")
+)]
+pub struct SnapshotView {
+    /// Name of the store.
+    pub store: String,
+    /// Name of the file.
+    pub file: String,
+    /// Start time, nanoseconds since the Unix epoch.
+    pub ts: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Slots that were being written at each attempt to read them, and are empty in the copy; absent for a snapshot of an earlier process.
+    #[serde(default)]
+    pub torn: Option<u64>,
+}
+
+/// Counters of snapshots, and the lock that serialises them.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotLog {
+    /// Only one at a time: they read and write gigabytes.
+    one: Mutex<()>,
+    taken: AtomicU64,
+    failed: AtomicU64,
+    last_error: Mutex<Option<String>>,
+    cleared: AtomicU64,
+}
+
+impl SnapshotLog {
+    /// How often counters were cleared.
+    pub(crate) fn cleared(&self) -> u64 {
+        self.cleared.load(Ordering::Relaxed)
+    }
+
+    /// Taken, failed, and the last error.
+    pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
+        // Relaxed: independent counters.
+        let error = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        (
+            self.taken.load(Ordering::Relaxed),
+            self.failed.load(Ordering::Relaxed),
+            error,
+        )
+    }
+}
+
+impl Memory {
+    /// Directory of snapshots.
+    pub fn snapshot_directory(&self) -> PathBuf {
+        let configured = self.settings.snapshots.directory.clone();
+        configured.unwrap_or_else(|| self.settings.directory.join("snapshots"))
+    }
+
+    /// Takes a snapshot of each of these stores; without names, of those in the schedule. Blocks on the disk.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn snapshot(&self, names: &[String]) -> Result<Vec<SnapshotView>, String> {
+        let configured = &self.settings.snapshots.stores;
+        let names = if names.is_empty() {
+            configured.as_slice()
+        } else {
+            names
+        };
+        let mut stores = Vec::new();
+        for name in names {
+            stores.push(self.source.find(name)?);
+        }
+        if stores.is_empty() {
+            stores.extend(self.source.stores());
+        }
+        let _one = self.snapshots.one.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = self.snapshot_directory();
+        let (mut taken, mut failed) = (Vec::new(), Vec::new());
+        for store in &stores {
+            // Independently: when one fails for lack of space, old snapshots of the others must still be deleted.
+            match write(store, &directory) {
+                Ok(snapshot) => {
+                    self.snapshots.taken.fetch_add(1, Ordering::Relaxed);
+                    prune(&directory, store.name(), self.settings.snapshots.keep);
+                    taken.push(snapshot);
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(taken);
+        }
+        self.snapshots
+            .failed
+            .fetch_add(failed.len() as u64, Ordering::Relaxed);
+        let error = failed.join("; ");
+        *self
+            .snapshots
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        Err(error)
+    }
+
+    /// All snapshots, newest first.
+    pub fn snapshot_list(&self) -> Vec<SnapshotView> {
+        let mut views: Vec<SnapshotView> = self
+            .source
+            .stores()
+            .iter()
+            .flat_map(|store| {
+                files(&self.snapshot_directory(), store.name())
+                    .into_iter()
+                    .map(move |file| (store, file))
+            })
+            .map(|(store, (ts, file))| SnapshotView {
+                store: store.name().to_owned(),
+                bytes: fs::metadata(&file).map_or(0, |metadata| metadata.len()),
+                file: file.display().to_string(),
+                ts,
+                torn: None,
+            })
+            .collect();
+        views.sort_by_key(|view| std::cmp::Reverse(view.ts));
+        views
+    }
+}
+
+impl Memory {
+    /// Clears the counters of a store: takes a snapshot of them and subtracts its values, so that concurrent additions count for the
+    /// next period. Blocks on the disk.
+    ///
+    /// # Errors
+    /// One sentence; the counters continue.
+    fn clear(&self, name: &str) -> Result<(), String> {
+        let taken = self.snapshot(&[name.to_owned()])?;
+        let store = self.source.find(name)?;
+        for period in taken {
+            let copy = SourceStore::open(Path::new(&period.file))?;
+            let sum = store
+                .store
+                .subtract(&copy.store)
+                .map_err(|error| format!("`{name}`: {error}"))?;
+            if sum.is_some() {
+                self.snapshots.cleared.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clears counters on schedule, until `stop`.
+pub(super) fn run_clearing(memory: &Memory, stop: &AtomicBool) {
+    let due = |store: &RegionSettings| {
+        let every = store.clear_every?;
+        Some((store.name.clone(), every, Instant::now() + every))
+    };
+    let mut stores: Vec<_> = memory.settings.stores.iter().filter_map(due).collect();
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(SLEEP);
+        for (name, every, next) in &mut stores {
+            if Instant::now() < *next {
+                continue;
+            }
+            *next = Instant::now() + *every;
+            if let Err(error) = memory.clear(name) {
+                tracing::error!(store = name.as_str(), error, "counters are not cleared");
+            }
+        }
+    }
+}
+
+/// Writes a snapshot. Its file appears atomically.
+fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> {
+    let ts = nic::time::now();
+    let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
+    let begun = directory.join(format!("{}.begun", store.name()));
+    let mut snapshot = Snapshot::new(&store.store, ts).map_err(|error| error.to_string())?;
+    let bytes = snapshot.len();
+    let mut write = || {
+        fs::create_dir_all(directory)?;
+        let mut out = File::create(&begun)?;
+        while let Some(chunk) = snapshot.next() {
+            out.write_all(chunk)?;
+        }
+        out.sync_all()?;
+        fs::rename(&begun, &file)
+    };
+    if let Err(error) = write() {
+        // Best effort: the first error is the one to report.
+        let _ = fs::remove_file(&begun);
+        let directory = directory.display();
+        return Err(format!(
+            "cannot write a snapshot of `{}` to {directory}: {error}; free space there",
+            store.name()
+        ));
+    }
+    let torn = Some(snapshot.torn());
+    Ok(SnapshotView {
+        store: store.name().to_owned(),
+        file: file.display().to_string(),
+        ts,
+        bytes,
+        torn,
+    })
+}
+
+/// Snapshots of a store, oldest first, with their times.
+fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let one = |path: PathBuf| {
+        let (of, ts) = path.file_stem()?.to_str()?.rsplit_once('@')?;
+        let is_one = of == name && path.extension().is_some_and(|extension| extension == EXTENSION);
+        Some((ts.parse().ok()?, path.clone())).filter(|_| is_one)
+    };
+    let mut files: Vec<_> = entries.filter_map(|entry| one(entry.ok()?.path())).collect();
+    files.sort();
+    files
+}
+
+/// Deletes all but the newest `keep`.
+fn prune(directory: &Path, name: &str, keep: usize) {
+    let files = files(directory, name);
+    for (_, file) in files.iter().take(files.len().saturating_sub(keep)) {
+        if let Err(error) = fs::remove_file(file) {
+            tracing::warn!("cannot delete the old snapshot {}: {error}", file.display());
+        }
+    }
+}
+
+/// Takes scheduled snapshots, until `stop`.
+pub(super) fn run_schedule(memory: &Memory, stop: &AtomicBool) {
+    let Some(every) = memory.settings.snapshots.every else {
+        return;
+    };
+    let mut next = Instant::now() + every;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(SLEEP);
+        if Instant::now() >= next {
+            next = Instant::now() + every;
+            if let Err(error) = memory.snapshot(&[]) {
+                tracing::error!("{error}");
+            }
+        }
+    }
+}

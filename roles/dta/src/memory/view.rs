@@ -1,0 +1,290 @@
+//! The memory's view: `/api/v1/dta`.
+
+use std::sync::atomic::Ordering;
+
+use rdma::responder::{QueuePairState, Reason};
+use serde::{Deserialize, Serialize};
+use wire::Refusal;
+
+use super::Memory;
+use super::kernel::{Kernel, KernelStatus};
+use crate::exchange::AdmissionView;
+use view::{Name, NamedCounts};
+
+/// `/api/v1/dta`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Memory"))]
+pub struct MemoryView {
+    /// The responder: socket, xdp or verbs.
+    mode: Name,
+    /// The responder in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<XdpView>,
+    /// Address that receives RoCEv2.
+    listen: String,
+    /// Address of the exchange with translators.
+    exchange: String,
+    /// Directory of the regions.
+    directory: String,
+    /// Policy when copies differ: first, majority or strict.
+    policy: Name,
+    /// Bytes of all stores.
+    bytes: u64,
+    /// Datagrams received by the socket.
+    pub datagrams: u64,
+    /// Datagrams dropped in the kernel.
+    pub kernel_drops: u64,
+    /// RoCEv2 packets: `packets = executed + duplicates + refused + dropped`.
+    pub packets: u64,
+    /// Packets executed.
+    pub executed: u64,
+    /// Packets received again, and only acknowledged.
+    pub duplicates: u64,
+    /// Packets that could not be decoded, by reason.
+    pub refused: NamedCounts,
+    /// Packets decoded and not executed, by reason.
+    pub dropped: NamedCounts,
+    /// True while the balance holds.
+    balanced: bool,
+    /// RDMA writes and fetch-and-add operations done.
+    pub messages: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// RDMA fetch-and-add operations done.
+    pub fetch_adds: u64,
+    /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived reordered.
+    pub missing: u64,
+    /// ACKs sent.
+    pub acks: u64,
+    /// NAKs sent, by syndrome.
+    pub naks: NamedCounts,
+    /// Responses that the kernel did not send.
+    responses_unsent: u64,
+    /// Links of translators.
+    pub links: Vec<LinkView>,
+    /// Connections to the exchange.
+    pub translators: AdmissionView,
+    /// Entries of lists reported as events.
+    pub events: EventsView,
+    /// Snapshots.
+    pub snapshots: SnapshotsView,
+}
+
+/// The responder in the kernel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "MemoryXdp")
+)]
+pub struct XdpView {
+    /// Network interface.
+    interface: String,
+    /// Whether it is attached.
+    pub up: bool,
+    /// Whether it is attached in native mode, that is in the interface's driver, rather than in generic mode.
+    native: bool,
+    /// Why it is not attached, or not in native mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Packets that it processed, included in the total.
+    pub packets: u64,
+    /// Frames to the RoCEv2 port that it passed to the network stack.
+    pub passed: u64,
+    /// Responses that could not be sent.
+    pub responses_unsent: u64,
+}
+
+impl XdpView {
+    fn of(status: KernelStatus) -> Self {
+        let KernelStatus {
+            interface,
+            up,
+            native,
+            message,
+            counted,
+        } = status;
+        Self {
+            interface,
+            up,
+            native,
+            message,
+            packets: counted.stats.packets,
+            passed: counted.passed,
+            responses_unsent: counted.responses_unsent,
+        }
+    }
+}
+
+/// A translator's link.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "MemoryLink")
+)]
+pub struct LinkView {
+    /// Random ID of the translator's process.
+    pub instance: String,
+    /// The number of the link there.
+    pub link: u8,
+    /// Address of the translator.
+    pub from: String,
+    /// True while it is connected.
+    pub up: bool,
+    /// Seconds since it connected or disconnected.
+    since_s: f64,
+    /// Connections so far.
+    connections: u64,
+    /// State of its unreliable queue pair: ready, error or gone.
+    unreliable: Name,
+    /// State of its reliable queue pair: ready, error or gone.
+    reliable: Name,
+}
+
+/// Entries of lists, and immediates.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "MemoryEvents")
+)]
+pub struct EventsView {
+    /// Entries of lists that were reported as events.
+    pub entries: u64,
+    /// Batches that were overwritten before they were read.
+    pub overwritten: u64,
+    /// Batches that were never complete.
+    pub missing: u64,
+    /// Immediates received.
+    pub immediates: u64,
+    /// Immediates discarded because the queue was full; entries of lists are still reported.
+    pub immediates_dropped: u64,
+}
+
+/// Snapshots.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "MemorySnapshots")
+)]
+pub struct SnapshotsView {
+    /// Snapshots taken.
+    pub taken: u64,
+    /// Snapshots that failed.
+    pub failed: u64,
+    /// How often counters began again at 0 (`clear_every`).
+    pub cleared: u64,
+    /// The last failure.
+    message: Option<String>,
+    /// Directory of the files.
+    directory: String,
+}
+
+impl Memory {
+    fn events_view(&self) -> EventsView {
+        let [entries, overwritten, missing, immediates, immediates_dropped] = self.reported.read();
+        EventsView {
+            entries,
+            overwritten,
+            missing,
+            immediates,
+            immediates_dropped,
+        }
+    }
+
+    fn snapshots_view(&self) -> SnapshotsView {
+        let (taken, failed, message) = self.snapshots.read();
+        let directory = self.snapshot_directory().display().to_string();
+        SnapshotsView {
+            taken,
+            failed,
+            cleared: self.snapshots.cleared(),
+            message,
+            directory,
+        }
+    }
+
+    /// The current values.
+    pub fn view(&self) -> MemoryView {
+        let links = self.links();
+        let pairs = self.pairs();
+        let mut stats = *pairs.responder.stats();
+        let mut balanced = stats.is_balanced();
+        let state = |pair: u32| match pairs.state(pair) {
+            Some(QueuePairState::Ready) => "ready",
+            Some(_) => "error",
+            None => "gone",
+        };
+        let links = links.iter().map(|((instance, number), link)| LinkView {
+            instance: instance.clone(),
+            link: *number,
+            from: link.from.to_string(),
+            up: link.up,
+            since_s: link.since.elapsed().as_secs_f64(),
+            connections: link.connections,
+            unreliable: state(link.unreliable).into(),
+            reliable: state(link.reliable).into(),
+        });
+        let links = links.collect();
+        let xdp = self.kernel.as_ref().map(Kernel::status);
+        let mut own = Vec::new();
+        if let Some(xdp) = &xdp {
+            stats += &xdp.counted.stats;
+            balanced &= xdp.counted.is_balanced();
+            own.extend([
+                ("contended", xdp.counted.contended),
+                ("too_long", xdp.counted.too_long),
+            ]);
+        }
+        let dropped = Reason::ALL
+            .iter()
+            .map(|why| (why.name(), stats.dropped[*why as usize]));
+        let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
+        let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        MemoryView {
+            mode: self.settings.mode.word().into(),
+            xdp: xdp.map(XdpView::of),
+            listen: self.listen.to_string(),
+            exchange: self.exchange.to_string(),
+            directory: self.settings.directory.display().to_string(),
+            policy: self.settings.policy.word().into(),
+            bytes: self
+                .source
+                .stores()
+                .iter()
+                .map(|store| store.store.body_len())
+                .sum(),
+            datagrams: count(&self.counts.datagrams),
+            kernel_drops: count(&self.counts.kernel_drops),
+            packets: stats.packets,
+            executed: stats.executed,
+            duplicates: stats.duplicates,
+            refused: some(
+                Refusal::ALL
+                    .iter()
+                    .map(|why| (why.name(), stats.refused[why.index()]))
+                    .collect(),
+            ),
+            dropped: some(dropped.chain(own).collect()),
+            balanced,
+            messages: stats.messages,
+            written_bytes: stats.bytes,
+            fetch_adds: stats.fetch_adds,
+            missing: stats.skipped.saturating_sub(stats.out_of_order_by),
+            acks: stats.acks + stats.atomic_acks,
+            naks: some(
+                ["sequence", "not_ready", "error"]
+                    .into_iter()
+                    .zip(stats.naks)
+                    .collect(),
+            ),
+            responses_unsent: count(&self.counts.responses_unsent),
+            links,
+            translators: self.access.view(),
+            events: self.events_view(),
+            snapshots: self.snapshots_view(),
+        }
+    }
+}

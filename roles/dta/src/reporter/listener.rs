@@ -1,0 +1,138 @@
+//! The socket to which programs of this machine send reports.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io::{self, ErrorKind},
+    net::UdpSocket,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::{
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+            net::UnixDatagram,
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use super::settings::LocalListen;
+use terminal::CliError;
+
+/// A datagram socket that never blocks.
+#[derive(Debug)]
+pub(super) enum Listener {
+    /// A Unix socket, whose file is removed at the end.
+    Unix(UnixDatagram, PathBuf, Inode),
+    /// A UDP socket.
+    Udp(UdpSocket),
+}
+
+/// Device and number of a file.
+type Inode = (u64, u64);
+
+/// User and group may send.
+const MODE: u32 = 0o660;
+
+impl Listener {
+    /// Opens the socket. A file that a program left which no longer runs is replaced.
+    ///
+    /// # Errors
+    /// The path or port is in use, or not permitted.
+    pub(super) fn open(listen: &LocalListen) -> Result<Self, CliError> {
+        let failed = |error: io::Error| {
+            let remedy =
+                "name another path or port in [reporter] listen; the directory must exist and be writable";
+            CliError::io(format!("cannot take reports on {listen}"), error, remedy)
+        };
+        match listen {
+            LocalListen::Unix(path) => Self::unix(path).map_err(failed),
+            LocalListen::Udp(address) => {
+                let socket = UdpSocket::bind(address).map_err(failed)?;
+                socket.set_nonblocking(true).map_err(failed)?;
+                Ok(Self::Udp(socket))
+            }
+        }
+    }
+
+    fn unix(path: &Path) -> io::Result<Self> {
+        if is_abandoned(path) {
+            fs::remove_file(path)?;
+        }
+        // Named in a directory that is closed to others, until it has its permissions.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let closed = path.with_file_name(format!(".{name}-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&closed)?;
+        let made = Self::made(&closed.join("s"), path);
+        fs::remove_dir(&closed)?;
+        let socket = made?;
+        socket.set_nonblocking(true)?;
+        Ok(Self::Unix(socket, path.to_owned(), inode(path)?))
+    }
+
+    /// A socket made at `first`, with its permissions, and then named `path`, which must be free.
+    fn made(first: &Path, path: &Path) -> io::Result<UnixDatagram> {
+        let socket = UnixDatagram::bind(first)?;
+        let named = fs::set_permissions(first, Permissions::from_mode(MODE))
+            .and_then(|()| fs::hard_link(first, path));
+        fs::remove_file(first)?;
+        named.map(|()| socket)
+    }
+
+    /// The address of a UDP socket, whose port the system may have chosen.
+    pub(super) fn address(&self) -> Option<String> {
+        match self {
+            Self::Unix(..) => None,
+            Self::Udp(socket) => socket.local_addr().ok().map(|address| address.to_string()),
+        }
+    }
+
+    /// The length of the next datagram, cut to the length of `line`; `None`: none is waiting.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub(super) fn recv(&self, line: &mut [u8]) -> io::Result<Option<usize>> {
+        let received = match self {
+            Self::Unix(socket, ..) => socket.recv(line),
+            Self::Udp(socket) => socket.recv(line),
+        };
+        match received {
+            Ok(len) => Ok(Some(len)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn inode(path: &Path) -> io::Result<Inode> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// Whether `path` is a socket to which nobody listens.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
+    is_socket
+        && UnixDatagram::unbound()
+            .and_then(|probe| probe.connect(path))
+            .is_err_and(refused)
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket, ..) => socket.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Another program may have replaced the file since.
+        if let Self::Unix(_, path, own) = self
+            && inode(path).is_ok_and(|found| found == *own)
+        {
+            // The next start replaces a file that remains.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The reporter role: reports of this machine's programs, as text over a local socket, through one DTA reporter. One thread does
+//! everything, and publishes its counters for the others.
+
+mod listener;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+use std::{
+    net::SocketAddr,
+    os::fd::AsFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use dataplane::dta::{Config, Outbox, Repeat, Reporter, SendError, SendOptions};
+use dta::report_text::{LineError, MAX_LINE, ReportLine};
+use nic::frames::{self, PollFds};
+
+use ::view::reporter_collectors;
+use listener::Listener;
+use runtime::control::Control;
+use runtime::reporter::{Sockets, first_sequence};
+use settings::ReporterSettings;
+use terminal::CliError;
+use view::ReporterView;
+
+/// Maximum datagrams of programs between two checks of the control socket; the outbox has room for all of them.
+const BURST: usize = 256;
+/// Maximum bursts read at the stop: more than the buffer of a socket holds by default.
+const LAST_BURSTS: usize = 16;
+/// Longest sleep, ns, which bounds the time to notice a stop and the age of the published counters.
+const SLEEP: u64 = 50_000_000;
+/// Minimum time between two ticks of the reporter, ns.
+const TICK: u64 = 200_000;
+/// Time between two publications, ns.
+const PUBLISH: u64 = 50_000_000;
+/// Time between two tries to reach collectors without a route, ns.
+const CHECK_INTERVAL: u64 = 1_000_000_000;
+/// Longest essential report, bytes: a line of [`MAX_LINE`] bytes gives a shorter one.
+const LONGEST: usize = 1400;
+
+/// A reporter with its sockets open, before its thread starts.
+#[derive(Debug)]
+pub struct Ready {
+    worker: Worker,
+}
+
+/// A running reporter.
+#[derive(Debug)]
+pub struct Role {
+    shared: Handle,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The published counters, for the API.
+pub type Handle = Arc<Mutex<ReporterView>>;
+
+/// The last published counters. A thread that panicked left a complete value.
+pub fn view(handle: &Handle) -> ReporterView {
+    handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Ready {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// A socket in use, or invalid settings.
+    pub fn open(settings: &ReporterSettings) -> Result<Self, CliError> {
+        Worker::open(settings).map(|worker| Self { worker })
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(self, control: &Control) -> Result<Role, CliError> {
+        let mut worker = self.worker;
+        let stop = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Mutex::new(worker.view()));
+        let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
+        let work = move || worker.work(&stopped, &published);
+        Ok(Role {
+            shared,
+            stop,
+            thread: Some(control.spawn("reporter", work)?),
+        })
+    }
+}
+
+impl Role {
+    /// The published counters, for the API.
+    pub fn handle(&self) -> Handle {
+        Arc::clone(&self.shared)
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // Relaxed: the flag orders no other memory; joining the thread orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+        let ReporterView { received, sent, .. } = view(&self.shared);
+        tracing::info!(received, sent, "the DTA reporter stopped");
+    }
+}
+
+/// State of the reporter's thread.
+#[derive(Debug)]
+struct Worker {
+    listen: String,
+    listener: Listener,
+    collectors: Vec<SocketAddr>,
+    sockets: Sockets,
+    reporter: Reporter,
+    id: u32,
+    outbox: Outbox,
+    next_tick: u64,
+    next_check: u64,
+    counts: Counts,
+}
+
+/// What became of the datagrams of programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    received: u64,
+    refused: [u64; LineError::ALL.len()],
+    suppressed: u64,
+    queue_full: u64,
+    /// Datagrams that the socket failed to deliver.
+    failed: u64,
+}
+
+impl Worker {
+    fn open(settings: &ReporterSettings) -> Result<Self, CliError> {
+        let failed = |error: &dyn std::fmt::Display| CliError::new(format!("[reporter]: {error}"));
+        let (collectors, spread) = settings.destinations().map_err(|error| failed(&error))?;
+        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| failed(&error))?;
+        let probe = u64::try_from(settings.probe.as_nanos()).unwrap_or(u64::MAX);
+        let config = Config {
+            reporter: settings.id,
+            spread,
+            repeat: Repeat {
+                probe,
+                ..Repeat::default()
+            },
+            longest_essential: LONGEST,
+            first_sequence: first_sequence(nic::time::now()),
+            ..Config::default()
+        };
+        let reporter = Reporter::new(config).map_err(|error| failed(&error))?;
+        let listener = Listener::open(&settings.listen)?;
+        Ok(Self {
+            listen: listener.address().unwrap_or_else(|| settings.listen.to_string()),
+            listener,
+            collectors,
+            sockets,
+            reporter,
+            id: settings.id,
+            outbox: Outbox::default(),
+            next_tick: 0,
+            next_check: 0,
+            counts: Counts::default(),
+        })
+    }
+
+    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<ReporterView>) {
+        let (mut poll_fds, mut next) = (PollFds::default(), 0);
+        while !stop.load(Ordering::Relaxed) {
+            let descriptors = [self.listener.as_fd(), self.sockets.control()];
+            let timeout = Duration::from_nanos(self.timeout());
+            if frames::wait(descriptors.into_iter(), &mut poll_fds, timeout).is_err() {
+                // Only possible when memory is short; avoids a tight loop.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let now = nic::time::monotonic();
+            self.poll(now);
+            if now >= next {
+                next = now + PUBLISH;
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
+            }
+        }
+        // What programs had sent before the stop, as far as a socket's buffer holds it.
+        for _ in 0..LAST_BURSTS {
+            let before = self.counts.received;
+            self.poll(nic::time::monotonic());
+            if self.counts.received == before {
+                break;
+            }
+        }
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
+    }
+
+    /// Time until the next timer of the reporter, ns.
+    fn timeout(&self) -> u64 {
+        let next = self
+            .reporter
+            .next()
+            .map_or(u64::MAX, |next| next.max(self.next_tick));
+        next.saturating_sub(nic::time::monotonic()).min(SLEEP)
+    }
+
+    /// Processes a burst of reports and control messages, and runs timers.
+    fn poll(&mut self, now: u64) {
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            self.sockets.check();
+        }
+        let Self {
+            sockets,
+            reporter,
+            outbox,
+            ..
+        } = self;
+        sockets.receive(0, |collector, payload| {
+            reporter.control(collector, payload, now, outbox)
+        });
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            reporter.tick(now, outbox);
+        }
+        // The outbox is empty before the burst, so that retransmissions take no room from new reports.
+        sockets.send(outbox);
+        self.take_burst(now);
+        self.sockets.send(&mut self.outbox);
+    }
+
+    fn take_burst(&mut self, now: u64) {
+        // One byte more than a line may have, so that longer ones are recognised.
+        let mut line = [0; MAX_LINE + 1];
+        for _ in 0..BURST {
+            match self.listener.recv(&mut line) {
+                Ok(Some(len)) => self.take(&line[..len], now),
+                Ok(None) => return,
+                Err(_) => {
+                    self.counts.failed += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends the report of a line, or counts why not.
+    fn take(&mut self, line: &[u8], now: u64) {
+        self.counts.received += 1;
+        let report = match ReportLine::parse(line) {
+            Ok(report) => report,
+            Err(reason) => {
+                self.counts.refused[reason as usize] += 1;
+                return;
+            }
+        };
+        let ReportLine {
+            priority,
+            essential,
+            immediate,
+            ..
+        } = report;
+        let options = SendOptions {
+            priority,
+            essential,
+            immediate,
+        };
+        match self
+            .reporter
+            .send(&report.operation(), options, now, &mut self.outbox)
+        {
+            Ok(()) => {}
+            Err(SendError::Suppressed) => self.counts.suppressed += 1,
+            Err(SendError::NoRoom) => self.counts.queue_full += 1,
+        }
+    }
+
+    fn view(&self) -> ReporterView {
+        let (stats, sockets, counts) = (self.reporter.stats(), self.sockets.stats, self.counts);
+        let refused = LineError::ALL.map(|reason| (reason.name(), counts.refused[reason as usize]));
+        ReporterView {
+            id: self.id,
+            listen: self.listen.clone(),
+            control: self.sockets.control_address().to_string(),
+            received: counts.received,
+            refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
+            suppressed: counts.suppressed,
+            queue_full: counts.queue_full,
+            receive_errors: counts.failed,
+            reports: stats.reports,
+            sent: sockets.sent,
+            unsent: sockets.lost,
+            controls: stats.controls,
+            controls_refused: stats.bad_controls + stats.misdirected + sockets.unknown_senders,
+            collectors: reporter_collectors(&self.collectors, &self.reporter, nic::time::monotonic()),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! The links to collectors: the state of their exchange, and the sockets that send RoCEv2.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+    sync::mpsc::{Receiver, channel},
+};
+
+use nic::udp::{self, Options, SendOutcome};
+use rdma::requester::{Connection, Event, RemoteRegion, State};
+use translator::{CollectorConfig, StoreEntry, Translator};
+use wire::dta::layout::Geometry;
+use wire::roce::{PORT, Path, Psn};
+
+use super::transport::RdmaTransport;
+
+use super::settings::TranslatorSettings;
+use crate::exchange::{
+    Accept, End, Hello, Shape, StoreOffer, VERSION,
+    client::{Commands, Link, LinkEvent, Target},
+};
+use runtime::control::Control;
+use terminal::CliError;
+
+/// A collector and its link.
+pub(super) struct Peer {
+    pub(super) exchange: SocketAddr,
+    pub(super) link: Link,
+    /// Commands for the connection of its link.
+    commands: Option<Commands>,
+    /// Whether it must prove the shared secret.
+    pub(super) secured: bool,
+    /// Index of the socket that sends its RoCEv2.
+    socket: Option<usize>,
+    /// Destination of its RoCEv2.
+    pub(super) target: Option<SocketAddr>,
+    /// Random ID of its memory.
+    pub(super) instance: Option<String>,
+    /// Restarts of its memory.
+    pub(super) restarts: u64,
+    pub(super) stores: Vec<StoreOffer>,
+    /// Why it is not connected.
+    pub(super) lost: Option<String>,
+    pub(super) sent: SendOutcome,
+}
+
+impl Peer {
+    /// Makes its link reconnect.
+    fn reconnect(&self, reason: &str) {
+        if let Some(commands) = &self.commands {
+            commands.reconnect(reason);
+        }
+    }
+}
+
+/// What handling an event needs.
+pub(super) struct Context<'p> {
+    pub(super) now: u64,
+    pub(super) settings: &'p TranslatorSettings,
+    pub(super) translator: &'p mut Translator,
+    pub(super) links: &'p mut RdmaTransport,
+}
+
+/// All collectors.
+pub(super) struct Peers {
+    pub(super) list: Vec<Peer>,
+    events: Receiver<LinkEvent>,
+    sockets: Vec<udp::Receiver>,
+    instance: String,
+}
+
+impl Peers {
+    /// Starts a link to each collector.
+    pub(super) fn start(
+        settings: &TranslatorSettings,
+        secrets: &super::Secrets,
+        control: &Control,
+    ) -> Result<Self, CliError> {
+        let (sender, events) = channel();
+        let mut list = Vec::new();
+        for (number, collector) in settings.collectors.iter().enumerate() {
+            let Some(exchange) = collector.exchange else {
+                continue;
+            };
+            let secret = secrets.get(number).cloned().flatten();
+            let secured = secret.is_some();
+            list.push(Peer {
+                exchange,
+                link: Link::start(
+                    Target {
+                        collector: number as u8,
+                        exchange,
+                        secret,
+                    },
+                    sender.clone(),
+                    control,
+                )?,
+                commands: None,
+                secured,
+                socket: None,
+                target: None,
+                instance: None,
+                restarts: 0,
+                stores: Vec::new(),
+                lost: Some("not yet reached".to_owned()),
+                sent: SendOutcome::default(),
+            });
+        }
+        Ok(Self {
+            list,
+            events,
+            sockets: Vec::new(),
+            instance: crate::exchange::instance(),
+        })
+    }
+
+    /// Descriptors to poll.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// The sockets that receive responses.
+    pub(super) fn sockets(&mut self) -> impl Iterator<Item = &mut udp::Receiver> {
+        self.sockets.iter_mut()
+    }
+
+    /// Sends frames, each with the number of its collector.
+    pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = (u8, &'f [u8])>) {
+        // In order, in runs of one collector: most bursts have one run.
+        let mut frames = frames.peekable();
+        while let Some((collector, _)) = frames.peek() {
+            let collector = *collector;
+            let Some(peer) = self.list.get_mut(usize::from(collector)) else {
+                return;
+            };
+            let own = std::iter::from_fn(|| frames.next_if(|(of, _)| *of == collector));
+            let (Some(target), Some(socket)) =
+                (peer.target, peer.socket.and_then(|at| self.sockets.get_mut(at)))
+            else {
+                peer.sent.failed += own.count() as u64;
+                continue;
+            };
+            let skipped = Path::new(target.ip(), target.ip(), 0).headers_len();
+            let sent = socket.send(own.filter_map(|(_, frame)| Some((target, frame.get(skipped..)?))));
+            peer.sent.sent += sent.sent;
+            peer.sent.failed += sent.failed;
+            peer.sent.no_buffers += sent.no_buffers;
+            peer.sent.errno = sent.errno.or(peer.sent.errno);
+        }
+    }
+
+    /// Whether every connected collector has acknowledged all reliable operations.
+    pub(super) fn all_acknowledged(&self, links: &RdmaTransport) -> bool {
+        let unacknowledged =
+            |number: usize| links.stats(number as u8).map_or(0, |stats| stats.unacknowledged);
+        let up = |number: usize| links.state(number as u8) == State::Up;
+        (0..self.list.len()).all(|number| unacknowledged(number) == 0 || !up(number))
+    }
+
+    /// Reconnects links whose queue pairs broke.
+    pub(super) fn reconnect_broken(&mut self, links: &mut RdmaTransport) {
+        while let Some(Event::Broken { collector, cause }) = links.poll_event() {
+            if let Some(peer) = self.list.get_mut(usize::from(collector)) {
+                peer.reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
+            }
+        }
+    }
+
+    /// Handles the events of the links' threads.
+    pub(super) fn handle_events(&mut self, context: &mut Context<'_>) {
+        while let Ok(event) = self.events.try_recv() {
+            let (number, outcome) = match event {
+                LinkEvent::Reached(number, local, commands) => {
+                    if let Some(peer) = self.list.get_mut(usize::from(number)) {
+                        peer.commands = Some(commands);
+                    }
+                    (number, self.send_hello(number, local, context))
+                }
+                LinkEvent::Accepted(number, accept) => (number, self.connect(number, &accept, context)),
+                LinkEvent::Lost(number, reason) => {
+                    context.links.disconnect(number);
+                    if let Some(peer) = self.list.get_mut(usize::from(number)) {
+                        peer.lost = Some(reason);
+                    }
+                    continue;
+                }
+            };
+            if let (Err(reason), Some(peer)) = (outcome, self.list.get_mut(usize::from(number))) {
+                peer.reconnect(&reason);
+            }
+        }
+    }
+
+    /// Offers queue pairs to a collector whose exchange is connected.
+    fn send_hello(&mut self, number: u8, local: IpAddr, context: &mut Context<'_>) -> Result<(), String> {
+        let Context { settings, links, .. } = context;
+        let address = self.source(number, local, settings)?;
+        let offer = links.offer(number)?;
+        let instance = self.instance.clone();
+        let commands = self
+            .list
+            .get(usize::from(number))
+            .and_then(|peer| peer.commands.as_ref());
+        let Some(commands) = commands else {
+            return Ok(());
+        };
+        let end = |end: rdma::requester::End| End {
+            queue_pair: end.queue_pair,
+            psn: end.psn.value(),
+        };
+        commands.hello(Hello {
+            version: VERSION,
+            instance,
+            link: number,
+            address: address.ip(),
+            port: address.port(),
+            mtu: settings.pmtu.min(links.mtu()),
+            unreliable: end(offer.unreliable),
+            reliable: end(offer.reliable),
+        });
+        Ok(())
+    }
+
+    /// Source address of RoCEv2: that of a socket or a device.
+    fn source(
+        &mut self,
+        number: u8,
+        local: IpAddr,
+        settings: &TranslatorSettings,
+    ) -> Result<SocketAddr, String> {
+        if let Some(address) = RdmaTransport::verbs(settings) {
+            return Ok(SocketAddr::new(address, PORT));
+        }
+        let socket = self.socket(settings.source.unwrap_or(local), settings)?;
+        if let Some(peer) = self.list.get_mut(usize::from(number)) {
+            peer.socket = Some(socket);
+        }
+        self.sockets
+            .get(socket)
+            .map(udp::Receiver::local_addr)
+            .ok_or_else(|| "no socket".to_owned())
+    }
+
+    /// Index of the socket bound to this address; the ICRC covers the address, so it cannot be a wildcard.
+    fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
+        if let Some(index) = self
+            .sockets
+            .iter()
+            .position(|socket| socket.local_addr().ip() == address)
+        {
+            return Ok(index);
+        }
+        let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
+        let options = Options {
+            recv_buffer,
+            batch_wait: std::time::Duration::ZERO,
+            ..Options::default()
+        };
+        let socket = udp::Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
+        let socket = socket.and_then(|socket| socket.never_fragment().map(|()| socket));
+        self.sockets.push(socket.map_err(|error| error.to_string())?);
+        Ok(self.sockets.len() - 1)
+    }
+
+    /// Connects the queue pairs of a collector that accepted.
+    fn connect(&mut self, number: u8, accept: &Accept, context: &mut Context<'_>) -> Result<(), String> {
+        let Context {
+            now,
+            settings,
+            translator,
+            links,
+        } = context;
+        let Some(peer) = self.list.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        let socket = peer
+            .socket
+            .and_then(|at| self.sockets.get(at))
+            .map(udp::Receiver::local_addr);
+        let verbs = RdmaTransport::verbs(settings).map(|address| SocketAddr::new(address, PORT));
+        let source = verbs.or(socket).ok_or("no socket")?;
+        let target = SocketAddr::new(accept.address, accept.port);
+        let memory = memory(&accept.stores, number, settings)?;
+        let regions: Vec<_> = accept.stores.iter().filter_map(region).collect();
+        translator
+            .attach(number, memory)
+            .map_err(|error| format!("its stores cannot be used: {error}"))?;
+        let other = peer
+            .instance
+            .as_ref()
+            .is_some_and(|before| *before != accept.instance);
+        if other {
+            translator.renew(number, *links);
+        }
+        let connection = Connection {
+            path: Path::new(source.ip(), target.ip(), source.port()),
+            mtu: accept.mtu.into(),
+            unreliable: accept.unreliable,
+            reliable: accept.reliable,
+            atomic_depth: accept.atomics,
+            regions: &regions,
+            executed: accept.executed.map(Psn::new),
+        };
+        links.connect(number, &connection, *now)?;
+        for store in accept.stores.iter().filter(|store| is_new(&peer.stores, store)) {
+            let Shape::Append { next, .. } = &store.shape else {
+                continue;
+            };
+            for (list, next) in (store.id..).zip(next) {
+                translator.set_next(number, list, *next);
+            }
+        }
+        peer.restarts += u64::from(other);
+        peer.instance = Some(accept.instance.clone());
+        peer.target = Some(target);
+        peer.stores.clone_from(&accept.stores);
+        peer.lost = None;
+        if let Some(trigger) = translator.unfit_trigger(number) {
+            tracing::warn!(
+                "[[translator.triggers]] {}: its entry is not as long as the entries of its list at collector {number}, or there is no \
+                 such list; the trigger has no effect there",
+                trigger + 1
+            );
+        }
+        tracing::info!(
+            "collector {number} ({}) is connected: {} store(s)",
+            peer.exchange,
+            peer.stores.len()
+        );
+        Ok(())
+    }
+}
+
+/// Whether this store is new. For a known one, the translator's next sequence numbers are ahead of the memory's: some batches may still
+/// be in flight.
+fn is_new(before: &[StoreOffer], store: &StoreOffer) -> bool {
+    !before
+        .iter()
+        .any(|other| other.id == store.id && other.geometry() == store.geometry())
+}
+
+/// The translator's configuration of a collector's memory.
+fn memory(
+    stores: &[StoreOffer],
+    number: u8,
+    settings: &TranslatorSettings,
+) -> Result<CollectorConfig, String> {
+    let entry = |store: &StoreOffer| {
+        let geometry = store
+            .geometry()
+            .ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
+        // A shorter region would refuse some of the writes of a report, after it took others.
+        if store.length < geometry.body_len() || store.va().is_none_or(|address| address % 8 != 0) {
+            return Err(format!(
+                "its store `{}` is shorter than its layout, or not aligned",
+                store.name
+            ));
+        }
+        let id = match geometry {
+            Geometry::Append { .. } => 0,
+            _ => u16::try_from(store.id)
+                .map_err(|_| format!("its store `{}` has no ID of 16 bits", store.name))?,
+        };
+        let mut entry = StoreEntry::new(store.region, id, geometry);
+        match store.shape {
+            Shape::Sketch { reporters, .. } => entry.reporters = reporters,
+            Shape::Append { swapped, .. } => entry.swapped = swapped,
+            _ => {}
+        }
+        Ok(entry)
+    };
+    let twice = |(index, store): (usize, &StoreOffer)| {
+        stores[..index]
+            .iter()
+            .any(|other| other.region == store.region)
+            .then_some(store.region)
+    };
+    if let Some(region) = stores.iter().enumerate().find_map(twice) {
+        return Err(format!("two of its stores have the region {region}"));
+    }
+    let stores = stores.iter().map(entry).collect::<Result<_, String>>()?;
+    let rate = settings
+        .collectors
+        .get(usize::from(number))
+        .map(|collector| collector.limit());
+    Ok(CollectorConfig {
+        stores,
+        rate: rate.unwrap_or_default(),
+    })
+}
+
+fn region(store: &StoreOffer) -> Option<RemoteRegion> {
+    Some(RemoteRegion {
+        region: store.region,
+        address: store.va()?,
+        len: store.length,
+        rkey: store.key,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(region: u16, length: u64, address: &str) -> StoreOffer {
+        let geometry = Geometry::KeyIncrement {
+            slots: 16,
+            family: wire::dta::hash::Family::V1,
+        };
+        StoreOffer {
+            name: "counts".to_owned(),
+            region,
+            id: 1 + u32::from(region),
+            address: address.to_owned(),
+            length,
+            key: 7,
+            shape: Shape::of(&geometry, Vec::new(), false, 1),
+        }
+    }
+
+    #[test]
+    fn an_offer_that_contradicts_itself_is_refused() {
+        let settings = TranslatorSettings::default();
+        let read = |stores: &[StoreOffer]| memory(stores, 0, &settings).map(|config| config.stores.len());
+        assert_eq!(read(&[offer(0, 128, "1000"), offer(1, 200, "2000")]), Ok(2));
+        for wrong in [
+            offer(0, 127, "1000"),
+            offer(0, 0, "1000"),
+            offer(0, 128, "1004"),
+            offer(0, 128, "none"),
+        ] {
+            let refused = read(&[wrong]).unwrap_err();
+            assert!(refused.contains("`counts`"), "{refused}");
+        }
+        let twice = read(&[offer(3, 128, "1000"), offer(3, 128, "2000")]).unwrap_err();
+        assert_eq!(twice, "two of its stores have the region 3");
+    }
+}

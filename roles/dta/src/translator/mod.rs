@@ -1,0 +1,526 @@
+//! The DTA translator's role: receives reports from UDP sockets, sends RoCEv2 and receives its responses by others, and has a link to
+//! the exchange of every collector. One thread does this; each link's TCP connection has its own thread.
+
+mod intercepted;
+mod links;
+pub mod settings;
+mod transport;
+mod upstream;
+mod verbs;
+pub mod view;
+
+use std::{
+    net::SocketAddr,
+    os::fd::AsFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use collector::Senders;
+use nic::{
+    frames::PollFds,
+    source::Packet,
+    udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome},
+};
+use translator::{Output, Translator};
+use wire::roce::{self, Endpoints};
+
+use crate::exchange::secret::SecretFile;
+use intercepted::{Intercepted, Stage};
+use links::{Context, Peers};
+use runtime::{control::Control, intercept::TranslatorEnd};
+use settings::{TranslatorSettings, TransportMode};
+use terminal::CliError;
+use transport::RdmaTransport;
+use upstream::Upstream;
+use view::TranslatorView;
+
+/// Maximum datagrams per receive call of a socket.
+const BURST: usize = 128;
+/// Longest sleep, which bounds the time to notice events of links and a stop.
+const SLEEP: Duration = Duration::from_millis(20);
+/// Time between two publications, ns.
+const PUBLISH: u64 = 50_000_000;
+/// Interval between attempts to pass messages to a switch that has not taken the last ones.
+const RETRY: Duration = Duration::from_millis(1);
+/// Time to flush buffers at the stop, ns.
+const FLUSH_TIMEOUT: u64 = 1_000_000_000;
+
+/// A translator with its sockets open, before its threads start.
+#[derive(Debug)]
+pub struct Ready {
+    settings: TranslatorSettings,
+    reports: Vec<Reports>,
+    translator: Translator,
+    /// `None` until the RDMA device is opened.
+    links: Option<RdmaTransport>,
+    upstream: Option<Upstream>,
+    intercepted: Option<Intercepted>,
+    secrets: Secrets,
+}
+
+/// The secret of each collector that has one.
+type Secrets = Vec<Option<Arc<SecretFile>>>;
+
+/// A running translator.
+#[derive(Debug)]
+pub struct Role {
+    shared: Handle,
+    addresses: Vec<SocketAddr>,
+    secrets: Secrets,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The published view, for the API.
+pub type Handle = Arc<Mutex<TranslatorView>>;
+
+/// The last published view. A thread that panicked left a complete value.
+pub fn view(handle: &Handle) -> TranslatorView {
+    handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The socket of a collector's reports.
+#[derive(Debug)]
+struct Reports {
+    receiver: Receiver,
+    /// Datagrams that were longer than a slot.
+    cut: u64,
+    /// Messages sent to reporters.
+    sent: SendOutcome,
+}
+
+impl Ready {
+    /// Opens the sockets of reports and allocates tables. `intercept`: the connection to the switch that intercepts reports.
+    ///
+    /// # Errors
+    /// A port in use, settings that cannot be used.
+    pub fn open(settings: &TranslatorSettings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
+        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
+        let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
+        let options = Options {
+            recv_buffer,
+            ..Options::default()
+        };
+        let secrets = settings
+            .collectors
+            .iter()
+            .map(|collector| SecretFile::open(settings.secret_file(collector)));
+        let secrets = secrets.collect::<Result<_, _>>()?;
+        let mut reports = Vec::new();
+        for address in settings.listens() {
+            let receiver = Receiver::bind(address, &options).map_err(|error| wrong(&error))?;
+            if let Some(warning) = receiver.warning() {
+                tracing::warn!("{warning}");
+            }
+            reports.push(Reports {
+                receiver,
+                cut: 0,
+                sent: SendOutcome::default(),
+            });
+        }
+        let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
+        // A device is opened last: see `open_device`.
+        let links = (settings.mode != TransportMode::Verbs)
+            .then(|| RdmaTransport::open(settings))
+            .transpose()?;
+        let upstream = settings.upstream.as_ref();
+        let upstream = upstream
+            .map(|upstream| Upstream::open(upstream, nic::time::now()))
+            .transpose()?;
+        let intercepted = intercept.map(|end| Intercepted::new(end, settings.intercepted()));
+        Ok(Self {
+            settings: settings.clone(),
+            reports,
+            translator,
+            links,
+            upstream,
+            intercepted,
+            secrets,
+        })
+    }
+
+    /// Opens the RDMA device, if one is configured. Linux allows its use only with the credentials of the thread that opened it, so this
+    /// follows the drop of the privileges that the sockets need.
+    ///
+    /// # Errors
+    /// There is no such device, or it cannot be opened.
+    pub fn open_device(&mut self) -> Result<(), CliError> {
+        if self.links.is_none() {
+            self.links = Some(RdmaTransport::open(&self.settings)?);
+        }
+        Ok(())
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(self, control: &Control) -> Result<Role, CliError> {
+        let Self {
+            settings,
+            reports,
+            translator,
+            links,
+            upstream,
+            intercepted,
+            secrets,
+        } = self;
+        let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
+        let addresses: Vec<_> = reports
+            .iter()
+            .map(|reports| reports.receiver.local_addr())
+            .collect();
+        let peers = Peers::start(&settings, &secrets, control)?;
+        let senders = Senders::of_prefixes(&settings.allow);
+        let mut worker = Worker {
+            settings,
+            senders,
+            not_allowed: 0,
+            reports,
+            translator,
+            links,
+            upstream,
+            intercepted,
+            peers,
+            messages: Messages::default(),
+            published: 0,
+            offset: nic::time::now().saturating_sub(nic::time::monotonic()),
+        };
+        let shared = Arc::new(Mutex::new(worker.view()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (published, stopped, failed) = (Arc::clone(&shared), Arc::clone(&stop), control.clone());
+        let work = move || {
+            if let Err(error) = worker.work(&stopped, &published) {
+                failed.failed(format!("the translator failed: {error}"));
+            }
+        };
+        Ok(Role {
+            shared,
+            addresses,
+            secrets,
+            stop,
+            thread: Some(control.spawn("translator", work)?),
+        })
+    }
+}
+
+impl Role {
+    /// The published view, for the API.
+    pub fn handle(&self) -> Handle {
+        Arc::clone(&self.shared)
+    }
+
+    /// The secrets that it shares with collectors.
+    pub fn secrets(&self) -> impl Iterator<Item = &Arc<SecretFile>> {
+        self.secrets.iter().flatten()
+    }
+
+    /// Address that receives the reports for each collector.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for Role {
+    /// Flushes buffers, as far as the collectors have credit.
+    fn drop(&mut self) {
+        // Relaxed: the flag publishes no other data; joining the thread orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+        let view = view(&self.shared);
+        let unacknowledged: u64 = view
+            .collectors
+            .iter()
+            .map(|collector| collector.unacknowledged)
+            .sum();
+        if view.queued + view.entries.buffered + view.postcards.buffered + unacknowledged > 0 {
+            tracing::warn!(
+                "lost at the stop: {} reports that waited, {} buffered entries, {} buffered postcards, \
+                 and {unacknowledged} operations that were not acknowledged",
+                view.queued,
+                view.entries.buffered,
+                view.postcards.buffered
+            );
+        }
+        tracing::info!(
+            reports = view.reports,
+            operations = view.writes + view.fetch_adds,
+            "the translator stopped"
+        );
+    }
+}
+
+/// State of the translator's thread.
+struct Worker {
+    settings: TranslatorSettings,
+    /// Who may report; `None`: everyone.
+    senders: Option<Senders>,
+    /// Datagrams of other senders.
+    not_allowed: u64,
+    /// By collector.
+    reports: Vec<Reports>,
+    translator: Translator,
+    links: RdmaTransport,
+    upstream: Option<Upstream>,
+    intercepted: Option<Intercepted>,
+    peers: Peers,
+    messages: Messages,
+    published: u64,
+    /// Wall clock minus monotonic clock at the start, ns: entries of triggers have timestamps.
+    offset: u64,
+}
+
+impl Worker {
+    fn now(&self) -> u64 {
+        nic::time::monotonic() + self.offset
+    }
+
+    fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
+        let (mut burst, mut poll_fds) = (Burst::new(BURST, JUMBO_SLOT_SIZE), PollFds::default());
+        let mut outcome = Ok(());
+        while !stop.load(Ordering::Relaxed) {
+            if let Err(error) = self.poll(&mut burst, &mut poll_fds) {
+                outcome = Err(error);
+                break;
+            }
+            self.publish_when_due(shared);
+        }
+        self.process_intercepted();
+        let end = self.now() + FLUSH_TIMEOUT;
+        while self.now() < end {
+            let now = self.now();
+            let finished = self.translator.finish(now, &mut self.links);
+            self.links.tick(now);
+            self.send(now);
+            if self.process_responses(&mut burst).is_err()
+                || finished && self.peers.all_acknowledged(&self.links)
+            {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(intercepted) = &mut self.intercepted {
+            intercepted.close();
+        }
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
+        outcome
+    }
+
+    /// Waits for datagrams or a deadline, and processes what is due.
+    fn poll(&mut self, burst: &mut Burst, poll_fds: &mut PollFds) -> Result<(), nic::Error> {
+        let timeout = self.poll_timeout();
+        let descriptors = self.reports.iter().map(|reports| reports.receiver.as_fd());
+        let descriptors = descriptors.chain(self.upstream.as_ref().map(Upstream::control));
+        let descriptors = descriptors.chain(self.intercepted.as_ref().map(Intercepted::as_fd));
+        nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, timeout)?;
+        let now = self.now();
+        let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
+        self.peers.handle_events(&mut Context {
+            now,
+            settings,
+            translator,
+            links,
+        });
+        for collector in 0..self.reports.len() {
+            self.process_reports(collector, burst)?;
+        }
+        self.process_intercepted();
+        self.process_responses(burst)?;
+        let now = self.now();
+        self.translator.tick(now, &mut self.links);
+        if let Some(upstream) = &mut self.upstream {
+            upstream.poll(now, &self.translator);
+        }
+        self.links.tick(now);
+        self.send(now);
+        self.peers.reconnect_broken(&mut self.links);
+        self.send_messages();
+        Ok(())
+    }
+
+    /// Time to wait for datagrams: until the next deadline, at most [`SLEEP`].
+    fn poll_timeout(&self) -> Duration {
+        let upstream = self.upstream.as_ref().and_then(Upstream::deadline);
+        let due = [self.translator.deadline(), self.links.deadline(), upstream]
+            .into_iter()
+            .flatten()
+            .min();
+        let left = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
+        let pending = self.intercepted.as_ref().is_some_and(Intercepted::is_pending);
+        Duration::from_nanos(left).min(if pending { RETRY } else { SLEEP })
+    }
+
+    /// Processes the received reports for one collector.
+    fn process_reports(&mut self, collector: usize, burst: &mut Burst) -> Result<(), nic::Error> {
+        let now = self.now();
+        let Some(reports) = self.reports.get_mut(collector) else {
+            return Ok(());
+        };
+        if reports.receiver.recv(burst, 0)? == 0 {
+            return Ok(());
+        }
+        reports.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
+        let Self {
+            senders,
+            not_allowed,
+            translator,
+            links,
+            messages,
+            ..
+        } = self;
+        let allowed = |packet: &Packet<'_>| {
+            let is_allowed = senders
+                .as_ref()
+                .is_none_or(|senders| senders.contains(packet.source.ip()));
+            *not_allowed += u64::from(!is_allowed);
+            is_allowed
+        };
+        let payloads = burst
+            .iter()
+            .filter(allowed)
+            .map(|packet| (packet.source, packet.data));
+        translator.process_burst(now, collector as u8, payloads, links, messages);
+        self.send(now);
+        Ok(())
+    }
+
+    /// Processes the reports that the switch intercepted.
+    fn process_intercepted(&mut self) {
+        let now = self.now();
+        let Self {
+            settings,
+            senders,
+            not_allowed,
+            translator,
+            links,
+            intercepted: Some(intercepted),
+            ..
+        } = self
+        else {
+            return;
+        };
+        let (control_port, senders) = (settings.control_port, senders.as_ref());
+        intercepted.process(Stage {
+            now,
+            control_port,
+            senders,
+            not_allowed,
+            translator,
+            links,
+        });
+        self.send(now);
+    }
+
+    /// Processes the responses of collectors.
+    fn process_responses(&mut self, burst: &mut Burst) -> Result<(), nic::Error> {
+        let now = self.now();
+        for socket in self.peers.sockets() {
+            if socket.recv(burst, 0)? == 0 {
+                continue;
+            }
+            let destination = socket.local_addr().ip();
+            for packet in burst.iter() {
+                let ends = Endpoints {
+                    source: packet.source.ip(),
+                    destination,
+                    source_port: packet.source.port(),
+                };
+                match (roce::Packet::parse_udp(packet.data, ends), self.links.frames()) {
+                    (Ok(response), Some(links)) => links.receive(now, &response),
+                    (Ok(_), None) => {}
+                    (Err(refusal), _) => self.messages.unreadable[refusal.index()] += 1,
+                }
+            }
+        }
+        self.send(now);
+        Ok(())
+    }
+
+    /// Sends all frames that have credit.
+    fn send(&mut self, now: u64) {
+        let Some(links) = self.links.frames() else { return };
+        while links.flush(now) > 0 {
+            self.peers.send(links.frames());
+            links.sent();
+        }
+    }
+
+    /// Sends messages to reporters, from the address that received their reports.
+    fn send_messages(&mut self) {
+        let port = self.settings.control_port;
+        for (collector, reports) in self.reports.iter_mut().enumerate() {
+            let own = self.messages.to_reporters_of(collector);
+            let own = own.map(|(to, payload)| (reporter_address(to, port), payload));
+            let sent = reports.receiver.send(own);
+            reports.sent.sent += sent.sent;
+            reports.sent.failed += sent.failed + sent.no_buffers;
+        }
+        self.messages.clear();
+    }
+
+    fn publish_when_due(&mut self, shared: &Mutex<TranslatorView>) {
+        let now = self.now();
+        if now.saturating_sub(self.published) >= PUBLISH {
+            self.published = now;
+            let view = self.view();
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = view;
+        }
+    }
+}
+
+/// Where a reporter receives messages: at this port, or, if it is 0, where its reports come from.
+fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
+    if port == 0 {
+        reporter
+    } else {
+        SocketAddr::new(reporter.ip(), port)
+    }
+}
+
+/// Messages to reporters that are not sent yet.
+#[derive(Debug)]
+struct Messages {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, SocketAddr, u8)>,
+    /// Unreadable responses, by reason.
+    unreadable: [u64; wire::Refusal::COUNT],
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            unreadable: [0; wire::Refusal::COUNT],
+        }
+    }
+}
+
+impl Output for Messages {
+    fn control(&mut self, to: SocketAddr, collector: u8, payload: &[u8]) {
+        self.bytes.extend_from_slice(payload);
+        self.ends.push((self.bytes.len(), to, collector));
+    }
+}
+
+impl Messages {
+    fn to_reporters_of(&self, collector: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, ..)| *end));
+        let all = starts.zip(&self.ends);
+        let own = all.filter(move |(_, (.., of))| usize::from(*of) == collector);
+        own.map(|(start, (end, to, _))| (*to, &self.bytes[start..*end]))
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}

@@ -1,0 +1,595 @@
+//! `[translator]`: DTA reports in, RDMA out.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use dataplane::router::MAX_INTERCEPTED;
+use detect::Prefix;
+use translator::{Accept, Config, SectionConfig, Trigger};
+use wire::dta::CONTROL_PORT;
+
+use settings::{
+    choice,
+    read::{Node, Reader},
+    section,
+    setting::{Setting, Shown},
+    values::{Rate, Size, from_text, integer, refuse, with_unit},
+};
+
+section! {
+    /// A translator of Direct Telemetry Access: it receives DTA reports by UDP and writes to collectors' memory by RDMA
+    /// (RoCEv2). See [the how-to](../how-to/dta.md).
+    pub struct TranslatorSettings("[translator]") {
+        /// Address and port that receive reports for the first collector; others have their own `listen`.
+        pub listen: SocketAddr = SocketAddr::from(([0, 0, 0, 0], 40040)),
+        /// Addresses or networks that may send DTA reports, for all collectors, such as `["10.0.0.0/8"]`; datagrams of others are
+        /// refused and counted as `sender_not_allowed`. Empty: everyone.
+        pub allow: Vec<Prefix> = Vec::new(),
+        /// Port of the reporters for NACKs and congestion notifications.
+        pub control_port: u16 = 40044,
+        /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published
+        /// with the paper, with the base header of three bytes (sequence numbers). `both`: distinguished by the first byte.
+        pub layout: ReportLayout = ReportLayout::V1,
+        /// How the translator writes. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
+        /// has the address `source`, by libibverbs.
+        pub mode: TransportMode = TransportMode::Socket,
+        /// Source address of RoCEv2 packets. Not set: the local address of the connection to the exchange.
+        pub source: Option<IpAddr> = None,
+        /// Local UDP port: source of RoCEv2 packets, destination of acknowledgements. 0: the kernel's choice. The ICRC of
+        /// acknowledgements is that of destination port 4791, whatever the port is.
+        pub source_port: u16 = 0,
+        /// Bytes of data in the longest RoCEv2 packet: 256, 512, 1024, 2048 or 4096, so that it fits into the MTU.
+        pub pmtu: u16 = 1024,
+        /// Longest time that an entry waits for others of its list.
+        pub flush: Duration = Duration::from_millis(1),
+        /// Pending postcards, which wait for other hops, per collector.
+        pub postcards: usize = 65_536,
+        /// Longest time that a postcard waits for other hops.
+        pub postcard_timeout: Duration = Duration::from_millis(100),
+        /// Columns of a sketch that are written together, when all its reporters have sent them.
+        pub sketch_columns: u32 = 64,
+        /// Longest time that an epoch of a sketch waits for columns; then the incomplete epoch is written.
+        pub sketch_timeout: Duration = Duration::from_secs(1),
+        /// Reporters whose sequence numbers are tracked.
+        pub reporters: usize = 65_536,
+        /// Reports per second that one reporter may send; more are dropped and counted. Not set: no limit.
+        pub reporter_rate: Option<PerSecond> = None,
+        /// Acknowledge essential reports, one message per 64 of them.
+        pub acknowledge: bool = false,
+        /// Memory for reports of high priority that must wait while a collector is overloaded.
+        pub waiting: Size = Size(16 << 20),
+        /// Socket receive buffer to ask the kernel for.
+        pub receive_buffer: Size = Size(16 << 20),
+        /// A file with the secret of the collectors' `[collector.memory] secret_file`, for those without their own. A collector that
+        /// cannot prove that it knows the secret is rejected. A reload reads the file again.
+        pub secret_file: Option<PathBuf> = None,
+        /// The collectors to write to.
+        pub collectors: Vec<TargetSettings> = Vec::new(),
+        /// Reports that are also appended to a list if a condition is true.
+        pub triggers: Vec<TriggerSettings> = Vec::new(),
+        /// A translator of the whole network that merges the sketches of its sections. Not set: this translator's are the whole
+        /// network's.
+        pub upstream: Option<UpstreamSettings> = None,
+    }
+}
+
+section! {
+    /// Sends each epoch of the sketches that this translator merged, for a section of the network, to the translator of the
+    /// whole network, as a reporter. There, a sketch has the same ID, shape and kind, and as many `reporters` as there are sections; its
+    /// `sketch_timeout` must be longer than those of the sections.
+    pub struct UpstreamSettings("[translator.upstream]") {
+        /// Address that receives reports at the other translator.
+        pub to: Option<SocketAddr> = None,
+        /// Reporter ID of this translator there; each section has its own.
+        pub reporter: u32 = 1,
+        /// The collector, by its index in `collectors` from 0, whose sketches are sent.
+        pub collector: u8 = 0,
+        /// IDs of the sketches to send. Empty: all.
+        pub sketches: Vec<u16> = Vec::new(),
+        /// Deliver reliably: reports are numbered, and retransmitted when the other translator misses them.
+        pub essential: bool = true,
+        /// Longest report, bytes of UDP payload.
+        pub longest: u16 = 1400,
+        /// Shortest time between two reports.
+        pub pace: Duration = Duration::from_micros(20),
+        /// Address and port that receive control messages of the other translator. If a reporter runs on this machine, give each its
+        /// own address.
+        pub control: SocketAddr = SocketAddr::from(([0, 0, 0, 0], CONTROL_PORT)),
+    }
+}
+
+choice! {
+    /// How the translator writes into collectors' memory.
+    pub enum TransportMode("\"socket\" or \"verbs\"") {
+        /// This program, by a UDP socket.
+        Socket = "socket",
+        /// An RDMA device (libibverbs).
+        Verbs = "verbs",
+    }
+}
+
+choice! {
+    /// How reports are laid out.
+    pub enum ReportLayout("\"v1\", \"artifact\" or \"both\"") {
+        /// DTA v1.
+        V1 = "v1",
+        /// The published code's.
+        Artifact = "artifact",
+        /// Either.
+        Both = "both",
+    }
+}
+
+section! {
+    /// A collector whose memory is written.
+    pub struct TargetSettings("[[translator.collectors]]") {
+        /// The collector's `[collector.memory] exchange`. With port 0: the exchange in this process.
+        pub exchange: Option<SocketAddr> = None,
+        /// Address and port that receive reports for this collector. Not set for the first: `[translator] listen`.
+        pub listen: Option<SocketAddr> = None,
+        /// Addresses and ports to which reporters send reports for this collector, such as `["10.0.2.9:40040"]`. The switch of this process
+        /// intercepts these reports on its ports, instead of forwarding them. Needs `[switch]` in the same file.
+        pub intercept: Vec<SocketAddr> = Vec::new(),
+        /// A file with the secret of this collector. Not set: `[translator] secret_file`.
+        pub secret_file: Option<PathBuf> = None,
+        /// RDMA messages per second that it supports: above it, reports of low priority are dropped first. Not set: no limit.
+        pub rate: Option<PerSecond> = None,
+        /// The same in bits, such as `"10Gbit/s"`.
+        pub bandwidth: Option<Rate> = None,
+    }
+}
+
+section! {
+    /// A report of `operation` for which `when` is true also appends an entry to a list: filtering while
+    /// collecting, in the translator instead of in the collector.
+    pub struct TriggerSettings("[[translator.triggers]]") {
+        /// Operation of the reports. For `append`, each entry is examined.
+        pub operation: TriggerOperation = TriggerOperation::KeyWrite,
+        /// Only reports for this collector, by its index in `collectors` from 0; not set: for all.
+        pub collector: Option<u8> = None,
+        /// Only reports of this store, list or sketch; not set: of all.
+        pub of: Option<u32> = None,
+        /// Comparisons joined by `and`, such as `"value >= 1000 and data[0:4] != 0"`. Fields: `reporter`, `priority` (0 to 2),
+        /// `essential`, `immediate` (0 or 1), `value` (of key-increments and postcards), `hop`, `path_length`, and bytes of key or data as a
+        /// number: `key[FROM:BYTES]`, `data[FROM:BYTES]`. `FIELD & MASK` selects bits. Empty: every report.
+        pub when: String = String::new(),
+        /// The list that gets an entry, in the memory of the report's collector.
+        pub list: u32 = 0,
+        /// Contents of the entry, in order and as long as the list's entries: `key[FROM:BYTES]`, `data[FROM:BYTES]`, `time` (8
+        /// bytes, ns), a field with its bytes (`value:4`), a number with its bytes (`7:1`).
+        pub entry: String = String::new(),
+        /// Notify the collector's program immediately (an RDMA immediate).
+        pub immediate: bool = false,
+        /// Shortest time between two entries of this trigger; `0s`: no limit.
+        pub interval: Duration = Duration::ZERO,
+    }
+}
+
+choice! {
+    /// The operation of the reports that a trigger examines.
+    pub enum TriggerOperation("\"key-write\", \"append\", \"key-increment\", \"postcard\" or \"sketch-merge\"") {
+        /// Key-Write.
+        KeyWrite = "key-write",
+        /// Append.
+        Append = "append",
+        /// Key-Increment.
+        KeyIncrement = "key-increment",
+        /// Postcarding.
+        Postcard = "postcard",
+        /// Sketch-Merge.
+        SketchMerge = "sketch-merge",
+    }
+}
+
+/// A rate per second: `2000000`, `"2M/s"` (powers of 1000).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerSecond(pub u64);
+
+const PER_SECOND: [(&str, u64); 8] = [
+    ("/s", 1),
+    ("k/s", 1_000),
+    ("K/s", 1_000),
+    ("M/s", 1_000_000),
+    ("G/s", 1_000_000_000),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+];
+
+impl Setting for PerSecond {
+    const KIND: &'static str = "a number per second, such as \"2M/s\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        match integer(node.get_ref()).map(u64::try_from) {
+            Some(Ok(number)) if number > 0 => Some(Self(number)),
+            Some(_) => refuse(node, reader),
+            None => from_text(node, reader, |text| {
+                with_unit(text, &PER_SECOND).filter(|rate| *rate > 0).map(Self)
+            }),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        let mut units = [
+            ("G/s", 1_000_000_000),
+            ("M/s", 1_000_000),
+            ("k/s", 1_000),
+            ("/s", 1),
+        ]
+        .into_iter();
+        let unit = units.find(|(_, factor)| self.0.is_multiple_of(*factor));
+        let (unit, factor) = unit.unwrap_or(("/s", 1));
+        Shown::Plain(format!("{}{unit}", self.0 / factor).into())
+    }
+}
+
+impl TranslatorSettings {
+    /// The address that receives the reports for each collector.
+    pub fn listens(&self) -> Vec<SocketAddr> {
+        let one = |(index, collector): (usize, &TargetSettings)| {
+            collector.listen.or((index == 0).then_some(self.listen))
+        };
+        self.collectors.iter().enumerate().filter_map(one).collect()
+    }
+
+    /// The destinations that the switch intercepts, each with the number of its collector.
+    pub fn intercepted(&self) -> Vec<(SocketAddr, u8)> {
+        let of = |(number, collector): (usize, &TargetSettings)| {
+            collector
+                .intercept
+                .iter()
+                .map(|to| (*to, number as u8))
+                .collect::<Vec<_>>()
+        };
+        self.collectors
+            .iter()
+            .take(translator::MAX_COLLECTORS)
+            .enumerate()
+            .flat_map(of)
+            .collect()
+    }
+
+    /// The file with the secret of this collector.
+    pub fn secret_file<'s>(&'s self, collector: &'s TargetSettings) -> Option<&'s Path> {
+        collector.secret_file.as_deref().or(self.secret_file.as_deref())
+    }
+}
+
+/// Reports the problems of `[translator]`. `refuse` takes the path of the setting and a message.
+pub fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    let mut wrong = |key: &str, message: &str| refuse(&["translator", key], message.to_owned());
+    if dta.collectors.is_empty() {
+        wrong(
+            "collectors",
+            "no collector to write to; add [[translator.collectors]] with exchange = \"10.0.0.9:18515\"",
+        );
+    }
+    if dta.collectors.len() > translator::MAX_COLLECTORS {
+        wrong(
+            "collectors",
+            "at most 16 collectors; start another translator for the rest",
+        );
+    }
+    if dta.mode == TransportMode::Verbs && dta.source.is_none() {
+        wrong(
+            "mode",
+            "which RDMA device? add source = \"10.0.0.5\", its address",
+        );
+    }
+    if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
+        wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");
+    }
+    if dta.flush.is_zero() || dta.flush.as_secs() > 60 {
+        wrong("flush", "write \"1us\" to \"60s\"");
+    }
+    if dta.postcard_timeout.is_zero() || dta.postcard_timeout.as_secs() > 60 {
+        wrong("postcard_timeout", "write \"1us\" to \"60s\"");
+    }
+    for (index, collector) in dta.collectors.iter().enumerate() {
+        let position = index.to_string();
+        let mut wrong = |key: &str, message: String| {
+            refuse(&["translator", "collectors", &position, key], message);
+        };
+        if collector.exchange.is_none() {
+            wrong(
+                "exchange",
+                "write the collector's [collector.memory] exchange, such as \"10.0.0.9:18515\"".to_owned(),
+            );
+        }
+        let listen = collector.listen.or((index == 0).then_some(dta.listen));
+        let before = dta.listens();
+        match listen {
+            None => wrong(
+                "listen",
+                "reports for different collectors come to different ports; add listen = \"0.0.0.0:40041\""
+                    .to_owned(),
+            ),
+            Some(own) if own.port() != 0 && before[..index.min(before.len())].contains(&own) => {
+                wrong(
+                    "listen",
+                    format!("{own} is another collector's; write another port"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    triggers(dta, refuse);
+    if let Some(upstream) = &dta.upstream {
+        upstream.check(dta.collectors.len(), refuse);
+    }
+    if !dta.collectors.is_empty()
+        && let Err(translator::ConfigError::Setting(name, what)) = dta.config().check()
+    {
+        let key = if name == "local" { "waiting" } else { name };
+        refuse(&["translator", key], format!("write {what}"));
+    }
+}
+
+/// Reports the problems of the destinations to intercept. `has_switch`: there is a switch in the file.
+pub fn check_intercept(dta: &TranslatorSettings, has_switch: bool, refuse: &mut dyn FnMut(&[&str], String)) {
+    let mut before: Vec<SocketAddr> = Vec::new();
+    for (index, collector) in dta.collectors.iter().enumerate() {
+        for (at, to) in collector.intercept.iter().enumerate() {
+            let (index, at) = (index.to_string(), at.to_string());
+            let mut wrong = |message: String| {
+                refuse(&["translator", "collectors", &index, "intercept", &at], message);
+            };
+            if !has_switch {
+                wrong("only a switch in this process can intercept; add [switch], or remove this".to_owned());
+            } else if to.port() == 0 || !is_routed(to.ip()) {
+                wrong("write the unicast address and the port that reporters send to, such as \"10.0.2.9:40040\"".to_owned());
+            } else if before.contains(to) {
+                wrong(format!("{to} is written twice; remove one"));
+            } else if before.len() == MAX_INTERCEPTED {
+                wrong(format!("at most {MAX_INTERCEPTED} destinations in all"));
+            }
+            before.push(*to);
+        }
+    }
+}
+
+/// Whether a switch forwards packets to it.
+fn is_routed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            !(v4.is_unspecified()
+                || v4.is_loopback()
+                || v4.is_multicast()
+                || v4.is_broadcast()
+                || v4.is_link_local())
+        }
+        IpAddr::V6(v6) => {
+            !(v6.is_unspecified()
+                || v6.is_loopback()
+                || v6.is_multicast()
+                || v6.is_unicast_link_local()
+                || v6.to_ipv4_mapped().is_some())
+        }
+    }
+}
+
+fn triggers(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
+    for (index, trigger) in dta.triggers.iter().enumerate() {
+        let position = index.to_string();
+        let mut wrong = |key: &str, message: String| {
+            refuse(&["translator", "triggers", &position, key], message);
+        };
+        if let Err(error) = translator::trigger_text::conditions(&trigger.when) {
+            wrong("when", error);
+        }
+        match translator::trigger_text::parts(&trigger.entry) {
+            Err(error) => wrong("entry", error),
+            Ok(_) => {
+                if let Some(Err(what)) = trigger.built().map(|built| built.check()) {
+                    wrong("entry", what.to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl TriggerSettings {
+    /// The translator's form of the trigger; `None` if it is invalid.
+    pub fn built(&self) -> Option<Trigger> {
+        Some(Trigger {
+            opcode: match self.operation {
+                TriggerOperation::KeyWrite => 1,
+                TriggerOperation::Append => 2,
+                TriggerOperation::KeyIncrement => 3,
+                TriggerOperation::Postcard => 4,
+                TriggerOperation::SketchMerge => 5,
+            },
+            collector: self.collector,
+            target: self.of,
+            conditions: translator::trigger_text::conditions(&self.when).ok()?,
+            list: self.list,
+            entry: translator::trigger_text::parts(&self.entry).ok()?,
+            immediate: self.immediate,
+            interval: nanoseconds(self.interval),
+        })
+    }
+}
+
+impl TranslatorSettings {
+    /// The translator's configuration; its collectors connect later.
+    pub fn config(&self) -> Config {
+        Config {
+            collectors: vec![None; self.collectors.len()],
+            accept: match self.layout {
+                ReportLayout::V1 => Accept::V1,
+                ReportLayout::Artifact => Accept::Artifact,
+                ReportLayout::Both => Accept::Both,
+            },
+            reporters: self.reporters,
+            reporter_rate: self.reporter_rate.map_or(0, |rate| rate.0),
+            acks: self.acknowledge,
+            append_timer: nanoseconds(self.flush),
+            postcard_timer: nanoseconds(self.postcard_timeout),
+            postcards: self.postcards,
+            sketch_columns: self.sketch_columns,
+            sketch_timer: nanoseconds(self.sketch_timeout),
+            local: usize::try_from(self.waiting.0).unwrap_or(usize::MAX),
+            triggers: self.triggers.iter().filter_map(TriggerSettings::built).collect(),
+            ..Config::default()
+        }
+    }
+}
+
+impl UpstreamSettings {
+    fn check(&self, collectors: usize, refuse: &mut dyn FnMut(&[&str], String)) {
+        let mut wrong = |key: &str, message: &str| {
+            refuse(&["translator", "upstream", key], message.to_owned());
+        };
+        match self.to {
+            None => wrong(
+                "to",
+                "write the address of the other translator, such as \"10.0.0.9:40040\"",
+            ),
+            Some(to) if to.is_ipv4() != self.control.is_ipv4() => {
+                wrong("control", "write an address of the same family as `to`");
+            }
+            Some(_) => {}
+        }
+        if collectors > 0 && usize::from(self.collector) >= collectors {
+            wrong(
+                "collector",
+                "there is no such collector; write an index of [[translator.collectors]], from 0",
+            );
+        }
+        if !(100..=9000).contains(&self.longest) {
+            wrong("longest", "write 100 to 9000");
+        }
+        if self.pace.as_secs() > 1 {
+            wrong("pace", "write \"0s\" to \"1s\"");
+        }
+    }
+
+    /// The configuration of the section.
+    pub fn config(&self) -> SectionConfig {
+        SectionConfig {
+            collector: self.collector,
+            sketches: self.sketches.clone(),
+            longest: self.longest.into(),
+            pace: nanoseconds(self.pace),
+        }
+    }
+}
+
+impl TargetSettings {
+    /// Its rate limits.
+    pub fn limit(&self) -> translator::Rate {
+        translator::Rate {
+            messages: self.rate.map_or(0, |rate| rate.0),
+            bytes: self.bandwidth.map_or(0, |rate| rate.0 / 8),
+            ..translator::Rate::UNLIMITED
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use settings::{read::span_of, setting::names};
+
+    section! {
+        /// A file with a translator alone.
+        struct File("the file") {
+            /// The translator.
+            pub(crate) translator: Option<TranslatorSettings> = None,
+        }
+    }
+
+    /// Reads and checks a file. `has_switch`: the program's file would also have a switch.
+    fn parse(text: &str, has_switch: bool) -> Result<TranslatorSettings, String> {
+        let mut reader = Reader::new(text);
+        let root = reader
+            .parse(names::<File>)
+            .ok_or_else(|| reader.messages().concat())?;
+        let file = File::read(&root, &mut reader).unwrap_or_default();
+        reader.end_values(&root);
+        let translator = file.translator.ok_or_else(|| "no translator".to_owned())?;
+        let mut refuse = |path: &[&str], message: String| reader.refuse(span_of(&root, path), message);
+        check(&translator, &mut refuse);
+        check_intercept(&translator, has_switch, &mut refuse);
+        reader.finish("t.toml").map_err(|error| error.to_string())?;
+        Ok(translator)
+    }
+
+    fn read(upstream: &str) -> Result<TranslatorSettings, String> {
+        let collectors = "[[translator.collectors]]\nexchange = \"10.0.0.9:18515\"\n";
+        let text = format!("[translator]\n{collectors}[translator.upstream]\n{upstream}");
+        parse(&text, false)
+    }
+
+    #[test]
+    fn a_section_names_the_other_translator_and_its_sketches() {
+        let settings =
+            read("to = \"10.0.0.8:40040\"\nreporter = 7\nsketches = [4]\npace = \"1ms\"\n").unwrap();
+        let upstream = settings.upstream.unwrap();
+        let expected = SectionConfig {
+            collector: 0,
+            sketches: vec![4],
+            longest: 1400,
+            pace: 1_000_000,
+        };
+        assert_eq!(
+            (upstream.config(), upstream.reporter, upstream.essential),
+            (expected, 7, true)
+        );
+    }
+
+    #[test]
+    fn what_a_section_cannot_do_is_refused() {
+        let to = "to = \"10.0.0.8:40040\"\n";
+        for (text, word) in [
+            ("", "address of the other translator"),
+            ("to = \"[::1]:40040\"\n", "same family"),
+            (&format!("{to}collector = 1\n"), "no such collector"),
+            (&format!("{to}longest = 50\n"), "100 to 9000"),
+            (&format!("{to}pace = \"2s\"\n"), "\"0s\" to \"1s\""),
+        ] {
+            assert!(read(text).unwrap_err().contains(word), "{text}");
+        }
+    }
+
+    #[test]
+    fn destinations_to_intercept_need_a_switch_and_are_unicast() {
+        let read = |has_switch: bool, intercept: &str| {
+            let text = format!(
+                "[translator]\n[[translator.collectors]]\nexchange = \"10.0.0.9:18515\"\nintercept = [{intercept}]\n\
+                 [[translator.collectors]]\nexchange = \"10.0.0.8:18515\"\nlisten = \"0.0.0.0:40041\"\n\
+                 intercept = [\"10.0.2.8:40040\"]\n"
+            );
+            parse(&text, has_switch).map(|translator| translator.intercepted())
+        };
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let found = read(true, "\"10.0.2.9:40040\", \"[fd00::9]:7\"").unwrap();
+        assert_eq!(
+            found,
+            [
+                (at("10.0.2.9:40040"), 0),
+                (at("[fd00::9]:7"), 0),
+                (at("10.0.2.8:40040"), 1)
+            ]
+        );
+        for (has_switch, intercept, line, word) in [
+            (false, "\"10.0.2.9:40040\"", "t.toml:4", "only a switch"),
+            (true, "\"10.0.2.9:0\"", "t.toml:4", "unicast"),
+            (true, "\"127.0.0.1:40040\"", "t.toml:4", "unicast"),
+            (true, "\"[fe80::1]:40040\"", "t.toml:4", "unicast"),
+            (true, "\"10.0.2.8:40040\"", "t.toml:8", "written twice"),
+        ] {
+            let error = read(has_switch, intercept).unwrap_err();
+            assert!(error.contains(word) && error.contains(line), "{error}");
+        }
+        let many: Vec<String> = (0..64).map(|port| format!("\"10.0.2.9:{}\"", port + 1)).collect();
+        assert!(read(true, &many.join(", ")).unwrap_err().contains("at most 64"));
+    }
+}

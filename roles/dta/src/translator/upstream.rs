@@ -1,0 +1,175 @@
+//! `[translator.upstream]`: the sockets of a section, whose merged sketches go to another translator.
+
+use std::{os::fd::BorrowedFd, slice};
+
+use dataplane::dta::{self, Outbox, Reporter, SendError, SendOptions, Spread};
+use serde::{Deserialize, Serialize};
+use translator::{Section, SectionStats, Translator, Unsent};
+use wire::dta::{Control, Priority, control::Body};
+
+use super::settings::UpstreamSettings;
+use runtime::reporter::{Sockets, first_sequence};
+use terminal::CliError;
+
+/// Interval between attempts to reach the other translator, ns.
+const CHECK_INTERVAL: u64 = 1_000_000_000;
+
+/// A section, its reporter and its sockets.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    section: Section,
+    reporter: Reporter,
+    id: u32,
+    options: SendOptions,
+    outbox: Outbox,
+    sockets: Sockets,
+    to: String,
+    next_check: u64,
+}
+
+impl Upstream {
+    /// Opens the sockets. `now`: system time, ns.
+    ///
+    /// # Errors
+    /// A port in use, settings that cannot be used.
+    pub(super) fn open(settings: &UpstreamSettings, now: u64) -> Result<Self, CliError> {
+        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.upstream]: {error}"));
+        let to = settings.to.ok_or_else(|| wrong(&"no address"))?;
+        let sockets = Sockets::open(slice::from_ref(&to), settings.control).map_err(|error| wrong(&error))?;
+        let longest = usize::from(settings.longest);
+        let config = dta::Config {
+            reporter: settings.reporter,
+            spread: Spread::even(1),
+            longest,
+            longest_essential: if settings.essential { longest } else { 0 },
+            first_sequence: first_sequence(now),
+            ..dta::Config::default()
+        };
+        let reporter = Reporter::new(config).map_err(|error| wrong(&error))?;
+        let options = SendOptions {
+            priority: Priority::Medium,
+            essential: settings.essential,
+            immediate: false,
+        };
+        Ok(Self {
+            section: Section::new(settings.config()),
+            reporter,
+            id: settings.reporter,
+            options,
+            outbox: Outbox::default(),
+            sockets,
+            to: to.to_string(),
+            next_check: 0,
+        })
+    }
+
+    /// Processes control messages, and sends what is due.
+    pub(super) fn poll(&mut self, now: u64, translator: &Translator) {
+        let Self {
+            section,
+            reporter,
+            id,
+            options,
+            outbox,
+            sockets,
+            ..
+        } = self;
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            sockets.check();
+        }
+        sockets.receive(0, |collector, payload| match Control::parse(payload) {
+            Ok(Control {
+                reporter,
+                body:
+                    Body::SketchNack {
+                        sketch,
+                        epoch,
+                        column,
+                    },
+                ..
+            }) if reporter == *id => {
+                section.nack(sketch, epoch, column);
+            }
+            _ => reporter.control(collector, payload, now, outbox),
+        });
+        section.tick(now, translator, |operation| {
+            reporter
+                .send(operation, *options, now, outbox)
+                .map_err(|error| match error {
+                    SendError::Suppressed => Unsent::Suppressed,
+                    SendError::NoRoom => Unsent::NoRoom,
+                })
+        });
+        reporter.tick(now, outbox);
+        sockets.send(outbox);
+    }
+
+    /// The socket that receives control messages.
+    pub(super) fn control(&self) -> BorrowedFd<'_> {
+        self.sockets.control()
+    }
+
+    /// When something is due, ns.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        [self.section.next(), self.reporter.next()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    pub(super) fn view(&self) -> UpstreamView {
+        let SectionStats {
+            epochs,
+            columns,
+            retransmitted,
+            expired,
+            suppressed,
+            nacks,
+            stale,
+            limited,
+        } = self.section.stats();
+        UpstreamView {
+            to: self.to.clone(),
+            reporter: self.id,
+            epochs,
+            columns,
+            retransmitted,
+            expired,
+            suppressed,
+            nacks: nacks + stale + limited,
+            sent: self.sockets.stats.sent,
+            unsent: self.sockets.stats.lost,
+        }
+    }
+}
+
+/// The sketches of a section, sent to another translator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "TranslatorUpstream")
+)]
+pub struct UpstreamView {
+    /// Address of the other translator.
+    pub to: String,
+    /// Reporter ID there.
+    pub reporter: u32,
+    /// Epochs of which every column was sent.
+    pub epochs: u64,
+    /// Columns sent for the first time.
+    pub columns: u64,
+    /// Columns sent again because of a NACK.
+    pub retransmitted: u64,
+    /// Columns not sent before their buffer was needed for another epoch.
+    pub expired: u64,
+    /// Columns not sent because of congestion, or because they are longer than a report.
+    pub suppressed: u64,
+    /// NACKs for columns.
+    pub nacks: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams that the kernel refused.
+    pub unsent: u64,
+}

@@ -1,0 +1,303 @@
+//! The translator's view: `/api/v1/translator`.
+
+use rdma::requester::{GivenUp, Refused, Response, State};
+use serde::{Deserialize, Serialize};
+use translator::{PRIMITIVES, Reason};
+use wire::Refusal;
+
+use super::{Worker, intercepted::Intercepted, upstream::Upstream};
+pub use super::{intercepted::InterceptedView, upstream::UpstreamView};
+use crate::exchange::by_name;
+use view::{Name, NamedCounts};
+
+/// `/api/v1/translator`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Translator")
+)]
+pub struct TranslatorView {
+    /// Layouts that it accepts: v1, artifact or both.
+    layout: Name,
+    /// Reports received: = completed + dropped + unreadable + queued.
+    pub reports: u64,
+    /// Reports completed, by primitive.
+    pub completed: NamedCounts,
+    /// Reports dropped, by reason.
+    pub dropped: NamedCounts,
+    /// Reports that could not be decoded, by reason.
+    pub unreadable: NamedCounts,
+    /// Datagrams received where collectors send responses that are not responses.
+    pub responses_unreadable: NamedCounts,
+    /// Reports queued in local memory until there is credit.
+    pub queued: u64,
+    /// Bytes of these reports.
+    queued_bytes: u64,
+    /// True while the balance holds.
+    pub balanced: bool,
+    /// RDMA writes.
+    pub writes: u64,
+    /// RDMA fetch-and-add operations.
+    pub fetch_adds: u64,
+    /// Bytes of data in writes and fetch-and-add operations.
+    pub operation_bytes: u64,
+    /// Immediates sent.
+    immediates: u64,
+    /// Copies of Key-Write.
+    copies: CopiesView,
+    /// Entries of Append.
+    pub entries: BufferView,
+    /// Postcards.
+    pub postcards: BufferView,
+    /// Essential reports.
+    pub essential: EssentialView,
+    /// Messages to reporters, by kind.
+    pub messages: NamedCounts,
+    /// Collectors.
+    pub collectors: Vec<CollectorView>,
+    /// Sketches sent to another translator; null without `[translator.upstream]`.
+    pub upstream: Option<UpstreamView>,
+    /// Reports that the switch of this process intercepts; null without `intercept`.
+    pub intercepted: Option<InterceptedView>,
+}
+
+/// Copies of Key-Write.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "TranslatorCopies")
+)]
+pub struct CopiesView {
+    /// Copies requested.
+    requested: u64,
+    /// Copies written.
+    written: u64,
+    /// Copies skipped under load.
+    skipped: u64,
+    /// Copies that the transport refused.
+    dropped: u64,
+}
+
+/// Entries or postcards that the translator buffers to write them together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "TranslatorBuffer")
+)]
+pub struct BufferView {
+    /// Items accepted.
+    pub accepted: u64,
+    /// Items written.
+    pub written: u64,
+    /// Items buffered now.
+    pub buffered: u64,
+    /// Items dropped when a collector returned with other stores.
+    pub dropped: u64,
+}
+
+/// Essential reports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "TranslatorEssential")
+)]
+pub struct EssentialView {
+    /// Essential reports accepted.
+    pub accepted: u64,
+    /// Requested by a NACK and never received.
+    pub lost: u64,
+    /// Reporters tracked.
+    reporters: u64,
+    /// Restarts of reporters.
+    restarts: u64,
+}
+
+/// A collector.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "TranslatorCollector")
+)]
+pub struct CollectorView {
+    /// Collector number.
+    collector: u8,
+    /// Address of its exchange.
+    pub exchange: String,
+    /// Address that receives its reports.
+    listen: String,
+    /// down, up or broken.
+    pub state: Name,
+    /// Why it is not connected.
+    message: Option<String>,
+    /// Destination of RoCEv2; null while not connected.
+    target: Option<String>,
+    /// Restarts of its memory.
+    restarts: u64,
+    /// Congestion, 0 to 3.
+    pub congestion_level: u8,
+    /// Datagrams for it.
+    pub datagrams: u64,
+    /// Datagrams dropped in the kernel.
+    pub kernel_drops: u64,
+    /// Datagrams longer than the buffer.
+    truncated: u64,
+    /// Names of its stores.
+    stores: Vec<String>,
+    /// Operations sent without acknowledgement.
+    pub unreliable: u64,
+    /// Operations that need an acknowledgement: = acknowledged + unacknowledged + given_up.
+    pub reliable: u64,
+    /// Operations acknowledged.
+    pub acknowledged: u64,
+    /// Operations not acknowledged yet.
+    pub unacknowledged: u64,
+    /// Operations given up, by reason.
+    pub given_up: NamedCounts,
+    /// Operations that the link refused, by reason.
+    pub refused: NamedCounts,
+    /// RoCEv2 packets sent, without retransmissions.
+    pub frames: u64,
+    /// Bytes of these packets.
+    pub frame_bytes: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Frames that the kernel refused.
+    pub unsent: u64,
+    /// Responses, by kind.
+    pub responses: NamedCounts,
+    /// Timeouts of the retransmission timer.
+    timeouts: u64,
+    /// Connections so far.
+    pub connections: u64,
+    /// Connections that broke.
+    pub broken: u64,
+    /// Whether the collector must prove that it knows the shared secret.
+    exchange_secret: bool,
+    /// Exchange attempts that one side refused, by reason.
+    pub exchange_refused: NamedCounts,
+    /// Fetch-and-add operations that may have been done twice.
+    uncertain_fetch_adds: u64,
+    /// True while the balance holds.
+    balanced: bool,
+}
+
+fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
+    names.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+impl Worker {
+    /// The current values.
+    pub(super) fn view(&mut self) -> TranslatorView {
+        let mut stats = self.translator.stats();
+        stats.reports.received += self.not_allowed;
+        stats.reports.unreadable[Refusal::SenderNotAllowed.index()] += self.not_allowed;
+        let collectors = (0..self.peers.list.len())
+            .filter_map(|number| self.collector(number))
+            .collect();
+        let refusals = |counts: &[u64; Refusal::COUNT]| {
+            some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))
+        };
+        let [gap, malformed, unknown, overload] = stats.controls.nacks;
+        TranslatorView {
+            layout: self.settings.layout.word().into(),
+            reports: stats.reports.received,
+            completed: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
+            dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
+            unreadable: refusals(&stats.reports.unreadable),
+            responses_unreadable: refusals(&self.messages.unreadable),
+            queued: stats.reports.queued,
+            queued_bytes: stats.reports.queued_bytes,
+            balanced: stats.is_balanced(),
+            writes: stats.operations.writes,
+            fetch_adds: stats.operations.fetch_adds,
+            operation_bytes: stats.operations.bytes,
+            immediates: stats.operations.immediates,
+            copies: CopiesView {
+                requested: stats.copies.requested,
+                written: stats.copies.written,
+                skipped: stats.copies.skipped,
+                dropped: stats.copies.dropped,
+            },
+            entries: BufferView {
+                accepted: stats.entries.accepted + stats.entries.triggered,
+                written: stats.entries.written,
+                buffered: stats.entries.pending,
+                dropped: stats.entries.dropped,
+            },
+            postcards: BufferView {
+                accepted: stats.postcards.accepted,
+                written: stats.postcards.written,
+                buffered: stats.postcards.pending,
+                dropped: stats.postcards.dropped,
+            },
+            essential: EssentialView {
+                accepted: stats.sequences.accepted,
+                lost: stats.sequences.lost,
+                reporters: stats.sequences.reporters,
+                restarts: stats.sequences.restarts,
+            },
+            messages: some([
+                ("ack", stats.controls.acks),
+                ("nack_gap", gap),
+                ("nack_malformed", malformed),
+                ("nack_unknown", unknown),
+                ("nack_overload", overload),
+                ("sketch_nack", stats.controls.sketch_nacks),
+                ("congestion", stats.controls.notices),
+            ]),
+            collectors,
+            upstream: self.upstream.as_ref().map(Upstream::view),
+            intercepted: self.intercepted.as_ref().map(Intercepted::view),
+        }
+    }
+
+    fn collector(&mut self, number: usize) -> Option<CollectorView> {
+        let collector = u8::try_from(number).ok()?;
+        let reports = self.reports.get_mut(number)?;
+        let received = reports.receiver.stats();
+        let peer = self.peers.list.get(number)?;
+        let stats = self.links.stats(collector)?;
+        Some(CollectorView {
+            collector,
+            exchange: peer.exchange.to_string(),
+            listen: reports.receiver.local_addr().to_string(),
+            state: match self.links.state(collector) {
+                State::Down => "down",
+                State::Up => "up",
+                State::Broken(_) => "broken",
+            }
+            .into(),
+            message: peer.lost.clone(),
+            target: peer.target.map(|target| target.to_string()),
+            restarts: peer.restarts,
+            congestion_level: self.translator.level(collector),
+            datagrams: received.datagrams,
+            kernel_drops: received.kernel_drops,
+            truncated: reports.cut,
+            stores: peer.stores.iter().map(|store| store.name.clone()).collect(),
+            unreliable: stats.unreliable,
+            reliable: stats.reliable,
+            acknowledged: stats.acknowledged,
+            unacknowledged: stats.unacknowledged,
+            given_up: some(GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize]))),
+            refused: some(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
+            frames: stats.frames,
+            frame_bytes: stats.bytes,
+            retransmitted: stats.retransmitted,
+            unsent: peer.sent.failed + peer.sent.no_buffers,
+            responses: some(Response::ALL.map(|what| (what.name(), stats.responses[what as usize]))),
+            timeouts: stats.timeouts,
+            connections: stats.connections,
+            broken: stats.broken,
+            exchange_secret: peer.secured,
+            exchange_refused: by_name(&peer.link.refusals().read()),
+            uncertain_fetch_adds: stats.uncertain_fetch_adds,
+            balanced: stats.is_balanced(),
+        })
+    }
+}

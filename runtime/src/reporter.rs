@@ -1,0 +1,176 @@
+//! The sockets of a DTA reporter: reports to collectors, control messages back.
+
+use std::{
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use dataplane::dta::Outbox;
+use nic::udp::{Burst, Options, Receiver, Sender};
+
+/// Maximum control messages per receive call.
+const BURST: usize = 64;
+/// Longer than any control message, so that longer datagrams are recognised as invalid.
+const SLOT: usize = 128;
+
+/// Destinations of reports and sources of control messages.
+#[derive(Debug)]
+pub struct Sockets {
+    collectors: Vec<SocketAddr>,
+    senders: Vec<Option<Sender>>,
+    control: Receiver,
+    burst: Burst,
+    /// Counters of both directions.
+    pub stats: Stats,
+}
+
+/// Counters of the sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Reports sent.
+    pub sent: u64,
+    /// Reports that the kernel refused.
+    pub lost: u64,
+    /// Datagrams to the control port from unknown senders, or longer than any control message.
+    pub unknown_senders: u64,
+}
+
+impl Sockets {
+    /// Listens on `control`. Collectors that cannot be reached yet are tried again by [`Sockets::check`].
+    ///
+    /// # Errors
+    /// The port is in use, or the address is not local; the message says what to do.
+    pub fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
+        // Do not wait for a full batch: requests for retransmission are urgent.
+        let options = Options {
+            recv_buffer: 1 << 20,
+            batch_wait: Duration::ZERO,
+            ..Options::default()
+        };
+        let control = Receiver::bind(control, &options)?;
+        let mut sockets = Self {
+            collectors: collectors.to_vec(),
+            senders: collectors.iter().map(|_| None).collect(),
+            control,
+            burst: Burst::new(BURST, SLOT),
+            stats: Stats::default(),
+        };
+        sockets.check();
+        Ok(sockets)
+    }
+
+    /// Replaces the destinations; sockets to unchanged destinations are reused.
+    pub fn set_collectors(&mut self, collectors: &[SocketAddr]) {
+        let mut before: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
+        for to in collectors {
+            let sender = before
+                .iter_mut()
+                .find(|(at, _)| at == to)
+                .and_then(|(_, sender)| sender.take());
+            self.collectors.push(*to);
+            self.senders.push(sender);
+        }
+        self.check();
+    }
+
+    /// Retries collectors without a route.
+    pub fn check(&mut self) {
+        let from = SocketAddr::new(self.control.local_addr().ip(), 0);
+        for (sender, to) in self.senders.iter_mut().zip(&self.collectors) {
+            if sender.is_none() {
+                *sender = Sender::connect(from, *to).ok();
+            }
+        }
+    }
+
+    /// The address on which control messages arrive.
+    pub fn control_address(&self) -> SocketAddr {
+        self.control.local_addr()
+    }
+
+    /// The socket that receives control messages.
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Sends the reports in the outbox, and clears it.
+    pub fn send(&mut self, outbox: &mut Outbox) {
+        if outbox.is_empty() {
+            return;
+        }
+        let reports: Vec<_> = outbox.datagrams().collect();
+        for run in reports.chunk_by(|one, next| one.collector == next.collector) {
+            let to = usize::from(run[0].collector);
+            let payloads: Vec<&[u8]> = run.iter().map(|one| one.payload).collect();
+            self.send_run(to, &payloads);
+        }
+        outbox.clear();
+    }
+
+    fn send_run(&mut self, to: usize, payloads: &[&[u8]]) {
+        let mut rest = payloads;
+        while let (Some(Some(sender)), false) = (self.senders.get_mut(to), rest.is_empty()) {
+            match sender.send_burst(rest) {
+                Ok(sent) => {
+                    self.stats.sent += sent as u64;
+                    rest = &rest[sent..];
+                }
+                Err(_) => {
+                    // The first failure; a socket that cannot send at all is reopened.
+                    self.stats.lost += 1;
+                    rest = &rest[1..];
+                    self.senders[to] = None;
+                }
+            }
+        }
+        self.stats.lost += rest.len() as u64;
+    }
+
+    /// Receives control messages, and waits up to `timeout` ms for the first: `process` gets the collector and the
+    /// payload. Returns their number.
+    pub fn receive(&mut self, timeout: u32, mut process: impl FnMut(u8, &[u8])) -> usize {
+        // A socket that cannot receive is no reason to stop sending; essential reports are retransmitted after their timeout.
+        let count = self.control.recv(&mut self.burst, timeout).unwrap_or(0);
+        for packet in self.burst.iter() {
+            // Control messages come from the address and port to which the reports go.
+            match collector_of(&self.collectors, packet.source) {
+                Some(collector) if !packet.truncated => process(collector, packet.data),
+                _ => self.stats.unknown_senders += 1,
+            }
+        }
+        count
+    }
+}
+
+/// The collector with this address and port.
+fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
+    let key = |address: &SocketAddr| (address.ip().to_canonical(), address.port());
+    let at = collectors.iter().position(|one| key(one) == key(&source));
+    at.and_then(|at| u8::try_from(at).ok())
+}
+
+/// The first sequence number of a reporter that starts at `now` (ns). The sequence space wraps in 262 s, so the number can be ahead of
+/// or behind the translator's state: a translator detects a restart by eight reports in a row that are far behind.
+pub fn first_sequence(now: u64) -> u16 {
+    (now / 4_000_000) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_messages_are_known_by_where_they_come_from() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let collectors = [at("10.0.0.9:40040"), at("10.0.0.9:40041"), at("10.0.0.8:40040")];
+        let of = |text: &str| collector_of(&collectors, at(text));
+        assert_eq!((of("10.0.0.9:40041"), of("10.0.0.8:40040")), (Some(1), Some(2)));
+        assert_eq!(
+            (of("10.0.0.8:40044"), of("10.0.0.7:40040")),
+            (None, None),
+            "any program may send from another port"
+        );
+        assert_eq!(of("[::ffff:10.0.0.8]:40040"), Some(2));
+    }
+}
