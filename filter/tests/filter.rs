@@ -267,7 +267,6 @@ const FAULTS: [(&str, usize, usize, &str); 27] = [
 ];
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn faults_have_a_position_and_say_what_to_write() {
     let most = "x".repeat(5_000);
     let deep = "(".repeat(40);

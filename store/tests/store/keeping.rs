@@ -585,8 +585,8 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
         matches!(
             error,
             Error::Newer {
-                found: 8,
-                known: 7,
+                found: 9,
+                known: 8,
                 ..
             }
         ),
