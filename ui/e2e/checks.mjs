@@ -69,7 +69,7 @@ async function damagedFile(page) {
     kind: 'damaged',
     found: 1_767_312_000_000_000_000,
     records: 1234,
-    message: 'database disk image is malformed; `hopwise store check` says what can be read',
+    message: 'database disk image is malformed; `hopwise store check` shows which records are readable',
   };
   await page.route('**/api/v1/status', async (route) => {
     const answer = await route.fetch();
@@ -77,7 +77,7 @@ async function damagedFile(page) {
     await route.fulfill({ json: { ...status, store: { ...status.store, problems: [problem] } } });
   });
   const row =
-    /events-2026-01-02\.db\s*damaged\s*1.23 k.*malformed; `hopwise store check` says what can be read/s;
+    /events-2026-01-02\.db\s*damaged\s*1.23 k.*malformed; `hopwise store check` shows which records are readable/s;
   await until(page, '.panel[aria-label="Files of the store"] tbody tr', (text) => row.test(text), 'the file');
   await page.unroute('**/api/v1/status');
   await files.waitFor({ ...WAIT, state: 'hidden' });
@@ -500,7 +500,7 @@ export async function readOnly(page, base) {
 }
 
 const INTENT = '.panel[aria-label="Intent"]';
-const WAITING = '.panel[aria-label="Changes that wait for approval"]';
+const WAITING = '.panel[aria-label="Changes pending approval"]';
 
 /** A plan waits for a person, who sees and applies it; no intent is replaced that is not the one that was looked at. */
 export async function approval(page, base, manager) {
@@ -557,8 +557,8 @@ export async function devices(page, base) {
   await until(page, RULES, (text) => /watch/.test(text), 'the rules');
   await until(page, '.side .facts', (text) => /After a restart/.test(text), 'the capabilities');
   // All INT stops, and starts again, by one control that asks first.
-  await confirm(page, 'Stop all INT', 'Really stop all INT?');
-  await until(page, '.devices .facts', (text) => /stopped by hand/.test(text), 'INT is stopped');
+  await confirm(page, 'Stop all INT', 'Stop all INT?');
+  await until(page, '.devices .facts', (text) => /stopped by an operator/.test(text), 'INT is stopped');
   await until(page, RULES, (text) => !/watch/.test(text), 'no watchlist');
   await page.getByRole('button', { name: 'Start INT' }).click();
   await until(page, RULES, (text) => /watch/.test(text), 'the watchlist is back');

@@ -46,12 +46,7 @@ export async function paths(page, base) {
   }
   await page.locator('table[aria-label="Flows of this change"] tbody a').first().click();
   await addressIs(page, /^#\/paths\/[^?]+%3E[^?]+\?step=/, 'the flow');
-  await until(
-    page,
-    'table[aria-label="There"] tbody tr',
-    (text) => /›.*%/.test(text),
-    'how often each path was used',
-  );
+  await until(page, 'table[aria-label="There"] tbody tr', (text) => /›.*%/.test(text), 'use of each path');
   await until(
     page,
     '.symmetry',

@@ -134,7 +134,7 @@ async function whichLink(person) {
   const { page } = person;
   await person.goTo('topology');
   await person.click(page.getByRole('button', { name: 'Loss', exact: true }));
-  const panel = '.panel[aria-label="Where is it lost?"]';
+  const panel = '.panel[aria-label="Packet losses"]';
   await until(
     page,
     panel,
@@ -161,7 +161,7 @@ async function onTheOtherPath(person) {
   const { page } = person;
   await person.goTo('paths');
   await person.click(page.locator('[aria-label="Flows of this change"] tbody a').first());
-  const uses = '.panel[aria-label="How often each path was used"]';
+  const uses = '.panel[aria-label="Use of each path"]';
   await until(
     page,
     uses,

@@ -79,7 +79,7 @@ export async function views(page, base) {
   await page.locator('main').focus();
   await page.keyboard.press('v');
   const dialog = page.getByRole('dialog', { name: 'Saved views' });
-  await dialog.getByLabel('Save what this page shows as').fill('by destination');
+  await dialog.getByLabel('Save this page as').fill('by destination');
   await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   await until(page, '.views', (text) => /by destination/.test(text), 'the saved view');
   const loading = page.waitForEvent('download');

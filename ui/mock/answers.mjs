@@ -28,7 +28,7 @@ function inputs(read, dropped) {
       listen: 'xdp://eth2',
       kind: 'xdp-zerocopy',
       up: false,
-      message: 'the interface is gone',
+      message: 'the interface was removed',
       interface: 'eth2',
     }),
     input({ listen: 'udp://0.0.0.0:32766', datagrams: read - half, bytes: (read - half) * 304 }),

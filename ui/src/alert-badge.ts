@@ -9,7 +9,7 @@ const EVERY_MS = 10_000;
 /** In a console it is a question about weeks. */
 const CONSOLE_MS = 60_000;
 
-/** Beside the tab of the alerts: how many fire that nobody has acknowledged. */
+/** Beside the tab of the alerts: how many fire not acknowledged. */
 export function alertBadge(tab: HTMLElement): void {
   const number = h('span', { class: 'badge' });
   show(number, false);
@@ -20,7 +20,7 @@ export function alertBadge(tab: HTMLElement): void {
     show({ unacknowledged }) {
       show(number, unacknowledged > 0);
       setText(number, unacknowledged > 999 ? '999+' : String(unacknowledged));
-      const what = session.console ? 'that fire, as exported' : 'that nobody has acknowledged';
+      const what = session.console ? 'firing, as exported' : 'not acknowledged';
       number.title = `${plural(unacknowledged, 'alert')} ${what}`;
     },
     failed(error) {

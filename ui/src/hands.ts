@@ -67,16 +67,14 @@ function groups(subject: Subject, title: string, element: HTMLElement): MenuGrou
   const copies = [
     asked.length === 0
       ? null
-      : copy(
-          'curl',
-          'The request of the API that answers this',
-          curlText(asked, document.baseURI, token() !== ''),
-        ),
-    sql === null ? null : copy('SQL', `The statement for the SQL page${queried} that gives these rows`, sql),
-    command === null ? null : copy('hopwise command', 'The command that prints this', command),
-    copy('link', 'The address of this page, with all that is set', location.href),
+      : copy('curl', 'The API request for this data', curlText(asked, document.baseURI, token() !== '')),
+    sql === null
+      ? null
+      : copy('SQL', `The statement for the SQL page${queried} that returns these rows`, sql),
+    command === null ? null : copy('hopwise command', 'The command that prints this data', command),
+    copy('link', 'The URL of this page with its current settings', location.href),
     times.shown && !times.isPast()
-      ? copy('link to this time', 'The same, and later it still shows the time of now', fixedLink())
+      ? copy('link to this time', 'The same page, fixed to the current time range', fixedLink())
       : null,
   ];
   const files = new Files(subject, title, element);
@@ -115,7 +113,7 @@ function fixedLink(): string {
   return new URL(hash, document.baseURI).href;
 }
 
-const NOTHING = 'there is nothing to save yet';
+const NOTHING = 'nothing to save yet';
 
 /** Offers a sheet as a CSV file. Returns why there is none. */
 export function saveCsv(sheet: Sheet | null, title: string, times = limits()): string | null {

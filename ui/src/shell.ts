@@ -111,7 +111,7 @@ function stoppedBanner(): HTMLElement {
     show(domain) {
       const what = stoppedText(domain);
       show(element, what !== '');
-      setText(text, `${capital(what)}: no packet is measured. `);
+      setText(text, `${capital(what)}: no packets are measured. `);
     },
     failed(error) {
       // There is no manager in this program.
@@ -124,7 +124,7 @@ function stoppedBanner(): HTMLElement {
 /** Notes of the server about what the page shows, above it and once, whichever answers they came with. */
 function answerNotes(): HTMLElement {
   const list = h('ul', {});
-  const text = h('strong', {}, 'About the data below');
+  const text = h('strong', {}, 'Limits of the data below');
   const element = h('div', { class: 'answer-notes', role: 'status' }, text, list);
   const update = (): void => {
     show(element, notes.all().length > 0);

@@ -19,7 +19,7 @@ export function timeBar() {
   refresh.addEventListener('change', () => times.setRefresh(Number(refresh.value)));
   const refreshing = h('label', {}, 'refresh ', refresh);
   const pause = h('button', { type: 'button', on: { click: () => times.pause() } }, 'Hold');
-  pause.title = 'Keep this time in view';
+  pause.title = 'Hold the displayed time';
   const text = h('strong', {});
   const utc = h('span', { class: 'muted' });
   const back = h('button', { type: 'button', on: { click: () => times.set(USUAL) } }, 'back to now');

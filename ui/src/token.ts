@@ -32,7 +32,7 @@ export function tokenDialog(given: () => void): TokenDialog {
     element,
     open() {
       if (element.open) return;
-      setText(note, token() === '' ? '' : 'The token given before was not accepted.');
+      setText(note, token() === '' ? '' : 'The previous token was not accepted.');
       input.value = '';
       element.showModal();
     },

@@ -48,13 +48,14 @@ export function viewsDialog(): { dialog: HTMLDialogElement; open(): void } {
   const form = h(
     'form',
     { class: 'bar' },
-    h('label', { for: 'view-name' }, 'Save what this page shows as'),
+    h('label', { for: 'view-name' }, 'Save this page as'),
     name,
     h('span', { class: 'check' }, withTime, h('label', { for: 'view-time' }, 'with its time')),
     h('button', { type: 'submit' }, 'Save'),
   );
   const exported = h('button', { type: 'button' }, 'Export');
-  const where = 'Views are kept in this browser only. Export them to a file to take them to another one.';
+  const where =
+    'Views are stored in this browser only. To use them in another browser, export them to a file.';
   const dialog = h(
     'dialog',
     { class: 'token views-dialog', aria: { label: 'Saved views' } },
@@ -69,7 +70,10 @@ export function viewsDialog(): { dialog: HTMLDialogElement; open(): void } {
   );
 
   function change(views: readonly View[], done: string): void {
-    setText(message, store(views) ? done : 'This browser keeps nothing: its storage is full or off.');
+    setText(
+      message,
+      store(views) ? done : 'The browser cannot store views: its storage is full or disabled.',
+    );
     fill();
   }
 
@@ -82,7 +86,7 @@ export function viewsDialog(): { dialog: HTMLDialogElement; open(): void } {
 
   function item({ name: text, address }: View): HTMLElement {
     const remove = h('button', { type: 'button', class: 'quiet', aria: { label: `Delete ${text}` } }, '✕');
-    remove.addEventListener('click', () => change(without(load(), text), `${text} is deleted.`));
+    remove.addEventListener('click', () => change(without(load(), text), `${text} deleted.`));
     const anchor = h('a', { href: address }, text);
     anchor.addEventListener('click', () => dialog.close());
     return h('li', {}, anchor, remove);
@@ -91,8 +95,8 @@ export function viewsDialog(): { dialog: HTMLDialogElement; open(): void } {
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const text = name.value.trim();
-    if (text === '') return setText(message, 'Write a name first.');
-    change(merged(load(), [{ name: text, address: present(withTime.checked) }]), `${text} is saved.`);
+    if (text === '') return setText(message, 'Enter a name first.');
+    change(merged(load(), [{ name: text, address: present(withTime.checked) }]), `${text} saved.`);
     name.value = '';
   });
   exported.addEventListener('click', () =>
@@ -108,7 +112,7 @@ export function viewsDialog(): { dialog: HTMLDialogElement; open(): void } {
     try {
       if (chosen.size > LARGEST_FILE) throw new Error('the file is too large for saved views');
       const { views, left } = parseViews(await chosen.text());
-      const rest = left > 0 ? ` ${left} entries are no views of this program, and were left out.` : '';
+      const rest = left > 0 ? ` ${left} invalid entries were skipped.` : '';
       change(merged(load(), views), `${views.length} views imported.${rest}`);
     } catch (error) {
       setText(message, reasonOf(error));

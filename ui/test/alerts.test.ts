@@ -58,7 +58,7 @@ test('only what nobody has looked at is red', () => {
 });
 
 test('where nobody was asked it says by what it is known', () => {
-  assert.match(storedText(true), /^As the collectors exported it/);
+  assert.match(storedText(true), /^As exported by the collectors/);
   assert.match(storedText(false), /^As stored/);
 });
 
@@ -92,8 +92,8 @@ test('an alert whose end is not stored lasts until now only if the collector say
 });
 
 test('a list without alerts says what it knows', () => {
-  assert.equal(noneText(false).title, 'Nothing is wrong');
-  assert.deepEqual(noneText(true), { title: 'Nothing fires', text: 'Alerts that ended are hidden.' });
+  assert.equal(noneText(false).title, 'No alerts');
+  assert.deepEqual(noneText(true), { title: 'No firing alerts', text: 'Ended alerts are hidden.' });
 });
 
 test('what the list of alerts leaves out is said', () => {
@@ -111,7 +111,7 @@ test('what the list of alerts leaves out is said', () => {
   assert.equal(cutText({ ...answer, total: 502 }), '501 more are not shown.');
   assert.match(
     cutText({ ...answer, total: 502, known_since: 1_000 * SECOND }),
-    /^501 more .* are missing, and not counted\.$/,
+    /^501 more .* are not listed or counted\.$/,
   );
 });
 
@@ -172,7 +172,7 @@ test('what a rule would have done is a sentence', () => {
   };
   assert.match(
     trialText(trial),
-    /^It would have fired 12 times for 3 flows from .* It was true of 1 flow already/,
+    /^It would have fired 12 times for 3 flows from .* It was already true for 1 flow/,
   );
   assert.match(
     trialText({ ...trial, times: 1, flows: 1, already: 0 }),
@@ -199,7 +199,7 @@ test('what a rule would have done is a sentence', () => {
   assert.deepEqual(sheet.rows, [[SECOND, null, FLOW, 3, 'hop_latency', 7]]);
   assert.match(
     sheet.cut ?? '',
-    /^Rule: hops > 2\. It would have fired 12 times .* The latest 1 of 12 times are here\. Judged by stored events\.$/,
+    /^Rule: hops > 2\. It would have fired 12 times .* The latest 1 of 12 times are listed\. Judged by stored events\.$/,
   );
   assert.equal(trialText({ ...trial, fault: { position: 0, length: 1, message: 'x' } }), '');
 });

@@ -37,9 +37,9 @@ const one: Export = {
 };
 
 test('an export says whether it works', () => {
-  assert.deepEqual(health(one), { text: 'everything is sent', class: 'good' });
-  assert.deepEqual(health({ ...one, waiting: 1500, requests: 3 }), { text: 'sends, 1.5 k wait' });
-  assert.deepEqual(health({ ...one, waiting: 7 }), { text: 'waits for its first batch' });
+  assert.deepEqual(health(one), { text: 'all records sent', class: 'good' });
+  assert.deepEqual(health({ ...one, waiting: 1500, requests: 3 }), { text: 'sending, 1.5 k pending' });
+  assert.deepEqual(health({ ...one, waiting: 7 }), { text: 'waiting for the first batch' });
   assert.deepEqual(health({ ...one, waiting: 7, requests: 3, last_error: 'no such table' }), {
     text: 'no such table',
     class: 'bad',

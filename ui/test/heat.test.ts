@@ -76,12 +76,12 @@ test('the verdict names one flow or says that there were several', () => {
   assert.equal(verdict(EMPTY), '');
   const burst = { ...EMPTY, begun: 1e6, peak: 3.5e6, rise: 100 };
   const one = { ...burst, flows: [part(80), part(20)] };
-  assert.equal(verdict(one), 'One flow filled it: 80 % of the packets that came while it filled in 2.5 ms.');
-  const four = { ...burst, flows: [part(25), part(25), part(25), part(25), part(0)] };
   assert.equal(
-    verdict(four),
-    '4 flows filled it together in 2.5 ms; the largest brought 25 % of the packets.',
+    verdict(one),
+    'One flow filled it: 80 % of the packets that arrived while it filled in 2.5 ms.',
   );
+  const four = { ...burst, flows: [part(25), part(25), part(25), part(25), part(0)] };
+  assert.equal(verdict(four), '4 flows filled it together in 2.5 ms; the largest sent 25 % of the packets.');
   assert.equal(
     verdict({ ...burst, rise: 0, flows: [part(0)] }),
     'No packet that filled the queue was reported.',
@@ -92,15 +92,15 @@ test('what is not known is said', () => {
   assert.deepEqual(doubts(EMPTY), []);
   const burst = { ...EMPTY, peak: 1, truncated: true, recordings: [recording(1, false), recording(4, true)] };
   assert.deepEqual(doubts(burst), [
-    'One of 4 reports was stored; counts are multiplied.',
-    'A part of the recording was not in memory: give the flight recorder more.',
-    'There are more reports than were read: choose a shorter time.',
+    'One in 4 reports was stored; counts are scaled up.',
+    'Part of the recording was no longer in memory: give the flight recorder more memory.',
+    'Not all reports were read: choose a shorter time.',
   ]);
   // In a console: what it lacks instead.
   assert.deepEqual(doubts({ ...EMPTY, peak: 1, lacks: ['Recordings are elsewhere.'] }), [
     'Recordings are elsewhere.',
   ]);
   assert.deepEqual(doubts({ ...EMPTY, peak: 1 }), [
-    'No recording covers this time; these are the reports that the store keeps anyway.',
+    'No recording covers this time; these reports come from the store.',
   ]);
 });

@@ -39,8 +39,8 @@ test('an input on a lower receive path says why', () => {
 });
 
 test('an input that is down says so first', () => {
-  const { tone, text, why } = inputState({ ...input, up: false, message: 'the interface is gone' });
-  assert.deepEqual([tone, text, why], ['bad', 'down', 'the interface is gone; retrying']);
+  const { tone, text, why } = inputState({ ...input, up: false, message: 'the interface was removed' });
+  assert.deepEqual([tone, text, why], ['bad', 'down', 'the interface was removed; retrying']);
 });
 
 test('drops are described in words, the largest first', () => {

@@ -161,7 +161,7 @@ test('devices with hosts are at the bottom of the map', () => {
 test('a neighbour that is no link says why', () => {
   const neighbour = { system: 'leaf2', port: 'swp3', note: null };
   assert.equal(neighbourText(neighbour), 'leaf2 swp3');
-  const note = 'the other end does not hear this device';
+  const note = 'the other end does not receive LLDP from this device';
   assert.equal(neighbourText({ ...neighbour, note }), `leaf2 swp3: ${note}`);
   assert.equal(neighbourText(null), '–');
 });

@@ -28,7 +28,12 @@ test('entries of others take room in a table', () => {
     [2, 2, 4],
     [0, 0, 0],
   ].map(([used = 0, others = 0, size = 0]) => tableShare({ used, others, size }));
-  assert.deepEqual(shares, ['2 of 63', '7 of 63 (5 of others)', '4 of 4 (2 of others): full', '0 of 0']);
+  assert.deepEqual(shares, [
+    '2 of 63',
+    '7 of 63 (5 of other controllers)',
+    '4 of 4 (2 of other controllers): full',
+    '0 of 0',
+  ]);
 });
 
 test('changes are taken over, and what they do not have is read again', () => {

@@ -92,10 +92,10 @@ test('what changed is the nodes that left and those that joined', () => {
 
 test('a node that is unknown in one path is no change', () => {
   assert.equal(changeText([101, 201, 103], [101, 202, 103]), '201 → 202');
-  assert.equal(changeText([101, null, 103], [101, 202, 103]), 'perhaps nothing: a node is unknown');
+  assert.equal(changeText([101, null, 103], [101, 202, 103]), 'possibly nothing: a node is unknown');
   assert.equal(changeText([101, null, 103], [101, null, 103]), 'no node');
   assert.equal(changeText([101, null, 103], [101, 202, 104]), '103 → 202, 104');
-  assert.equal(changeText([101, null, 103], [101, 103]), 'no node that is known');
+  assert.equal(changeText([101, null, 103], [101, 103]), 'no known node');
 });
 
 function direction(paths: [(number | null)[], number][], unknown: string | null = null): PathsOfDirection {
@@ -121,11 +121,11 @@ test('both directions are compared by the path that each took the longest', () =
   assert.equal(symmetry(there, direction([[[4, 3, 1], 9]])).state, 'same');
   assert.deepEqual(symmetry(there, direction([[[4, 2, 1], 9]])), {
     state: 'differs',
-    text: 'Asymmetric: only the way there passes 3, only the way back 2.',
+    text: 'Asymmetric: only the forward path passes 3, only the return path 2.',
   });
   const unsure = symmetry(there, direction([[[4, null, 1], 9]]));
   assert.equal(unsure.state, 'unknown');
-  assert.match(unsure.text, /^Perhaps symmetric/);
+  assert.match(unsure.text, /^Possibly symmetric/);
   const both = direction([[[1, null, 4], 9]]);
   assert.equal(symmetry(both, direction([[[4, null, 1], 9]])).state, 'unknown');
   assert.match(
@@ -223,11 +223,8 @@ test('a loss says by which evidence it is known, and what is not known', () => {
     'none of 400 lost on it (reports of both ends)',
   );
   const dropped = loss({ dropped: 7, unknown: 'needs more' });
-  assert.equal(
-    verdictOf(dropped),
-    '7 packets dropped before it (drop reports); on it: not known, needs more',
-  );
-  assert.match(verdictOf(dropped, 'needs more'), /drop reports\); on it: not known, see below$/);
+  assert.equal(verdictOf(dropped), '7 packets dropped before it (drop reports); on it: unknown, needs more');
+  assert.match(verdictOf(dropped, 'needs more'), /drop reports\); on it: unknown, see below$/);
   assert.deepEqual([lostOf(counted), lostOf(dropped), lostOf(loss({ unknown: 'x' }))], [12, 7, null]);
 });
 
@@ -287,19 +284,16 @@ test('the map shows what links lost, and grey where it is not known', () => {
   assert.equal(edgeValue(withLosses([link], null)[0] ?? link, 'loss'), null);
   assert.deepEqual([...nodeValues(buildGraph([], links), 'loss').values()], [null, null]);
   assert.equal(summaryOf(losses), 'Most packets were lost at the link 1 → 2: 4 at least.');
-  assert.match(summaryOf({ ...losses, links: [], counted: false }), /was not counted/);
+  assert.match(summaryOf({ ...losses, links: [], counted: false }), /were not counted/);
   assert.equal(
     summaryOf({ ...losses, unplaced: 3 }),
-    'Most packets were lost at the link 1 → 2: 4 at least. 3 packets dropped at no link that is known.',
+    'Most packets were lost at the link 1 → 2: 4 at least. 3 packets dropped at no known link.',
   );
   assert.equal(
     summaryOf({ ...losses, unplaced: 5 }),
-    '5 packets dropped at no link that is known. Of links that are known, most were lost at the link 1 → 2: 4 at least.',
+    '5 packets dropped at no known link. On known links, most were lost at the link 1 → 2: 4 at least.',
   );
-  assert.equal(
-    summaryOf({ ...losses, links: [], unplaced: 5 }),
-    '5 packets dropped at no link that is known.',
-  );
+  assert.equal(summaryOf({ ...losses, links: [], unplaced: 5 }), '5 packets dropped at no known link.');
   const place = PLACE;
   assert.equal(placeText(place), '7, to 9, queue 3');
   assert.equal(placeText({ ...place, to: null, queue: null, node: null }), 'unknown node, interface 2');

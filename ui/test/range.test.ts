@@ -75,5 +75,5 @@ test('a range is said in the local zone, with its day', () => {
 test('an answer that is not about everything says so', () => {
   const whole = { range: { truncated: false } };
   for (const answers of [[], [{}], [{ range: null }], [whole, {}]]) assert.equal(partText(...answers), '');
-  assert.match(partText({}, whole, { range: { truncated: true } }), /^Not all is here/);
+  assert.match(partText({}, whole, { range: { truncated: true } }), /^Incomplete/);
 });

@@ -118,7 +118,7 @@ test('what is not in an answer is said', () => {
   );
   const cut = traffic([], { overlapping: true, truncated: true, counted_from: 1e9, lacks: ['queue'] });
   const said = remarks(cut, () => 'noon').join(' ');
-  for (const part of ['reports by queue', 'more than the total', 'nothing before noon', 'kept apart'])
+  for (const part of ['reports by queue', 'can exceed the total', 'nothing before noon', 'keep separate'])
     assert.ok(said.includes(part), `${part}: ${said}`);
 });
 
@@ -209,7 +209,7 @@ test('views are kept by name, and only addresses of this program are', () => {
     left: 6,
   });
   for (const wrong of ['', '{}', '[]', 'null', '{"views":1}'])
-    assert.throws(() => parseViews(wrong), /no file of saved views/);
+    assert.throws(() => parseViews(wrong), /not a file of saved views/);
   const many = Array.from({ length: 300 }, (_, i) => ({ name: `v${i}`, address: '#/events' }));
   assert.equal(merged([], many).length, 200);
 });

@@ -41,7 +41,7 @@ export class HeatMap {
   constructor(private readonly options: HeatOptions) {
     this.canvas.setAttribute(
       'aria-label',
-      'Heat map: arrows move, Enter shows who was in the queue, worst queue first',
+      'Heat map: arrows move, Enter shows the flows in the queue, worst queue first',
     );
     this.element = h('div', { class: 'heat' }, this.canvas, this.tip);
     this.tip.hidden = true;
@@ -83,7 +83,7 @@ export class HeatMap {
       ),
     );
     const left = heat.total - heat.rows.length;
-    const more = heat.truncated ? ', and there are more than one map can have' : '';
+    const more = heat.truncated ? ', and there are more than the map can show' : '';
     const cut = left > 0 ? `The worst ${heat.rows.length} of ${heat.total} rows${more}.` : '';
     return { columns, rows, cut };
   }

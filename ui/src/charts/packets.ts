@@ -50,7 +50,7 @@ export class PacketChart {
       rows: burst.packets.map(({ ts, flow, occupancy, latency }) => [ts, nameOf(flow), occupancy, latency]),
       cut:
         burst.packets.length < burst.reports
-          ? `${burst.packets.length} of ${burst.reports} packets; the others are counted, and not listed.`
+          ? `${burst.packets.length} of ${burst.reports} packets; the others are counted but not listed.`
           : '',
     };
   }

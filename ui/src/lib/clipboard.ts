@@ -11,5 +11,5 @@ export async function copyText(text: string): Promise<void> {
   const isCopied = document.execCommand('copy');
   field.remove();
   if (focused instanceof HTMLElement) focused.focus();
-  if (!isCopied) throw new Error('this browser does not let the page copy');
+  if (!isCopied) throw new Error('the browser does not allow copying');
 }

@@ -44,7 +44,7 @@ export function placeText({ node, queue }: { node: number | null; queue: number 
   return `${names.node(node)}${queue === null ? '' : ` queue ${queue}`}`;
 }
 
-/** How long it lasts, or lasted the last time, s; null: not stored. `end`: of what is known, ns. */
+/** Duration of the latest occurrence, s; null: not stored. `end`: of what is known, ns. */
 export function lasted({ state, since, until }: Alert, end: number): number | null {
   const last = state === 'firing' ? end : until;
   return since === null || last === null ? null : (last - since) / 1e9;
@@ -66,15 +66,15 @@ export function openText(alert: Alert, confirmed: boolean): string {
 /** By what it is known which alerts fire, if no collector was asked. */
 export function storedText(isConsole: boolean): string {
   return isConsole
-    ? 'As the collectors exported it: they know what is true now, and what people have acknowledged or silenced.'
+    ? 'As exported by the collectors, which have the current state, acknowledgements and silences.'
     : 'As stored at the end of this time.';
 }
 
 /** What there is to say without alerts. */
 export function noneText(onlyFiring: boolean): { title: string; text: string } {
   return onlyFiring
-    ? { title: 'Nothing fires', text: 'Alerts that ended are hidden.' }
-    : { title: 'Nothing is wrong', text: 'No rule was true in this time.' };
+    ? { title: 'No firing alerts', text: 'Ended alerts are hidden.' }
+    : { title: 'No alerts', text: 'No rule was true in this time.' };
 }
 
 /** What the answer leaves out, in sentences; empty: nothing. */
@@ -83,15 +83,15 @@ export function cutText({ total, alerts, known_since }: Alerts): string {
   if (total > alerts.length) parts.push(`${exact(total - alerts.length)} more are not shown.`);
   if (known_since !== null)
     parts.push(
-      `There are too many events of rules: alerts before ${dateTime(known_since).slice(0, 19)} are missing, and not counted.`,
+      `Too many rule events: alerts before ${dateTime(known_since).slice(0, 19)} are not listed or counted.`,
     );
   return parts.join(' ');
 }
 
 const ENDED = dictionary<string>({
-  false: 'a report showed that it is no longer true',
-  flow: 'the flow ended: there were no more reports',
-  unheard: 'the collector knows of it no longer: it was restarted, or the rule was removed',
+  false: 'a report showed that the rule is no longer true',
+  flow: 'the flow ended: no more reports arrived',
+  unheard: 'the collector no longer has it: it was restarted, or the rule was removed',
 });
 
 export function endedText(alert: Alert): string {
@@ -185,9 +185,7 @@ export function trialText(trial: Trial): string {
   const times = `${most}${trial.times === 1 ? 'once' : `${trial.times} times`}`;
   const flows = trial.times === 0 ? '' : ` for ${plural(trial.flows, 'flow')}`;
   const already =
-    trial.already === 0
-      ? ''
-      : ` It was true of ${plural(trial.already, 'flow')} already when the time began.`;
+    trial.already === 0 ? '' : ` It was already true for ${plural(trial.already, 'flow')} at the start.`;
   const head = trial.times === 0 ? 'It would not have fired' : `It would have fired ${times}${flows}`;
   const day = (ns: number): string => dateTime(ns).slice(0, 19);
   return `${head} from ${day(trial.from)} to ${day(trial.to)}.${already}`;
@@ -196,7 +194,7 @@ export function trialText(trial: Trial): string {
 /** When a rule would have fired; what the trial does not know is said in the file, too. */
 export function trialSheet(trial: Trial, when: string): Sheet {
   const { firings, times, notes } = trial;
-  const listed = firings.length < times ? [`The latest ${firings.length} of ${times} times are here.`] : [];
+  const listed = firings.length < times ? [`The latest ${firings.length} of ${times} times are listed.`] : [];
   const time = (name: string): Sheet['columns'][number] => ({ name, time: true });
   return {
     columns: [time('when'), time('until'), ...['flow', 'node', 'metric', 'value'].map((name) => ({ name }))],

@@ -80,7 +80,7 @@ const WORDS = dictionary<Words>({
     input: 'record',
     output: 'record',
     place: 'while exporting',
-    hint: 'Records of the store that other systems have received; one that two systems receive counts twice',
+    hint: 'Stored records that other systems have received; a record received by two systems counts twice',
   },
 });
 

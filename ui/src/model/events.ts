@@ -142,7 +142,7 @@ function stuck(event: TelemetryEvent, cause: string): string {
 }
 
 function expired(event: TelemetryEvent): string {
-  return event.metric === 'flow_path' ? 'flow not seen any more' : `${subject(event)} not seen any more`;
+  return event.metric === 'flow_path' ? 'flow no longer seen' : `${subject(event)} no longer seen`;
 }
 
 const SENTENCES = dictionary<(event: TelemetryEvent) => string>({

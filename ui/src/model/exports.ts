@@ -7,7 +7,7 @@ export function health(one: Export): { text: string; class?: string; title?: str
   if (one.unsaved > 0 && one.last_success === null) {
     return { text: 'the cursor cannot be saved', class: 'bad' };
   }
-  if (one.waiting === 0) return { text: 'everything is sent', class: 'good' };
-  if (one.requests === 0) return { text: 'waits for its first batch' };
-  return { text: `sends, ${count(one.waiting)} wait` };
+  if (one.waiting === 0) return { text: 'all records sent', class: 'good' };
+  if (one.requests === 0) return { text: 'waiting for the first batch' };
+  return { text: `sending, ${count(one.waiting)} pending` };
 }

@@ -43,8 +43,8 @@ export function verdict(burst: Burst): string {
   if (first.rise === 0) return 'No packet that filled the queue was reported.';
   const few = share >= 0.5 || many === 1;
   const head = few
-    ? `One flow filled it: ${percent(share)} of the packets that came while it filled${time}.`
-    : `${plural(many, 'flow')} filled it together${time}; the largest brought ${percent(share)} of the packets.`;
+    ? `One flow filled it: ${percent(share)} of the packets that arrived while it filled${time}.`
+    : `${plural(many, 'flow')} filled it together${time}; the largest sent ${percent(share)} of the packets.`;
   return head;
 }
 
@@ -52,13 +52,13 @@ export function verdict(burst: Burst): string {
 export function doubts(burst: Burst): string[] {
   const said: string[] = [];
   const every = Math.max(1, ...burst.recordings.map((recording) => recording.every));
-  if (every > 1) said.push(`One of ${every} reports was stored; counts are multiplied.`);
+  if (every > 1) said.push(`One in ${every} reports was stored; counts are scaled up.`);
   if (burst.recordings.some((recording) => recording.late))
-    said.push('A part of the recording was not in memory: give the flight recorder more.');
-  if (burst.truncated) said.push('There are more reports than were read: choose a shorter time.');
+    said.push('Part of the recording was no longer in memory: give the flight recorder more memory.');
+  if (burst.truncated) said.push('Not all reports were read: choose a shorter time.');
   const lacks = burst.lacks ?? [];
   said.push(...lacks);
   if (burst.peak !== null && burst.recordings.length === 0 && lacks.length === 0)
-    said.push('No recording covers this time; these are the reports that the store keeps anyway.');
+    said.push('No recording covers this time; these reports come from the store.');
   return said;
 }

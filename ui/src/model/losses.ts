@@ -51,7 +51,7 @@ export function verdictOf(link: LinkLoss, said: string | null = null): string {
         `${exact(link.lost)} to ${exact(link.lost_most)} ${of} lost on it: lost or repeated reports hide the rest (reports of both ends)`,
       );
   } else if (link.unknown !== null)
-    parts.push(link.unknown === said ? 'on it: not known, see below' : `on it: not known, ${link.unknown}`);
+    parts.push(link.unknown === said ? 'on it: unknown, see below' : `on it: unknown, ${link.unknown}`);
   return parts.join('; ');
 }
 
@@ -73,18 +73,18 @@ export function summaryOf(losses: LossMap): string {
   const { unplaced } = losses;
   const [worst] = losses.links;
   const lost = worst ? (lostOf(worst) ?? 0) : 0;
-  const elsewhere = `${plural(unplaced, 'packet')} dropped at no link that is known`;
+  const elsewhere = `${plural(unplaced, 'packet')} dropped at no known link`;
   if (worst && lost > 0) {
     const link = `${names.node(worst.from)} → ${names.node(worst.to)}`;
     // Any of these may be of one link, which then lost more.
-    const among = unplaced > lost ? `${elsewhere}. Of links that are known, most` : 'Most packets';
+    const among = unplaced > lost ? `${elsewhere}. On known links, most` : 'Most packets';
     const rest = unplaced > 0 && unplaced <= lost ? ` ${elsewhere}.` : '';
     return `${among} were lost at the link ${link}: ${exact(lost)} at least.${rest}`;
   }
   if (unplaced > 0) return `${elsewhere}.`;
   return losses.counted
-    ? 'No lost packet was reported or counted in this time.'
-    : 'No dropped packet was reported in this time. What links lose unseen was not counted.';
+    ? 'No packet losses reported or counted in this time.'
+    : 'No packet drops reported in this time. Losses on links were not counted.';
 }
 
 const plain = (columns: readonly string[]): Sheet['columns'] => columns.map((name) => ({ name }));

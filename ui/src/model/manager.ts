@@ -40,7 +40,7 @@ export function take(known: Known, { kind, change }: ManagerChange): boolean {
 
 /** The entries in a table, of how many that fit. */
 export function tableShare({ used, others, size }: Device['watch_entries']): string {
-  const whose = others > 0 ? ` (${exact(others)} of others)` : '';
+  const whose = others > 0 ? ` (${exact(others)} of other controllers)` : '';
   const full = used + others >= size && size > 0 ? ': full' : '';
   return `${exact(used + others)} of ${exact(size)}${whose}${full}`;
 }

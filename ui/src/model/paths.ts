@@ -19,7 +19,7 @@ export interface Step {
 }
 
 /** In place of what the page cannot say yet. */
-export const NOT_ANSWERED = 'Not answered yet.';
+export const NOT_ANSWERED = 'No response yet.';
 
 /** Changes of the same paths this long after each other are one step, ns. */
 const TOGETHER = 5e9;
@@ -117,10 +117,8 @@ export function changeText(before: Path, after: Path): string {
   const changed = difference(before, after);
   if (pathKey(before) === pathKey(after) || ![...before, ...after].includes(null))
     return differenceText(changed);
-  if (mayBeSame(before, after)) return 'perhaps nothing: a node is unknown';
-  return changed.left.length + changed.joined.length === 0
-    ? 'no node that is known'
-    : differenceText(changed);
+  if (mayBeSame(before, after)) return 'possibly nothing: a node is unknown';
+  return changed.left.length + changed.joined.length === 0 ? 'no known node' : differenceText(changed);
 }
 
 export interface Symmetry {
@@ -147,7 +145,7 @@ export function symmetry(forward: PathsOfDirection, reverse: PathsOfDirection | 
     return isUnknown
       ? {
           state: 'unknown',
-          text: 'Perhaps symmetric: the nodes that are known are the same, and at least one is unknown.',
+          text: 'Possibly symmetric: all known nodes are the same, but at least one is unknown.',
         }
       : { state: 'same', text: 'Symmetric: both directions take the same nodes most of the time.' };
   const { left, joined } = difference(there, back);
@@ -155,7 +153,7 @@ export function symmetry(forward: PathsOfDirection, reverse: PathsOfDirection | 
     nodes.map((node) => names.node(node)).join(', ') || 'no other node';
   return {
     state: 'differs',
-    text: `Asymmetric: only the way there passes ${list(left)}, only the way back ${list(joined)}.${isUnknown ? ' At least one node is unknown, and may be one of these.' : ''}`,
+    text: `Asymmetric: only the forward path passes ${list(left)}, only the return path ${list(joined)}.${isUnknown ? ' At least one node is unknown, and may be one of these.' : ''}`,
   };
 }
 

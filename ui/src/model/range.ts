@@ -132,6 +132,6 @@ function dayText(date: Date, now: number): string {
 /** Says that an answer about a range is about a part of it only; empty otherwise. */
 export function partText(...answers: { range?: { truncated: boolean } | null }[]): string {
   return answers.some(({ range }) => range?.truncated === true)
-    ? 'Not all is here: this time has more flows, nodes or queues than are considered. Choose a shorter one.'
+    ? 'Incomplete: this time has more flows, nodes or queues than are considered. Choose a shorter time.'
     : '';
 }

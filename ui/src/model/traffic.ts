@@ -200,14 +200,12 @@ export function remarks(traffic: Traffic, timeText: (ns: number) => string): str
   const lacking = traffic.lacks.map(label).join(', ');
   return [
     traffic.lacks.length > 0 ? `The store does not know ${measure} by ${lacking}.` : '',
-    traffic.overlapping
-      ? 'A value can be in several groups, so that together they are more than the total.'
-      : '',
+    traffic.overlapping ? 'A value can be in several groups, so their sum can exceed the total.' : '',
     traffic.counted_from !== null
-      ? `There is more than is counted for one answer: nothing before ${timeText(traffic.counted_from)} is. Choose a shorter time.`
+      ? `Too much data for one response: nothing before ${timeText(traffic.counted_from)} is counted. Choose a shorter time.`
       : '',
     traffic.truncated
-      ? 'There are more groups or changes of paths than are kept apart; some are among the others or unknown.'
+      ? 'There are too many groups or path changes to keep separate; some are counted among the others or as unknown.'
       : '',
   ].filter((text) => text !== '');
 }

@@ -26,10 +26,10 @@ export function parseViews(text: string): { views: View[]; left: number } {
   try {
     parsed = JSON.parse(text);
   } catch {
-    throw new Error('this is no file of saved views: it is not JSON');
+    throw new Error('not a file of saved views: it is not JSON');
   }
   const list = (parsed as { views?: unknown } | null)?.views;
-  if (!Array.isArray(list)) throw new Error('this is no file of saved views: it has no list “views”');
+  if (!Array.isArray(list)) throw new Error('not a file of saved views: it has no list “views”');
   const views = list.map(view).filter((one) => one !== null);
   return { views: merged([], views), left: list.length - views.length };
 }

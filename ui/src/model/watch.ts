@@ -95,8 +95,7 @@ export function derive(query: URLSearchParams, flows: readonly Flow[], devices: 
   }
   const destinations = [...new Set(flows.map(({ flow }) => flow.dst).filter((dst) => dst !== ''))].sort();
   if (destinations.length === 0 || destinations.length > MAX_DESTINATIONS) {
-    const why =
-      destinations.length === 0 ? 'no flow that is known passes it' : `${destinations.length} destinations`;
+    const why = destinations.length === 0 ? 'no known flow passes it' : `${destinations.length} destinations`;
     return { ...draft, derived: `Derived from ${at}: ${why}, so all flows of the domain.` };
   }
   const enter = device !== undefined && isEdge && flows.every(({ path }) => path[0] === place.node);

@@ -94,8 +94,8 @@ export function alertDetail(options: Options) {
       setText(
         gone,
         onlyFiring
-          ? 'This alert does not fire: it is hidden, or is not in the time that is shown.'
-          : 'This alert is not in the time that is shown.',
+          ? 'This alert is not firing: it is hidden, or outside the selected time.'
+          : 'This alert is outside the selected time.',
       );
       show(gone, alert === null);
       show(body, alert !== null);
@@ -149,7 +149,7 @@ function factsOf(alert: Alert, confirmed: boolean): (readonly [string, string])[
         ? null
         : `${alert.until === null ? '' : `${when(alert.until)}, `}${endedText(alert)}`,
     ],
-    ['times', `${exact(alert.count)} in the time that is shown`],
+    ['times', `${exact(alert.count)} in the selected time`],
     ['lasted', times.join('; ')],
     [
       'acknowledged',

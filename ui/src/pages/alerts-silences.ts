@@ -8,7 +8,7 @@ import { session } from '../session';
 /** The silences that last, and how to end them. */
 export function silencesPanel(changed: () => void) {
   const list = h('ul', { class: 'silences' });
-  const none = h('p', { class: 'muted' }, 'No silence lasts. An alert that is selected can be silenced.');
+  const none = h('p', { class: 'muted' }, 'No active silences. Select an alert to silence it.');
   const problem = h('p', { class: 'filter-fault', role: 'alert' });
   const element = panel('Silences', { class: 'wide' }, none, list, problem);
   let shown = '';

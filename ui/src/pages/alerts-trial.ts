@@ -48,7 +48,7 @@ export function trialPanel(settings: AlertSettings) {
     { class: 'muted' },
     'Rules are evaluated by collectors: enable it on the page ',
     h('em', {}, 'Alerts'),
-    ' of each one that hears these flows, or put it into their configurations.',
+    ' of each one that receives reports of these flows, or add it to their configurations.',
   );
   const form = h(
     'form',
@@ -150,8 +150,8 @@ export function trialPanel(settings: AlertSettings) {
 
   function showResult({ enabled, reason, text }: RuleEnabled): void {
     const said = enabled
-      ? 'The rule is evaluated from now on, and is in the configuration file:'
-      : `Not enabled: ${reason ?? ''}. Put this into the configuration, and reload it:`;
+      ? 'The rule is now active and was added to the configuration file:'
+      : `Not enabled: ${reason ?? ''}. Add this to the configuration, and reload it:`;
     result.replaceChildren(h('p', {}, said), h('pre', {}, h('code', {}, text)));
   }
 

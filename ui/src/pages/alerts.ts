@@ -72,7 +72,7 @@ class AlertsPage implements Page {
       'p',
       { class: 'check' },
       this.only,
-      h('label', { for: 'only-firing' }, 'only those that fire'),
+      h('label', { for: 'only-firing' }, 'only firing alerts'),
     );
     this.element = h(
       'div',
@@ -170,7 +170,7 @@ function noteText(answer: Alerts): string {
   const { firing, unacknowledged } = answer;
   const head =
     firing === 0
-      ? 'Nothing fires.'
+      ? 'No firing alerts.'
       : `${plural(firing, 'alert')} fire${firing === 1 ? 's' : ''}${acknowledgedText(unacknowledged)}.`;
   const doubt = answer.confirmed || firing === 0 ? '' : storedText(session.console);
   return [head, cutText(answer), doubt].filter((part) => part !== '').join(' ');
@@ -218,11 +218,11 @@ function alertTable(
           alert.flow === null ? '–' : { text: flowName(alert.flow), title: alert.text ?? '' },
         file: { value: (alert) => alert.text },
       },
-      { title: 'Where', hint: 'The node and queue that have the value', cell: (alert) => placeText(alert) },
+      { title: 'Where', hint: 'The node and queue with the value', cell: (alert) => placeText(alert) },
       {
         title: 'Value',
         numeric: true,
-        hint: 'What made the rule true',
+        hint: 'The comparison that made the rule true',
         cell: (alert) => valueText(alert),
         file: { value: (alert) => alert.value },
       },
@@ -238,14 +238,14 @@ function alertTable(
       {
         title: 'For',
         numeric: true,
-        hint: 'How long it lasts, or lasted the last time',
+        hint: 'Duration of the latest occurrence',
         cell: (alert) => sinceText(alert, end()),
         file: { value: (alert) => lasted(alert, end()), unit: 's' },
       },
       {
         title: 'Times',
         numeric: true,
-        hint: 'How often it began in the time that is shown',
+        hint: 'Number of times it started firing in the selected time',
         cell: (alert) => exact(alert.count),
         file: { value: (alert) => alert.count },
       },

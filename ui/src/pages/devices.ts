@@ -56,7 +56,7 @@ class DevicesPage implements Page {
       (device) => device.name === this.name,
       (device) => goTo(link('devices', device.name)),
     );
-    this.foreignPanel = panel('Entries of others', {}, this.foreign);
+    this.foreignPanel = panel('Entries of other controllers', {}, this.foreign);
     const device = (): string => `devices/${encodeURIComponent(this.name)}`;
     const menu = (title: string, path: () => string, table: Sheets, command?: () => string[]): HTMLElement =>
       hands({
@@ -173,7 +173,7 @@ function row([name, value]: Row): Node[] {
 
 function role({ acting, copy }: Domain): string {
   if (acting) return 'acts';
-  return copy === null ? 'is on standby: another manager acts' : `is on standby: ${copy}`;
+  return copy === null ? 'on standby: another manager is active' : `on standby: ${copy}`;
 }
 
 function domainRows(domain: Domain): Row[] {
@@ -183,7 +183,7 @@ function domainRows(domain: Domain): Row[] {
   return [
     ['In sync', `${domain.in_sync} of ${domain.devices}`],
     ['This manager', role(domain)],
-    ['INT', domain.stopped ? 'stopped by hand' : 'as the intents say'],
+    ['INT', domain.stopped ? 'stopped by an operator' : 'as declared by intents'],
     ['Mark', `DSCP ${domain.dscp}, L4 checksum ${domain.l4_checksum}`],
     ['Collectors', `${collectors}; change [manager] collectors in the configuration, and restart`],
     ...dta,
@@ -195,8 +195,8 @@ function domainRows(domain: Domain): Row[] {
 
 function deviceFacts(device: Device): Row[] {
   const drift = [
-    device.missing > 0 ? `lacks ${plural(device.missing, 'rule')}` : '',
-    device.extra > 0 ? `has ${plural(device.extra, 'rule')} too many` : '',
+    device.missing > 0 ? `${plural(device.missing, 'rule')} missing` : '',
+    device.extra > 0 ? `${plural(device.extra, 'unexpected rule')}` : '',
   ].filter((part) => part !== '');
   if (device.does !== null) {
     return [
@@ -246,7 +246,7 @@ function deviceTable(
       },
       {
         title: 'Drift',
-        hint: 'Rules that it lacks, and rules that it has too many',
+        hint: 'Missing rules and unexpected rules',
         cell: (device) => (device.missing + device.extra > 0 ? `−${device.missing} +${device.extra}` : NONE),
       },
       { title: 'Watchlist', numeric: true, cell: (device) => share(device, device.watch_entries) },
@@ -263,21 +263,21 @@ function portTable(): LiveTable<DevicePort> {
   };
   return new LiveTable<DevicePort>({
     label: 'Ports',
-    empty: 'No ports are known.',
+    empty: 'No known ports.',
     columns: [
       { title: 'Port', numeric: true, cell: (port) => exact(port.port) },
       { title: 'Interface', cell: (port) => port.name ?? NONE },
       {
         title: 'Role',
         cell: (port) => ({
-          text: port.opening === true ? `${port.role}, connect no hosts yet` : port.role,
+          text: port.opening === true ? `${port.role}, do not connect hosts yet` : port.role,
           class: port.role === 'disputed' || port.opening === true ? 'state bad' : '',
         }),
       },
       { title: 'Peer', cell: (port) => port.peer ?? NONE },
       {
         title: 'Neighbour',
-        hint: 'What the device hears by LLDP',
+        hint: 'The neighbour from received LLDP',
         cell: ({ neighbour }) => neighbourText(neighbour),
       },
       {
@@ -294,11 +294,11 @@ function portTable(): LiveTable<DevicePort> {
 function counterTable(): LiveTable<DeviceCounter> {
   return new LiveTable<DeviceCounter>({
     label: 'Counters',
-    empty: 'Nothing is counted.',
+    empty: 'No counters.',
     columns: [
       {
         title: 'Counter',
-        hint: 'What the program of the device counts',
+        hint: 'Counters of the device’s program',
         cell: (counter) => (counter.object ? `${counter.object}: ${counter.name}` : counter.name),
       },
       {
@@ -314,7 +314,7 @@ function counterTable(): LiveTable<DeviceCounter> {
 function historyTable(): LiveTable<ManagerHistoryEntry> {
   return new LiveTable<ManagerHistoryEntry>({
     label: 'History',
-    empty: 'Nothing has happened yet.',
+    empty: 'No history yet.',
     columns: [
       {
         title: 'Time',

@@ -11,7 +11,7 @@ export function domainControl(after: () => void) {
   const message = h('span', { class: 'answer bad', role: 'alert' });
   const button = confirmButton({
     label: () => (domain?.stopped ? 'Start INT' : 'Stop all INT'),
-    question: () => (domain?.stopped ? '' : 'Really stop all INT?'),
+    question: () => (domain?.stopped ? '' : 'Stop all INT?'),
     act: () => void act(),
   });
 

@@ -13,7 +13,7 @@ export function eventRows() {
   const horizon = h(
     'li',
     { class: 'horizon' },
-    'Before this, only the newest of each kind are shown: choose a kind, or load older events',
+    'Before this time, only the newest events of each kind are shown: choose a kind, or load older events',
   );
   const made = new Map<TelemetryEvent, HTMLElement>();
   let named = names.version;

@@ -106,7 +106,7 @@ const CONNECTIONS = {
 } as const;
 
 function showConnection(note: HTMLElement, feed: EventFeed): void {
-  const shed = feed.shed > 0 ? ` · ${plural(feed.shed, 'event')} left out: too many for this page` : '';
+  const shed = feed.shed > 0 ? ` · ${plural(feed.shed, 'event')} skipped: too many for this page` : '';
   const state = feed.paused ? `paused, ${exact(feed.waiting.length)} waiting` : CONNECTIONS[feed.connection];
   setText(note, state + shed);
   note.dataset['state'] = feed.connection;

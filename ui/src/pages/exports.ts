@@ -17,7 +17,7 @@ export function exportsPage(): Page {
 function nothing(): HTMLElement {
   return empty(
     'No exports',
-    'An export sends what is stored to Kafka, ClickHouse, InfluxDB, Redis, OpenSearch and others, at least once. Add ',
+    'An export sends stored records to Kafka, ClickHouse, InfluxDB, Redis, OpenSearch and others, at least once. Add ',
     code('[exports.NAME]'),
     ' to the configuration.',
   );
@@ -85,14 +85,14 @@ function exportTable(): LiveTable<Export> {
       {
         title: 'Waiting',
         file: { value: (row) => row.waiting },
-        hint: 'Stored records that are not settled yet',
+        hint: 'Stored records that are still pending',
         numeric: true,
         cell: (row) => number(row.waiting),
       },
       {
         title: 'Rejected',
         file: { value: (row) => row.rejected },
-        hint: 'Records that the server will never take; they are in a file with its words',
+        hint: 'Permanently rejected records, saved to a file with the server’s error',
         numeric: true,
         cell: (row) => ({ ...number(row.rejected), ...(row.rejected > 0 ? { class: 'bad' } : {}) }),
       },
@@ -106,7 +106,7 @@ function exportTable(): LiveTable<Export> {
       {
         title: 'Shed',
         file: { value: (row) => row.shed },
-        hint: 'Hops that found no space, because the system took less than came',
+        hint: 'Hops dropped because the system accepted them more slowly than they arrived',
         numeric: true,
         cell: (row) => ({ ...number(row.shed), ...(row.shed > 0 ? { class: 'bad' } : {}) }),
       },

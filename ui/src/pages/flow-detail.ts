@@ -32,7 +32,7 @@ export function flowView(name: string) {
   const nothing = h(
     'p',
     { class: 'table-note' },
-    'No latency in this flow’s reports: its switches do not send timestamps or hop latency.',
+    'This flow’s reports have no latency: its switches send neither timestamps nor hop latency.',
   );
   nothing.hidden = true;
   const drawing = new StackDrawing(chart, legend, nothing);
@@ -190,7 +190,7 @@ function header() {
   const links = h('a', {}, 'events of this flow');
   const onMap = h('a', {}, 'on the map');
   const watch = h('a', {}, 'watch this');
-  const paths = h('a', {}, 'paths, there and back');
+  const paths = h('a', {}, 'paths, both directions');
   return {
     element: h(
       'div',

@@ -136,10 +136,10 @@ function gone(name: string): HTMLElement {
   const hour = h('a', { href: link('flow', name, { last: '1h' }) }, 'the last hour');
   const day = h('a', { href: link('flow', name, { last: '24h' }) }, 'the last day');
   const text = `${name} has expired or was never seen. Look for it in `;
-  return panel('Flow', {}, empty('This flow is not known any more', text, hour, ' or ', day, '.'));
+  return panel('Flow', {}, empty('Flow no longer known', text, hour, ' or ', day, '.'));
 }
 
 function absent(name: string): HTMLElement {
-  const text = `There were no reports of ${name} in this time. Choose another time, or a flow of the list.`;
-  return panel('Flow', {}, empty('This flow was not there', text));
+  const text = `No reports of ${name} in this time. Choose another time, or a flow from the list.`;
+  return panel('Flow', {}, empty('No reports of this flow', text));
 }

@@ -116,7 +116,7 @@ export function intentForm(options: Options) {
       if (!answer) return;
       message.className = 'answer good';
       // How far it is stands in the list and in its details, which change.
-      setText(message, `${answer.name} is ${only === 'new' ? 'added' : 'changed'}.`);
+      setText(message, `${answer.name} was ${only === 'new' ? 'added' : 'changed'}.`);
       empty();
       options.added(answer);
     });
@@ -230,7 +230,7 @@ function inputs() {
   const more = h(
     'details',
     { class: 'more' },
-    h('summary', {}, 'Where, how, and what is reported'),
+    h('summary', {}, 'Location, mode and reporting'),
     group(
       'Where',
       field('Edge devices', all.edges, 'as leaf*'),

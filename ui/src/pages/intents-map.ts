@@ -60,11 +60,7 @@ function drawing(devices: readonly Device[], domain: Domain, plan: Plan | null, 
       s('text', { x, y: y - 19, 'text-anchor': 'middle', class: 'change' }, plan ? change : ''),
     );
   });
-  const label = plan
-    ? 'What each device gets'
-    : domain.stopped
-      ? 'Devices; INT is stopped'
-      : 'Devices by state';
+  const label = plan ? 'Changes by device' : domain.stopped ? 'Devices; INT is stopped' : 'Devices by state';
   return s(
     'svg',
     { viewBox: `0 0 ${width} ${HEIGHT}`, role: 'img', 'aria-label': label },

@@ -13,7 +13,7 @@ export function waitingPlan(after: () => void) {
   const apply = h('button', { class: 'primary', type: 'button' }, 'Apply changes');
   const note = readOnlyNote();
   const element = panel(
-    'Changes that wait for approval',
+    'Changes pending approval',
     { class: 'wide', aside: apply },
     view.element,
     message,
@@ -46,7 +46,7 @@ export function waitingPlan(after: () => void) {
       // Nobody approves what they have not seen.
       const seen = shown;
       if (JSON.stringify(await read()) !== seen) {
-        setText(message, 'The changes are others by now; look at them, and apply them again.');
+        setText(message, 'The plan has changed. Review it and apply again.');
         return;
       }
       await send<Plan>('POST', 'plan/apply');

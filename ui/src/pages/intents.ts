@@ -143,7 +143,7 @@ class IntentsPage implements Page {
     this.waiting.update(domain);
     if (!domain) return;
     const parts = [
-      domain.acting ? '' : 'another manager acts',
+      domain.acting ? '' : 'another manager is active',
       stoppedText(domain),
       `${domain.in_sync} of ${plural(domain.devices, 'device')} in sync`,
     ];
@@ -189,7 +189,7 @@ function intentTable(
 ): LiveTable<Intent> {
   return new LiveTable<Intent>({
     label: 'Intents',
-    empty: 'Nothing is watched yet. Say below which flows shall be.',
+    empty: 'No intents yet. Add one below.',
     select,
     selected,
     columns: [
@@ -208,7 +208,7 @@ function intentTable(
         file: { value: (intent) => intent.rate },
         cell: (intent) => count(Math.round(intent.rate)),
       },
-      { title: 'Does it work?', class: 'grow', cell: (intent) => intent.text },
+      { title: 'Verification', class: 'grow', cell: (intent) => intent.text },
     ],
   });
 }
@@ -224,7 +224,7 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
   let shown: Intent | null = null;
   const button = confirmButton({
     label: () => 'Remove',
-    question: () => `Really remove ${shown?.name ?? ''}?`,
+    question: () => `Remove ${shown?.name ?? ''}?`,
     act: () => shown && remove(shown),
   });
   const change = h('button', { type: 'button' }, 'Edit');
@@ -305,4 +305,4 @@ function intentDetail({ edit, remove }: { edit(draft: Draft): void; remove(inten
 }
 
 const MORE_THAN_THE_FORM =
-  'This intent says more than the form can; change it by “hopwise intent add --replace”.';
+  'This intent has settings that the form does not support; change it with “hopwise intent add --replace”.';

@@ -53,7 +53,7 @@ class ListsPage implements Page {
     const note = h(
       'p',
       { class: 'table-note', role: 'status' },
-      'Lists are memory of the collector, and their entries have no time: what is shown is now, whatever time is chosen.',
+      'Lists are collector memory, and their entries have no timestamps: this page always shows the current state.',
     );
     this.element = h('div', {}, times.isLive() ? null : note, page);
     this.box.append(

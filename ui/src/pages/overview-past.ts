@@ -209,7 +209,7 @@ function copies() {
 }
 
 function lostText(lost: number): string {
-  return lost === 0 ? 'No report was lost on the way.' : `${exact(lost)} reports never arrived.`;
+  return lost === 0 ? 'No reports lost in transit.' : `${exact(lost)} reports never arrived.`;
 }
 
 function kindTable() {

@@ -35,7 +35,7 @@ export function flowTable() {
       { title: 'Path', class: 'mono wide-only', cell: (row) => pathText(row.path) },
       {
         title: 'Latency',
-        hint: 'Live: of the latest packet. Of another time: the greatest that was stored',
+        hint: 'Live: the latest packet. Past time: the greatest stored value',
         numeric: true,
         file: { value: (row) => row.flow_latency, unit: 'ns' },
         cell: (row) => ({ text: duration(row.flow_latency), bar: (row.flow_latency ?? 0) / most }),
@@ -88,7 +88,7 @@ function seen(ts: number): CellView | string {
 function failing(row: Source, value: number): CellView {
   if (!row.countable) {
     const title = row.mixed
-      ? 'Several nodes send from this address, and their reports do not say which: losses cannot be counted'
+      ? 'Several nodes send from this address, and their reports do not identify the node: losses cannot be counted'
       : 'Its sequence number never advances, so losses cannot be counted';
     return { text: 'not countable', class: 'unknown', title };
   }
@@ -292,7 +292,7 @@ export function problemTable() {
       { title: 'Problem', cell: (row) => ({ text: row.kind, class: 'bad' }) },
       {
         title: 'Records',
-        hint: 'Records that this program had stored in the file and that are not in the store any more',
+        hint: 'Records that this program stored in the file and that are no longer in the store',
         numeric: true,
         file: { value: (row) => row.records },
         cell: (row) => count(row.records),

@@ -58,7 +58,7 @@ function livePage(): Page {
       {
         aside: h(
           'span',
-          { title: 'From before the start of the program: of a minute' },
+          { title: 'Before the start of the program: rates per minute' },
           rates.reportsNow,
           MEAN,
         ),
@@ -127,7 +127,7 @@ const MEAN = ` mean of ${RATE_SECONDS} s`;
 
 const MOST_FLOWS = 10;
 const SLOWEST = { path: 'flows', params: { sort: 'latency', limit: MOST_FLOWS } };
-const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be others.`;
+const FIRST_FLOWS = `The ${MOST_FLOWS} slowest flows; there may be more.`;
 
 /** What a part of the status says. */
 function status(title: string, sheet: () => Sheet | null): HTMLElement {

@@ -36,7 +36,7 @@ export function latencyPanel(options: LatencyOptions) {
     selected: (row) => row.key === options.chosen(),
     columns: columns(() => comparing),
     also: QUANTILES.map((name) => ({
-      name: `${name} of what it is compared with`,
+      name: `${name} of the comparison`,
       unit: 'ns',
       value: (row) => row.there?.[name] ?? null,
     })),
@@ -129,7 +129,7 @@ function compared(here: number | null, there: number | null): CellView {
   const sign = (difference ?? 0) < 0 ? '−' : '+';
   const changed = difference === null ? '' : ` (${sign}${percent(Math.abs(difference))})`;
   const text = `${duration(here)} / ${duration(there)}${changed}`;
-  return { text, title: 'This / what it is compared with' };
+  return { text, title: 'This / the comparison' };
 }
 
 function noteText(here: HopLatencies | null): string {
@@ -145,7 +145,7 @@ function noteText(here: HopLatencies | null): string {
 /** What the answer leaves out; empty: nothing. */
 function cutText(here: HopLatencies): string {
   const parts: string[] = [];
-  if (here.truncated) parts.push('There are more values than are read: the oldest are missing.');
+  if (here.truncated) parts.push('Too many values: the oldest are missing.');
   if (here.left_out > 0) parts.push(`${exact(here.left_out)} more nodes are not shown.`);
   return parts.join(' ');
 }

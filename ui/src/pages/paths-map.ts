@@ -30,7 +30,7 @@ export function pathsMap() {
     toggle: (group) => toggle(group),
   });
   const legend = h('ul', { class: 'path-legend', aria: { label: 'Paths on the map' } });
-  const nothing = h('p', { class: 'table-note' }, 'No path is chosen.');
+  const nothing = h('p', { class: 'table-note' }, 'No path selected.');
   const element = h(
     'div',
     { class: 'paths-map' },

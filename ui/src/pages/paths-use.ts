@@ -8,19 +8,19 @@ import { LiveTable } from '../lib/table';
 import { NOT_ANSWERED, symmetry } from '../model/paths';
 import { times } from '../times';
 
-const TRUNCATED = 'Not all is here: there are more flows, paths or changes than are considered.';
+const TRUNCATED = 'Incomplete: there are more flows, paths or changes than are considered.';
 
-/** How often each path was used, there and back; beside it another flow or time. */
+/** Use of each path, there and back; beside it another flow or time. */
 export function usesPanel() {
   const there = direction('There');
   const back = direction('Back');
   const other = direction('Compared with');
   const verdict = h('p', { class: 'symmetry', role: 'status' });
   const element = panel(
-    'How often each path was used',
+    'Use of each path',
     {
       class: 'wide',
-      hands: hands({ title: 'How often each path was used', sheet: () => beside([there, back, other]) }),
+      hands: hands({ title: 'Use of each path', sheet: () => beside([there, back, other]) }),
     },
     verdict,
     h('div', { class: 'beside' }, there.element, other.element),
@@ -108,7 +108,7 @@ function direction(title: string) {
     },
     update(of: PathsOfDirection, label: string): void {
       setText(heading, `${label}: ${subject(of)}`);
-      table.setEmpty(of.unknown ?? 'No path is stored.');
+      table.setEmpty(of.unknown ?? 'No stored path.');
       table.update(of.paths);
       setText(note, noteText(of));
       cut = of.truncated ? TRUNCATED : '';

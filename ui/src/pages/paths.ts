@@ -425,12 +425,11 @@ class PathsPage implements Page {
   }
 
   private summaryText(step: Step | null): string {
-    if (this.answer.other)
-      return `Compared with ${comparedLabel(this.compared())}: the paths that were taken the longest.`;
+    if (this.answer.other) return `Compared with ${comparedLabel(this.compared())}: the paths used longest.`;
     if (step) return summaryOf(step);
-    if (this.found !== null && this.found.length > 0) return 'The chosen change is not in this time.';
+    if (this.found !== null && this.found.length > 0) return 'The selected change is outside this time.';
     return this.isChosen()
-      ? 'No path changed in this time: the way there, and the way back.'
+      ? 'No path changed in this time, in either direction.'
       : 'No path changed in this time.';
   }
 

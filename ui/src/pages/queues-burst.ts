@@ -99,7 +99,7 @@ export function burstPanel(close: () => void): BurstPanel {
     changes.update(burst.changes);
     chart.update(burst);
     const heard = burst.collectors ?? [];
-    const where = heard.length === 0 ? [] : [atCollectors('The node was heard by ', heard)];
+    const where = heard.length === 0 ? [] : [atCollectors('Reports of the node were received by ', heard)];
     const said = [...doubts(burst).map((text) => [text]), ...where];
     notes.replaceChildren(...said.map((parts) => h('li', {}, ...parts)));
   }
@@ -179,7 +179,7 @@ function burstSheet(burst: Burst, flows: LiveTable<Part>, changes: LiveTable<Cha
 
 function withoutReports(burst: Burst): string {
   const stored = session.console ? 'in ClickHouse' : 'stored';
-  const head = `No reports of this time are ${stored}, so it is not known who filled the queue.`;
+  const head = `No reports of this time are ${stored}, so the flows that filled the queue are unknown.`;
   if (burst.changes.length === 0) return head;
   return `${head} The hop latency of these flows changed there in that time:`;
 }
@@ -207,21 +207,21 @@ function flowTable(): LiveTable<Part> {
         title: 'Filled',
         numeric: true,
         file: { value: (part) => part.rise, unit: 'packets' },
-        hint: 'Packets that came while the queue filled',
+        hint: 'Packets that arrived while the queue filled',
         cell: (part) => ({ text: count(part.rise) }),
       },
       {
         title: 'In all',
         numeric: true,
         file: { value: (part) => part.reports, unit: 'packets' },
-        hint: 'Packets in the time that is shown',
+        hint: 'Packets in the selected time',
         cell: (part) => ({ text: count(part.reports) }),
       },
       {
         title: 'Longest wait',
         numeric: true,
         file: { value: (part) => part.longest, unit: 'ns' },
-        hint: 'The longest time of a packet in the node since the queue began to fill',
+        hint: 'Longest hop latency of a packet since the queue began to fill',
         cell: (part) => ({ text: duration(part.longest) }),
       },
       { title: 'Path', class: 'path', cell: (part) => ({ text: pathText(part.path) }) },
@@ -230,7 +230,7 @@ function flowTable(): LiveTable<Part> {
 }
 
 function flowCell(part: Part): CellView {
-  const text = part.flow === null ? 'flow not known' : flowName(part.flow);
+  const text = part.flow === null ? 'unknown flow' : flowName(part.flow);
   const href = part.text === null ? undefined : link('flow', part.text);
   return { text, class: `flow-${Math.min(part.place, 8) + 1}`, ...(href === undefined ? {} : { href }) };
 }
@@ -243,7 +243,7 @@ function changeTable(): LiveTable<Change> {
       {
         title: 'Flow',
         class: 'flow',
-        cell: (one) => ({ text: one.flow === null ? 'flow not known' : flowName(one.flow) }),
+        cell: (one) => ({ text: one.flow === null ? 'unknown flow' : flowName(one.flow) }),
       },
       {
         title: 'Changes',

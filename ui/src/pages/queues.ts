@@ -45,7 +45,7 @@ class QueuesPage implements Page {
   private readonly map: HeatMap;
   private readonly legend = heatLegend();
   private readonly note = h('span', { class: 'muted' });
-  private readonly none = empty('Nothing measured', 'No queue, node or link was measured in this time.');
+  private readonly none = empty('Nothing measured', 'No values of queues, nodes or links in this time.');
   private readonly metric: HTMLSelectElement;
   private readonly burst = burstPanel(() => this.go({ ...this.selection, at: null }));
   private readonly polled;
@@ -165,8 +165,8 @@ class QueuesPage implements Page {
     show(this.map.element, heat.rows.length > 0);
     const left = heat.total - heat.rows.length;
     const rest = left > 0 ? ` ${plural(left, 'row')} with smaller values not shown.` : '';
-    const truncated = heat.truncated ? ' There are more queues than one map can have.' : '';
-    const help = 'Click a cell to see who was in the queue; drag to zoom.';
+    const truncated = heat.truncated ? ' There are more queues than the map can show.' : '';
+    const help = 'Click a cell to see the flows in the queue; drag to zoom.';
     setText(
       this.note,
       `Each cell is the greatest value of ${heat.column / 1e9} s. ${help}${rest}${truncated}`,

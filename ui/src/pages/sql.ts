@@ -219,7 +219,7 @@ function plotLegend(names: readonly string[]): HTMLElement {
 
 function resultTable(result: QueryResult): HTMLElement {
   if (result.rows.length === 0)
-    return empty('No rows', 'The query is valid and has no matching rows. Try a wider time range.');
+    return empty('No rows', 'The query returned no rows. Try a wider time range.');
   const time = result.columns.map(timeColumn);
   const numeric = result.columns.map(
     (_, i) => !time[i] && result.rows.every((row) => isNumeric(row[i] ?? null)),

@@ -74,7 +74,7 @@ export class TopologyCanvas {
 
   constructor(private readonly options: CanvasOptions) {
     const label =
-      'Map of the network. Arrow keys go from node to node, Enter opens or closes a group, plus and minus zoom, 0 shows everything, Shift with arrows moves the map. The list of nodes says the same.';
+      'Map of the network. Arrow keys go from node to node, Enter opens or closes a group, plus and minus zoom, 0 shows everything, Shift with arrows moves the map. The list of nodes has the same information.';
     this.element = h(
       'div',
       { class: 'canvas', role: 'application', tabindex: '0', aria: { label } },

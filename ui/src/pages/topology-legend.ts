@@ -27,7 +27,7 @@ export const MAP_METRICS: readonly { metric: MapMetric; title: string; legend: s
     metric: 'loss',
     title: 'Loss',
     legend: 'Lost packets',
-    note: 'Of the time of this page, as in the tables below. Nodes: dropped packets that they reported. Links: packets dropped before them and lost on them, at least. Grey: not known.',
+    note: 'For the selected time, as in the tables below. Nodes: dropped packets that they reported. Links: packets dropped before them and lost on them, at least. Grey: unknown.',
   },
 ];
 

@@ -33,7 +33,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
   show(where, named.length > 0);
   const links = new LiveTable<LinkLoss>({
     label: 'Losses by link',
-    empty: 'No link is known in this time.',
+    empty: 'No known links in this time.',
     columns: [
       {
         title: 'Link',
@@ -42,10 +42,14 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
           href: link('topology', `${from}>${to}`, { lens: 'loss' }),
         }),
       },
-      { title: 'Dropped before it', numeric: true, cell: ({ dropped }) => exact(dropped) },
-      { title: 'Lost on it', numeric: true, cell: ({ lost }) => (lost === null ? 'not known' : exact(lost)) },
+      { title: 'Dropped before the link', numeric: true, cell: ({ dropped }) => exact(dropped) },
       {
-        title: 'By which evidence',
+        title: 'Lost on the link',
+        numeric: true,
+        cell: ({ lost }) => (lost === null ? 'not known' : exact(lost)),
+      },
+      {
+        title: 'Evidence',
         class: 'grow wraps',
         cell: (one) => verdictOf(one, answer?.uncounted ?? null),
       },
@@ -53,7 +57,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
   });
   const drops = new LiveTable<DropsOfPlace>({
     label: 'Dropped packets, as nodes reported them',
-    empty: 'No drop report in this time. Nodes that send none drop unseen.',
+    empty: 'No drop reports in this time. Drops of nodes that send no drop reports are not visible.',
     columns: [
       {
         title: 'Where',
@@ -71,7 +75,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
   });
   const reports = new LiveTable<LostReports>({
     label: 'Lost reports',
-    empty: 'No report was lost in this time.',
+    empty: 'No reports lost in this time.',
     columns: [
       { title: 'Node', class: 'grow', cell: ({ node }) => (node === null ? 'unknown' : names.node(node)) },
       { title: 'Lost reports', numeric: true, cell: ({ lost }) => exact(lost) },
@@ -79,10 +83,10 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
     ],
   });
   const element = panel(
-    'Where is it lost?',
+    'Packet losses',
     {
       class: 'wide loss',
-      hands: copies('Where is it lost?', (losses) => linkSheet(losses, cutOf(losses))),
+      hands: copies('Packet losses', (losses) => linkSheet(losses, cutOf(losses))),
     },
     summary,
     links.element,
@@ -153,7 +157,7 @@ export function lossPanel(arrived: (losses: LossMap) => void) {
 /** `more`: rows that are not there. */
 function noteText(losses: LossMap, more: number): string {
   const parts: string[] = [];
-  if (losses.uncounted !== null) parts.push(`To count what links lose unseen, hopwise ${losses.uncounted}.`);
+  if (losses.uncounted !== null) parts.push(`To count losses on links, hopwise ${losses.uncounted}.`);
   if (losses.left_out > 0)
     parts.push(
       `${plural(losses.left_out, 'flow')} not counted: the path changed in this time, passes a node twice, or is not known.`,
@@ -173,5 +177,5 @@ function cutOf(losses: LossMap): string {
 }
 
 function partText(range: LossMap['range']): string {
-  return range?.truncated === true ? 'This time has more flows or places than are considered.' : '';
+  return range?.truncated === true ? 'This time has more flows or locations than are considered.' : '';
 }

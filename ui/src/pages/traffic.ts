@@ -58,8 +58,8 @@ export function trafficPage(route: Route): Page {
   const message = h('p', { class: 'table-note', role: 'status' });
   const note = h('p', { class: 'table-note' });
   const none = empty(
-    'Nothing matches',
-    'Nothing was reported in this time, or the filter excludes all of it. Reports of flows are counted 35 s after the end of their minute.',
+    'No matches',
+    'No reports in this time, or the filter excludes all of them. Reports of flows are counted 35 s after the end of their minute.',
   );
   const table = groupTable(settings, {
     order: () => answer && present(answer),
@@ -115,7 +115,7 @@ export function trafficPage(route: Route): Page {
     table.update(traffic, sorted(traffic, settings.get('sort')));
     const hint = settings.get('draw') === 'sankey' && traffic.by.length < 2;
     const sentences = [
-      hint ? 'A Sankey diagram is of two or three dimensions: choose another one.' : '',
+      hint ? 'A Sankey diagram needs two or three dimensions: choose another one.' : '',
       unitText(traffic, settings.get('draw') === 'sankey'),
       ...remarks(traffic, (ns) => dateTime(ns).slice(0, 19)),
     ];
@@ -193,7 +193,7 @@ function query(settings: Values): Record<string, string | number> {
 function unitText(traffic: Traffic, isWhole: boolean): string {
   const column = isWhole ? 'in this time' : `per second, by ${span(traffic.column / 1e9)}`;
   if (traffic.measure === 'reports')
-    return `Reports ${column}. Reports are what devices send about packets: with sampling or filters they are fewer than packets. Bytes are not known.`;
+    return `Reports ${column}. Devices send reports about packets: with sampling or filters there are fewer reports than packets. Bytes are unknown.`;
   if (traffic.measure === 'events') return `Events ${column}.`;
   return `Mean of ${span(traffic.column / 1e9)}.`;
 }
@@ -407,7 +407,7 @@ function makeTable(
       ];
   return new LiveTable<Shown>({
     label: 'Groups',
-    empty: 'Nothing matches.',
+    empty: 'No matches.',
     order: {
       get: () => settings.get('sort'),
       set(order) {
@@ -438,7 +438,7 @@ function makeTable(
 
 function nameCell(row: TrafficRow, traffic: Traffic): { text: string; title: string; class?: string } {
   if (row === traffic.total)
-    return { text: 'Total', title: 'Everything that matches, each value once', class: 'muted' };
+    return { text: 'Total', title: 'All matching data, each value counted once', class: 'muted' };
   if (row === traffic.others) {
     const number = `${exact(traffic.other_groups)}${traffic.truncated ? ' or more' : ''}`;
     return { text: `${number} others`, title: 'All other groups together', class: 'muted' };
