@@ -406,7 +406,7 @@ fn write(
         CliError::io(
             format!("cannot write to {}", out.display()),
             error,
-            "name a directory you may write",
+            "name a writable directory",
         )
     };
     fs::create_dir_all(out).map_err(failed)?;

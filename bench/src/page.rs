@@ -56,8 +56,8 @@ const HEAD: &str = "\
 
 Made by `hopwise bench --page` from [performance.jsonl](performance.jsonl), the output of `hopwise bench --all --json` on one machine. The same commands make the page of your machine.
 
-Each figure is the median of the runs, in ns per operation, with the fastest and the slowest run. A *ratio* compares with another case or with a plain loop in the same run: ratios carry over to other machines, figures do not. The *bar* is what we want; where it
-is missed, the table says so. (busy): other programs used more than a tenth of a core meanwhile, so that the figure may be too high. What these tables do not have: [notes](performance.md).
+Each figure is the median of the runs, in ns per operation, with the fastest and the slowest run. A *ratio* compares with another case or with a plain loop in the same run: ratios carry over to other machines, figures do not. The *bar* is the goal; the
+table marks each miss. (busy): other programs used more than a tenth of a core meanwhile, so that the figure may be too high. For anything not in these tables, see the [notes](performance.md).
 ";
 
 const COLUMNS: &str = "| case | measures | ns (range) | ratio | bar |\n| --- | --- | --- | --- | --- |\n";

@@ -38,7 +38,7 @@ impl FromStr for Key {
         let mut bytes = Vec::new();
         for part in text.split(',') {
             let part = part.trim();
-            bytes.extend(parse_part(part).ok_or_else(|| format!("{part:?} is no key; write {FORMS}"))?);
+            bytes.extend(parse_part(part).ok_or_else(|| format!("invalid key {part:?}; write {FORMS}"))?);
         }
         match bytes.len() {
             1..=MAX_KEY => Ok(Self { bytes }),

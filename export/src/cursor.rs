@@ -29,7 +29,7 @@ pub struct NoCursor;
 impl fmt::Display for NoCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "not a cursor of version 1, or damaged; delete the file to export all that is stored once more",
+            "not a cursor of version 1, or damaged; delete the file to export all stored records again",
         )
     }
 }

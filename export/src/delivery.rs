@@ -530,7 +530,7 @@ impl<R: Keyed> Delivery<R> {
                 {
                     lane.fail_for_long(now);
                     self.notices
-                        .failing("the server refuses every record", &words, now);
+                        .failing("the server rejects every record", &words, now);
                 } else if again.is_empty() {
                     lane.succeed();
                     self.last_success = Some(now);
@@ -542,7 +542,7 @@ impl<R: Keyed> Delivery<R> {
                     } else {
                         format!(": {why}")
                     };
-                    let words = format!("the server takes {} records later{why}", again.len());
+                    let words = format!("the server will accept {} records later{why}", again.len());
                     self.notices.failing("a request failed in part", &words, now);
                 }
             }
@@ -564,7 +564,7 @@ impl<R: Keyed> Delivery<R> {
                 if alone.is_some() && self.rejected_in_a_row >= SUSPICIOUS {
                     lane.fail_for_long(now);
                     self.notices
-                        .failing("the server refuses every record", &words, now);
+                        .failing("the server rejects every record", &words, now);
                 } else {
                     lane.succeed();
                 }

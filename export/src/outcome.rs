@@ -95,7 +95,7 @@ fn explain(words: String, host: &str, status: u16) -> String {
     // The reason of a single record, in a successful answer.
     if (200..=299).contains(&status) {
         return if words.is_empty() {
-            format!("{host} gives no reason")
+            format!("{host} returned no reason")
         } else {
             words
         };
@@ -113,14 +113,14 @@ fn meaning(status: u16) -> &'static str {
     match status {
         300..=399 => " (a redirect, which is not followed; correct the url)",
         400 | 422 => " (it cannot read the request)",
-        401 => " (it wants other credentials; correct user, password or token)",
+        401 => " (invalid credentials; correct user, password or token)",
         403 => " (these credentials may not write there)",
-        404 | 405 => " (it takes no records at this address; correct the url)",
+        404 | 405 => " (it does not accept records at this address; correct the url)",
         408 | 504 => " (a time limit of the server, or of a proxy)",
-        411 => " (it, or a proxy, wants another form of request)",
+        411 => " (it, or a proxy, requires another form of request)",
         413 => " (the request is too large for it, or for a proxy; raise its limit, or lower batch_size)",
-        415 => " (it takes no requests of this format; correct the url, or the kind)",
-        425 | 429 => " (too many requests for it)",
+        415 => " (it does not accept this format; correct the url, or the kind)",
+        425 | 429 => " (too many requests)",
         500 => " (an error within the server; see its log)",
         502 => " (a proxy does not reach the server)",
         503 => " (it is overloaded, or not ready)",
@@ -146,11 +146,11 @@ mod tests {
             [302, 401, 403, 404, 413, 429, 500, 599].map(|status| words(status, "")),
             [
                 "h:1 answers HTTP 302 (a redirect, which is not followed; correct the url)",
-                "h:1 answers HTTP 401 (it wants other credentials; correct user, password or token)",
+                "h:1 answers HTTP 401 (invalid credentials; correct user, password or token)",
                 "h:1 answers HTTP 403 (these credentials may not write there)",
-                "h:1 answers HTTP 404 (it takes no records at this address; correct the url)",
+                "h:1 answers HTTP 404 (it does not accept records at this address; correct the url)",
                 "h:1 answers HTTP 413 (the request is too large for it, or for a proxy; raise its limit, or lower batch_size)",
-                "h:1 answers HTTP 429 (too many requests for it)",
+                "h:1 answers HTTP 429 (too many requests)",
                 "h:1 answers HTTP 500 (an error within the server; see its log)",
                 "h:1 answers HTTP 599",
             ]
@@ -165,7 +165,7 @@ mod tests {
             words: String::new(),
             retry_after: None,
         };
-        let none = "h:1 gives no reason".to_owned();
+        let none = "h:1 returned no reason".to_owned();
         let expected = Outcome::Settled {
             rejected: vec![(0, none.clone()), (1, "bad".to_owned())],
             again: vec![2],

@@ -184,7 +184,7 @@ impl Parts {
 }
 
 fn lacks(field: &Field) -> Unreadable {
-    Unreadable(format!("it has no {}: it is no record of hopwise", field.name))
+    Unreadable(format!("not a hopwise record: it has no {}", field.name))
 }
 
 fn wrong(field: &Field) -> Unreadable {

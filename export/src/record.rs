@@ -159,7 +159,7 @@ macro_rules! fields {
 fields! {
     /// The fields of every record.
     pub const COMMON: [
-        1 "id" Id "The same for the same thing: heard by two collectors, or sent twice.",
+        1 "id" Id "The same for one record, whether two collectors received it or it was sent twice.",
         2 "ts" Time "Event time.",
         3 "collector" Text "Who observed it.",
         4 "schema" Number "Version of this schema.",
@@ -197,7 +197,7 @@ fields! {
         19 "sum" Number "Sum.",
         20 "p50" Number "Median, from a sketch.",
         21 "p99" Number "99th percentile, from a sketch.",
-        22 "part" Id "Rollups of one key and time, of several workers or processes of a collector, are parts of one, which are added up. This distinguishes them; a part that is sent again has the same.",
+        22 "part" Id "Several workers or processes of a collector each send a part of one rollup (one key and time); parts are added up. This number distinguishes them; a part that is sent again has the same number.",
     ];
     /// The latest state of a flow.
     const FLOW: [
@@ -231,17 +231,17 @@ fields! {
     ];
     /// A rule that became true or false.
     const ALERT: [
-        10 "alert" Id "The same for a rule and what it is about: as long as it lasts, and whenever it comes back.",
+        10 "alert" Id "The same for one rule and subject, each time that it fires.",
         11 "rule" Text "The name of the rule.",
-        12 "flow" Flow "The flow that it is about.",
-        13 "node" Number "The node that it is about; of a flow, the node that has the value.",
+        12 "flow" Flow "The flow of the alert.",
+        13 "node" Number "The node of the alert; of a flow, the node with the value.",
         14 "interface" Number "The interface.",
         15 "queue" Number "The queue, likewise.",
         16 "state" Text "firing: the rule became true; resolved: it became false.",
-        17 "metric" Text "What the comparison that decided compares. resolved: none if the flow has ended.",
+        17 "metric" Text "The metric of the comparison that decided. resolved: none if the flow has ended.",
         18 "value" Number "Its value, in the unit of the metric.",
-        19 "threshold" Number "What it was compared with, likewise.",
-        20 "since" Time "When the rule became true. resolved: none if that is stored no longer.",
+        19 "threshold" Number "The value that it was compared with, likewise.",
+        20 "since" Time "When the rule became true. resolved: none if it is no longer stored.",
     ];
     /// One hop of one report.
     const HOP: [
@@ -257,8 +257,8 @@ fields! {
         19 "queue_occupancy" Number "Occupancy of the queue, in the unit of the device.",
         20 "queue_congestion" Number "Congestion status of the queue (INT 0.5), in the unit of the device.",
         21 "link_utilization" Number "Utilization of the egress link, millionths.",
-        22 "ingress_ts" Number "When the packet came, by the clock of the node, ns: all 64 bits, or the lower 32.",
-        23 "egress_ts" Number "When it left, likewise.",
+        22 "ingress_ts" Number "Ingress time by the node's clock, ns: all 64 bits, or the lower 32.",
+        23 "egress_ts" Number "Egress time, likewise.",
     ];
 }
 

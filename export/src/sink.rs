@@ -108,7 +108,7 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
                 "the server has nothing there ({}); correct the url",
                 said(response)
             )),
-            _ => Err(format!("the server does not take records: {}", said(response))),
+            _ => Err(format!("the server does not accept records: {}", said(response))),
         }
     }
 }

@@ -284,7 +284,7 @@ impl World {
                 match self.log[offset as usize] {
                     Entry::Bad => assert_eq!(
                         (&line["words"], &line["value"]),
-                        (&"it is no message of protobuf, or cut off".into(), &"/w==".into())
+                        (&"not a Protobuf message, or truncated".into(), &"/w==".into())
                     ),
                     Entry::Wrong => assert_eq!(
                         (&line["words"], &line["record"]["lost"]),

@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
             .all(|c| c.is_ascii_alphanumeric() || "[]:./>-".contains(c));
         if !piece.is_quoted && !is_part {
             let message = format!(
-                "{:?} is no test; write a field, an operator and a value",
+                "{:?} is not a test; write a field, an operator and a value",
                 piece.text
             );
             return Err(Fault::new(at, piece.length(), message));
@@ -339,7 +339,7 @@ fn word(text: &str, known: &[&str]) -> Result<String, String> {
     if known.contains(&text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is none of {}", known.join(", ")))
+        Err(format!("{text:?} is not one of {}", known.join(", ")))
     }
 }
 

@@ -262,7 +262,7 @@ const FAULTS: [(&str, usize, usize, &str); 27] = [
         "src == 10.0.0.1 and §",
         20,
         2,
-        "\"§\" is no test; write a field, an operator and a value",
+        "\"§\" is not a test; write a field, an operator and a value",
     ),
 ];
 

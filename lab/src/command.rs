@@ -16,7 +16,7 @@ use crate::{capture, down, exec, fault, restart, state, traffic, up};
 use settings::values::{Rate, nanoseconds};
 use terminal::CliError;
 
-/// A network on this machine: hosts, links and INT switches in namespaces, made from one file
+/// Run a network on this machine: hosts, links and INT switches in namespaces, from one file
 ///
 /// Real packets, real sockets, real queues: programs in a host need no change. Every switch is a process of this program that
 /// adds INT to the packets it forwards, or sends postcards about them. The reports go to a collector of this program, with its
@@ -294,11 +294,11 @@ enum FaultCommand {
         #[command(flatten)]
         which: LabSelector,
     },
-    /// Kill a switch and start it again: its manager fills it
+    /// Kill a switch and start it again: its manager configures it
     Restart {
         /// The switch
         switch: String,
-        /// How long it stays away
+        /// How long the switch stays down
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = delay)]
         after: u64,
         #[command(flatten)]

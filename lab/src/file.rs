@@ -23,9 +23,9 @@ section! {
         pub(crate) switches: Vec<SwitchSettings> = Vec::new(),
         /// The links.
         pub(crate) links: Vec<LinkSettings> = Vec::new(),
-        /// What is to be watched: as [`[[intents]]`](config.md#intents) of a configuration. The switches start without rules, and a
-        /// manager in the collector's process makes rules of the intents. Not set: UDP and TCP between all hosts, with INT-MD. An empty
-        /// list: nothing, until an intent is added.
+        /// Flows to measure, as [`[[intents]]`](config.md#intents) of a configuration. The switches start without rules, and a
+        /// manager in the collector's process makes rules of the intents. Not set: UDP and TCP between all hosts, with INT-MD. An
+        /// empty list: nothing, until an intent is added.
         pub(crate) intents: Option<Vec<Verbatim>> = None,
         /// A lab without a manager: the flows that the switches measure, and how, as [`[[switch.watch]]`](config.md) of a switch's
         /// configuration. The first match decides. None: UDP and TCP between all hosts, with INT-MD.
@@ -89,7 +89,7 @@ choice! {
     pub(crate) enum SwitchKind("\"hopwise\" or \"bmv2\"") {
         /// The switch of this program.
         Hopwise = "hopwise",
-        /// BMv2 with a program of ours.
+        /// BMv2 with a hopwise P4 program.
         Bmv2 = "bmv2",
     }
 }

@@ -58,7 +58,7 @@ impl Lab {
         let Some(state) = directory.state() else {
             let name = directory.lab();
             return Err(CliError::new(format!(
-                "the lab {name} is not whole; remove what is left with `hopwise lab down {name}`"
+                "the lab {name} is incomplete; remove the rest with `hopwise lab down {name}`"
             )));
         };
         let topology = directory.topology(program)?;
@@ -208,7 +208,7 @@ impl Lab {
             }
             if start.elapsed() > TIMEOUT {
                 return Err(CliError::new(format!(
-                    "the manager has not filled {switch}; `hopwise device show {switch}` says why"
+                    "the manager has not configured {switch}; `hopwise device show {switch}` shows why"
                 )));
             }
             std::thread::sleep(POLL_INTERVAL);

@@ -25,7 +25,7 @@ pub(crate) struct Restarted {
     pub(crate) filled: Option<Duration>,
 }
 
-/// Kills the process of a switch without a warning, if it runs, and starts it again after `pause`. The manager fills it.
+/// Kills the process of a switch without a warning, if it runs, and starts it again after `pause`. The manager configures it.
 ///
 /// # Errors
 /// There is no such switch, or it does not start.
@@ -96,7 +96,7 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
     while !is_bmv2 && !forwards(lab)? {
         if begun.elapsed() > TIMEOUT {
             return Err(CliError::new(format!(
-                "{switch} has no rules yet; `hopwise device show {switch}` says why"
+                "{switch} has no rules yet; `hopwise device show {switch}` shows why"
             )));
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -165,7 +165,7 @@ const STATE: &str = "state.json";
 /// The error for a lab name that is in use.
 pub(crate) fn exists(lab: &str) -> CliError {
     CliError::new(format!(
-        "there is a lab {lab} already, or what is left of one; remove it with `hopwise lab down {lab}`"
+        "there is a lab {lab} already, or a part of one; remove it with `hopwise lab down {lab}`"
     ))
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
             "there is no lab; make one with `hopwise lab up FILE`",
         )),
         (None, _) => Err(CliError::new(format!(
-            "there are several labs, {}; say which",
+            "there are several labs, {}; name one",
             labs.join(", ")
         ))),
     }

@@ -219,7 +219,7 @@ impl fmt::Display for Move {
             Reason::Above | Reason::Room | Reason::NoBudget => {
                 match self.reason {
                     Reason::Above => write!(f, "{load} exceed the budget of {budget}: ")?,
-                    Reason::NoBudget => f.write_str("no budget applies any more: ")?,
+                    Reason::NoBudget => f.write_str("no budget applies: ")?,
                     _ => write!(f, "{load} leave room in the budget of {budget}: ")?,
                 }
                 let threshold = (from.threshold != to.threshold).then(|| {
@@ -745,8 +745,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(observe(1, 0).len(), 1);
-        let text =
-            "a: no budget applies any more: threshold 8000 → 1000: suppressed values differ by at most this";
+        let text = "a: no budget applies: threshold 8000 → 1000: suppressed values differ by at most this";
         assert_eq!(observe(2, 1), [text]);
         assert_eq!(observe(2, 2), Vec::<String>::new());
         assert_eq!(budgets.coarser("a"), None);

@@ -73,7 +73,7 @@ impl fmt::Display for Denied {
                 f.write_str("too many drill-downs are active; they end by themselves, or raise the limit")
             }
             Self::TooOften => f.write_str(
-                "too many drill-downs started within a minute; make the rule rarer, or raise the limit",
+                "too many drill-downs started within a minute; make the rule stricter, or raise the limit",
             ),
             Self::Refused(refusal) => write!(f, "{refusal}"),
         }

@@ -188,7 +188,7 @@ pub fn set_replaced(path: &Path, is_replaced: bool) {
     } else if all.insert(path.to_owned()) {
         tracing::error!(
             file = %path.display(),
-            "a file was replaced by something else while hopwise ran, and is not written any more: restart hopwise, which goes on with \
+            "a file was replaced by something else while hopwise ran, and is no longer written: restart hopwise to continue with \
              the new file"
         );
     }
@@ -204,7 +204,7 @@ pub fn replaced() -> Vec<String> {
 
 /// The error of a file that something else replaced.
 pub const NOT_WRITTEN: &str =
-    "it was replaced while hopwise ran; restart hopwise, which goes on with the new file";
+    "it was replaced while hopwise ran; restart hopwise to continue with the new file";
 
 /// Writes the files again that something removed since they were written or read. May wait for the disk.
 pub fn restore() {

@@ -96,7 +96,7 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
         let is_aside = set_aside.iter().any(|aside| aside.path == path);
         if files::is_salvaged(&path) {
             checked.state = FileState::Salvaged;
-            checked.message = Some("delete it when you do not need it any more".to_owned());
+            checked.message = Some("delete it once you no longer need it".to_owned());
         } else if is_aside && checked.state == FileState::Good {
             checked.state = FileState::Damaged;
             checked.message = Some("it was set aside, although SQLite finds no fault with it".to_owned());
@@ -108,7 +108,7 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
             match salvage_file(dir, id, path, is_aside) {
                 Ok(salvaged) => checked.salvaged = Some(salvaged),
                 Err(Error::Locked(_)) => {
-                    checked.add_message("a process writes here: stop it to salvage this file");
+                    checked.add_message("a process is writing here: stop it to salvage this file");
                 }
                 Err(error) => checked.add_message(&format!("it cannot be salvaged: {error}")),
             }

@@ -173,7 +173,7 @@ impl fmt::Display for Error {
                     std::io::ErrorKind::InvalidInput => write!(f, "{path}: {reason}; move it away"),
                     std::io::ErrorKind::ReadOnlyFilesystem => write!(
                         f,
-                        "{path}: {reason}; the kernel's log (`dmesg`) says why if it was writable before"
+                        "{path}: {reason}; the kernel's log (`dmesg`) shows why if it was writable before"
                     ),
                     _ => {
                         write!(
@@ -190,7 +190,7 @@ impl fmt::Display for Error {
             ),
             Self::Salvaging(path) => write!(
                 f,
-                "another `hopwise store check --salvage` runs in {}; wait until it is done",
+                "another `hopwise store check --salvage` is running in {}; wait until it has finished",
                 path.display()
             ),
             Self::Newer { path, found, known } => write!(
@@ -208,8 +208,8 @@ impl fmt::Display for Error {
             Self::Empty(path) => write!(f, "{} is empty; wait until something was stored", path.display()),
             Self::Moved(path, change) => write!(
                 f,
-                "{} was {} while it was open; what was stored in it is lost, and storing goes on at its path; find out what \
-                 deletes or restores files there, and stop hopwise before you do",
+                "{} was {} while it was open; its records are lost, and storing continues at its path; find out what \
+                 deletes or restores files there, and stop hopwise before restoring files",
                 path.display(),
                 change.name()
             ),

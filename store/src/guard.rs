@@ -115,7 +115,7 @@ pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError 
             "one query at a time: remove the text after the semicolon",
         ),
         rusqlite::Error::SqliteFailure(failure, text) => {
-            let text = text.as_deref().unwrap_or("SQLite gives no reason");
+            let text = text.as_deref().unwrap_or("SQLite returned no reason");
             explain_failure(failure.code, text, timeout)
         }
         rusqlite::Error::InvalidParameterCount(given, wanted) => QueryError::new(
@@ -138,7 +138,7 @@ fn explain_failure(code: ErrorCode, text: &str, timeout: Duration) -> QueryError
              (ts > …), or ask for fewer columns or groups"
                 .to_owned(),
         ),
-        ErrorCode::TooBig => (QueryErrorKind::TooLarge, format!("{text}: ask for less at a time")),
+        ErrorCode::TooBig => (QueryErrorKind::TooLarge, format!("{text}: narrow the query")),
         ErrorCode::DatabaseCorrupt
         | ErrorCode::NotADatabase
         | ErrorCode::SystemIoFailure

@@ -482,11 +482,11 @@ fn set_aside_note(path: &Path) -> String {
     let shown = path.display();
     if files::is_salvaged(path) {
         format!(
-            "records may be missing: {shown} was damaged, and what could be read of it was saved; delete it when you do not need it any more"
+            "records may be missing: {shown} was damaged, and its readable records were saved; delete it once you no longer need it"
         )
     } else {
         format!(
-            "records are missing: {shown} is damaged and was set aside; `hopwise store check` with --salvage saves what can be read"
+            "records are missing: {shown} is damaged and was set aside; `hopwise store check` with --salvage copies the readable records"
         )
     }
 }
@@ -512,7 +512,7 @@ fn run(
     if columns.is_empty() || !statement.readonly() {
         return Err(QueryError::new(
             QueryErrorKind::Refused,
-            "this is no query; write a SELECT",
+            "not a query; write a SELECT",
         ));
     }
     visit_rows(&mut statement, &columns, options, visit)

@@ -429,7 +429,7 @@ impl Writer {
         stats.state = if full { State::Full } else { State::Failing };
         stats.message = Some(if full {
             format!(
-                "{}: the disk is full; make space, storing goes on by itself",
+                "{}: the disk is full; free some space, and storing resumes",
                 self.config.dir.display()
             )
         } else {

@@ -41,7 +41,7 @@ fn condition(text: &str) -> Result<Condition, String> {
         Some(Some(mask)) => mask,
         Some(None) => return Err(format!("`{text}`: write a mask such as 0xff behind &")),
     };
-    let value = number(right.trim()).ok_or_else(|| format!("`{}` is no number", right.trim()))?;
+    let value = number(right.trim()).ok_or_else(|| format!("`{}` is not a number", right.trim()))?;
     let field =
         field(name.trim()).ok_or_else(|| format!("there is no field `{}`; use {FIELDS}", name.trim()))?;
     Ok(Condition {
@@ -86,8 +86,8 @@ fn part(word: &str) -> Result<Part, String> {
 
 fn not_a_part(word: &str) -> String {
     format!(
-        "`{word}` is no part of an entry; write key[FROM:BYTES], data[FROM:BYTES], time, a field with its bytes as value:4, or a number \
-             with its bytes as 7:1"
+        "`{word}` is not a part of an entry; write key[FROM:BYTES], data[FROM:BYTES], time, a field with its bytes as value:4, or a number \
+                 with its bytes as 7:1"
     )
 }
 
@@ -164,14 +164,14 @@ mod tests {
         for (text, message) in [
             ("value", "compares nothing"),
             ("valu > 1", "there is no field `valu`"),
-            ("value > x", "`x` is no number"),
+            ("value > x", "`x` is not a number"),
             ("value & y > 1", "write a mask"),
         ] {
             assert!(conditions(text).unwrap_err().contains(message), "{text}");
         }
         for text in ["key", "key[0]", "valu:4", "value:x", "key[300:1]"] {
             assert!(
-                parts(text).unwrap_err().contains("is no part of an entry"),
+                parts(text).unwrap_err().contains("is not a part of an entry"),
                 "{text}"
             );
         }

@@ -160,7 +160,7 @@ fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
         Comparison::new(
             "a reporter by DTA, compared with one that makes RoCEv2 (Fig. 13)",
             "several resources halved",
-            "no such program of ours; `dta_translator` makes RoCEv2, with more besides",
+            "hopwise has no such program; `dta_translator` generates RoCEv2, and does more",
         ),
     ])
 }

@@ -218,7 +218,7 @@ impl fmt::Display for FieldError {
             Self::Condition(text) => {
                 write!(
                     f,
-                    "`{text}` is no condition; write a number's field, one of == != < <= > >=, and a number, such as \
+                    "`{text}` is not a condition; write a number's field, one of == != < <= > >=, and a number, such as \
                      \"hop_latency > 500us\""
                 )
             }

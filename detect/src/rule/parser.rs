@@ -530,7 +530,7 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
                 Ok(value)
             }
         }
-        _ => Err(format!("{text:?} is no number with a unit")),
+        _ => Err(format!("{text:?} is not a number with a unit")),
     }
 }
 

@@ -332,9 +332,13 @@ fn a_metric_has_the_same_units_in_rules_and_thresholds() {
             "50000",
             Err("a utilization is at most 100%: write 80% or 0.8"),
         ),
-        (HopLatency, "fast", Err("\"fast\" is no number with a unit")),
-        (HopLatency, "5us 6us", Err("\"5us 6us\" is no number with a unit")),
-        (HopLatency, "", Err("\"\" is no number with a unit")),
+        (HopLatency, "fast", Err("\"fast\" is not a number with a unit")),
+        (
+            HopLatency,
+            "5us 6us",
+            Err("\"5us 6us\" is not a number with a unit"),
+        ),
+        (HopLatency, "", Err("\"\" is not a number with a unit")),
     ] {
         assert_eq!(
             super::amount(metric, text),

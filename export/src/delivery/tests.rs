@@ -259,7 +259,7 @@ fn answers_by_record_are_understood() {
     delivery.kept(Err("disk full".to_owned()), 0);
     assert_eq!(
         delivery.last_error(),
-        Some("a request failed in part: the server takes 2 records later: full")
+        Some("a request failed in part: the server will accept 2 records later: full")
     );
     assert_eq!((delivery.poll(0), delivery.wake_at()), (None, Some(2 * SECOND)));
     let (request, records) = sent(&mut delivery, 2 * SECOND).unwrap();
@@ -397,7 +397,7 @@ fn a_server_that_refuses_everything_is_given_time() {
         delivery
             .last_error()
             .unwrap()
-            .starts_with("the server refuses every record: ")
+            .starts_with("the server rejects every record: ")
     );
 }
 

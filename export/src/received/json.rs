@@ -9,8 +9,8 @@ use super::{FieldKind, Held, Parts, Unreadable, held_address, held_numbers, held
 use crate::record::Field;
 
 pub(super) fn read(bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
-    let object: Map<String, Value> = serde_json::from_slice(bytes)
-        .map_err(|error| Unreadable(format!("it is no object of JSON: {error}")))?;
+    let object: Map<String, Value> =
+        serde_json::from_slice(bytes).map_err(|error| Unreadable(format!("not a JSON object: {error}")))?;
     for (name, value) in &object {
         let Some((field, held)) = parts.find(|field| field.name == name) else {
             continue;

@@ -28,7 +28,7 @@ pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable
 }
 
 fn malformed() -> Unreadable {
-    Unreadable("it is no message of protobuf, or cut off".to_owned())
+    Unreadable("not a Protobuf message, or truncated".to_owned())
 }
 
 fn set(field: &Field, value: Wire<'_>, held: &mut Held) -> Result<(), Unreadable> {

@@ -71,7 +71,7 @@ impl Alertmanager {
                 .all(|char| char.is_ascii_alphanumeric() || char == '_');
             if name.is_empty() || name.starts_with(|char: char| char.is_ascii_digit()) || !is_allowed {
                 return Err(format!(
-                    "{name:?} is no name of a label; use letters, digits and `_`, no digit first"
+                    "invalid label name {name:?}; use letters, digits and `_`, no digit first"
                 ));
             }
             if names.contains(&name.as_str()) {
@@ -89,7 +89,7 @@ impl Alertmanager {
             write_text(value, &mut labels);
         }
         if options.lasts == 0 {
-            return Err("`lasts` is 0; let an alert last for some time, such as 24h".to_owned());
+            return Err("`lasts` is 0; write a duration, such as 24h".to_owned());
         }
         Ok(Self {
             labels,
@@ -192,10 +192,10 @@ impl HttpSink for Alertmanager {
             200..=299 => Ok(()),
             401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!(
-                "the server is no Alertmanager ({}); correct the url",
+                "the server is not an Alertmanager ({}); correct the url",
                 said(response)
             )),
-            _ => Err(format!("the server does not take alerts: {}", said(response))),
+            _ => Err(format!("the server does not accept alerts: {}", said(response))),
         }
     }
 }

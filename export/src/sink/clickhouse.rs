@@ -30,7 +30,7 @@ impl ClickHouse {
                 database
             };
             return Err(format!(
-                "{wrong:?} is no name of a database or table; write letters, digits and _, such as \"hopwise\""
+                "invalid database or table name {wrong:?}; write letters, digits and _, such as \"hopwise\""
             ));
         }
         Ok(Self {
@@ -421,7 +421,7 @@ impl HttpSink for ClickHouse {
                 .collect();
             if found.is_empty() {
                 return Err(format!(
-                    "ClickHouse has no table {}; `hopwise schema apply` makes it, `hopwise schema show` prints the statement",
+                    "ClickHouse has no table {}; `hopwise schema apply` creates it, `hopwise schema show` prints the statement",
                     self.table(*stream)
                 ));
             }

@@ -407,7 +407,7 @@ impl HttpSink for InfluxDb {
                 "the server has no such API ({}); correct `url`, or write `organisation` and `bucket` for InfluxDB 2 and later, neither for InfluxDB 1",
                 said(response)
             )),
-            _ => Err(format!("the server does not take points: {}", said(response))),
+            _ => Err(format!("the server does not accept points: {}", said(response))),
         }
     }
 }

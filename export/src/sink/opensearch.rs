@@ -251,7 +251,10 @@ impl HttpSink for OpenSearch {
                 }
             }
             401 | 403 => Err(unauthorised(response, ", and let them read templates")),
-            _ => Err(format!("the server does not take documents: {}", said(response))),
+            _ => Err(format!(
+                "the server does not accept documents: {}",
+                said(response)
+            )),
         }
     }
 }

@@ -400,10 +400,10 @@ impl HttpSink for Otlp {
                 said(response)
             )),
             415 => Err(format!(
-                "the server does not take protobuf ({}); enable it there",
+                "the server does not accept Protobuf ({}); enable it there",
                 said(response)
             )),
-            _ => Err(format!("the server does not take records: {}", said(response))),
+            _ => Err(format!("the server does not accept records: {}", said(response))),
         }
     }
 }

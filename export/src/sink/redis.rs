@@ -209,7 +209,7 @@ impl Redis {
         };
         Err(match code(error) {
             "NOAUTH" => format!(
-                "the server wants credentials ({error}); write a password, and a user if there is one"
+                "the server requires credentials ({error}); write a password, and a user if there is one"
             ),
             "WRONGPASS" => format!("the server refuses the credentials ({error}); correct user and password"),
             "NOPERM" => {
@@ -228,7 +228,7 @@ impl Redis {
                     self.database
                 )
             }
-            _ => format!("the server does not take commands: {error}"),
+            _ => format!("the server does not accept commands: {error}"),
         })
     }
 

@@ -336,10 +336,10 @@ impl HttpSink for RemoteWrite {
             200..=299 => Ok(()),
             401 | 403 => Err(unauthorised(response, "")),
             404 => Err(format!(
-                "the server takes no remote write ({}); start Prometheus with --web.enable-remote-write-receiver, or correct the url",
+                "the server does not accept remote write ({}); start Prometheus with --web.enable-remote-write-receiver, or correct the url",
                 said(response)
             )),
-            _ => Err(format!("the server does not take samples: {}", said(response))),
+            _ => Err(format!("the server does not accept samples: {}", said(response))),
         }
     }
 }

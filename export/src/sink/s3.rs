@@ -81,7 +81,7 @@ pub fn probed(response: &Response<'_>) -> Result<(), String> {
         404 => Err(format!(
             "the server has no such bucket ({said}); make it, or correct the url"
         )),
-        _ => Err(format!("the server does not take objects: {said}")),
+        _ => Err(format!("the server does not accept objects: {said}")),
     }
 }
 

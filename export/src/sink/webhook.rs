@@ -43,7 +43,7 @@ impl Webhook {
             target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if !is_target {
             return Err(format!(
-                "{target:?} is no path of a url; let it begin with `/`, and write %20 for a space and so on"
+                "invalid URL path {target:?}; it must begin with `/`, with a space written as %20, and so on"
             ));
         }
         Ok(Self {
@@ -108,7 +108,7 @@ impl HttpSink for Webhook {
                 "the server has nothing there ({}); correct the url",
                 said(response)
             )),
-            _ => Err(format!("the server does not take records: {}", said(response))),
+            _ => Err(format!("the server does not accept records: {}", said(response))),
         }
     }
 }

@@ -188,7 +188,7 @@ fn errors_of_redis_are_understood() {
     assert!(
         result
             .unwrap_err()
-            .starts_with("the server wants credentials (NOAUTH ")
+            .starts_with("the server requires credentials (NOAUTH ")
     );
     assert!(matches!(
         client.store(&sink, &[change(1)]).1,

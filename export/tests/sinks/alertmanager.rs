@@ -71,7 +71,7 @@ fn rules_are_alerts() {
 #[test]
 fn options_are_checked() {
     let no_name =
-        |name: &str| format!("{name:?} is no name of a label; use letters, digits and `_`, no digit first");
+        |name: &str| format!("invalid label name {name:?}; use letters, digits and `_`, no digit first");
     for name in ["", "1a", "a-b", "a b"] {
         assert_eq!(sink(&[(name, "x")]).unwrap_err(), no_name(name));
     }
@@ -93,7 +93,7 @@ fn options_are_checked() {
             ..Options::default()
         })
         .unwrap_err(),
-        "`lasts` is 0; let an alert last for some time, such as 24h"
+        "`lasts` is 0; write a duration, such as 24h"
     );
 }
 
@@ -112,9 +112,9 @@ fn answers_are_understood_by_their_status() {
         (200, ""),
         (
             404,
-            "the server is no Alertmanager (HTTP 404: w); correct the url",
+            "the server is not an Alertmanager (HTTP 404: w); correct the url",
         ),
-        (500, "the server does not take alerts: HTTP 500: w"),
+        (500, "the server does not accept alerts: HTTP 500: w"),
         (
             401,
             "the server refuses the credentials (HTTP 401: w); correct user, password or token",

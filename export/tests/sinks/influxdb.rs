@@ -295,6 +295,6 @@ fn the_probe_says_what_to_do() {
     );
     assert_eq!(
         probed(&sink, 500, ""),
-        "the server does not take points: HTTP 500"
+        "the server does not accept points: HTTP 500"
     );
 }

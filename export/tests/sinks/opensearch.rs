@@ -214,6 +214,6 @@ fn the_probe_says_what_to_do() {
     );
     assert_eq!(
         probed_streams(500, ""),
-        "the server does not take documents: HTTP 500"
+        "the server does not accept documents: HTTP 500"
     );
 }

@@ -93,29 +93,29 @@ fn what_only_looks_like_a_record_has_a_reason() {
             vec![b'x'; LONGEST + 1],
             "it has 1048577 bytes; at most 1048576 are read",
         ),
-        (b"\xff\xff".to_vec(), "it is no message of protobuf, or cut off"),
-        (b"{".to_vec(), "it is no object of JSON: "),
-        (b"{}".to_vec(), "it has no id: it is no record of hopwise"),
-        (b"[1]".to_vec(), "it is no message of protobuf"),
+        (b"\xff\xff".to_vec(), "not a Protobuf message, or truncated"),
+        (b"{".to_vec(), "not a JSON object: "),
+        (b"{}".to_vec(), "not a hopwise record: it has no id"),
+        (b"[1]".to_vec(), "not a Protobuf message"),
         (
             [b"{\"a\":".to_vec(), b"[".repeat(10_000)].concat(),
-            "it is no object of JSON: recursion limit",
+            "not a JSON object: recursion limit",
         ),
         (
             message[..message.len() - 1].to_vec(),
-            "it is no message of protobuf, or cut off",
+            "not a Protobuf message, or truncated",
         ),
         // A length that goes beyond the end, or around.
         (
             [&message[..], b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"].concat(),
-            "or cut off",
+            "or truncated",
         ),
-        ([&message[..], b"\x1a\xff\xff\xff\xff\x0f"].concat(), "or cut off"),
-        // A group.
         (
-            [&message[..], b"\x1b\x1c"].concat(),
-            "it is no message of protobuf",
+            [&message[..], b"\x1a\xff\xff\xff\xff\x0f"].concat(),
+            "or truncated",
         ),
+        // A group.
+        ([&message[..], b"\x1b\x1c"].concat(), "not a Protobuf message"),
         // The collector as a number; its name without UTF-8, and too long.
         (
             [&message[..], b"\x18\x01"].concat(),

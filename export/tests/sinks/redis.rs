@@ -144,7 +144,7 @@ fn the_greeting_says_what_to_do() {
     );
     assert_eq!(
         greeted(&redis, b"-NOAUTH Authentication required.\r\n"),
-        "the server wants credentials (NOAUTH Authentication required.); write a password, and a user if there is one"
+        "the server requires credentials (NOAUTH Authentication required.); write a password, and a user if there is one"
     );
     assert_eq!(
         greeted(&redis, b"-ERR DB index is out of range\r\n+PONG\r\n"),
@@ -156,7 +156,7 @@ fn the_greeting_says_what_to_do() {
     );
     assert_eq!(
         greeted(&redis, b"-LOADING x\r\n"),
-        "the server does not take commands: LOADING x"
+        "the server does not accept commands: LOADING x"
     );
     for prefix in ["", "a b", "é"] {
         let options = Options {
@@ -339,8 +339,8 @@ fn malformed(bytes: &[u8]) -> &'static str {
 fn what_is_no_reply_ends_the_connection() {
     assert_eq!(malformed(b"HTTP/1.1 400\r\n"), "a reply of an unknown kind");
     assert_eq!(malformed(b"\r\n"), "an empty line");
-    assert_eq!(malformed(b":x\r\n"), "a number that is none");
-    assert_eq!(malformed(b":99999999999999999999\r\n"), "a number that is none");
+    assert_eq!(malformed(b":x\r\n"), "an invalid number");
+    assert_eq!(malformed(b":99999999999999999999\r\n"), "an invalid number");
     assert_eq!(malformed(b"$-2\r\n"), "a length that is negative or too large");
     assert_eq!(
         malformed(b"$9223372036854775807\r\n"),

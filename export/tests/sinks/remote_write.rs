@@ -268,7 +268,7 @@ fn the_probe_says_what_to_do() {
     assert_eq!(probed(&sink, 204, ""), "");
     assert_eq!(
         probed(&sink, 404, "off"),
-        "the server takes no remote write (HTTP 404: off); start Prometheus with --web.enable-remote-write-receiver, or correct the url"
+        "the server does not accept remote write (HTTP 404: off); start Prometheus with --web.enable-remote-write-receiver, or correct the url"
     );
     assert_eq!(
         probed(&sink, 401, ""),
@@ -276,6 +276,6 @@ fn the_probe_says_what_to_do() {
     );
     assert_eq!(
         probed(&sink, 400, "x"),
-        "the server does not take samples: HTTP 400: x"
+        "the server does not accept samples: HTTP 400: x"
     );
 }

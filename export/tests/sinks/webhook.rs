@@ -46,7 +46,7 @@ fn options_are_checked() {
         assert_eq!(
             sink(target, Format::Array).unwrap_err(),
             format!(
-                "{target:?} is no path of a url; let it begin with `/`, and write %20 for a space and so on"
+                "invalid URL path {target:?}; it must begin with `/`, with a space written as %20, and so on"
             )
         );
     }
@@ -78,7 +78,7 @@ fn answers_are_understood_by_their_status() {
     );
     assert_eq!(
         probed(&sink, 502, "w"),
-        "the server does not take records: HTTP 502: w"
+        "the server does not accept records: HTTP 502: w"
     );
     assert_eq!(
         probed(&sink, 401, "w"),

@@ -114,7 +114,7 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
         match topology.switches.first().filter(|_| topology.has_bmv2()) {
             Some(switch) => (
                 format!("fault restart {}", switch.name),
-                "the manager fills it again",
+                "the manager configures it again",
             ),
             None => (format!("fault loss {link} 2%"), "undo: hopwise lab fault clear"),
         },

@@ -108,7 +108,7 @@ impl fmt::Display for Refusal {
             ),
             Self::NoMode(why) => write!(
                 f,
-                "no mode gives what is watched ({}); watch less, or change what is named",
+                "no mode provides the watched metrics ({}); watch fewer, or change what is named",
                 reasons(why)
             ),
             Self::Bits(bits) => write!(

@@ -203,9 +203,9 @@ impl fmt::Display for IntentError {
             Self::BadName(name) => {
                 write!(f, "`{name}` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`")
             }
-            Self::NothingWatched => f.write_str("nothing is watched; write watch = [\"hop_latency\"] or more"),
+            Self::NothingWatched => f.write_str("no metrics selected; write watch = [\"hop_latency\"] or more"),
             Self::Flows(error) => write!(f, "{error}"),
-            Self::NoSample => f.write_str("one packet of 0 is none; write sample = \"1 in 1\" or more"),
+            Self::NoSample => f.write_str("a sample of 0 is invalid; write sample = \"1 in 1\" or more"),
             Self::FilterThresholds(count) => write!(
                 f,
                 "this filter compares one metric, and there are {count} thresholds; give exactly one, or use filter = \"change\""

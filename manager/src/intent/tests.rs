@@ -82,7 +82,7 @@ fn wrong_intents_are_located_with_advice() {
         ),
         (
             "name = \"x\"",
-            "1:1: nothing is watched; write watch = [\"hop_latency\"] or more",
+            "1:1: no metrics selected; write watch = [\"hop_latency\"] or more",
         ),
         (
             "watch = [\"latency\"]",
@@ -190,13 +190,13 @@ fn an_intent_is_shown_as_it_is_written() {
     );
     let one = read_one("{ name = \"a\", watch = [\"foo\"] }", 5).unwrap_err();
     assert!(
-        one.starts_with("`watch`: found the text \"foo\"") && !one.contains("nothing is watched"),
+        one.starts_with("`watch`: found the text \"foo\"") && !one.contains("no metrics selected"),
         "{one}"
     );
     assert!(
         read_one("{ name = \"a\" }", 5)
             .unwrap_err()
-            .contains("nothing is watched")
+            .contains("no metrics selected")
     );
 }
 

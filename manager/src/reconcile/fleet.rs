@@ -385,7 +385,7 @@ impl Reconciler {
             *device.pace(RequestKind::Claim) = claims;
             device.superseded = true;
             format!(
-                "another manager acts on it (term {}); stop one of the two. If the other is gone, hopwise switches are claimed again after the time of a lease; for others, restart this one",
+                "another manager acts on it (term {}); stop one of the two. If the other has stopped, hopwise switches are claimed again after one lease period; for other devices, restart this manager",
                 highest.term
             )
         } else if highest.term == own.term && highest.epoch <= own.epoch.saturating_add(MAX_EPOCHS) {
@@ -452,9 +452,9 @@ impl Reconciler {
         if device.pace(kind).failures > 0 {
             let reason = match kind {
                 RequestKind::Apply => {
-                    "it changed again before its changes could be made; who else writes to it?"
+                    "it changed again before its changes were applied; check for another controller that writes to it"
                 }
-                _ => "it does not obey the claim that it accepted",
+                _ => "it accepted a claim and did not apply it",
             };
             return self.refused(node, kind, reason.to_owned(), now);
         }
@@ -506,9 +506,9 @@ impl Reconciler {
                 changes.failures += 1;
                 device.hold_until = now.saturating_add(changes.back_off(&timing));
                 device.hold_reason = match sent.len() {
-                    1 => format!("it accepted a change and did not make it: {change}"),
+                    1 => format!("it accepted a change and did not apply it: {change}"),
                     all => {
-                        format!("it accepted {all} changes and did not make them all; the first: {change}")
+                        format!("it accepted {all} changes and did not apply them all; the first: {change}")
                     }
                 };
             }

@@ -243,7 +243,7 @@ fn a_device_that_lies_is_contained_and_shown() {
     let phases = bench.phases();
     assert!(
         phases[1].starts_with(
-            "failed: it accepted 3 changes and did not make them all; the first: add port 2: sink"
+            "failed: it accepted 3 changes and did not apply them all; the first: add port 2: sink"
         ),
         "{phases:?}"
     );
@@ -391,7 +391,7 @@ fn a_device_that_changes_before_each_change_is_named_and_not_asked_without_a_pau
     let mut bench = Bench::new(targets(true));
     bench.answers.insert((2, "apply"), Answer::Stale);
     bench.run(S);
-    let expected = "failed: it changed again before its changes could be made; who else writes to it?";
+    let expected = "failed: it changed again before its changes were applied; check for another controller that writes to it";
     assert_eq!(bench.phases()[1], expected);
     bench.answers = [((2, "read"), Answer::Stale)].into();
     for now in (2 * S..20 * S).step_by(S as usize / 2) {
@@ -399,7 +399,7 @@ fn a_device_that_changes_before_each_change_is_named_and_not_asked_without_a_pau
     }
     assert_eq!(
         bench.phases()[1],
-        "failed: it refuses to be read: it does not obey the claim that it accepted"
+        "failed: it refuses to be read: it accepted a claim and did not apply it"
     );
     bench.answers.clear();
     until_in_sync(&mut bench, 20 * S, 31 * S);
@@ -454,7 +454,7 @@ fn one_device_of_three_does_not_end_the_lease() {
     bench.run(S);
     refused_for(&mut bench, 1, Election { term: 2, epoch: 1 }, 2 * S);
     assert!(bench.reconciler.is_acting());
-    let first = "unreachable: another manager acts on it (term 2); stop one of the two. If the other is gone, hopwise switches are claimed again after the time of a lease; for others, restart this one";
+    let first = "unreachable: another manager acts on it (term 2); stop one of the two. If the other has stopped, hopwise switches are claimed again after one lease period; for other devices, restart this manager";
     assert_eq!(bench.phases(), [first, "in_sync", "in_sync"]);
     // It is tried again, and what it was said to have done is read.
     bench.run(10 * S);

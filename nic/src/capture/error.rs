@@ -88,7 +88,7 @@ impl fmt::Display for Error {
             Fault::TooLong { what, length, limit } => {
                 write!(
                     f,
-                    "at byte {offset}: a {what} of {length} bytes is not believed (at most {limit}): the file is damaged"
+                    "at byte {offset}: a {what} has an implausible length of {length} bytes (at most {limit}): the file is damaged"
                 )
             }
             Fault::Malformed(what) => write!(f, "at byte {offset}: {what}: the file is damaged"),

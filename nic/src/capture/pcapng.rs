@@ -356,7 +356,7 @@ enum Resolution {
 impl Resolution {
     /// The highest bit chooses between powers of two and of ten; the others are the (negative) exponent.
     fn of(code: u8) -> Result<Self, Fault> {
-        const FINER: Fault = Fault::Malformed("timestamps are finer than anybody's clock");
+        const FINER: Fault = Fault::Malformed("the timestamp resolution is implausible");
         let exponent = u32::from(code & 0x7f);
         match code >> 7 {
             1 if exponent <= 63 => Ok(Self::Binary(exponent)),

@@ -313,7 +313,7 @@ fn corruption_is_reported_with_its_position() {
     let packet = |len: u32| little(&header).u32(0).u32(0).u32(len).u32(len).1;
     assert_eq!(
         refused(&packet(262_145)),
-        "at byte 24: a packet of 262145 bytes is not believed (at most 262144): the file is damaged"
+        "at byte 24: a packet has an implausible length of 262145 bytes (at most 262144): the file is damaged"
     );
     assert!(refused(&packet(262_144)).contains("in the middle of a packet that begins at byte 24"));
     assert_eq!(
@@ -380,7 +380,7 @@ fn corruption_is_reported_with_its_position() {
         (
             after(interface(Order::Little, 1, 0, &[(9, &[200])])),
             28,
-            "timestamps are finer than anybody's clock",
+            "the timestamp resolution is implausible",
         ),
         (
             after(little(&[]).u32(1).u32(0).u16(2).u16(5).u32(0).block(1)),
@@ -445,7 +445,7 @@ fn huge_blocks_are_skipped_if_nobody_reads_them_and_refused_otherwise() {
     let text = refused(&file(6));
     assert_eq!(
         text,
-        "at byte 28: a block of 3145740 bytes is not believed (at most 524288): the file is damaged"
+        "at byte 28: a block has an implausible length of 3145740 bytes (at most 524288): the file is damaged"
     );
     let skipped = file(0x0bad);
     let cut = &skipped[..2 << 20];
@@ -555,7 +555,7 @@ fn the_writer_refuses_what_the_format_cannot_hold() {
     );
     let long = writer.write(0, &vec![0; MAX_PACKET + 1]).unwrap_err().to_string();
     assert!(
-        long.contains("a packet of 262145 bytes is not believed"),
+        long.contains("a packet has an implausible length of 262145 bytes"),
         "{long}"
     );
     assert!(Writer::create("/nonexistent/x.pcap", LinkType::Ethernet).is_err());

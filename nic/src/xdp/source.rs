@@ -202,7 +202,7 @@ impl XskSource {
         let gone = error.raw_os_error() == Some(libc::ENETDOWN);
         let error = Error::new("receive", &self.interface, error);
         Err(if gone {
-            error.with_advice("the interface is gone".to_owned())
+            error.with_advice("the interface was removed".to_owned())
         } else {
             error
         })

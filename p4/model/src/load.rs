@@ -132,7 +132,7 @@ fn list<'a>(json: &'a Json, key: &str) -> Result<&'a [Json]> {
     match &json[key] {
         Json::Null => Ok(&[]),
         Json::Array(list) => Ok(list),
-        _ => wrong(format_args!("`{key}` is no list")),
+        _ => wrong(format_args!("`{key}` is not a list")),
     }
 }
 
@@ -140,20 +140,20 @@ fn text_of(json: &Json, key: &str) -> Result<String> {
     json[key]
         .as_str()
         .map(str::to_owned)
-        .ok_or_else(|| Error(format!("`{key}` is no text")))
+        .ok_or_else(|| Error(format!("`{key}` is not a text")))
 }
 
 fn number(json: &Json, key: &str) -> Result<usize> {
     let number = json[key].as_u64().and_then(|number| usize::try_from(number).ok());
     number
         .filter(|number| *number <= MAX)
-        .ok_or_else(|| Error(format!("`{key}` is no number up to {MAX}")))
+        .ok_or_else(|| Error(format!("`{key}` is not a number up to {MAX}")))
 }
 
 fn hex(json: &Json) -> Result<u128> {
     let text = json.as_str().and_then(|text| text.strip_prefix("0x"));
     text.and_then(|text| u128::from_str_radix(text, 16).ok())
-        .ok_or_else(|| Error(format!("{json} is no number of 128 bits")))
+        .ok_or_else(|| Error(format!("{json} is not a 128-bit number")))
 }
 
 /// Sizes at most.
@@ -524,7 +524,8 @@ impl Names {
             return Ok(1);
         }
         let kind = self.types[&self.kinds[at.header]].0;
-        self.widths[kind][at.field].ok_or_else(|| Error("a field of variable length is no key".to_owned()))
+        self.widths[kind][at.field]
+            .ok_or_else(|| Error("a field of variable length cannot be a key".to_owned()))
     }
 
     fn parser(&self, json: &Json) -> Result<(Vec<ParseState>, Option<usize>)> {

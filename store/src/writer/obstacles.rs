@@ -104,7 +104,7 @@ impl Writer {
             ProblemKind::Unreadable
         };
         let advice = match kind {
-            ProblemKind::Damaged => "`hopwise store check` says what can be read",
+            ProblemKind::Damaged => "`hopwise store check` shows which records are readable",
             _ => "it is used as soon as it can be opened",
         };
         let message = format!("{error}; its records may be missing from answers; {advice}");
@@ -144,7 +144,7 @@ impl Writer {
         };
         let message = format!(
             "{} while hopwise ran: {records} records that it had stored there are lost; find out what deletes or restores files there, \
-             and stop hopwise before you do",
+             and stop hopwise before restoring files",
             change.name()
         );
         let mut stats = self.shared.stats();
@@ -226,4 +226,4 @@ fn is_usable(path: &Path) -> bool {
 
 /// The part of a message about a file that was set aside.
 const SET_ASIDE: &str =
-    "its records are missing from answers: `hopwise store check DIR --salvage` saves what can be read";
+    "its records are missing from answers: `hopwise store check DIR --salvage` copies the readable records";

@@ -163,7 +163,7 @@ fn two_commands_do_not_salvage_at_the_same_time() {
     assert!(
         error
             .to_string()
-            .contains("another `hopwise store check --salvage` runs in "),
+            .contains("another `hopwise store check --salvage` is running in "),
         "{error}"
     );
     assert_eq!(states(&dir, false), [(FILE.to_owned(), FileState::Damaged)]);
@@ -188,7 +188,7 @@ fn only_a_process_that_writes_is_said_to_write() {
     file.try_lock().unwrap();
     let message = check(dir.path(), true).unwrap()[0].message.clone().unwrap();
     assert!(
-        message.ends_with("a process writes here: stop it to salvage this file"),
+        message.ends_with("a process is writing here: stop it to salvage this file"),
         "{message}"
     );
 }

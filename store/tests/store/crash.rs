@@ -203,7 +203,7 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     let full = write_until(&store, State::Full, Duration::from_secs(30));
     let message = full.message.unwrap();
     assert!(
-        message.ends_with("the disk is full; make space, storing goes on by itself"),
+        message.ends_with("the disk is full; free some space, and storing resumes"),
         "{message}"
     );
     assert!(full.failed > 0 && full.committed > 0, "{:?}", full.failed);
@@ -273,7 +273,7 @@ fn files_where_nothing_may_be_written_can_be_read() {
     let error = Store::open(Config::new(dir.path())).unwrap_err();
     assert!(
         error.to_string().ends_with(
-            "Read-only file system; the kernel's log (`dmesg`) says why if it was writable before"
+            "Read-only file system; the kernel's log (`dmesg`) shows why if it was writable before"
         ),
         "{error}"
     );

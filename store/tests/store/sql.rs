@@ -169,7 +169,7 @@ fn a_wrong_query_gets_one_sentence_with_its_place() {
     );
     assert_eq!(
         query_error(&reader, " -- nothing"),
-        ("this is no query; write a SELECT".to_owned(), None)
+        ("not a query; write a SELECT".to_owned(), None)
     );
     assert_eq!(
         query_error(&reader, "SELECT ?1"),

@@ -615,7 +615,10 @@ fn the_watch_reports_queues_and_a_removed_interface() {
         deleting.ip(&["link", "delete", Pair::DEVICE]).unwrap();
         reading.join().unwrap()
     });
-    assert_eq!(error.unwrap().to_string(), "receive veth0: the interface is gone");
+    assert_eq!(
+        error.unwrap().to_string(),
+        "receive veth0: the interface was removed"
+    );
     assert_eq!(opened.watch.check().unwrap(), State::Gone);
     assert_eq!(
         opened.watch.counters().unwrap(),

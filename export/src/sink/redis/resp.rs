@@ -183,6 +183,6 @@ fn length(text: &[u8]) -> Result<usize, Malformed> {
 }
 
 fn number(text: &[u8]) -> Result<i64, Malformed> {
-    let text = std::str::from_utf8(text).map_err(|_| Malformed("a number that is none"))?;
-    text.parse().map_err(|_| Malformed("a number that is none"))
+    let text = std::str::from_utf8(text).map_err(|_| Malformed("an invalid number"))?;
+    text.parse().map_err(|_| Malformed("an invalid number"))
 }

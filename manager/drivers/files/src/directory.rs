@@ -233,9 +233,9 @@ impl Directory {
         let version = hex(&Sha256::digest(&lines));
         let order = match confirm {
             Confirm::Applied => {
-                format!("Put these rules in force on the device, then copy this file to {APPLIED}.")
+                format!("Apply these rules to the device, then copy this file to {APPLIED}.")
             }
-            Confirm::Written => "Put these rules in force on the device.".to_owned(),
+            Confirm::Written => "Apply these rules to the device.".to_owned(),
         };
         let Election { term, epoch } = election;
         let text = format!(

@@ -313,7 +313,7 @@ impl<'a> Pairs<'a> {
 }
 
 fn wrong(key: &str, text: &str) -> String {
-    format!("`{text}` is no value of `{key}`")
+    format!("invalid value `{text}` for `{key}`")
 }
 
 #[cfg(test)]
@@ -418,24 +418,24 @@ pub(crate) mod tests {
         assert_eq!(refused("sink 1"), "`1` is not key=value");
         assert_eq!(refused("sink"), "`port` is missing");
         assert_eq!(refused("sink port=1 port=2"), "`port` is given twice");
-        assert_eq!(refused("sink port=-1"), "`-1` is no value of `port`");
+        assert_eq!(refused("sink port=-1"), "invalid value `-1` for `port`");
         assert_eq!(refused("sink port=1 speed=2"), "there is no key `speed` here");
-        assert_eq!(refused("instruction bit=16"), "`16` is no value of `bit`");
+        assert_eq!(refused("instruction bit=16"), "invalid value `16` for `bit`");
         assert_eq!(
             refused("encoding dscp=64 l4_checksum=leave"),
-            "`64` is no value of `dscp`"
+            "invalid value `64` for `dscp`"
         );
         let watch = |pairs: &str| {
             refused(&format!(
                 "watch {pairs} mode=md bits=0x8000 hops=1 sample=1 drops=no"
             ))
         };
-        assert_eq!(watch("dport=9-8"), "`9-8` is no value of `dport`");
-        assert_eq!(watch("dscp=64"), "`64` is no value of `dscp`");
-        assert_eq!(watch("src=10.0.0.0/99"), "`10.0.0.0/99` is no value of `src`");
+        assert_eq!(watch("dport=9-8"), "invalid value `9-8` for `dport`");
+        assert_eq!(watch("dscp=64"), "invalid value `64` for `dscp`");
+        assert_eq!(watch("src=10.0.0.0/99"), "invalid value `10.0.0.0/99` for `src`");
         assert_eq!(
             refused("watch mode=md bits=8000 hops=1 sample=1 drops=no"),
-            "`8000` is no value of `bits`"
+            "invalid value `8000` for `bits`"
         );
     }
 }

@@ -277,7 +277,7 @@ fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
     let endpoint = endpoint
         .map_err(|_| {
             format!(
-                "`{}` is no address; write \"192.0.2.11:9339\" or the like",
+                "invalid address `{}`; write \"192.0.2.11:9339\" or the like",
                 peer.address
             )
         })?

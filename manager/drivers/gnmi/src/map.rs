@@ -276,7 +276,7 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
     for leaf in leaves.keys() {
         if leaf.split('/').any(str::is_empty) || leaf.split('/').count() > MAX_DEPTH {
             return Err(format!(
-                "`{leaf}` is no leaf; write `name`, or `config/name` if it is in a container"
+                "`{leaf}` is not a leaf; write `name`, or `config/name` if it is in a container"
             ));
         }
         let outer = leaves

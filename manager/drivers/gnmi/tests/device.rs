@@ -528,7 +528,7 @@ fn a_map_says_what_is_wrong_with_it() {
         (
             "always_encoding = \"dscp=23",
             "always_encoding = \"dscp=99",
-            "`99` is no value of `dscp`",
+            "invalid value `99` for `dscp`",
         ),
         (
             "modes = [\"md\"]",

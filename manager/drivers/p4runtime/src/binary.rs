@@ -360,7 +360,7 @@ impl<'t> Reader<'t> {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => word.parse(),
         };
-        parsed.or_else(|_| self.refuse(&format!("`{word}` is no number")))
+        parsed.or_else(|_| self.refuse(&format!("`{word}` is not a number")))
     }
 
     /// Reads texts that follow each other as one.
@@ -459,7 +459,7 @@ tables { preamble { id: 33554433 name: \"a.t\" alias: \"t\" annotations: \"@name
         for (text, expected) in [
             (
                 "tables {\n size: x }",
-                "line 2 of the P4Info: `x` is no number; …",
+                "line 2 of the P4Info: `x` is not a number; …",
             ),
             (
                 "tables {\n sizes: 1 }",

@@ -267,7 +267,7 @@ impl Client {
 async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String> {
     let scheme = if peer.tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{}", peer.address))
-        .map_err(|error| format!("{} is no address: {error}", peer.address))?;
+        .map_err(|error| format!("invalid address {}: {error}", peer.address))?;
     // No keepalive of HTTP/2: gRPC's C++ servers close connections that ping more often than every 5 minutes.
     let mut endpoint = endpoint
         .connect_timeout(CONNECT)

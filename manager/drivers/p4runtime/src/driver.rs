@@ -377,7 +377,7 @@ impl Work {
             }
             (Some(Loading::Done(Err(failure))), _) => {
                 self.session = None;
-                return Answer::Unreachable(format!("it does not take the program: {failure}"));
+                return Answer::Unreachable(format!("it does not accept the program: {failure}"));
             }
             _ => {}
         }

@@ -571,7 +571,7 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
         (Some(_), None) if row.default && !row.r#match.is_empty() => {
             refuse("the default entry has no key; remove `match`".to_owned());
         }
-        (None, Some(_)) if row.port.is_none() => refuse("where does it send? Add `port`".to_owned()),
+        (None, Some(_)) if row.port.is_none() => refuse("the port is missing; add `port`".to_owned()),
         (None, Some(_)) if !row.r#match.is_empty() || !row.action.is_empty() || !row.params.is_empty() => {
             refuse("a clone session has neither key nor action; remove them".to_owned());
         }
@@ -643,7 +643,7 @@ fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
         }
         Some(0) => Some("multicast groups have numbers from 1"),
         Some(_) if row.replicas.is_empty() => {
-            Some("where do its copies go? Add replicas = [{ port = 1, instance = 1 }]")
+            Some("the copies are missing; add replicas = [{ port = 1, instance = 1 }]")
         }
         Some(_) => None,
     }

@@ -57,7 +57,7 @@ fn code_text(error: &Error, full: Option<&String>) -> String {
     let short: String = error.message.chars().take(300).collect();
     let what = match code {
         Code::AlreadyExists => "it is there already; remove the entry of the other program",
-        Code::NotFound => "it is not there any more; the manager reads the device again",
+        Code::NotFound => "it no longer exists; the manager reads the device again",
         Code::Unimplemented => {
             "the device does not support it; correct the pipeline map, or use another `mode`"
         }

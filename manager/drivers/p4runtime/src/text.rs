@@ -90,7 +90,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn wrong<T>(&self, what: &str) -> Result<T, String> {
-        Err(format!("line {}: {what}; this is no P4Info as text", self.line))
+        Err(format!(
+            "line {}: {what}; not a valid P4Info text file",
+            self.line
+        ))
     }
 
     /// Returns the next bytes and skips them.

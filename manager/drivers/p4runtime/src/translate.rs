@@ -716,7 +716,7 @@ impl Program {
             .find(|entry| desired.contains_key(&entry.key) && !meaning.ours.contains_key(&entry.key));
         if let Some(entry) = conflict {
             return Err(format!(
-                "{} was installed by somebody else; remove it",
+                "{} was installed by another controller; remove it",
                 self.describe(entry)
             ));
         }

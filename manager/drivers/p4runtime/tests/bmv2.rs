@@ -211,7 +211,7 @@ async fn entries_of_another_client_are_foreign() {
     let state = bench.read().await;
     assert_eq!(state.foreign, ["clone session 500 (to port 2)"]);
     let collector = Rule::Session("192.0.2.9:32766".parse().unwrap());
-    let expected = "clone session 500 (to port 2) was installed by somebody else; remove it";
+    let expected = "clone session 500 (to port 2) was installed by another controller; remove it";
     let refused = bench.apply(&state.etag, vec![Change::Add(collector)]).await;
     assert_eq!(refused, Answer::Refused(expected.to_owned()));
 }

@@ -209,7 +209,7 @@ async fn a_stream_that_breaks_while_a_program_is_loaded_is_a_loss_and_the_end_of
         Answer::Unreachable("its program is being loaded".to_owned())
     );
     while bench.message().await != Message::Event(7, DeviceEvent::Loaded) {}
-    let expected = "it does not take the program: not for this chip (InvalidArgument)";
+    let expected = "it does not accept the program: not for this chip (InvalidArgument)";
     assert_eq!(bench.claim().await, Answer::Unreachable(expected.to_owned()));
 }
 

@@ -218,7 +218,7 @@ async fn groups_of_others_are_shown_left_alone_and_named_when_in_the_way() {
     let refused = bench
         .apply(&state.etag, vec![Change::Add(Rule::Forwarding)])
         .await;
-    let why = "multicast group 3 (to port 9) was installed by somebody else; remove it";
+    let why = "multicast group 3 (to port 9) was installed by another controller; remove it";
     assert_eq!(refused, Answer::Refused(why.to_owned()));
     assert_eq!(server.switch().entities(), 2, "nothing is written");
 

@@ -264,7 +264,7 @@ async fn entries_of_others_are_shown_and_left_alone() {
     let refused = bench.apply(&state.etag, vec![Change::Add(Rule::Sink(2))]).await;
     assert_eq!(
         refused,
-        Answer::Refused(format!("{name} was installed by somebody else; remove it"))
+        Answer::Refused(format!("{name} was installed by another controller; remove it"))
     );
     let etag = bench.read().await.etag;
     assert_eq!(

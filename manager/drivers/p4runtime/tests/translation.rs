@@ -705,7 +705,7 @@ fn entries_of_others_are_foreign_and_in_the_way() {
     let described: Vec<String> = meaning.foreign.iter().map(|entry| onos.describe(entry)).collect();
     let name = "the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 1 (ingress.process_int_source_sink.int_set_sink)";
     assert_eq!(described, [name]);
-    let expected = format!("{name} was installed by somebody else; remove it");
+    let expected = format!("{name} was installed by another controller; remove it");
     assert_eq!(onos.plan(&meaning, &rules), Err(expected));
 }
 

@@ -23,7 +23,7 @@ const REST_PORT: u32 = 1;
 section! {
     /// What a device with `role = "aggregator"` does: postcards in, aggregates out (`map = "hopwise-aggregator"`).
     pub struct AggregatorSettings("[manager.p4runtime.NAME.aggregator]") {
-        /// UDP ports to which nodes send their postcards, whatever the address.
+        /// UDP ports to which nodes send their postcards, at any address.
         pub(crate) listen: Vec<u16> = vec![32766],
         /// Kind of aggregates, as in `[aggregator]`: `agg`, `agg_n`, `agg_nf`, `cor`, `cor_n` or `cor_nf`.
         pub(crate) kind: P4AggregateKind = P4AggregateKind::Agg,
@@ -51,7 +51,7 @@ section! {
     pub struct DestinationSettings("[[manager.p4runtime.NAME.aggregator.destinations]]") {
         /// Address and UDP port of the collector.
         pub(crate) to: Option<SocketAddr> = None,
-        /// The port of the device that leads there.
+        /// The device's port towards the destination.
         pub(crate) port: u32 = 0,
         /// Source address of the aggregates.
         pub(crate) source: Option<IpAddr> = None,

@@ -184,7 +184,8 @@ impl Role {
 }
 
 section! {
-    /// Packets of no concern to a device with a role: those that arrive at a port leave by another one. Others are dropped.
+    /// Forwarding of packets that a device with a role does not process: those that arrive at one port leave by another. Others are
+    /// dropped.
     pub struct CrossConnectSettings("[[manager.p4runtime.NAME.*.cross_connect]]") {
         /// The port of arrival.
         pub(crate) from: u32 = 0,
@@ -197,10 +198,11 @@ section! {
     /// Timer frames, by which a program without a timer of its own learns that time passes (EtherType 0x88b5, one for each register, list, path
     /// or epoch).
     pub struct TimerSettings("[manager.p4runtime.NAME.*.timer_frames]") {
-        /// The ports at which they arrive: that of a packet generator, or the switch's CPU port. None: nothing is sent because of time.
+        /// The ports at which they arrive: that of a packet generator, or the switch's CPU port. None: nothing is sent on a
+        /// timeout.
         pub(crate) ports: Vec<u32> = Vec::new(),
-        /// The manager sends them itself, each once in this time, by P4Runtime's packet-out: at most 5,000 per second. The switch must have a CPU
-        /// port (bmv2: `--cpu-port`), which is one of `ports`. Not set: a packet generator does.
+        /// The manager sends them itself, each once in this time, by P4Runtime's packet-out: at most 5,000 per second. The switch
+        /// must have a CPU port (bmv2: `--cpu-port`), which is one of `ports`. Not set: a packet generator sends them.
         pub(crate) every: Option<Duration> = None,
     }
 }
@@ -210,7 +212,7 @@ impl TimerSettings {
         let Some(every) = self.every else { return Ok(()) };
         if self.ports.is_empty() {
             return Err(
-                "timer_frames.ports: which one is the switch's CPU port? Add ports = [64] or the like"
+                "timer_frames.ports: the switch's CPU port is missing; add ports = [64] or the like"
                     .to_owned(),
             );
         }

@@ -198,7 +198,7 @@ fn what_an_aggregator_cannot_do_is_refused() {
         (
             "ports = [64], every",
             "every",
-            "timer_frames.ports: which one is the switch's CPU port?",
+            "timer_frames.ports: the switch's CPU port is missing",
         ),
         (
             "\"100ms\"",
@@ -321,7 +321,7 @@ fn what_a_translator_cannot_do_is_refused() {
         (
             "report_ports = [1, 2]",
             "",
-            "report_ports: by which ports do messages to reporters leave?",
+            "report_ports: the ports for messages to reporters are missing",
         ),
         ("id = 8", "id = 7", "reporters[1].id: 7 is written twice"),
         (

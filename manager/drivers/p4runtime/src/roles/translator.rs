@@ -221,7 +221,7 @@ impl TranslatorSettings {
             ));
         }
         if !self.reporters.is_empty() && self.report_ports.is_empty() {
-            return Err("report_ports: by which ports do messages to reporters leave? Write those at which reports arrive".to_owned());
+            return Err("report_ports: the ports for messages to reporters are missing; write those at which reports arrive".to_owned());
         }
         let mut senders = BTreeSet::new();
         let mut ids = BTreeSet::new();
