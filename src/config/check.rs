@@ -138,7 +138,7 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
             .streams()
             .is_ok_and(|streams| streams.contains(&Stream::Hops));
         if has_hops && settings.collector.xdp.mode == XdpMode::Kernel {
-            let message = "with [collector.xdp] mode = \"kernel\" most reports end in the kernel, and their hops cannot be sent; leave \"hops\" out, or write mode = \"user\"";
+            let message = "with [collector.xdp] mode = \"kernel\" most reports are suppressed in the kernel, and their hops cannot be sent; leave \"hops\" out, or write mode = \"user\"";
             reader.refuse(span_of(root, &["exports", name, "streams"]), message);
         }
     }
@@ -158,7 +158,7 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         ("reporter", settings.reporter.is_some()),
     ];
     for (role, _) in roles.into_iter().filter(|(_, is_there)| *is_there) {
-        let message = "the API of a console has only what is in ClickHouse; use a file of its own for this";
+        let message = "a console serves only data in ClickHouse; use a separate file for this";
         reader.refuse(span_of(root, &[role]), message);
     }
     // An option of the command line can give the address.
@@ -181,7 +181,7 @@ fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         ("reporter", settings.reporter.is_some()),
     ];
     for (role, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
-        let message = "an outlet only passes on what is in Kafka; use a file of its own for this";
+        let message = "an outlet only forwards data from Kafka; use a separate file for this";
         reader.refuse(span_of(root, &[role]), message);
     }
     for (key, message) in outlet.problems() {
@@ -238,7 +238,7 @@ impl Checker<'_, '_> {
                 ports.iter().find(|port| collector.aggregate_ports.contains(port)),
             ) {
                 let message = format!(
-                    "the kernel's program reads no aggregates; listen for them by \"udp://*:{port}\" and leave the port out here, \
+                    "the kernel program does not decode aggregates; listen for them by \"udp://*:{port}\" and leave the port out here, \
                      as in \"xdp://{interface}\""
                 );
                 self.refuse(&["collector", "listen", &index.to_string()], message);
@@ -275,7 +275,7 @@ impl Checker<'_, '_> {
         if collector.listen.is_empty() {
             self.refuse(
                 &["collector", "listen"],
-                "nowhere to listen; write at least one address, such as \"udp://*:32766\"",
+                "no listen address; write at least one address, such as \"udp://*:32766\"",
             );
         }
         for (index, listen) in collector.listen.iter().enumerate() {
@@ -368,7 +368,7 @@ impl Checker<'_, '_> {
         {
             if collector.is_restricted(listen) {
                 let message = format!(
-                    "with [collector.xdp] mode = \"kernel\" the kernel's program does not know who may report to {listen}; write mode = \"user\", or \
+                    "with [collector.xdp] mode = \"kernel\" the kernel program cannot restrict senders of {listen}; write mode = \"user\", or \
                      entries with a `listen` of udp:// only"
                 );
                 self.refuse(&["collector", "allow"], message);
@@ -428,7 +428,7 @@ impl Checker<'_, '_> {
         if xdp.mode == XdpMode::Kernel && settings.store.enabled && settings.store.reports {
             self.refuse(
                 &["store", "reports"],
-                "with [collector.xdp] mode = \"kernel\" most reports end in the kernel and cannot be stored; write reports = false, or mode = \"user\"",
+                "with [collector.xdp] mode = \"kernel\" most reports are suppressed in the kernel and cannot be stored; write reports = false, or mode = \"user\"",
             );
         }
         if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == RxPath::ZeroCopy {
@@ -479,8 +479,7 @@ impl Checker<'_, '_> {
             .prefix
             .filter(|_| earlier.iter().any(|one| one.prefix == source.prefix))
         {
-            let message =
-                format!("{prefix} is there twice, and has one profile; remove one of the two tables");
+            let message = format!("{prefix} is listed twice; remove one of the two tables");
             self.refuse(&["sources", &position, "prefix"], message);
         }
         if !is_written(self.root, &["sources", &position, "prefix"]) {
@@ -605,7 +604,7 @@ impl Checker<'_, '_> {
         if store.max_age.is_some_and(|age| age.as_secs() < 3600) {
             self.refuse(
                 &["store", "max_age"],
-                "files are deleted whole, an hour is the least; write \"1h\" or more, or remove the line",
+                "files are deleted as a whole, so an hour is the minimum; write \"1h\" or more, or remove the line",
             );
         }
         if store.max_bytes.is_some_and(|size| size.0 < 16 << 20) {
@@ -661,10 +660,7 @@ impl Checker<'_, '_> {
             let earlier = &api.tokens[..index];
             let is_plain = |name: &str| name.chars().all(|c| !c.is_control());
             if !(1..=64).contains(&entry.name.chars().count()) || !is_plain(&entry.name) {
-                self.refuse(
-                    &path("name"),
-                    "whose token is it? Write a name of 1 to 64 characters",
-                );
+                self.refuse(&path("name"), "the token needs a name of 1 to 64 characters");
             } else if earlier.iter().any(|other| other.name == entry.name) {
                 let message = format!("there are two tokens of `{}`; rename one", entry.name);
                 self.refuse(&path("name"), message);
@@ -699,7 +695,7 @@ fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> Vec<(&'st
         ));
     }
     if aggregator.forward.is_empty() {
-        let what = "nowhere to send to; write the collector's address, such as [\"192.0.2.100:32767\"]";
+        let what = "no destination; write the collector's address, such as [\"192.0.2.100:32767\"]";
         wrong.push(("forward", what.to_owned()));
         return wrong;
     }
@@ -711,7 +707,7 @@ fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> Vec<(&'st
     {
         wrong.push((
             "forward",
-            "this is where the aggregator itself listens; write the collector's".to_owned(),
+            "this is the aggregator's own listen address; write the collector's".to_owned(),
         ));
     }
     if !BUILT_IN_PROFILES.contains(&aggregator.profile.as_str())

@@ -8,34 +8,35 @@ use settings::section;
 use super::export::{Destination, ExportKind, ExportSettings};
 
 section! {
-    /// A console: API and UI over the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind = "clickhouse"`). It has no inputs
-    /// and no store: a file with `[console]` runs no collector. See [the how-to](../how-to/fleet.md).
+    /// A console serves the API and the UI from the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind =
+    /// "clickhouse"`). It has no inputs and no store: a file with `[console]` runs no collector. See [the
+    /// how-to](../how-to/fleet.md).
     pub(crate) struct ConsoleSettings("[console]") {
         /// Address of ClickHouse: `http://HOST:PORT` or `https://HOST:PORT`.
         pub(crate) url: String = String::new(),
-        /// The database of the tables.
+        /// Database of the tables.
         pub(crate) database: String = "hopwise".to_owned(),
-        /// What names of the tables begin with, as in the exports.
+        /// Prefix of the table names, as in the exports.
         pub(crate) prefix: String = String::new(),
-        /// User. Not set: none is sent.
+        /// User name. Not set: none is sent.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line.
+        /// File with the user's password in its first line.
         pub(crate) password_file: Option<PathBuf> = None,
-        /// File with a bearer token, in its first line, instead of user and password.
+        /// File with a bearer token in its first line, instead of user and password.
         pub(crate) token_file: Option<PathBuf> = None,
-        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        /// PEM file with the certificate authorities to trust for TLS; those of the system are not trusted.
         pub(crate) ca: Option<PathBuf> = None,
-        /// PEM file with a certificate of this client, if the server asks for one.
+        /// PEM file with a client certificate, if the server requires one.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// PEM file with its key.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
-        /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
+        /// Send password or token without encryption, too, to other hosts. Anyone who can read the network can then use them.
         pub(crate) unencrypted: bool = false,
-        /// Collectors that hear the same reports, by their names (`[collector] name`): `[["c1", "c2"]]`. Of their rollups of one key and time,
-        /// the one with more values counts; those of all other collectors are parts, which are added up.
+        /// Collectors that receive the same reports, by their names (`[collector] name`): `[["c1", "c2"]]`. Of two rollups of such
+        /// collectors with one key and time, the one with more values counts; rollups of all other collectors are added up.
         pub(crate) pairs: Vec<Vec<String>> = Vec::new(),
-        /// Addresses of the pages of collectors, by their names: `{ c1 = "https://c1.example.org:8080" }`. Pages of the console lead to them for
-        /// what is not in ClickHouse, such as recordings, and to acknowledge alerts.
+        /// Addresses of the pages of collectors, by their names: `{ c1 = "https://c1.example.org:8080" }`. The console's pages link
+        /// to them for data that is not in ClickHouse, such as recordings, and to acknowledge alerts.
         [live] pub(crate) collectors: BTreeMap<String, String> = BTreeMap::new(),
     }
 }
@@ -66,7 +67,8 @@ impl ConsoleSettings {
     /// A key and what is wrong with it.
     pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
         if self.url.is_empty() {
-            let message = "where is ClickHouse? Write url = \"http://127.0.0.1:8123\" or the like";
+            let message =
+                "the address of ClickHouse is missing; write url = \"http://127.0.0.1:8123\" or the like";
             return Err(("url", message.to_owned()));
         }
         self.export().destination()
@@ -103,15 +105,17 @@ impl ConsoleSettings {
                 rest.is_some_and(|rest| rest.split('/').next().is_some_and(|host| host.contains('@')));
             rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain)) && !has_user
         };
-        self.collectors.iter().find_map(|(name, url)| match (is_name(name), is_address(url)) {
-            (false, _) => {
-                Some(format!("{name:?} is no name of a collector; write letters, digits, -, _ and ."))
-            }
-            (true, false) => Some(format!(
-                "the address of {name} is no address of pages; write one such as \"https://c1.example.org:8080\""
-            )),
-            (true, true) => None,
-        })
+        self.collectors
+            .iter()
+            .find_map(|(name, url)| match (is_name(name), is_address(url)) {
+                (false, _) => Some(format!(
+                    "invalid collector name {name:?}; write letters, digits, -, _ and ."
+                )),
+                (true, false) => Some(format!(
+                    "the address of {name} is not a URL; write one such as \"https://c1.example.org:8080\""
+                )),
+                (true, true) => None,
+            })
     }
 
     /// Everything that is wrong with it.
@@ -125,11 +129,11 @@ impl ConsoleSettings {
             *count.entry(name).or_insert(0) += 1;
         }
         if let Some(name) = count.keys().find(|name| !is_name(name)) {
-            let message = format!("{name:?} is no name of a collector; write letters, digits, -, _ and .");
+            let message = format!("invalid collector name {name:?}; write letters, digits, -, _ and .");
             problems.push(("pairs", message));
         }
         if let Some((name, _)) = count.iter().find(|(_, count)| **count > 1) {
-            problems.push(("pairs", format!("{name} is there twice; leave it in one pair")));
+            problems.push(("pairs", format!("{name} is listed twice; leave it in one pair")));
         }
         if self.pairs.iter().any(|pair| pair.len() < 2) {
             problems.push((
@@ -181,7 +185,7 @@ mod tests {
             (
                 &|settings: &mut ConsoleSettings| settings.url.clear() as _,
                 "url",
-                "where is ClickHouse?",
+                "the address of ClickHouse is missing",
             ),
             (
                 &|settings| settings.url = "clickhouse:8123".to_owned(),
@@ -191,7 +195,7 @@ mod tests {
             (
                 &|settings| settings.database = "a b".to_owned(),
                 "database",
-                "\"a b\" is no name",
+                "invalid database or table name \"a b\"",
             ),
             (
                 &|settings| settings.pairs = pair(&["c1"]),
@@ -201,32 +205,32 @@ mod tests {
             (
                 &|settings| settings.pairs = pair(&["c1", "c1"]),
                 "pairs",
-                "c1 is there twice",
+                "c1 is listed twice",
             ),
             (
                 &|settings| settings.pairs = pair(&["c1", "c'2"]),
                 "pairs",
-                "\"c'2\" is no name of a collector",
+                "invalid collector name \"c'2\"",
             ),
             (
                 &|settings| settings.collectors = at("c1", "javascript:alert(1)"),
                 "collectors",
-                "the address of c1 is no address of pages",
+                "the address of c1 is not a URL",
             ),
             (
                 &|settings| settings.collectors = at("c1", "https://admin:secret@c1:8080"),
                 "collectors",
-                "the address of c1 is no address of pages",
+                "the address of c1 is not a URL",
             ),
             (
                 &|settings| settings.collectors = at("c1", "https://"),
                 "collectors",
-                "the address of c1 is no address",
+                "the address of c1 is not a URL",
             ),
             (
                 &|settings| settings.collectors = at("c 1", "https://c1"),
                 "collectors",
-                "\"c 1\" is no name of a collector",
+                "invalid collector name \"c 1\"",
             ),
         ] as [(&dyn Fn(&mut ConsoleSettings), &str, &str); 10]
         {

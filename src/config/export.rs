@@ -32,8 +32,9 @@ pub(crate) use self::{
 use runtime::host;
 
 section! {
-    /// Sends what is stored to another system, at least once and accounted for. It is read from the store as soon as it is committed there;
-    /// what waits for the other system waits in the store, so that `[store] max_age` and `max_bytes` bound how long.
+    /// Sends stored records to another system, at least once, with every record accounted for. Records are read from the store as
+    /// soon as they are committed. Records that the other system has not accepted yet stay in the store, so `[store] max_age` and
+    /// `max_bytes` bound how long they wait.
     pub(crate) struct ExportSettings("[exports.NAME]") {
         /// The system that receives.
         pub(crate) kind: Option<ExportKind> = None,
@@ -42,17 +43,18 @@ section! {
         /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`; of Parquet the directory: `file:///DIRECTORY`, or a
         /// bucket of S3 and what names in it begin with: `https://HOST/BUCKET/PREFIX`.
         pub(crate) url: String = String::new(),
-        /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Of `flows`, the latest state of
-        /// each is sent. `alerts` are the events of rules, in a form of their own; `hops` are the hops of chosen reports. Empty: all but `alerts`,
-        /// `hops` and `flows`, of which Redis and ClickHouse get `flows`; with `remote_write` the rollups, with `webhook` and `syslog` the events, with `alertmanager` the alerts.
+        /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. `flows` sends the
+        /// latest state of each flow, `alerts` the events of rules in their own format, and `hops` the hops of selected reports.
+        /// Empty: all but `alerts`, `hops` and `flows`; Redis and ClickHouse also get `flows`, `remote_write` gets only rollups,
+        /// `webhook` and `syslog` only events, and `alertmanager` only alerts.
         pub(crate) streams: Vec<String> = Vec::new(),
-        /// Begin with the oldest stored record, or with those that are stored from the first start on.
+        /// Start with the oldest stored record, or with the records stored after the first start.
         pub(crate) start: ExportStart = ExportStart::Oldest,
         /// ClickHouse and InfluxDB 1: the database.
         pub(crate) database: String = "hopwise".to_owned(),
-        /// What names begin with: of tables (ClickHouse; default nothing), measurements (InfluxDB; default `hopwise_`), data streams
-        /// (OpenSearch), metrics (remote write), topics (Kafka) and keys (Redis; a collector has its own); these four default `hopwise`, as does
-        /// the name of the service (OTLP).
+        /// Prefix of the names of tables (ClickHouse; default: none), measurements (InfluxDB; default: `hopwise_`), data streams
+        /// (OpenSearch), metrics (remote write), topics (Kafka) and keys (Redis; each collector needs its own), and the service
+        /// name (OTLP); the default of these five is `hopwise`.
         pub(crate) prefix: Option<String> = None,
         /// InfluxDB 2: the organisation. With it and `bucket`, version 2 of its API is used.
         pub(crate) organisation: Option<String> = None,
@@ -60,77 +62,79 @@ section! {
         pub(crate) bucket: Option<String> = None,
         /// InfluxDB 1: the retention policy; not set: the database's default.
         pub(crate) retention_policy: Option<String> = None,
-        /// InfluxDB: fields that are tags in addition to those that always are. Each value of a tag is a series.
+        /// InfluxDB: fields to write as tags, in addition to the standard tags. Each value of a tag creates a series.
         pub(crate) tags: Vec<String> = Vec::new(),
-        /// Remote write and OTLP: also the rollups of flows. Each flow is a series of its own for each metric.
+        /// Remote write and OTLP: also send the rollups of flows. Each flow creates one series per metric.
         pub(crate) flows: bool = false,
-        /// Webhook: an object per line, else one array.
+        /// Webhook: send one JSON object per line instead of one array.
         pub(crate) lines: bool = false,
         /// Alertmanager: further labels of every alert.
         pub(crate) labels: BTreeMap<String, String> = BTreeMap::new(),
-        /// OpenSearch: write data streams, else plain indices.
+        /// OpenSearch: write data streams instead of plain indices.
         pub(crate) data_streams: bool = true,
-        /// ClickHouse: days after which the tables that `hopwise schema apply` makes drop rows; 0: never.
+        /// ClickHouse: days after which rows are deleted from the tables that `hopwise schema apply` creates; 0: never.
         pub(crate) keep_days: u32 = 30,
-        /// Redis: entries of a stream that are kept, about; 0: all.
+        /// Redis: approximate number of entries kept in a stream; 0: all.
         pub(crate) max_len: u64 = 1_000_000,
-        /// Redis: how long after its last change a flow is removed; 0: never.
+        /// Redis: time after its last change at which a flow is removed; 0: never.
         pub(crate) expire: Duration = Duration::from_secs(3600),
-        /// Kafka: the form of a message.
+        /// Kafka: message format.
         pub(crate) format: ExportFormat = ExportFormat::Protobuf,
-        /// Kafka: how messages are compressed.
+        /// Kafka: compression of messages.
         pub(crate) compression: ExportCompression = ExportCompression::Lz4,
-        /// Kafka: the key of a message is its flow, else its node, so that these stay in order. Without keys, messages are spread evenly.
+        /// Kafka: use the flow, or without one the node, as the key of a message, so that messages of one flow or node stay in
+        /// order. Without keys, messages are spread evenly over the partitions.
         pub(crate) keys: bool = true,
-        /// Kafka: partitions of the topics that `hopwise schema apply` makes; 0: as many as the server makes by default.
+        /// Kafka: number of partitions of the topics that `hopwise schema apply` creates; 0: the server's default.
         pub(crate) partitions: u32 = 0,
-        /// Kafka: how user and password are sent.
+        /// Kafka: SASL mechanism for user and password.
         pub(crate) mechanism: Mechanism = Mechanism::ScramSha512,
         /// Syslog: the facility, 0 to 23; 16 is `local0`.
         pub(crate) facility: u8 = 16,
-        /// Syslog: what identifies the structured data: a name, `@` and the number of your enterprise at IANA. 32473 is that of examples.
+        /// Syslog: SD-ID of the structured data: a name, `@` and your IANA private enterprise number. 32473 is the number reserved
+        /// for examples.
         pub(crate) sd_id: String = "hopwise@32473".to_owned(),
         /// Parquet in S3: the region of the bucket.
         pub(crate) region: String = "us-east-1".to_owned(),
-        /// User. Not set: none is sent. Of S3, the id of an access key.
+        /// User name, or the ID of an S3 access key. Not set: none is sent.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line. Redis takes one without a user, too. Of S3, the secret of the
-        /// access key.
+        /// File with the user's password in its first line, or with the secret of the S3 access key. Redis accepts a password
+        /// without a user.
         pub(crate) password_file: Option<PathBuf> = None,
-        /// File with a bearer token, in its first line, instead of user and password.
+        /// File with a bearer token in its first line, instead of user and password.
         pub(crate) token_file: Option<PathBuf> = None,
-        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        /// PEM file with the certificate authorities to trust for TLS; those of the system are not trusted.
         pub(crate) ca: Option<PathBuf> = None,
-        /// PEM file with a certificate of this client, if the server asks for one.
+        /// PEM file with a client certificate, if the server requires one.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// PEM file with its key.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
-        /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
+        /// Send password or token without encryption, too, to other hosts. Anyone who can read the network can then use them.
         pub(crate) unencrypted: bool = false,
-        /// Records in one request or one file, at most. Not set: 10000, with ClickHouse or Parquet 200000.
+        /// Maximum number of records in one request or file. Not set: 10000; with ClickHouse or Parquet 200000.
         pub(crate) batch: Option<usize> = None,
-        /// Memory of one batch, at most; two batches of each stream are in memory, and their requests; smaller, if `[export] memory` has
-        /// too little for all. Not set: 8 MiB, with ClickHouse or Parquet 32 MiB; of that a quarter for rollups, and an eighth for flows, drops,
-        /// losses and alerts.
+        /// Maximum memory of one batch. Each stream holds two batches and their requests in memory. Batches are smaller if
+        /// `[export] memory` is too small for all. Not set: 8 MiB, with ClickHouse or Parquet 32 MiB; a quarter of that for
+        /// rollups, and an eighth for flows, drops, losses and alerts.
         pub(crate) batch_size: Option<Size> = None,
-        /// How long to wait for a batch to fill: with Parquet, the time of one file. Not set: 1 s, with Parquet 5 min.
+        /// How long to wait for a batch to fill; with Parquet, the period of one file. Not set: 1 s, with Parquet 5 min.
         pub(crate) linger: Option<Duration> = None,
-        /// How long to wait for an answer.
+        /// How long to wait for a response.
         pub(crate) timeout: Duration = Duration::from_secs(30),
-        /// Stream `hops`: which reports. `"sampled"`: those of one datagram of `sample`. `"events"`: those that came with an event, such as a
-        /// change, of their flow.
+        /// Stream `hops`: which reports to send. `"sampled"`: those of one in `sample` datagrams. `"events"`: those that caused an
+        /// event of their flow, such as a change.
         pub(crate) hop_reports: HopReports = HopReports::Sampled,
-        /// Stream `hops`: one datagram of so many. Reporter and sequence number decide, so that all hops of a report are together, and two
-        /// collectors choose the same.
+        /// Stream `hops`: one datagram in this many. The choice depends on the reporter and the sequence number, so all hops of a
+        /// report are sent together, and two collectors choose the same reports.
         pub(crate) sample: u64 = 100,
-        /// Stream `hops`: memory of what waits for the system. Hops are not stored: what is beyond half of it waits in files.
+        /// Stream `hops`: memory for pending hops. Hops are not stored: those beyond half of this memory are spooled to files.
         pub(crate) queue: Size = Size(64 << 20),
-        /// Stream `hops`: bytes of these files, in the store's directory.
+        /// Stream `hops`: maximum size of the spool files, in the store's directory.
         pub(crate) spool: Size = Size(1 << 30),
-        /// Stream `hops`: what gives way when the files are full. It is counted.
+        /// Stream `hops`: which hops to drop when the spool is full. Dropped hops are counted.
         pub(crate) when_full: ExportFull = ExportFull::DropOldest,
-        /// Records that the system will never take are written to a file in the store's directory, up to this size in bytes; beyond it
-        /// they are only counted.
+        /// Maximum size of the file, in the store's directory, for records that the system permanently rejects; further ones are
+        /// only counted.
         pub(crate) rejected: Size = Size(64 << 20),
     }
 }
@@ -174,7 +178,7 @@ choice! {
 }
 
 choice! {
-    /// What gives way when there is no space.
+    /// Which hops to drop when the spool is full.
     pub(crate) enum ExportFull("\"drop_oldest\" or \"drop_newest\"") {
         /// What waited longest.
         DropOldest = "drop_oldest",
@@ -352,7 +356,7 @@ impl ExportSettings {
             (
                 "kind",
                 format!(
-                    "which system receives? Write kind = one of {}",
+                    "the kind of system is missing; write kind = one of {}",
                     <ExportKind as settings::setting::Setting>::KIND
                 ),
             )
@@ -403,7 +407,7 @@ impl ExportSettings {
             database: database.map_err(|_| {
                 (
                     "url",
-                    format!("{path:?} is no database; write its number, such as redis://127.0.0.1:6379/1"),
+                    format!("invalid database {path:?}; write its number, such as redis://127.0.0.1:6379/1"),
                 )
             })?,
             max_len: self.max_len,

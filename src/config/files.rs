@@ -13,7 +13,8 @@ use super::{
 };
 
 section! {
-    /// Another form in which the driver `files` writes the rules of the device of `[inventory]` with this name, beside `desired.txt`.
+    /// Another format in which the driver `files` writes the rules of the device of `[inventory]` with this name, in addition to
+    /// `desired.txt`.
     pub(crate) struct FilesSettings("[manager.files.NAME]") {
         /// The form.
         pub(crate) format: FilesFormat = FilesFormat::Bmv2,
@@ -22,7 +23,7 @@ section! {
         pub(crate) map: String = String::new(),
         /// P4Info of the program as text. Not set: that of hopwise's program for `map`. For `bmv2`.
         pub(crate) p4info: Option<PathBuf> = None,
-        /// How its reports leave, as `[manager.p4runtime.NAME.report]`. For `bmv2`.
+        /// How its reports are sent, as `[manager.p4runtime.NAME.report]`. For `bmv2`.
         pub(crate) report: Option<P4ReportSettings> = None,
         /// Routes of programs whose map has them, as `[[manager.p4runtime.NAME.routes]]`. For `bmv2`.
         pub(crate) routes: Vec<P4RouteSettings> = Vec::new(),
@@ -87,7 +88,7 @@ impl FilesSettings {
             let missing = || {
                 (
                     "p4info",
-                    "which program does it run? Add p4info = \"/etc/hopwise/int.p4info.txtpb\" or the like"
+                    "the program is missing; add p4info = \"/etc/hopwise/int.p4info.txtpb\" or the like"
                         .to_owned(),
                 )
             };
@@ -165,8 +166,8 @@ mod tests {
                 "[manager.files.b]\nmap = \"hopwise-int\"",
                 "no device `b` with driver = \"files\"",
             ),
-            ("[manager.files.a]", "which program does it run?"),
-            ("[manager.files.a]\nmap = \"onos-int\"", "Add p4info = "),
+            ("[manager.files.a]", "the program is missing"),
+            ("[manager.files.a]\nmap = \"onos-int\"", "add p4info = "),
             (
                 "[manager.files.a]\nformat = \"config_db\"\nmap = \"other\"",
                 "there is no path map `other`",

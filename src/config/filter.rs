@@ -245,7 +245,7 @@ impl FilterSettings {
         let threshold = threshold.value(metric).ok_or_else(|| {
             (
                 "threshold",
-                format!("this is no value of {metric}; write {}", written_as(metric)),
+                format!("invalid value for {metric}; write {}", written_as(metric)),
             )
         })?;
         Ok(Some(Detector {

@@ -8,15 +8,15 @@ use crate::triggers::Cause;
 use settings::{choice, section, values::Size};
 
 section! {
-    /// The flight recorder: it keeps the datagrams of the last seconds in memory, and when something happens, stores the reports around
-    /// it that concern it, one row per hop (view `reports`; what was recorded and why is in the view `recordings`). With them the
-    /// page *Queues* shows who filled a queue. It needs a store, and sees nothing that ends in the kernel
+    /// The flight recorder: it keeps the datagrams of the last seconds in memory and, on an event, stores the related reports
+    /// around it, one row per hop (view `reports`; the view `recordings` lists each recording and its cause). The page *Queues*
+    /// uses them to show which flows filled a queue. It needs a store, and does not see reports that are suppressed in the kernel
     /// (`[collector.xdp] mode = "kernel"`).
     pub(crate) struct FlightRecorderSettings("[flight_recorder]") {
         /// Record. Default: yes, if there is a store and the kernel does not detect changes.
         pub(crate) enabled: Option<bool> = None,
-        /// Memory for datagrams, over all workers, taken when it is needed. A report of four hops takes about 200 bytes: 64 MiB
-        /// are 300,000 reports; at a million reports a second, `before` and two seconds more need 512 MiB.
+        /// Memory for datagrams, over all workers, allocated when needed. A report of four hops takes about 200 bytes: 64 MiB are
+        /// 300,000 reports; at a million reports a second, `before` and two seconds more need 512 MiB.
         pub(crate) memory: Size = Size(64 << 20),
         /// The events that start a recording. `queue_occupancy`, `queue_congestion`, `hop_latency` and `flow_latency`: a value rose by
         /// more than its threshold.
@@ -30,10 +30,10 @@ section! {
         pub(crate) before: Duration = Duration::from_millis(500),
         /// Time after the event. Further events in that time make the recording longer, up to 3 s.
         pub(crate) after: Duration = Duration::from_millis(500),
-        /// Recordings in a minute. Events beyond are counted, and not recorded.
+        /// Maximum number of recordings per minute. Further events are counted, not recorded.
         pub(crate) per_minute: usize = 12,
-        /// Reports of a recording. If more concern it, one of 2, 4, 8, … is stored, evenly. A report is about 70 bytes on disk for
-        /// each hop: by default at most 10 GB a day, if something happens all the time.
+        /// Maximum number of reports in a recording. If there are more, one in 2, 4, 8, … is stored, evenly. A report takes about
+        /// 70 bytes on disk per hop: by default at most 10 GB a day, if events never stop.
         pub(crate) reports: usize = 2_000,
     }
 }

@@ -14,19 +14,21 @@ use net::tls;
 section! {
     /// How the driver `gnmi` drives the device of `[inventory]` with this name.
     pub(crate) struct GnmiSettings("[manager.gnmi.NAME]") {
-        /// The path map, which says which objects rules become, and where ports are described: `sonic-tam` (a template), or a file.
+        /// The path map, which maps rules to objects of the device and says where ports are described: `sonic-tam` (a template), or
+        /// a file.
         pub(crate) map: Option<PathBuf> = None,
-        /// Name of the user. Not set: none is sent.
+        /// User name. Not set: none is sent.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line.
+        /// File with the user's password in its first line.
         pub(crate) password_file: Option<PathBuf> = None,
-        /// File with the certificates that sign the device's, PEM. Not set: the connection is not encrypted.
+        /// PEM file with the certificate authorities to trust for the device's certificate. Not set: the connection is not
+        /// encrypted.
         pub(crate) ca: Option<PathBuf> = None,
-        /// File with the certificate of this client, PEM, for devices that ask for one. Not set: it has none.
+        /// PEM file with a client certificate, for devices that require one. Not set: none.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// File with its key, PEM.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
-        /// Send user and password without encryption, too: whoever reads the network can configure the device.
+        /// Send user and password without encryption, too. Anyone who can read the network can then configure the device.
         pub(crate) unencrypted: bool = false,
         /// The name in the device's certificate. Not set: the host of its address.
         pub(crate) name: Option<String> = None,
@@ -45,7 +47,7 @@ pub(crate) fn path_map(name: &Path) -> Result<PathMap, String> {
     let names = gnmi::SHIPPED.map(|(name, _)| name).join(", ");
     if written.is_empty() {
         return Err(format!(
-            "which objects do rules become? Write map = \"{names}\", or a file with a path map"
+            "the path map is missing; write map = \"{names}\", or a file with a path map"
         ));
     }
     if !written.contains(['/', '.']) {
@@ -88,7 +90,7 @@ impl GnmiSettings {
             && !self.unencrypted
             && !tls::is_loopback(tls::authority(&device.address).1)
         {
-            let message = "without `ca`, the password is sent without encryption; add ca = \"/etc/hopwise/devices.pem\" or the like, or unencrypted = true if nobody else reads this network";
+            let message = "without `ca`, the password is sent without encryption; add ca = \"/etc/hopwise/devices.pem\" or the like, or unencrypted = true if this network is private";
             return Err(("ca", message.to_owned()));
         }
         let ca = self

@@ -38,13 +38,14 @@ use settings::{
 };
 
 section! {
-    /// A manager of INT: it turns `[[intents]]` into rules on the devices of `[inventory]`. It applies them in an order in which no
-    /// INT reaches a host, and keeps them there.
+    /// A manager of INT: it turns `[[intents]]` into rules on the devices of `[inventory]`, applies them in an order in which no
+    /// INT reaches a host, and keeps the devices in sync.
     pub(crate) struct ManagerSettings("[manager]") {
-        /// Where devices send their reports. Several share the devices by capacity and by distance.
+        /// Collectors to which devices send their reports. Several share the devices by capacity and distance.
         pub(crate) collectors: Vec<CollectorEntry> = Vec::new(),
-        /// A map of DTA collectors (`hopwise map`), read at the start and by a reload. Every switch with `[switch.dta]` and `[switch.managed]` gets
-        /// it: its reports by DTA go to the collectors of the map, whatever its own file says. Not set: switches keep what they have.
+        /// A map of DTA collectors (`hopwise map`), read at the start and by a reload. Every switch with `[switch.dta]` and
+        /// `[switch.managed]` gets it and sends its DTA reports to the collectors of the map, which overrides its own file. Not
+        /// set: switches keep their maps.
         pub(crate) dta_map: Option<PathBuf> = None,
         /// DSCP that marks packets with INT in the whole domain, 1 to 63.
         pub(crate) dscp: u8 = 23,
@@ -52,65 +53,72 @@ section! {
         pub(crate) l4_checksum: L4ChecksumSetting = L4ChecksumSetting::Update,
         /// Whether the clocks of all devices are synchronised.
         pub(crate) clocks: Clocks = Clocks::Free,
-        /// Whether changes of the network are followed at once, or when a person says so.
+        /// Whether changes of the network are applied automatically, or after approval by an operator.
         pub(crate) apply: ApplySetting = ApplySetting::Auto,
-        /// How long the network must be unchanged before a change is followed.
+        /// How long the network must be stable before a change is applied.
         pub(crate) calm: Duration = Duration::from_secs(1),
-        /// A device that reports no change is read again after this time; a slow one after four times as long as reading it took, if that is more.
+        /// Interval at which a device that reports no change is read again; for a slow device at least four times the duration of a
+        /// read.
         pub(crate) poll: Duration = Duration::from_secs(10),
-        /// How long a device may take to answer a request, `"100ms"` to `"10m"`. One that is late gets twice as long the next time, up to 64 s
-        /// or this time, and as it answers four times as long as the answer took.
+        /// How long a device may take to answer a request, `"100ms"` to `"10m"`. After a timeout, the device's limit doubles, up to
+        /// 64 s or this time; once it answers, its limit is four times the duration of the answer.
         pub(crate) request_timeout: Duration = Duration::from_secs(2),
-        /// The longest time that a packet spends in the domain: the queues and links of the longest path. So long a sink stays after the last source.
+        /// The longest time that a packet spends in the domain: the queues and links of the longest path. A sink remains for this
+        /// long after the last source is removed.
         pub(crate) drain: Duration = Duration::from_secs(2),
-        /// Start on standby, and act when no other manager does: when at least half of the devices, and more than tell the opposite, have received no
-        /// lease renewal for the time of `lease`. Of two managers, at least one needs this.
+        /// Start on standby, and take over when no other manager is active: when at least half of the devices, and more than report
+        /// the opposite, have received no lease renewal for the time of `lease`. Of two managers, at least one needs this.
         pub(crate) standby: bool = false,
-        /// How long devices have received no lease renewal before a manager on standby acts. A manager that acts renews its lease once a second.
+        /// Time without a lease renewal after which a manager on standby takes over. An active manager renews its lease once a
+        /// second.
         pub(crate) lease: Duration = Duration::from_secs(10),
-        /// The API of the other manager, such as `"https://10.9.0.2:8080"`. While this one is on standby, it copies the intents that are added
+        /// The API of the other manager, such as `"https://10.9.0.2:8080"`. While on standby, this manager copies the intents added
         /// there, once a second.
         pub(crate) peer: Option<String> = None,
         /// Token for the API of the other manager; the role `read` suffices. Not set: `token`.
         pub(crate) peer_token: Option<Secret> = None,
-        /// Bounds of what `tell.then` of intents may install.
+        /// Limits of the drill-downs (`tell.then`) of intents.
         pub(crate) drill_downs: DrillDownSettings = DrillDownSettings::default(),
-        /// File with the intents that were added while running, and with the history. Not set: both end with the program.
+        /// File with the intents that were added while running, and with the history. Not set: both are lost when the program
+        /// stops.
         pub(crate) state: Option<PathBuf> = None,
         /// Folder with files of `[[intents]]`: each `*.toml`, in the order of the names. They are read with this file, also at a
         /// reload, and shown as its intents.
         pub(crate) intents: Option<PathBuf> = None,
-        /// Devices with the driver `files` that read another form than text, by name.
+        /// Devices with the driver `files` that read a format other than text, by name.
         [live] pub(crate) files: BTreeMap<String, FilesSettings> = BTreeMap::new(),
         /// Devices with the driver `gnmi`, by name.
         [live] pub(crate) gnmi: BTreeMap<String, GnmiSettings> = BTreeMap::new(),
         /// Devices with the driver `p4runtime`, by name.
         [live] pub(crate) p4runtime: BTreeMap<String, P4RuntimeSettings> = BTreeMap::new(),
-        /// Network namespace from which hopwise switches are reached; `{device}` stands for a device's name. Not set: the own one.
+        /// Network namespace from which hopwise switches are reached; `{device}` stands for a device's name. Not set: that of this
+        /// process.
         pub(crate) namespace: Option<String> = None,
         /// Token for the API of the devices, with the role `operate`.
         pub(crate) token: Option<Secret> = None,
-        /// Send `token` and `peer_token` without encryption, too, to other hosts: whoever reads the network can configure the devices.
+        /// Send `token` and `peer_token` to other hosts without encryption, too. Anyone who can read the network can then configure the devices.
         pub(crate) unencrypted: bool = false,
-        /// PEM file with the authorities of devices whose address begins with `https://`; those of the system are not trusted.
+        /// PEM file with the certificate authorities to trust for devices with an `https://` address; those of the system are not
+        /// trusted.
         pub(crate) ca: Option<PathBuf> = None,
         /// PEM file with the certificate that the manager shows to devices with `[api] tls.client_ca`, and the authorities between.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// PEM file with its key.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
     }
 }
 
 section! {
-    /// Bounds of what `tell.then` of intents may install. What exceeds them is not installed, and recorded in the history.
+    /// Limits of the drill-downs (`tell.then`) of intents. Drill-downs beyond them are not installed, and are recorded in the
+    /// history.
     pub(crate) struct DrillDownSettings("[manager.drill_downs]") {
-        /// Drill-downs at a time, up to 1,000; 0: none.
+        /// Maximum number of concurrent drill-downs, up to 1,000; 0: none.
         pub(crate) at_once: u32 = 16,
-        /// Drill-downs that start within a minute, up to 10,000.
+        /// Maximum number of drill-downs that start within a minute, up to 10,000.
         pub(crate) per_minute: u32 = 30,
-        /// The longest duration of one, `"1s"` to `"1h"`; a longer `for` is cut.
+        /// Maximum duration of a drill-down, `"1s"` to `"1h"`; a longer `for` is shortened.
         pub(crate) longest: Duration = Duration::from_secs(600),
-        /// Flows of one with `match = "this queue"`, up to 1,000: those with the most reports.
+        /// Maximum number of flows of a drill-down with `match = "this queue"`, up to 1,000: those with the most reports.
         pub(crate) flows: u32 = 64,
     }
 }
@@ -120,12 +128,14 @@ section! {
     pub(crate) struct CollectorEntry("[[manager.collectors]]") {
         /// Where it receives reports: address and port.
         pub(crate) address: Option<SocketAddr> = None,
-        /// Its share of the devices, relative to the others'.
+        /// This collector's share of the devices, relative to that of the others.
         pub(crate) capacity: u32 = 1,
-        /// The device that it is connected to; nearer devices prefer it. Not set: not known, and devices with a way to another one prefer that.
+        /// The device that the collector is connected to; nearer devices prefer it. Not set: unknown, and devices prefer a
+        /// collector whose location is known.
         pub(crate) at: Option<String> = None,
-        /// What all intents may cause there, as `budget` of an intent. All that report there and can become coarser do. Events are known of the
-        /// collector of this process. Not set: unlimited.
+        /// Maximum rate that all intents together may cause at the collector, as `budget` of an intent. To keep it, all intents
+        /// that report there and allow coarser detail are made coarser. Events are counted only for the collector in this process.
+        /// Not set: unlimited.
         pub(crate) budget: Option<BudgetSetting> = None,
     }
 }
@@ -166,7 +176,7 @@ impl ManagerSettings {
         if map.text.len() > MAX_MAP {
             let (shown, len) = (file.display(), map.text.len() / 1024);
             return Err(format!(
-                "{shown} has {len} KiB, and switches take at most {} KiB; make it with fewer `--lists`",
+                "{shown} has {len} KiB, and switches accept at most {} KiB; create it with fewer `--lists`",
                 MAX_MAP / 1024
             ));
         }
@@ -180,7 +190,7 @@ impl ManagerSettings {
         let others = others.collect::<Vec<_>>().join(" and ");
         (!placed.is_empty() && !others.is_empty()).then(|| {
             format!(
-                "{others} has no `at` in [manager] collectors, and gets only devices without a way to the others; write `at` for all of them or for none"
+                "{others} has no `at` in [manager] collectors, and gets only devices that cannot reach the others; write `at` for all of them or for none"
             )
         })
     }
@@ -291,7 +301,7 @@ fn check_collectors(
         {
             refuse(
                 &path,
-                "where is it? Add address = \"192.0.2.9:9555\" or the like".to_owned(),
+                "the address is missing; add address = \"192.0.2.9:9555\" or the like".to_owned(),
             );
         }
         if let Some(Err(error)) = entry.at.as_deref().map(|name| inventory.node(name)) {
@@ -372,7 +382,7 @@ fn check_manager(
         refuse(&["manager", "lease"], "write \"3s\" to \"1h\"".to_owned());
     }
     if manager.standby && !inventory.devices().any(|device| device.driver == "hopwise") {
-        let message = "no device can tell whether another manager acts: only those with driver = \"hopwise\" do; remove the line";
+        let message = "no device can report whether another manager is active: only devices with driver = \"hopwise\" do; remove the line";
         refuse(&["manager", "standby"], message.to_owned());
     }
     if let Some(Err(message)) = manager.peer.as_deref().map(|peer| check_peer(peer, manager)) {
@@ -384,7 +394,7 @@ fn check_manager(
 /// Checks that the other manager can be followed.
 fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
     if !manager.standby {
-        return Err("only a manager on standby copies from another one; add standby = true".to_owned());
+        return Err("only a manager on standby copies from its peer; add standby = true".to_owned());
     }
     let (is_secure, authority) = tls::authority(peer);
     let key = manager.peer_token.as_ref().map(|_| "peer_token");
@@ -464,7 +474,7 @@ fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str
     if settings.format == FilesFormat::ConfigDb && device.options.confirm.as_deref() == Some("written") {
         // The next change would replace the patch, whether the device had it or not.
         let message = format!(
-            "a patch leads from rules that the device certainly has, and with confirm = \"written\" nobody says which it has; remove `confirm` of `{}`",
+            "a patch starts from rules that the device is known to have, and with confirm = \"written\" they are not known; remove `confirm` of `{}`",
             device.name
         );
         return Err(("format", message));
@@ -535,7 +545,7 @@ fn is_read_by_others(address: &str, manager: &ManagerSettings) -> bool {
 
 fn in_the_clear(to: &str, key: &str) -> String {
     format!(
-        "{to} would get `{key}` of [manager] without encryption; write its address like https://10.9.0.11:8080, or unencrypted = true in [manager] if nobody else reads this network"
+        "{to} would get `{key}` of [manager] without encryption; write its address like https://10.9.0.11:8080, or unencrypted = true in [manager] if this network is private"
     )
 }
 
@@ -554,11 +564,17 @@ fn gnmi(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str,
         ));
     }
     if address.is_empty() {
-        let message =
-            format!("where is `{name}`? Add address = \"192.0.2.11:9339\" or the like to the device");
+        let message = format!(
+            "the address of `{name}` is missing; add address = \"192.0.2.11:9339\" or the like to the device"
+        );
         return Err(("", message));
     }
-    let missing = || ("", format!("how is `{name}` driven? Add [manager.gnmi.{name}]"));
+    let missing = || {
+        (
+            "",
+            format!("the settings of `{name}` are missing; add [manager.gnmi.{name}]"),
+        )
+    };
     manager
         .gnmi
         .get(name)
@@ -584,13 +600,15 @@ fn p4runtime(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static
     if address.is_empty() {
         return Err((
             "",
-            format!("where is `{name}`? Add address = \"192.0.2.11:9559\" or the like to the device"),
+            format!(
+                "the address of `{name}` is missing; add address = \"192.0.2.11:9559\" or the like to the device"
+            ),
         ));
     }
     let missing = || {
         (
             "",
-            format!("how is `{name}` driven? Add [manager.p4runtime.{name}]"),
+            format!("the settings of `{name}` are missing; add [manager.p4runtime.{name}]"),
         )
     };
     let settings = manager.p4runtime.get(name).ok_or_else(missing)?;
@@ -612,7 +630,7 @@ fn driver(device: &Device) -> Result<(), String> {
         )),
         "hopwise" => Ok(()),
         "files" if address.is_empty() => Err(format!(
-            "in which directory are the files of `{name}`? Add address = \"/var/lib/hopwise/{name}\""
+            "the directory of `{name}` is missing; add address = \"/var/lib/hopwise/{name}\""
         )),
         "files" => match options.confirm.as_deref().map(Confirm::from_word) {
             Some(None) => Err(format!("confirm of `{name}` is \"applied\" or \"written\"")),

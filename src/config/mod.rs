@@ -274,7 +274,7 @@ impl ConsoleOverrides {
         console.password_file = self.password_file.clone().or(console.password_file.take());
         console.ca = self.ca.clone().or(console.ca.take());
         if console.url.is_empty() {
-            return Err("where is ClickHouse? Write [console] url = \"http://127.0.0.1:8123\" into the file of -c, or use --url".to_owned());
+            return Err("the address of ClickHouse is missing; write [console] url = \"http://127.0.0.1:8123\" into the file of -c, or use --url".to_owned());
         }
         if let Some((key, message)) = console.problems().into_iter().next() {
             return Err(format!("{key}: {message}"));

@@ -21,88 +21,90 @@ use settings::{
 use super::export::{Destination, ExportKind, ExportSettings, ExportStart, Mechanism};
 
 section! {
-    /// An outlet: it reads the topics that collectors write by exports to Kafka, and inserts the records into the tables of ClickHouse that
-    /// a console reads. It has no inputs and no store: a file with `[outlet]` runs no collector. See [the how-to](../how-to/outlet.md).
+    /// An outlet reads the Kafka topics that collectors export to, and inserts the records into the ClickHouse tables that a
+    /// console reads. It has no inputs and no store: a file with `[outlet]` runs no collector. See [the
+    /// how-to](../how-to/outlet.md).
     pub(crate) struct OutletSettings("[outlet]") {
         /// Where the topics are.
         pub(crate) kafka: OutletKafkaSettings = OutletKafkaSettings::default(),
         /// Where the tables are.
         pub(crate) clickhouse: OutletClickHouseSettings = OutletClickHouseSettings::default(),
-        /// Streams to pass on: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Each is a topic and a table. Empty:
-        /// `events`, `rollups`, `drops` and `losses`, which are those that an export to Kafka has without `streams`.
+        /// Streams to pass on: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. Each is a topic and
+        /// a table. Empty: `events`, `rollups`, `drops` and `losses`, as in an export to Kafka without `streams`.
         pub(crate) streams: Vec<String> = Vec::new(),
-        /// Which part of the partitions is passed on here: `"2/3"` is the second of three outlets, and each of them has another part. A
-        /// partition is in one part: its number, and that of the stream, decide.
+        /// This outlet's share of the partitions: `"2/3"` is the second of three outlets, each with a different share. The numbers
+        /// of a partition and its stream determine the share that it belongs to.
         pub(crate) share: Share = Share { part: 1, of: 1 },
-        /// Directory of its cursors, a file for each partition, and of the messages that nobody can take. It belongs to one outlet. Not set:
-        /// the folder `outlet` in `$STATE_DIRECTORY` (systemd), else in `hopwise-data`.
+        /// Directory of the cursors, one file per partition, and of messages that cannot be inserted. It belongs to one outlet. Not
+        /// set: the folder `outlet` in `$STATE_DIRECTORY` (systemd), else in `hopwise-data`.
         pub(crate) state: Option<PathBuf> = None,
-        /// Begin with the oldest message of a partition, or with those that come from the first start on: then partitions and topics that are made
-        /// later are read from their beginning.
+        /// Start with the oldest message of a partition, or with messages that arrive after the first start; partitions and topics
+        /// created later are read from their beginning.
         pub(crate) start: ExportStart = ExportStart::Oldest,
-        /// Records in one insert, at most.
+        /// Maximum number of records in one insert.
         pub(crate) batch: usize = 200_000,
-        /// Memory for records, at most: of each partition two batches with their requests; and answers of Kafka, a quarter of it. The process
-        /// itself needs some MiB more ([sizing](../how-to/outlet.md#sizing)).
+        /// Maximum memory for records: two batches with their requests per partition, and a quarter for responses from Kafka. The
+        /// process itself needs some MiB more ([sizing](../how-to/outlet.md#sizing)).
         pub(crate) memory: Size = Size(256 << 20),
-        /// How long to wait for a batch to fill. Each partition inserts for itself, and ClickHouse wants few inserts.
+        /// How long to wait for a batch to fill. Each partition is inserted separately, and ClickHouse works best with few large
+        /// inserts.
         pub(crate) linger: Duration = Duration::from_secs(5),
-        /// How long to wait for an answer.
+        /// How long to wait for a response.
         pub(crate) timeout: Duration = Duration::from_secs(30),
-        /// Messages that cannot be read, and records that ClickHouse never takes, are written to a file for each partition, up to this size in
-        /// bytes; beyond it they are only counted.
+        /// Maximum size of the file, one per partition, for messages that cannot be read and records that ClickHouse permanently
+        /// rejects; further ones are only counted.
         pub(crate) rejected: Size = Size(64 << 20),
     }
 }
 
 section! {
-    /// The brokers, and the login. The keys are those of an export to Kafka.
+    /// The brokers and the credentials, with the same keys as an export to Kafka.
     pub(crate) struct OutletKafkaSettings("[outlet.kafka]") {
-        /// One or several brokers: `tcp://ONE:9092,OTHER:9092`, with TLS `tls://ONE:9093`.
+        /// One or more brokers: `tcp://ONE:9092,OTHER:9092`, or with TLS `tls://ONE:9093`.
         pub(crate) url: String = String::new(),
-        /// What names of topics begin with, as in the exports.
+        /// Prefix of the topic names, as in the exports.
         pub(crate) prefix: String = "hopwise".to_owned(),
-        /// User. Not set: none is sent.
+        /// User name. Not set: none is sent.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line.
+        /// File with the user's password in its first line.
         pub(crate) password_file: Option<PathBuf> = None,
-        /// How user and password are sent.
+        /// SASL mechanism for user and password.
         pub(crate) mechanism: Mechanism = Mechanism::ScramSha512,
-        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        /// PEM file with the certificate authorities to trust for TLS; those of the system are not trusted.
         pub(crate) ca: Option<PathBuf> = None,
-        /// PEM file with a certificate of this client, if the broker asks for one.
+        /// PEM file with a client certificate, if the broker requires one.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// PEM file with its key.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
-        /// Send the password without encryption, too, to an address that is not this host: whoever reads the network can use it.
+        /// Send the password without encryption, too, to other hosts. Anyone who can read the network can then use it.
         pub(crate) unencrypted: bool = false,
     }
 }
 
 section! {
-    /// The server, and the login. The keys are those of an export to ClickHouse.
+    /// The server and the credentials, with the same keys as an export to ClickHouse.
     pub(crate) struct OutletClickHouseSettings("[outlet.clickhouse]") {
         /// Its address: `http://HOST:PORT` or `https://HOST:PORT`.
         pub(crate) url: String = String::new(),
-        /// The database of the tables.
+        /// Database of the tables.
         pub(crate) database: String = "hopwise".to_owned(),
-        /// What names of the tables begin with.
+        /// Prefix of the table names.
         pub(crate) prefix: String = String::new(),
-        /// Days after which the tables that `hopwise schema apply` makes drop rows; 0: never.
+        /// Days after which rows are deleted from the tables that `hopwise schema apply` creates; 0: never.
         pub(crate) keep_days: u32 = 30,
-        /// User. Not set: none is sent.
+        /// User name. Not set: none is sent.
         pub(crate) user: Option<String> = None,
-        /// File with the password of the user, in its first line.
+        /// File with the user's password in its first line.
         pub(crate) password_file: Option<PathBuf> = None,
-        /// File with a bearer token, in its first line, instead of user and password.
+        /// File with a bearer token in its first line, instead of user and password.
         pub(crate) token_file: Option<PathBuf> = None,
-        /// PEM file with the authorities of an address with TLS; those of the system are not trusted.
+        /// PEM file with the certificate authorities to trust for TLS; those of the system are not trusted.
         pub(crate) ca: Option<PathBuf> = None,
-        /// PEM file with a certificate of this client, if the server asks for one.
+        /// PEM file with a client certificate, if the server requires one.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// PEM file with its key.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
-        /// Send password or token without encryption, too, to an address that is not this host: whoever reads the network can use them.
+        /// Send password or token without encryption, too, to other hosts. Anyone who can read the network can then use them.
         pub(crate) unencrypted: bool = false,
     }
 }
@@ -227,8 +229,7 @@ impl OutletSettings {
     /// A key and what is wrong with it.
     pub(crate) fn source(&self) -> Result<Destination, Wrong> {
         if self.kafka.url.is_empty() {
-            let message =
-                "where is Kafka? Write url = \"tcp://127.0.0.1:9092\" or the like into [outlet.kafka]";
+            let message = "the address of Kafka is missing; write url = \"tcp://127.0.0.1:9092\" or the like into [outlet.kafka]";
             return Err((below_kafka("url"), message.to_owned()));
         }
         self.kafka()
@@ -252,7 +253,7 @@ impl OutletSettings {
     /// A key and what is wrong with it.
     pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
         if self.clickhouse.url.is_empty() {
-            let message = "where is ClickHouse? Write url = \"http://127.0.0.1:8123\" or the like into [outlet.clickhouse]";
+            let message = "the address of ClickHouse is missing; write url = \"http://127.0.0.1:8123\" or the like into [outlet.clickhouse]";
             return Err((below_clickhouse("url"), message.to_owned()));
         }
         self.clickhouse()

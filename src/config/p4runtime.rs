@@ -33,14 +33,15 @@ section! {
         pub(crate) map: String = String::new(),
         /// Number of the device in P4Runtime.
         pub(crate) device_id: u64 = 1,
-        /// Role of this client, where the device shares its tables among several controllers. Not set: the manager is the only one.
+        /// P4Runtime role of this client, if several controllers share the device's tables. Not set: the manager is the only
+        /// controller.
         pub(crate) role: Option<String> = None,
-        /// How its reports leave. Programs that find the way themselves need the source only.
+        /// How its reports are sent. Programs that route reports themselves need only the source.
         pub(crate) report: Option<P4ReportSettings> = None,
-        /// What it does after a restart. Not set: as the map says.
+        /// What the device does after a restart. Not set: as the map says.
         pub(crate) restart: Option<P4Restart> = None,
-        /// The program that is loaded if the device says that it has none. A program that it has is never replaced: a device whose P4Info is
-        /// another one is not driven.
+        /// The program to load if the device reports that it has none. A loaded program is never replaced: a device with a
+        /// different P4Info is not driven.
         pub(crate) load: Option<P4LoadSettings> = None,
         /// Its routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`). A restarted device gets them when its ports to hosts
         /// remove INT. None: another controller installs them.
@@ -57,11 +58,11 @@ section! {
 }
 
 section! {
-    /// How reports leave a device.
+    /// How a device sends its reports.
     pub(crate) struct P4ReportSettings("[manager.p4runtime.NAME.report]") {
         /// The port.
         pub(crate) port: u32 = 0,
-        /// Their source address, by which the collector tells devices apart.
+        /// Their source address, by which the collector distinguishes devices.
         pub(crate) source: Option<IpAddr> = None,
         /// Their source MAC address.
         pub(crate) source_mac: Option<String> = None,
@@ -73,7 +74,7 @@ section! {
 section! {
     /// A route of a device.
     pub(crate) struct P4RouteSettings("[[manager.p4runtime.NAME.routes]]") {
-        /// Where it leads: an address or a prefix.
+        /// Destination: an address or a prefix.
         pub(crate) to: Option<Prefix> = None,
         /// The port.
         pub(crate) port: u32 = 0,
@@ -95,14 +96,14 @@ section! {
 }
 
 section! {
-    /// A program, as the compiler made it.
+    /// A compiled program.
     pub(crate) struct P4LoadSettings("[manager.p4runtime.NAME.load]") {
-        /// A program that hopwise has, for BMv2: `hopwise-int`, `hopwise-sf`, `hopwise-aggregator` or `hopwise-dta-translator`. Not set: that of the
-        /// two files.
+        /// A hopwise program for BMv2: `hopwise-int`, `hopwise-sf`, `hopwise-aggregator` or `hopwise-dta-translator`. Not set: the
+        /// program in the two files.
         pub(crate) program: Option<String> = None,
         /// Its P4Info, text or binary (`p4c --p4runtime-files x.txtpb` or `x.bin`).
         pub(crate) p4info: Option<PathBuf> = None,
-        /// The form of the device, such as the JSON of bmv2.
+        /// The device's configuration, such as the BMv2 JSON.
         pub(crate) config: Option<PathBuf> = None,
     }
 }
@@ -110,11 +111,11 @@ section! {
 section! {
     /// TLS of the connection to a device.
     pub(crate) struct P4TlsSettings("[manager.p4runtime.NAME.tls]") {
-        /// File with the certificates that sign the device's, PEM.
+        /// PEM file with the certificate authorities to trust for the device's certificate.
         pub(crate) ca: Option<PathBuf> = None,
-        /// File with the certificate of this client, PEM. Not set: it has none.
+        /// PEM file with a client certificate. Not set: none.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// File with its key, PEM.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
         /// The name in the device's certificate. Not set: the host of its address.
         pub(crate) name: Option<String> = None,
@@ -240,7 +241,10 @@ impl P4RuntimeSettings {
             let word = kind.word();
             match map.role() == Some(kind) {
                 true if !is_set => {
-                    let why = format!("what does it do? Add [manager.p4runtime.{}.{word}]", device.name);
+                    let why = format!(
+                        "its settings are missing; add [manager.p4runtime.{}.{word}]",
+                        device.name
+                    );
                     return Err((word, why));
                 }
                 false if is_set => {
@@ -262,7 +266,7 @@ impl P4RuntimeSettings {
         let names: Vec<&str> = map::SHIPPED.iter().map(|(name, _)| *name).collect();
         if self.map.is_empty() || !(self.map.contains('.') || self.map.contains('/')) {
             return Err(format!(
-                "which program does it run? Write {}, or a file with a map",
+                "the program is missing; write {}, or a file with a map",
                 names.join(", ")
             ));
         }
@@ -312,7 +316,8 @@ impl P4ReportSettings {
             Some(IpAddr::V4(source)) => source,
             _ => {
                 return Err(
-                    "what is the source of its reports? Add source = \"192.0.2.1\" or the like".to_owned(),
+                    "the source address of its reports is missing; add source = \"192.0.2.1\" or the like"
+                        .to_owned(),
                 );
             }
         };
@@ -330,7 +335,7 @@ impl P4RouteSettings {
     fn route(&self) -> Result<Route, String> {
         let to = self
             .to
-            .ok_or("where does the route lead? Add to = \"10.0.1.0/24\" or the like")?;
+            .ok_or("the destination of the route is missing; add to = \"10.0.1.0/24\" or the like")?;
         Ok(Route {
             to,
             port: self.port,
@@ -374,7 +379,7 @@ impl P4TlsSettings {
         let ca = self
             .ca
             .as_ref()
-            .ok_or("who signs the device's certificate? Add `ca`")?;
+            .ok_or("the certificate authority is missing; add `ca`")?;
         let identity = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => Some((bytes(certificate)?, bytes(key)?)),
             (None, None) => None,

@@ -238,10 +238,10 @@ choice! {
 }
 
 section! {
-    /// Names of hosts that `[[inventory.hosts]]` does not have.
+    /// Names of hosts that are not in `[[inventory.hosts]]`.
     pub(crate) struct NamesSettings("[names]") {
         /// Look up hosts by DNS (PTR), in the background, as the system does: its files come first. Only addresses that a page or a
-        /// command asks for, at most 20 a second; a name is kept for 1 h, and that there is none for 10 min. The name servers learn
+        /// command asks for, at most 20 a second; a name is cached for 1 h, and a negative answer for 10 min. The name servers see
         /// these addresses.
         pub(crate) dns: bool = false,
     }
@@ -345,9 +345,9 @@ section! {
     pub(crate) struct NodeSettings("[nodes.ID]") {
         /// A display name.
         pub(crate) name: Option<String> = None,
-        /// Name of the profile whose units apply to this node's values, whoever reports them: in a network of two vendors the nodes
-        /// of one INT stack count differently. The dialect stays that of the source. Not with `mode = "kernel"`; changes apply
-        /// at the next start.
+        /// Name of the profile whose units apply to this node's values, regardless of the reporter: in a network with two vendors,
+        /// the nodes of one INT stack can use different units. The dialect stays that of the source. Not with `mode = "kernel"`;
+        /// changes apply at the next start.
         pub(crate) profile: Option<String> = None,
     }
 }
@@ -467,7 +467,7 @@ section! {
         [live] pub(crate) max_age: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Delete the oldest files when the total size exceeds this. Not set: unlimited.
         [live] pub(crate) max_bytes: Option<Size> = Some(Size(100 << 30)),
-        /// Store every decoded report, one row per hop. This is much data.
+        /// Store every decoded report, one row per hop. This takes a lot of space.
         pub(crate) reports: bool = false,
     }
 }
@@ -521,13 +521,14 @@ section! {
 }
 
 section! {
-    /// TLS of the API. A reload reads the files again; connections stay.
+    /// TLS of the API. A reload reads the files again; existing connections stay open.
     pub(crate) struct TlsSettings("[api.tls]") {
-        /// PEM file with the certificate, followed by those of the authorities between it and the one that clients trust.
+        /// PEM file with the certificate, followed by the intermediate certificates.
         pub(crate) certificate: Option<PathBuf> = None,
-        /// PEM file with its key.
+        /// PEM file with the certificate's private key.
         pub(crate) key: Option<PathBuf> = None,
-        /// PEM file with authorities: only clients with a certificate of one of these are served. Not set: all.
+        /// PEM file with certificate authorities: only clients with a certificate from one of them are served. Not set: all
+        /// clients.
         pub(crate) client_ca: Option<PathBuf> = None,
     }
 }
@@ -578,9 +579,9 @@ section! {
     pub(crate) struct TokenSettings("[[api.tokens]]") {
         /// The token; see `[api] token`.
         pub(crate) token: Option<Secret> = None,
-        /// What its bearer may do.
+        /// Role of the token's bearer.
         pub(crate) role: Role = Role::Read,
-        /// Who has it: the manager's history says that this one did what was done with it.
+        /// Name of the bearer, recorded in the manager's history with each action.
         pub(crate) name: String = String::new(),
     }
 }
@@ -608,7 +609,7 @@ section! {
     pub(crate) struct LogSettings("[log]") {
         /// Level.
         [live] pub(crate) level: Level = Level::Info,
-        /// Form of the lines: text for people, or a JSON object per line for programs.
+        /// Format of the lines: text, or one JSON object per line.
         pub(crate) format: LogFormat = LogFormat::Text,
     }
 }

@@ -44,9 +44,9 @@ section! {
         pub(crate) reporter: Option<ReporterSettings> = None,
         /// A manager of INT.
         pub(crate) manager: Option<ManagerSettings> = None,
-        /// What a manager drives.
+        /// Devices, links and hosts of the network.
         [live] pub(crate) inventory: InventorySettings = InventorySettings::default(),
-        /// What a manager shall watch.
+        /// Flows that a manager measures.
         [live] pub(crate) intents: Vec<IntentSettings> = Vec::new(),
         /// Names of hosts.
         pub(crate) names: NamesSettings = NamesSettings::default(),

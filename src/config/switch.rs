@@ -53,7 +53,7 @@ section! {
         pub(crate) address: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
         /// Source address of ICMPv6 errors. Not set: an address that ends in the node ID.
         pub(crate) address6: Option<IpAddr> = None,
-        /// Announce the ports by LLDP (IEEE 802.1AB), and hear their neighbours: a manager learns the links from it.
+        /// Send LLDP (IEEE 802.1AB) on the ports, and receive that of their neighbours: a manager learns the links from it.
         pub(crate) lldp: bool = true,
         /// Size of the RX ring of each port, frames.
         pub(crate) ring: usize = 1024,
@@ -86,7 +86,7 @@ section! {
     /// A switch whose INT is configured by a manager, through the API: roles of ports, watchlist, filters and the destination of
     /// reports, which this file then does not have. It forwards nothing until it has its rules, so that no INT reaches a host.
     pub(crate) struct ManagedSettings("[switch.managed]") {
-        /// File in which the rules survive a restart. Not set: a restarted switch waits until its manager has filled it again.
+        /// File in which the rules survive a restart. Not set: a restarted switch waits until its manager has configured it again.
         pub(crate) state: Option<PathBuf> = None,
     }
 }
@@ -392,7 +392,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
         if watch.items.is_empty() {
             refuse(
                 &path,
-                "nothing would be measured; write items = [\"node_id\"] or more".to_owned(),
+                "no metadata selected; write items = [\"node_id\"] or more".to_owned(),
             );
         }
         if watch
@@ -406,7 +406,7 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
         if watch.sample == 0 {
             refuse(
                 &path,
-                "one packet of 0 is none; write sample = 1 or more, or remove the table".to_owned(),
+                "a sample of 0 is invalid; write sample = 1 or more, or remove the table".to_owned(),
             );
         }
     }
@@ -560,7 +560,7 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
         } else if route.via.is_some() && port.is_some_and(|port| !port.edge) {
             refuse_key(
                 "via",
-                "only on edge ports; elsewhere the switch at the other end takes all".to_owned(),
+                "only on edge ports; on others the next hop is always the switch at the other end".to_owned(),
             );
         }
         let same = |other: &RouteSettings| (other.to, other.port) == (route.to, route.port);

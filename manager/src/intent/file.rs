@@ -23,7 +23,7 @@ section! {
 }
 
 section! {
-    /// What is to be watched.
+    /// Flows to measure, and how.
     pub struct IntentSettings("[[intents]]") {
         /// Its name: letters, digits, `.`, `_` and `-`; unique.
         pub(crate) name: String = String::new(),
@@ -35,19 +35,19 @@ section! {
         pub(crate) watch: Vec<MetricName> = Vec::new(),
         /// How packets are measured.
         pub(crate) mode: ModeSetting = ModeSetting::Auto,
-        /// Which share of the packets, as `"1 in 10"`. Of intents for the same flow, the greatest share applies. Devices that cannot sample are
-        /// named, and the intent is refused.
+        /// Share of packets to measure, as `"1 in 10"`. Of several intents for one flow, the largest share applies. If a device
+        /// cannot sample, the intent is refused and names it.
         pub(crate) sample: Sample = Sample(1),
         /// Where. Not set: everywhere.
         pub(crate) at: AtSettings = AtSettings::default(),
         /// What is reported.
         pub(crate) tell: ReportingSettings = ReportingSettings::default(),
-        /// Reports and events per second at most, as `"2000 reports/s"`, `"50 events/s"` or both with a comma between: kept by raising its threshold,
-        /// and by measuring fewer packets if `tell.coarsest` has a `sample`. Not set: unlimited.
+        /// Maximum reports and events per second, as `"2000 reports/s"`, `"50 events/s"` or both with a comma between. To keep the
+        /// budget, the threshold is raised, and fewer packets are measured if `tell.coarsest` has a `sample`. Not set: unlimited.
         pub(crate) budget: Option<BudgetSetting> = None,
         /// When it ends: a duration from now on, or a time as `"2026-11-24T08:00:00Z"`. Not set: never.
         pub(crate) until: Option<UntilSetting> = None,
-        /// Of intents for the same flow, the one with the greatest number decides the mode.
+        /// Of several intents for one flow, the one with the greatest number determines the mode.
         pub(crate) priority: u32 = 100,
     }
 }
@@ -81,7 +81,7 @@ section! {
 }
 
 section! {
-    /// What is reported, and what is an event.
+    /// Reports and events.
     struct ReportingSettings("tell") {
         /// For each metric, the difference above which a change is significant.
         pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
@@ -91,7 +91,7 @@ section! {
         pub(crate) rule: Option<String> = None,
         /// Which packets the sinks report. Not set: all.
         pub(crate) filter: Option<FilterSetting> = None,
-        /// What to watch in addition, for a while, when the rule becomes true.
+        /// Drill-down: what to measure in addition, for some time, when the rule becomes true.
         pub(crate) then: Option<ThenSettings> = None,
     }
 }
@@ -113,7 +113,7 @@ section! {
 }
 
 section! {
-    /// The coarsest detail: thresholds as in `thresholds`, and the smallest share of packets.
+    /// The coarsest acceptable detail: thresholds as in `thresholds`, and the smallest share of packets.
     struct CoarsestSettings("coarsest") {
         /// Of `flow_latency`.
         pub(crate) flow_latency: Option<LatencyThreshold> = None,
@@ -125,7 +125,7 @@ section! {
         pub(crate) queue_congestion: Option<QueueThreshold> = None,
         /// Of `link_utilization`.
         pub(crate) link_utilization: Option<UtilizationThreshold> = None,
-        /// The share of packets, as `"1 in 100"`. When the threshold cannot be raised any more, fewer packets are measured.
+        /// The share of packets, as `"1 in 100"`. Once the threshold has reached its limit, fewer packets are measured.
         pub(crate) sample: Option<Sample> = None,
     }
 }

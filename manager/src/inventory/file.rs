@@ -26,22 +26,24 @@ section! {
     struct DeviceSettings("[[devices]]") {
         /// Its name: letters, digits, `.`, `_` and `-`.
         pub(crate) name: String = String::new(),
-        /// Its node id in INT. Not set: the lowest that is free.
+        /// Its node id in INT. Not set: the lowest free one.
         pub(crate) node: Option<u32> = None,
         /// The driver: `hopwise`, `p4runtime`, `gnmi` or `files`.
         pub(crate) driver: String = "hopwise".to_owned(),
-        /// Where the driver finds the device: `host:port` of its API, or of P4Runtime; a directory, for `files`.
+        /// Address of the device for the driver: `host:port` of its API, or of P4Runtime; a directory, for `files`.
         pub(crate) address: String = String::new(),
-        /// For `files`, when a device has what was written: `applied`, when `applied.txt` is a copy of `desired.txt`; `written`, at once, and the order of steps is then not guaranteed.
+        /// For `files`, when rules count as applied: `applied`: once `applied.txt` is a copy of `desired.txt`; `written`:
+        /// immediately, without a guaranteed order of steps.
         pub(crate) confirm: Option<String> = None,
-        /// Labels, for people and for `at.edges` of intents.
+        /// Labels, for display and for `at.edges` of intents.
         pub(crate) labels: Vec<String> = Vec::new(),
         /// Number of ports, numbered from 1. Ports without a link and without a host are unused: INT never leaves by them.
         pub(crate) ports: u32 = 0,
         /// Ports to hosts, or to networks that are not managed.
         pub(crate) edge: Vec<u32> = Vec::new(),
-        /// `switch`: a node of the domain. Outside it, `aggregator`: postcards in, aggregates out; `translator`: DTA reports in, RoCEv2 out. Such a
-        /// device has no ports, links and hosts here, and no intent concerns it: what it does is in `[manager.p4runtime.NAME]`.
+        /// `switch`: a node of the domain. Outside it, `aggregator`: postcards in, aggregates out; `translator`: DTA reports in,
+        /// RoCEv2 out. Such a device has no ports, links or hosts here, and intents do not apply to it; it is configured in
+        /// `[manager.p4runtime.NAME]`.
         pub(crate) role: RoleWord = RoleWord::Switch,
     }
 }
@@ -63,7 +65,7 @@ section! {
     struct LinkSettings("[[links]]") {
         /// Its ends, as `"DEVICE:PORT"`.
         pub(crate) between: Vec<String> = Vec::new(),
-        /// Longest IP packet, bytes. Not set: not known.
+        /// Longest IP packet, bytes. Not set: unknown.
         pub(crate) mtu: Option<u32> = None,
     }
 }
@@ -77,7 +79,7 @@ section! {
         pub(crate) addresses: Vec<IpAddr> = Vec::new(),
         /// Its port, as `"DEVICE:PORT"`.
         pub(crate) at: Option<String> = None,
-        /// Longest IP packet that it sends, bytes. Not set: not known.
+        /// Longest IP packet that the host sends, bytes. Not set: unknown.
         pub(crate) mtu: Option<u32> = None,
     }
 }

@@ -522,7 +522,7 @@ fn errors_name_their_line() {
         first(&report(
             "key = [\"flow\"]\ndata = [\"node\"]\nwhen = [\"node\"]\n"
         ))
-        .contains("is no condition")
+        .contains("is not a condition")
     );
     assert!(
         first(&report("key = [\"flow\"]\ndata = [\"node\"]\nlist = 3\n"))

@@ -136,7 +136,7 @@ impl ExportSettings {
             (
                 "url",
                 format!(
-                    "where is it? Write url = \"{plain}127.0.0.1:{port}\" or the like; with TLS {secure}"
+                    "the address is missing; write url = \"{plain}127.0.0.1:{port}\" or the like; with TLS {secure}"
                 ),
             )
         })?;
@@ -152,7 +152,7 @@ impl ExportSettings {
             _ => path.to_owned(),
         };
         if matches!(self.kind, Some(ExportKind::Syslog | ExportKind::Kafka)) && !path.is_empty() {
-            return Err(("url", format!("leave {path:?} out: there are no paths there")));
+            return Err(("url", format!("remove the path {path:?}: this system has none")));
         }
         let port = if is_secure { secure_port } else { port };
         let authority = self.authority(authority, port)?;
@@ -211,7 +211,7 @@ impl ExportSettings {
             .strip_prefix("file://")
             .filter(|path| path.starts_with('/') && *path != "/");
         let path = path.filter(|path| !path.chars().any(char::is_control)).ok_or_else(|| {
-            let words = "in which directory? Write url = \"file:///srv/hopwise\" or the like: `file://` and its path from `/` on; a bucket of S3 is https://HOST/BUCKET";
+            let words = "the directory is missing; write url = \"file:///srv/hopwise\" or the like: `file://` and its path from `/` on; a bucket of S3 is https://HOST/BUCKET";
             ("url", words.to_owned())
         })?;
         let keys = [
@@ -226,7 +226,7 @@ impl ExportSettings {
         if let Some(key) = self.user.as_ref().map(|_| "user").into_iter().chain(files).next() {
             return Err((
                 key,
-                "leave it out: who may write to a directory is decided by its mode".to_owned(),
+                "leave it out: the directory's mode controls write access".to_owned(),
             ));
         }
         Ok(Destination {
@@ -268,7 +268,7 @@ impl ExportSettings {
                 }
                 _ => Err((
                     "user",
-                    "S3 wants an access key: write its id as `user`, and a file with its secret as `password_file`".to_owned(),
+                    "S3 requires an access key: write its id as `user`, and a file with its secret as `password_file`".to_owned(),
                 )),
             };
         }
@@ -303,8 +303,7 @@ impl ExportSettings {
 /// The path of a bucket, and of what the names in it begin with: escaped, unless it is already.
 fn bucket(path: &str) -> Result<String, Wrong> {
     if path.len() < 2 {
-        let words =
-            "which bucket? Write its name behind the host, and what names in it begin with: HOST/BUCKET/lake";
+        let words = "the bucket is missing; write its name behind the host, and a prefix of the object names: HOST/BUCKET/lake";
         return Err(("url", words.to_owned()));
     }
     let parts = path.split('/').map(|part| Some(escape(&text::unescaped(part)?)));

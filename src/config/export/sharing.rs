@@ -11,10 +11,11 @@ use settings::{section, values::Size};
 use super::{ExportKind, ExportSettings};
 
 section! {
-    /// What all exports have in common.
+    /// Settings common to all exports.
     pub(crate) struct SharedExportSettings("[export]") {
-        /// What all exports hold together at most: batches, requests in flight, queues of hops, and what is read ahead. If their batches are larger,
-        /// all of them get smaller by the same part; what finds no space waits in the store. Of hops it is shed, and counted.
+        /// Maximum memory of all exports together: batches, requests in flight, queues of hops, and read-ahead. If the configured
+        /// batches need more, all are reduced by the same factor. Records that do not fit stay in the store; hops that do not fit
+        /// are dropped and counted.
         pub(crate) memory: Size = Size(256 << 20),
     }
 }
