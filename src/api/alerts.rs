@@ -247,7 +247,9 @@ fn view(
 fn notes_of(context: &Context) -> Result<Arc<Notes>, Refusal> {
     history_of(context)?;
     context.notes.clone().ok_or_else(|| {
-        Refusal::not_found("alerts are only in the store of a collector; ask the one that hears the flow")
+        Refusal::not_found(
+            "alerts are only in the store of a collector; ask the one that receives the flow's reports",
+        )
     })
 }
 
@@ -259,11 +261,11 @@ pub(crate) struct Acknowledge {
     /// The alert.
     #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     id: String,
-    /// What else there is to say.
+    /// A comment.
     #[serde(default)]
     #[cfg_attr(test, schemars(length(max = 500)))]
     comment: String,
-    /// `false` takes it back.
+    /// `false` withdraws it.
     #[serde(default = "yes")]
     acknowledged: bool,
 }
@@ -272,7 +274,7 @@ fn yes() -> bool {
     true
 }
 
-/// Acknowledges an alert until it begins anew, or takes that back.
+/// Acknowledges an alert until it fires again, or withdraws the acknowledgement.
 pub(crate) async fn acknowledge(
     State(context): State<Arc<Context>>,
     Requester(by): Requester,
@@ -288,7 +290,7 @@ pub(crate) async fn acknowledge(
     let number = super::cursor::parse_id(&id);
     let number = number.ok_or_else(|| {
         Refusal::bad(format!(
-            "{id:?} is no alert; write its id of 16 hexadecimal digits"
+            "invalid alert id {id:?}; write its 16 hexadecimal digits"
         ))
     })?;
     let note = AcknowledgedView {
@@ -318,10 +320,10 @@ pub(crate) async fn silences(
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewSilence"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSilence {
-    /// Which alerts, as a filter of events: `rule == slow and src in 10.0.1.0/24`.
+    /// Filter of events that selects the alerts: `rule == slow and src in 10.0.1.0/24`.
     #[cfg_attr(test, schemars(extend("format" = "silence")))]
     filter: String,
-    /// How long, seconds: from now on; default: an hour.
+    /// Duration from now on, seconds; default: an hour.
     #[serde(default, deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(min = 1, max = 31_536_000)))]
     seconds: Option<u64>,
@@ -380,7 +382,8 @@ pub(crate) async fn unsilence(
 ) -> Result<Json<SilenceView>, Refusal> {
     params.only(&[])?;
     let notes = notes_of(&context)?;
-    let missing = || Refusal::not_found("no such silence lasts; /api/v1/alerts/silences lists them");
+    let missing =
+        || Refusal::not_found("no active silence has this number; /api/v1/alerts/silences lists them");
     let number = id.parse::<u64>().map_err(|_| missing())?;
     change(move || notes.end(number, nic::time::now()))
         .await?
@@ -394,16 +397,16 @@ async fn change<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
     let done = done.map_err(|_| {
-        Refusal::unavailable("nothing was noted; this is a fault in hopwise, please report it")
+        Refusal::unavailable("nothing was saved; this is a fault in hopwise, please report it")
     })?;
     done.map_err(|full| match full {
         Full::Wrong { at, message } => Refusal::bad(format!("the filter is wrong at character {at}: {message}")),
-        Full::Silences => Refusal::conflict("there are as many silences as possible, and all last; end one first"),
+        Full::Silences => Refusal::conflict("the maximum number of silences is active; end one first"),
         Full::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => {
-            Refusal::conflict(format!("nothing was noted: alerts.json in the directory of the store: {error}"))
+            Refusal::conflict(format!("nothing was saved: alerts.json in the directory of the store: {error}"))
         }
         Full::NotSaved(error) => Refusal::unavailable(format!(
-            "nothing was noted: alerts.json in the directory of the store cannot be written ({error}); make room, or correct its permissions"
+            "nothing was saved: alerts.json in the directory of the store cannot be written ({error}); free some space, or correct its permissions"
         )),
     })
 }
@@ -518,7 +521,7 @@ fn judge(
         }
         if !trial.read(row, end) {
             judged_to = row.event.ts;
-            notes.push("There was too much to evaluate: only the beginning of the span is judged. Choose a shorter one.".to_owned());
+            notes.push("Too many events to evaluate: only the beginning of the span was evaluated. Choose a shorter span.".to_owned());
             break;
         }
     }
@@ -540,7 +543,7 @@ fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
     if !rules.is_stateful(0) {
         return Ok((rules, false));
     }
-    let message = "previous, change and average cannot be tried, nor for after not or beside or: they depend on each report, and of most nothing is stored";
+    let message = "previous, change and average cannot be tried, nor can `for` after `not` or beside `or`: they depend on every report, and most reports are not stored";
     let bound = rules.without_counts();
     bound
         .map(|bound| (bound, true))
@@ -593,8 +596,8 @@ const MOST_SAID: usize = 500;
 /// Seconds of the longest silence: a year.
 const LONGEST: u64 = 31_536_000;
 /// What is true of a rule about queues or links.
-const OF_PLACES: &str = "The rule is about queues or links: flows that took other queues of these nodes are counted, too. By what is stored, it would have fired at most so often.";
+const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
 /// What is true of a rule with `for`.
-const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and of most reports nothing is stored: the condition is taken to last from its first report on. By what is stored, the rule would have fired at most so often, for at most these flows, and not before these times.";
+const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
 /// What is true of every trial.
 const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";

@@ -326,7 +326,7 @@ pub(crate) async fn tail(
 ) -> Result<Json<TailAnswer>, Refusal> {
     let params = params.only(TAIL)?;
     let list = list.parse::<u32>();
-    let list = list.map_err(|_| Refusal::bad("a list has a number; /api/v1/dta/lists lists them"))?;
+    let list = list.map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
     let (limit, from) = (params.limit()?, params.number("from")?);
     let reasons = build::drop_reasons(&context.active_config.settings());
     run_blocking(&context, move |memory| {

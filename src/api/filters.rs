@@ -21,13 +21,13 @@ use view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
 pub(super) const FILTER: &[Param] = &[
     Param::new(
         "view",
-        "What it is a filter of; default: events.",
+        "Kind of records to filter; default: events.",
         Form::OneOf(|| View::ALL.map(View::name).to_vec()),
     ),
     Param::new("text", "The filter.", Form::Text),
     Param::integer(
         "at",
-        "Where the cursor is, in UTF-16 units; default: at the end.",
+        "Position of the cursor, in UTF-16 code units; default: the end.",
         0,
         u32::MAX as u64,
     ),

@@ -26,12 +26,12 @@ pub(super) const FLOWS: &[Param] = &[
     Param::limit(100, 10_000),
     Param::new(
         "sort",
-        "Largest first by this; default last_seen.",
+        "Sort by this, largest first; default: last_seen.",
         Form::OneOf(|| vec!["last_seen", "latency", "reports"]),
     ),
     Param::new(
         "filter",
-        "Only flows that this matches, such as `src in 10.0.1.0/24 and path ~ 101>*>103`; a word alone is searched in their text.",
+        "Only flows that match this filter, such as `src in 10.0.1.0/24 and path ~ 101>*>103`; a word alone is searched in their text.",
         Form::Filter,
     ),
     Param::new(

@@ -70,7 +70,7 @@ async fn read_body(request: Request) -> Result<Request, Refusal> {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
             let message = format!(
-                "the body of the request broke off, or is longer than {} KiB",
+                "the body of the request is incomplete, or longer than {} KiB",
                 MAX_BODY >> 10
             );
             return Err(Refusal::bad(message));
@@ -100,8 +100,7 @@ fn bounded(context: &Context, response: Response) -> Response {
             })
         }),
         Err(_) => {
-            let message =
-                "clients are slow to receive their responses, and there is no room for another; ask again";
+            let message = "too many responses to slow clients are in memory; try again";
             Refusal::unavailable(message).into_response()
         }
     }

@@ -186,7 +186,7 @@ pub(crate) async fn stop(
     change(&context, move |core, now| core.stop(true, &by, now)).await
 }
 
-/// Puts the intents in force again.
+/// Installs the intents again.
 pub(crate) async fn start(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -196,7 +196,7 @@ pub(crate) async fn start(
     change(&context, move |core, now| core.stop(false, &by, now)).await
 }
 
-/// What happened.
+/// Result.
 pub(crate) async fn history(
     State(context): State<Arc<Context>>,
     params: Params,

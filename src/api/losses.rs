@@ -257,7 +257,7 @@ fn needs(evidence: Evidence) -> &'static str {
             "needs `[store] reports = true`, and reports of each node about each packet (postcards)"
         }
         Evidence::Exported => {
-            "needs each report of both ends, which collectors do not export: the page of the collector that hears them counts (`[store] reports = true`, postcards)"
+            "needs each report of both ends, which collectors do not export: the page of the collector that receives them counts (`[store] reports = true`, postcards)"
         }
     }
 }

@@ -231,10 +231,7 @@ async fn fallback(
     headers: HeaderMap,
 ) -> Response {
     if uri.path().starts_with("/api") {
-        let message = format!(
-            "there is no {}; /api/v1/openapi.json lists what there is",
-            uri.path()
-        );
+        let message = format!("there is no {}; /api/v1/openapi.json lists all paths", uri.path());
         return Refusal::not_found(message).into_response();
     }
     if !matches!(method, Method::GET | Method::HEAD) {
@@ -254,7 +251,7 @@ async fn fallback(
 
 async fn wrong_method(uri: Uri) -> Refusal {
     Refusal::method(format!(
-        "{} does not take this method; /api/v1/openapi.json lists the methods",
+        "{} does not support this method; /api/v1/openapi.json lists the methods",
         uri.path()
     ))
 }

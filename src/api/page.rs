@@ -45,7 +45,7 @@ pub(super) async fn compute<T: Send + 'static>(
     let place = time::timeout(PERMIT_TIMEOUT, context.pages.clone().acquire_owned()).await;
     let Ok(Ok(place)) = place else {
         return Err(Refusal::unavailable(
-            "too many large responses are being made; ask again in a moment",
+            "too many large responses are in progress; try again in a moment",
         ));
     };
     let made = task::spawn_blocking(move || {

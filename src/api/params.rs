@@ -194,7 +194,7 @@ pub(crate) const FLOW: Param = Param::new(
 /// Events that a filter matches.
 pub(crate) const EVENT_FILTER: Param = Param::new(
     "filter",
-    "Only events that this matches, such as `kind == drop and src in 10.0.1.0/24`.",
+    "Only events that match this filter, such as `kind == drop and src in 10.0.1.0/24`.",
     Form::Filter,
 );
 /// A kind of event.

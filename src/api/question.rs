@@ -59,7 +59,7 @@ fn no_store() -> Refusal {
 /// One of a number of places, as soon as one is free.
 pub(super) async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
     let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(places).acquire_owned()).await;
-    let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
+    let message = "too many queries are running; wait for one to end, or raise [api] max_queries";
     permit
         .ok()
         .and_then(Result::ok)

@@ -155,7 +155,7 @@ pub(crate) async fn burst(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(BURST)?;
     let node = node.parse::<u32>();
-    let node = node.map_err(|_| Refusal::bad("a node has a number; /api/v1/nodes lists them"))?;
+    let node = node.map_err(|_| Refusal::bad("invalid node id; /api/v1/nodes lists them"))?;
     let queue = params.number("queue")?;
     let (from, to) = span(&params)?;
     let question = QueueQuestion {
@@ -218,7 +218,7 @@ pub(crate) async fn burst(
 fn lacks(exported: &Exported) -> Vec<String> {
     let packets = match exported.hops {
         true => {
-            "The packets are those whose hops are exported: one report of so many, or those with an event, as each collector's export says (`sample`, `hop_reports`). Counts are of these."
+            "The packets are those whose hops are exported: one report in so many, or those with an event, as each collector's export says (`sample`, `hop_reports`). Counts are of these."
         }
         false => {
             "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
@@ -227,7 +227,7 @@ fn lacks(exported: &Exported) -> Vec<String> {
     let recordings = "Recordings of the flight recorder are at the collectors.";
     let more = exported
         .more
-        .then_some("More collectors than are named here heard the node in this time.");
+        .then_some("More collectors than are named here received reports of the node in this time.");
     [packets, recordings]
         .into_iter()
         .chain(more)

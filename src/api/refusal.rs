@@ -16,7 +16,7 @@ pub(crate) struct Refusal {
     message: String,
 }
 
-/// Why a request was refused.
+/// Reason for refusing a request.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Error"))]
 pub(super) struct Body<'a> {
@@ -75,7 +75,7 @@ impl Refusal {
 
 impl From<Busy> for Refusal {
     fn from(_: Busy) -> Self {
-        Self::unavailable("the collector has too much to do to respond now; ask again in a moment")
+        Self::unavailable("the collector is too busy to respond; try again in a moment")
     }
 }
 

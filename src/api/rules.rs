@@ -27,7 +27,7 @@ use crate::{
 pub(super) const RULES: &[Param] = &[
     Param::new(
         "wait",
-        "Wait for another version than this `etag`, up to 20 s; the response has the version then in force.",
+        "Wait for another version than this `etag`, up to 20 s; the response has the then active version.",
         Form::Text,
     ),
     Param::integer(

@@ -65,7 +65,7 @@ pub(crate) struct SessionView {
     collectors: BTreeMap<String, String>,
 }
 
-/// What a requester may do.
+/// Role of a requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Role"))]

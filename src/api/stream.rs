@@ -70,7 +70,7 @@ fn subscribe(
     // A reload in the meantime has not seen this client.
     if !admits(&context.active_config.settings().api, token.as_ref()) {
         return Err(Refusal::unauthorized(
-            "this token is no longer one; send another one of [api]",
+            "this token is no longer valid; send another one of [api]",
         ));
     }
     Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))

@@ -94,7 +94,7 @@ pub(crate) async fn port(
         forwarder
             .view()
             .port(number)
-            .ok_or_else(|| "the port is gone".to_owned())
+            .ok_or_else(|| "the port was removed".to_owned())
     };
     done(handle.ask(change).await)
 }
@@ -114,8 +114,7 @@ pub(crate) async fn wipe(
 
 /// Refuses a change of what a manager decides.
 fn own(forwarder: &switch::Forwarder) -> Result<(), String> {
-    let message =
-        "the manager of this switch decides which flows are watched and filtered; add an intent there";
+    let message = "the watchlist and filters of this switch are managed; add an intent at the manager";
     if forwarder.is_managed() {
         Err(message.to_owned())
     } else {

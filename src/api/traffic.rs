@@ -19,12 +19,12 @@ use view::{TrafficRow, TrafficView};
 pub(super) const TRAFFIC: &[Param] = &[
     Param::new(
         "by",
-        "By what values are grouped, up to three, separated by commas; default: node. `port` is the lower of both ports, which is usually the service's; `label` is one of the inventory, of a device on the path.",
+        "Dimensions to group by, up to three, separated by commas; default: node. `port` is the lower of both ports, which is usually the service's; `label` is one of the inventory, of a device on the path.",
         Form::Names(|| Dimension::ALL.map(Dimension::name).to_vec(), 3),
     ),
     Param::new(
         "measure",
-        "What is added up; default: reports.",
+        "Measure to sum; default: reports.",
         Form::OneOf(|| Measure::ALL.map(Measure::name).to_vec()),
     ),
     Param::new(
@@ -35,12 +35,12 @@ pub(super) const TRAFFIC: &[Param] = &[
     Param::new("to", "End of the time; default: now.", Form::Time),
     Param::new(
         "filter",
-        "Only what this matches, such as `src in 10.0.1.0/24`: of `reports` and `flow_latency` a filter of flows, otherwise of events.",
+        "Filter, such as `src in 10.0.1.0/24`: a filter of flows for `reports` and `flow_latency`, otherwise of events.",
         Form::Filter,
     ),
     Param::new(
         "top",
-        "How many groups are kept apart.",
+        "Maximum number of separate groups.",
         Form::Integer {
             min: 1,
             max: MOST_GROUPS,

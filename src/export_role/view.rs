@@ -61,17 +61,18 @@ pub(crate) struct ExportView {
     pub(crate) read: u64,
     /// Records that the server has stored.
     pub(crate) delivered: u64,
-    /// Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a message.
+    /// Records that do not apply to this system, such as events that are not alerts; of an outlet, offsets without a message.
     pub(crate) left_out: u64,
-    /// Alerts among these that a silence kept from people.
+    /// Number of silenced alerts among these.
     pub(crate) silenced: u64,
-    /// Records that the server will never take, and of an outlet messages that cannot be read; they are in a file, with the reason.
+    /// Records permanently rejected by the server, and for an outlet messages that cannot be read; they are saved to a file, with
+    /// the reason.
     pub(crate) rejected: u64,
     /// Rejected records that could not be written to that file.
     pub(crate) unwritten: u64,
     /// Records in memory, neither delivered nor rejected yet.
     pub(crate) held: u64,
-    /// Committed records in the store that are not settled yet; those in memory are among them.
+    /// Committed records in the store that are still pending, including those in memory.
     pub(crate) waiting: u64,
     /// Bytes of its batches, requests and hops in memory.
     pub(crate) memory: u64,
@@ -85,9 +86,9 @@ pub(crate) struct ExportView {
     pub(crate) oldest: Option<u64>,
     /// Records that the store, or Kafka, deleted before they were sent; of hops, those of files that were deleted or damaged.
     pub(crate) expired: u64,
-    /// Hops that found no space, because the system took less than came.
+    /// Hops dropped because the system accepted them more slowly than they arrived.
     pub(crate) shed: u64,
-    /// Times that the store's count of records, or a partition, began anew: what was lost then has no number.
+    /// Times that the store's count of records, or a partition, was reset; the number of records lost then is unknown.
     pub(crate) restarted: u64,
     /// Records that were sent again.
     pub(crate) repeated: u64,
@@ -105,7 +106,7 @@ pub(crate) struct ExportView {
     pub(crate) unsaved: u64,
     /// When a request was last answered for each of its records.
     pub(crate) last_success: Option<u64>,
-    /// Why the last request failed, while none has succeeded since.
+    /// Error of the last request, until one succeeds.
     pub(crate) last_error: Option<String>,
 }
 

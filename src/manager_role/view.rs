@@ -19,7 +19,7 @@ pub(crate) struct IntentsView {
     pub(crate) intents: Vec<IntentView>,
 }
 
-/// An intent and what became of it.
+/// An intent and its state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Intent"))]
 pub(crate) struct IntentView {
@@ -37,7 +37,7 @@ pub(crate) struct IntentView {
     pub(crate) by: String,
     /// When, nanoseconds since the Unix epoch.
     pub(crate) added: u64,
-    /// When it ends, nanoseconds since the Unix epoch; null: never.
+    /// End time, nanoseconds since the Unix epoch, or null for never.
     pub(crate) end: Option<u64>,
     /// Its keys, as in `[[intents]]`.
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
@@ -48,14 +48,15 @@ pub(crate) struct IntentView {
     pub(crate) text: String,
     /// The mode in which its packets are measured; the modes, where other intents take a part of them.
     pub(crate) mode: Option<String>,
-    /// What each node on the path adds.
+    /// Metadata that each node on the path adds.
     pub(crate) instructions: Option<String>,
-    /// The rules in force for its packets, for people: mode, what each node adds, bytes, goodput. The first one is that of most packets.
+    /// The active rules for its packets, as text: mode, metadata that each node adds, bytes, goodput. The first one applies to most
+    /// packets.
     #[serde(default)]
     pub(crate) rules: Vec<String>,
     /// Devices that have its entries, or shall have them.
     pub(crate) devices: Vec<String>,
-    /// What the operator should know.
+    /// Notes for the operator.
     pub(crate) notes: Vec<String>,
     /// Flows that matched, among those that the collector knows.
     pub(crate) flows: u64,
@@ -63,13 +64,13 @@ pub(crate) struct IntentView {
     pub(crate) rate: f64,
 }
 
-/// What a manager on standby copies from the one that acts.
+/// State that a manager on standby copies from the active one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerCopy"))]
 pub(crate) struct CopyView {
-    /// This manager acts; else there are no intents here.
+    /// True if this manager is active; otherwise there are no intents here.
     pub(crate) acting: bool,
-    /// All INT was stopped by hand.
+    /// All INT was stopped by an operator.
     pub(crate) stopped: bool,
     /// The intents that were added while it ran, by name.
     pub(crate) intents: Vec<CopiedView>,
@@ -115,20 +116,20 @@ pub(crate) struct DeviceView {
     /// `switch`: a node of the domain; outside it, `aggregator` or `translator`.
     #[serde(default)]
     pub(crate) role: String,
-    /// What a device outside the domain does, in a few words; null: a switch.
+    /// Function of a device outside the domain, as text; null for a switch.
     #[serde(default)]
     pub(crate) does: Option<String>,
     /// `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or `standby`.
     pub(crate) state: String,
     /// The state in one sentence.
     pub(crate) text: String,
-    /// It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known.
+    /// A sentence, if its reports do not arrive; null otherwise, or if unknown.
     pub(crate) silence: Option<String>,
-    /// Its border is closed: INT that reaches it stays inside the domain.
+    /// True if INT that reaches it stays inside the domain.
     pub(crate) ready: bool,
-    /// Rules that it lacks.
+    /// Number of missing rules.
     pub(crate) missing: usize,
-    /// Rules that it has too many.
+    /// Number of unexpected rules.
     pub(crate) extra: usize,
     /// Entries of its watchlist.
     pub(crate) watch_entries: EntriesView,
@@ -137,15 +138,15 @@ pub(crate) struct DeviceView {
     /// Those of them by rule.
     #[serde(default)]
     pub(crate) rule_filters: EntriesView,
-    /// Its rules as last read, for people; null: never read.
+    /// Rules as last read, as text; null if never read.
     pub(crate) rules: Option<Vec<String>>,
-    /// Entries of others.
+    /// Entries of other controllers.
     pub(crate) foreign: Vec<String>,
     /// Its ports.
     pub(crate) ports: Vec<DevicePortView>,
-    /// What it can do, as its driver says; null: not known yet.
+    /// Capabilities reported by the driver; null if not known yet.
     pub(crate) capabilities: Option<CapabilitiesView>,
-    /// What the counters of its program have counted since it started, as its pipeline map names them.
+    /// Counters of its program since its start, with the names of its pipeline map.
     #[serde(default)]
     pub(crate) counters: Vec<DeviceCounterView>,
 }
@@ -154,26 +155,26 @@ pub(crate) struct DeviceView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceCounter"))]
 pub(crate) struct DeviceCounterView {
-    /// The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the device's. Objects that have counted
-    /// nothing are left out.
+    /// The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects
+    /// that have counted nothing are left out.
     #[serde(default)]
     pub(crate) object: Option<String>,
-    /// What that is, such as the rule of a filter and its flows; null: not known.
+    /// Description of that object, such as the rule of a filter and its flows; null if unknown.
     #[serde(default)]
     pub(crate) about: Option<String>,
-    /// What it counts.
+    /// Meaning of the counter.
     pub(crate) name: String,
     /// Packets.
     pub(crate) packets: u64,
 }
 
-/// What a device can do.
+/// Capabilities of a device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DeviceCapabilities"))]
 pub(crate) struct CapabilitiesView {
     /// Modes in which it can be source and sink.
     pub(crate) modes: Vec<String>,
-    /// What it can add to a packet.
+    /// Metadata that it can add to a packet.
     pub(crate) instructions: String,
     /// Algorithms of its filters.
     pub(crate) filters: Vec<String>,
@@ -183,7 +184,7 @@ pub(crate) struct CapabilitiesView {
     pub(crate) sink: bool,
     /// Treatments of the L4 checksum that it supports.
     pub(crate) l4_checksum: Vec<String>,
-    /// What keys of its watchlist can have: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
+    /// Capabilities of the keys of its watchlist: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
     pub(crate) matches: Vec<String>,
     /// After a restart: `keeps` its rules, `waits` for its manager, or `forwards` without rules.
     pub(crate) restart: String,
@@ -220,10 +221,11 @@ pub(crate) struct DevicePortView {
     pub(crate) source: bool,
     /// It is an INT sink now.
     pub(crate) sink: bool,
-    /// It was in a link, and INT may still leave by it: connect no hosts. The history announces it with `edge_ready`.
+    /// The port was part of a link, and INT may still leave by it: do not connect hosts. The history announces it with
+    /// `edge_ready`.
     #[serde(default)]
     pub(crate) opening: bool,
-    /// The neighbour that the device hears by LLDP.
+    /// The neighbour, from received LLDP.
     #[serde(default)]
     pub(crate) neighbour: Option<NeighbourView>,
 }
@@ -236,11 +238,11 @@ pub(crate) struct NeighbourView {
     pub(crate) system: String,
     /// Its port id: the name of an interface, as a rule.
     pub(crate) port: String,
-    /// Why it is no link, in one sentence; null: it is one.
+    /// Reason why this neighbour is not a link, or null if it is one.
     pub(crate) note: Option<String>,
 }
 
-/// Changes that lead from what is to what is wanted.
+/// Changes from the actual to the desired state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Plan"))]
 pub(crate) struct PlanView {
@@ -248,9 +250,9 @@ pub(crate) struct PlanView {
     pub(crate) text: String,
     /// Changes by device.
     pub(crate) devices: Vec<DevicePlanView>,
-    /// What the intent costs; null in a plan that is not for one intent.
+    /// Cost of the intent; null in a plan that is not for one intent.
     pub(crate) cost: Option<CostView>,
-    /// What the operator should know.
+    /// Notes for the operator.
     pub(crate) notes: Vec<String>,
 }
 
@@ -266,27 +268,27 @@ pub(crate) struct DevicePlanView {
     pub(crate) added: usize,
     /// Rules removed.
     pub(crate) removed: usize,
-    /// The changes in the order in which they are applied, for people.
+    /// The changes in the order in which they are applied, as text.
     pub(crate) changes: Vec<String>,
 }
 
-/// What an intent costs.
+/// Cost of an intent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IntentCost"))]
 pub(crate) struct CostView {
     /// The mode in which its packets will be measured.
     pub(crate) mode: String,
-    /// What each node on the path adds.
+    /// Metadata that each node on the path adds.
     pub(crate) instructions: String,
     /// Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
     pub(crate) bytes: Vec<u32>,
     /// Share of a link's capacity that full packets keep on the longest path, 0 to 1.
     pub(crate) goodput: f64,
-    /// Reports per second that are expected; null: not known yet.
+    /// Expected reports per second, or null if not known yet.
     pub(crate) reports: Option<f64>,
-    /// Their bit/s; null: not known yet.
+    /// Their bit/s, or null if not known yet.
     pub(crate) report_bits: Option<f64>,
-    /// What the expectation is derived from, or why there is none.
+    /// The basis of the estimate, or the reason why there is none.
     pub(crate) expectation: String,
 }
 
@@ -294,9 +296,9 @@ pub(crate) struct CostView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Domain"))]
 pub(crate) struct DomainView {
-    /// This manager acts; else another one has taken over.
+    /// True if this manager is active, false if another one has taken over.
     pub(crate) acting: bool,
-    /// All INT was stopped by hand.
+    /// All INT was stopped by an operator.
     pub(crate) stopped: bool,
     /// DSCP that marks packets with INT.
     pub(crate) dscp: u8,
@@ -309,26 +311,26 @@ pub(crate) struct DomainView {
     pub(crate) dta_collectors: Vec<String>,
     /// Number of devices.
     pub(crate) devices: usize,
-    /// Number of those that have what they should have.
+    /// Number of devices in sync.
     pub(crate) in_sync: usize,
     /// Links of the longest path between two edge devices.
     pub(crate) longest_path: u32,
     /// Links between devices: node and port of both ends.
     pub(crate) links: Vec<[u32; 4]>,
-    /// Facts that contradict each other, for people.
+    /// Contradicting facts, as text.
     pub(crate) contradictions: Vec<String>,
     /// Names of hosts, for `at.between` of intents: the first thousand.
     pub(crate) hosts: Vec<String>,
-    /// Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …` accepts one.
+    /// Links without enough evidence to carry INT, as text: `[[inventory.links]] between = …` accepts one.
     #[serde(default)]
     pub(crate) suggestions: Vec<String>,
-    /// Changes wait for a person (`[manager] apply = "manual"`), else only until the network is calm.
+    /// True if changes need approval (`[manager] apply = "manual"`); otherwise they wait only until the network is stable.
     #[serde(default)]
     pub(crate) manual: bool,
-    /// Changes that wait, as the text of `/plan`; empty: none.
+    /// Pending changes, as the text of `/plan`; empty if there are none.
     #[serde(default)]
     pub(crate) waits: String,
-    /// What this manager, on standby, has of the other one (`[manager] peer`), in one sentence; null: it acts, or copies nothing.
+    /// State copied from the other manager (`[manager] peer`), as a sentence; null if this manager is active or copies nothing.
     #[serde(default)]
     pub(crate) copy: Option<String>,
 }
@@ -337,20 +339,20 @@ pub(crate) struct DomainView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerHistory"))]
 pub(crate) struct ManagerHistoryView {
-    /// What happened.
+    /// Result.
     pub(crate) history: Vec<EntryView>,
 }
 
-/// What happened.
+/// Result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerHistoryEntry"))]
 pub(crate) struct EntryView {
     /// When, nanoseconds since the Unix epoch.
     pub(crate) time: u64,
-    /// Who: a person as the request says, `file` or `manager`.
+    /// Origin of the action: the name in the request, `file` or `manager`.
     pub(crate) by: String,
-    /// `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: what
-    /// happened to the inventory and to ports.
+    /// `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`,
+    /// `edge_ready`: changes of the inventory and of ports.
     pub(crate) action: String,
     /// The intent or device.
     pub(crate) subject: String,
@@ -358,7 +360,7 @@ pub(crate) struct EntryView {
     pub(crate) text: String,
 }
 
-/// What changed at the manager. The name of the event is its kind.
+/// A change at the manager. The name of the event is its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "change", rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ManagerChange"))]
@@ -367,7 +369,7 @@ pub(crate) enum ChangeView {
     Device(DeviceState),
     /// The state of an intent.
     Intent(IntentState),
-    /// An intent or a device that there is no more.
+    /// A removed intent or device.
     Removed {
         /// `intent` or `device`.
         what: String,
@@ -392,11 +394,11 @@ pub(crate) struct DeviceState {
     pub(crate) state: String,
     /// The state in one sentence.
     pub(crate) text: String,
-    /// Its border is closed: INT that reaches it stays inside the domain.
+    /// True if INT that reaches it stays inside the domain.
     pub(crate) ready: bool,
-    /// Rules that it lacks.
+    /// Number of missing rules.
     pub(crate) missing: usize,
-    /// Rules that it has too many.
+    /// Number of unexpected rules.
     pub(crate) extra: usize,
 }
 
@@ -422,15 +424,15 @@ pub(crate) struct IntentState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DomainState {
-    /// This manager acts; else another one has taken over.
+    /// True if this manager is active, false if another one has taken over.
     pub(crate) acting: bool,
-    /// All INT was stopped by hand.
+    /// All INT was stopped by an operator.
     pub(crate) stopped: bool,
     /// Number of devices.
     pub(crate) devices: usize,
-    /// Number of those that have what they should have.
+    /// Number of devices in sync.
     pub(crate) in_sync: usize,
-    /// Changes that wait until the network is calm, or for a person: as the text of `/plan`; empty: none.
+    /// Pending changes, as the text of `/plan`; empty if there are none.
     pub(crate) waits: String,
 }
 

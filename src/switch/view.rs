@@ -65,7 +65,7 @@ pub(crate) struct RulesView {
     pub(crate) election: ElectionView,
     /// Whether the switch forwards packets.
     pub(crate) forwarding: bool,
-    /// What it can do.
+    /// Capabilities.
     pub(crate) capabilities: CapabilitiesView,
     /// Its ports.
     pub(crate) ports: Vec<RulesPortView>,
@@ -76,7 +76,7 @@ pub(crate) struct RulesView {
     pub(crate) rules: Vec<RuleView>,
 }
 
-/// What a switch can do.
+/// Capabilities of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchCapabilities"))]
 pub(crate) struct CapabilitiesView {
@@ -89,7 +89,7 @@ pub(crate) struct CapabilitiesView {
     /// It can measure one packet of N.
     #[serde(default)]
     pub(crate) sampling: bool,
-    /// It reports by DTA to the collectors of a map that its manager hands out.
+    /// It reports by DTA to the collectors of a map from its manager.
     #[serde(default)]
     pub(crate) dta: bool,
 }
@@ -108,7 +108,7 @@ pub(crate) struct RulesPortView {
     pub(crate) up: bool,
     /// Longest IP packet, bytes.
     pub(crate) mtu: u16,
-    /// The neighbour that announces itself by LLDP; null: none, or `lldp` is false.
+    /// The neighbour from received LLDP; null if there is none, or `lldp` is false.
     #[serde(default)]
     pub(crate) neighbour: Option<NeighbourView>,
 }
@@ -156,14 +156,14 @@ pub(crate) struct PortView {
     pub(crate) interface: String,
     /// MAC address; hosts send to it.
     mac: String,
-    /// Why the interface does not work; null while it works.
+    /// Reason why the interface does not work; null while it works.
     failed: Option<String>,
     /// Settings, as in the configuration.
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
     settings: Value,
     /// Effective MTU, bytes.
     mtu: u16,
-    /// The neighbour that announces itself by LLDP; null: none, or `lldp` is false.
+    /// The neighbour from received LLDP; null if there is none, or `lldp` is false.
     #[serde(default)]
     neighbour: Option<NeighbourView>,
     /// Frames received.
@@ -302,7 +302,8 @@ pub(crate) struct IntView {
     pub(crate) queues_reported: u64,
     /// Packets reported because they passed a congested queue (`quota`).
     pub(crate) congested_reported: u64,
-    /// Packets that arrived with INT from outside the domain: it was removed, and they are counted again as what they became.
+    /// Packets that arrived with INT from outside the domain: INT was removed, and they are counted again by their further
+    /// treatment.
     pub(crate) edge_stripped: u64,
     /// Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped.
     pub(crate) edge_refused: u64,
@@ -339,7 +340,7 @@ impl From<Stats> for IntView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchReports"))]
 pub(crate) struct ReportsView {
-    /// Address of the collector; null without one.
+    /// Address of the collector, or null without one.
     to: Option<String>,
     /// Datagrams sent.
     pub(crate) sent: u64,

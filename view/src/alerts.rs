@@ -15,21 +15,22 @@ pub struct Alerts {
     pub from: u64,
     /// Its end.
     pub to: u64,
-    /// What is wrong now, and what was wrong in the span: worst first.
+    /// Alerts that fire now, and those that fired in the span, worst first.
     pub alerts: Vec<AlertView>,
-    /// How many there are, with those beyond the limit.
+    /// Total number, including those beyond the limit.
     pub total: usize,
-    /// How many are firing.
+    /// Number of firing alerts.
     pub firing: usize,
-    /// How many of these nobody has acknowledged, and no silence covers.
+    /// Number of these that are neither acknowledged nor silenced.
     pub unacknowledged: usize,
-    /// Set if there are more events of rules than are read: only those since this time count, and older alerts are missing.
+    /// Set if there are more rule events than are read: only those since this time are counted, and older alerts are missing.
     pub known_since: Option<u64>,
-    /// Whether the collector has confirmed which ones are firing; otherwise they are as stored. A console has none to ask.
+    /// True if the collector has confirmed which alerts are firing; otherwise they are as stored. A console never has this
+    /// confirmation.
     pub confirmed: bool,
 }
 
-/// A rule and a flow that it is or was true of.
+/// A rule, and a flow for which it is or was true.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Alert"))]
@@ -48,24 +49,24 @@ pub struct AlertView {
     /// `firing` or `resolved`.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["firing", "resolved"])))]
     pub state: Name,
-    /// Why it ended: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector knows of it no longer. Null while
-    /// it is firing.
+    /// Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector no longer has the
+    /// flow. Null while it is firing.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["false", "flow", "unheard", null])))]
     pub ended: Option<Name>,
-    /// Since when, the last time. Null: its beginning is no longer stored.
+    /// Start time of the latest occurrence; null if it is no longer stored.
     pub since: Option<u64>,
-    /// Until when. Null: it is firing, or nobody knows.
+    /// End time; null if it is still firing, or if the end is unknown.
     pub until: Option<u64>,
-    /// How often it began in the span.
+    /// Number of times it started firing in the span.
     pub count: u64,
-    /// The times it lasted, the latest ones, oldest first.
+    /// The latest periods for which it was true, oldest first.
     pub episodes: Vec<EpisodeView>,
-    /// What the comparison compares that made it true the last time.
+    /// The metric in the comparison that last made the rule true.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
     pub metric: Option<Name>,
     /// Its value then, in the unit of the metric.
     pub value: Option<u64>,
-    /// What it was compared with.
+    /// The value that it was compared with.
     pub threshold: Option<u64>,
     /// The node that has the value.
     pub node: Option<u32>,
@@ -77,7 +78,8 @@ pub struct AlertView {
     pub acknowledged: Option<AcknowledgedView>,
     /// The silence that covers it now.
     pub silence: Option<u64>,
-    /// In a console: the collectors that reported it. There it is acknowledged and silenced, and a console does not know whether it is.
+    /// In a console: the collectors that reported it, where it can be acknowledged and silenced; a console does not have that
+    /// state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub collectors: Vec<String>,
 }
@@ -91,9 +93,9 @@ pub struct AlertView {
     schemars(rename = "Episode")
 )]
 pub struct EpisodeView {
-    /// Its beginning; null: no longer stored.
+    /// Its beginning, or null if it is no longer stored.
     pub since: Option<u64>,
-    /// Its end; null: it lasts, or nobody knows.
+    /// End time; null if it is still firing, or if the end is unknown.
     pub until: Option<u64>,
 }
 
@@ -106,11 +108,11 @@ pub struct EpisodeView {
     schemars(rename = "Acknowledged")
 )]
 pub struct AcknowledgedView {
-    /// The name of the token, else what the request said.
+    /// The name of the token, otherwise the name in the request.
     pub by: String,
     /// When.
     pub at: u64,
-    /// What else was said.
+    /// The comment.
     pub comment: String,
 }
 
@@ -119,11 +121,11 @@ pub struct AcknowledgedView {
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Silences {
-    /// Those that last and those that ended in the last week, newest first.
+    /// Active silences and those that ended in the last week, newest first.
     pub silences: Vec<SilenceView>,
 }
 
-/// A silence: exports to people leave out the alerts that it covers.
+/// A silence: exports that notify people (webhook, Alertmanager, syslog) leave out the alerts that it covers.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(
@@ -134,7 +136,7 @@ pub struct Silences {
 pub struct SilenceView {
     /// Its number.
     pub id: u64,
-    /// Which alerts, as a filter of events.
+    /// Filter of events that selects the alerts.
     pub filter: String,
     /// From when.
     pub from: u64,
@@ -144,38 +146,38 @@ pub struct SilenceView {
     pub by: String,
     /// Why.
     pub comment: String,
-    /// Whether it lasts.
+    /// Whether it is active.
     pub active: bool,
 }
 
-/// `/alerts/try`: what a rule would have done.
+/// `/alerts/try`: the alerts that a rule would have caused.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
-    /// What is wrong with the rule; null: nothing, and it was tried.
+    /// The error in the rule, or null if it is valid and was tried.
     pub fault: Option<FaultView>,
     /// The span that was judged, which is shorter than the requested one if that has too many events.
     pub from: u64,
     /// Its end.
     pub to: u64,
-    /// How often it would have become true.
+    /// Number of times it would have become true.
     pub times: u64,
-    /// Whether it would have been that often, and for so many flows, at most: `notes` says why.
+    /// True if these counts are upper bounds; `notes` has the reason.
     pub at_most: bool,
     /// For how many flows.
     pub flows: usize,
-    /// For how many flows it was true already when the span began.
+    /// Number of flows for which it was already true at the start of the span.
     pub already: usize,
     /// Length of a part, nanoseconds.
     pub column: u64,
-    /// How often it would have become true in each part.
+    /// Number of times it would have become true in each part.
     pub counts: Vec<u64>,
-    /// When it would have become true: the latest times, newest first.
+    /// The latest times at which it would have become true, newest first.
     pub firings: Vec<FiringView>,
     /// Stored events that were read.
     pub events: u64,
-    /// What this answer does not know.
+    /// Dimensions or data missing from this response.
     pub notes: Vec<String>,
 }
 
@@ -186,13 +188,13 @@ pub struct Trial {
 pub struct FiringView {
     /// When.
     pub ts: u64,
-    /// Until when; null: until the end of the span.
+    /// End time, or null for the end of the span.
     pub until: Option<u64>,
     /// The flow.
     pub flow: Flow,
     /// The same as text.
     pub text: String,
-    /// What the comparison compares that would have decided.
+    /// The metric in the comparison that would have made the rule true.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
     pub metric: Option<Name>,
     /// Its value.
@@ -210,10 +212,10 @@ pub struct FiringView {
     schemars(rename = "RuleEnabled")
 )]
 pub struct EnabledView {
-    /// True: it is evaluated, and in the configuration file.
+    /// True if it is evaluated and in the configuration file.
     pub enabled: bool,
-    /// Why not, if it is not.
+    /// Reason why not.
     pub reason: Option<String>,
-    /// What is in the configuration file, or is to be put there.
+    /// The text in the configuration file, or to be added there.
     pub text: String,
 }

@@ -9,15 +9,15 @@ use super::Name;
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FilterHelp {
-    /// What is wrong with the filter; null: nothing.
+    /// The error in the filter, or null if it is valid.
     pub fault: Option<FaultView>,
-    /// What can stand where the cursor is.
+    /// Completions at the cursor.
     pub completions: Vec<CompletionView>,
     /// The fields that such a filter can have.
     pub fields: Vec<FieldView>,
 }
 
-/// What is wrong with a filter. Places are counted in UTF-16 units, as browsers do.
+/// An error in a filter. Positions are in UTF-16 code units, as in browsers.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(
@@ -34,7 +34,7 @@ pub struct FaultView {
     pub message: String,
 }
 
-/// What can stand at the cursor.
+/// A completion at the cursor.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(
@@ -45,9 +45,9 @@ pub struct FaultView {
 pub struct CompletionView {
     /// The first unit that it replaces, up to the cursor.
     pub from: usize,
-    /// What to write.
+    /// Text to insert.
     pub text: String,
-    /// What it is, in a line; may be empty.
+    /// Description, one line; may be empty.
     pub about: String,
 }
 
@@ -62,6 +62,6 @@ pub struct CompletionView {
 pub struct FieldView {
     /// Its name.
     pub name: Name,
-    /// What it is, in a line.
+    /// Description, one line.
     pub about: Name,
 }

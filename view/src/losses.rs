@@ -9,21 +9,21 @@ use super::RangeView;
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossMap {
-    /// Dropped packets as nodes reported them, the most first.
+    /// Dropped packets as reported by nodes, largest count first.
     pub drops: Vec<DropsView>,
-    /// Dropped packets of no link that is known: they are in `drops` alone.
+    /// Dropped packets of no known link, which are only in `drops`.
     pub unplaced: u64,
-    /// The links of the span, those that lost the most first.
+    /// The links of the span, largest loss first.
     pub links: Vec<LinkLoss>,
-    /// Reports that never arrived, by the node that sent them. Not packets.
+    /// Reports that never arrived, by the node that sent them; not lost packets.
     pub reporters: Vec<ReporterView>,
     /// Whether the packets of flows were counted at both ends of links. Otherwise `uncounted` says why not.
     pub counted: bool,
-    /// What is needed to count packets at both ends of links.
+    /// Requirement for counting packets at both ends of links that is not met.
     pub uncounted: Option<String>,
     /// Flows that were left out of these counts, because their path changed in the span, passes a node twice or is not known.
     pub left_out: u64,
-    /// Reports received after this time were not counted: there are too many. Those of the last 5 s before now never are.
+    /// Reports received after this time were not counted, because there are too many. Those of the last 5 s are never counted.
     pub counted_until: Option<u64>,
     /// Drops and links beyond the limit.
     pub more: usize,
@@ -40,9 +40,9 @@ pub struct DropsView {
     pub node: Option<u32>,
     /// Egress interface.
     pub egress_if: Option<u32>,
-    /// The node behind this interface at that time, as the packets showed that passed it last.
+    /// The node behind this interface at that time, from the latest packets.
     pub to: Option<u32>,
-    /// Why that node is not known; null: it is, or the interface is not.
+    /// Reason why that node is unknown; null if it is known, or if the interface is unknown.
     pub to_unknown: Option<String>,
     /// Queue id.
     pub queue: Option<u8>,
@@ -60,7 +60,7 @@ pub struct DropsView {
     pub last: u64,
 }
 
-/// What a link lost.
+/// Losses of a link.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -71,13 +71,13 @@ pub struct LinkLoss {
     pub to: u32,
     /// Packets that the sending node reported as dropped on the way to this link: before it, not on it.
     pub dropped: u64,
-    /// Packets that the sending node reported as forwarded to it; null: not counted.
+    /// Packets that the sending node reported as forwarded to it, or null if not counted.
     pub sent: Option<u64>,
     /// Packets of those that were lost on it, at least: the difference of both ends, less what reports that were lost or repeated can explain.
     pub lost: Option<u64>,
     /// At most.
     pub lost_most: Option<u64>,
-    /// Why it is not known what was lost on it.
+    /// Reason why its losses are unknown.
     pub unknown: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct LinkLoss {
     schemars(rename = "ReporterLoss")
 )]
 pub struct ReporterView {
-    /// Node id; null: not known.
+    /// Node id, or null if unknown.
     pub node: Option<u32>,
     /// Reports that never arrived, by their sequence numbers.
     pub lost: u64,

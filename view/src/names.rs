@@ -27,7 +27,7 @@ pub struct NamesView {
 pub struct NodeNamesView {
     /// Node id.
     pub node: u32,
-    /// Its name; null: it has none.
+    /// Its name, or null if it has none.
     pub name: Option<String>,
     /// Its interfaces with a name, by number.
     pub interfaces: Vec<InterfaceNameView>,

@@ -41,10 +41,10 @@ pub struct Links {
 pub struct Flows {
     /// Flows that match, largest first.
     pub flows: Vec<FlowView>,
-    /// Number of flows that match. One that was evicted and came back while they were counted counts twice.
+    /// Number of matching flows. A flow that was evicted and returned during the count is counted twice.
     pub total: u64,
-    /// `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for some flows at a time. Then a
-    /// page may have fewer flows than its limit, and goes on at `next`.
+    /// `true` if more flows may match than `total`, because the filter uses values of nodes, which are looked up for a part of the
+    /// flows at a time. A page may then have fewer flows than its limit; continue at `next`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<bool>,
     /// Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow
@@ -90,7 +90,7 @@ pub struct NodeView {
     pub queues: Vec<QueueView>,
     /// Drop reports of this node.
     pub drops: u64,
-    /// Hop latencies of this node that were implausible; they are in none of the numbers above.
+    /// Implausible hop latencies of this node, not included in the numbers above.
     pub implausible_latencies: u64,
 }
 
@@ -116,7 +116,7 @@ pub struct Spread {
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Queue"))]
 pub struct QueueView {
-    /// Queue id; null: all queues of the node, as reported by summaries.
+    /// Queue id, or null for all queues of the node, as in summaries.
     pub queue: Option<u8>,
     /// Last value.
     pub occupancy: Option<u64>,

@@ -13,7 +13,7 @@ pub struct RangeView {
     pub from: u64,
     /// Its end, likewise; it is not in the span.
     pub to: u64,
-    /// True when the span has more flows, nodes or queues than are considered: the others are in no page.
+    /// True if the span has more flows, nodes or queues than are considered; the others are on no page.
     pub truncated: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Activity {
     pub reports_to: u64,
     /// Events later than this are not known yet.
     pub events_to: u64,
-    /// The parts in which something was counted, in ascending order of time. In others, nothing was received.
+    /// The parts in which something was counted, in ascending order of time. Nothing was received in the other parts.
     pub points: Vec<ActivityPoint>,
     /// Events of the whole span by kind.
     pub kinds: NamedCounts,

@@ -97,7 +97,7 @@ pub struct DirectionView {
     pub src: Option<String>,
     /// The receiver, if one was asked about.
     pub dst: Option<String>,
-    /// The paths, the one that was taken the longest first.
+    /// The paths, longest used first.
     pub paths: Vec<UsedPath>,
     /// Number of flows with reports.
     pub flows: u64,
@@ -105,32 +105,33 @@ pub struct DirectionView {
     pub spread: u64,
     /// Whether there are more flows, paths, or changes of a flow's path than are considered.
     pub truncated: bool,
-    /// Why nothing is known.
+    /// Reason why nothing is known.
     pub unknown: Option<String>,
 }
 
-/// How a path was used.
+/// Use of a path.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedPath {
-    /// Node ids in forwarding order; null where a node id is unavailable. Empty: it is not stored which path was taken.
+    /// Node ids in forwarding order; null where a node id is unavailable. Empty if the path was not stored.
     pub path: Vec<Option<u32>>,
     /// Flows that took it.
     pub flows: u64,
-    /// Their reports in that time. Of the minute that has not ended, they are not counted yet.
+    /// Their reports in that time, without those of the current minute.
     pub reports: u64,
-    /// For how long they took it, added up, nanoseconds.
+    /// Total time for which they used it, nanoseconds.
     pub time: u64,
     /// The part of the time of all paths, from 0 to 1.
     pub share: f64,
-    /// From when on it was taken in the span.
+    /// Start of its use in the span.
     pub first: u64,
     /// Until when.
     pub last: u64,
 }
 
-/// `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported, or until the flow is silent.
+/// `/flows/{id}/latencies`: latency of a flow's packets at each hop. A value holds until the next one is reported, or until the
+/// flow is silent.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -149,7 +150,7 @@ pub struct HopLatencies {
     pub flow: Option<LatencySpread>,
     /// Number of nodes left out.
     pub left_out: usize,
-    /// Whether the oldest values are missing: there are too many.
+    /// True if the oldest values are missing because there are too many.
     pub truncated: bool,
 }
 

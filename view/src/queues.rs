@@ -25,9 +25,9 @@ pub struct HeatView {
     pub interval: u32,
     /// The rows, the greatest value first.
     pub rows: Vec<HeatRowView>,
-    /// How many there are, with those beyond the limit.
+    /// Total number, including those beyond the limit.
     pub total: usize,
-    /// Whether there are more than the collector considers: some are in no row.
+    /// True if there are more than the collector considers, so that some are missing.
     pub truncated: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct HeatRowView {
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recordings {
-    /// What was recorded, newest first.
+    /// Recordings, newest first.
     pub recordings: Vec<RecordingView>,
     /// Whether there are more.
     pub truncated: bool,
@@ -88,13 +88,13 @@ pub struct RecorderView {
     pub subjects_full: u64,
     /// Events beyond the recordings of a minute.
     pub over_budget: u64,
-    /// Events that came when their recording had ended.
+    /// Events that arrived after their recording had ended.
     pub late: u64,
     /// Events that the recorder was too busy to look at.
     pub shed: u64,
 }
 
-/// Why reports were recorded: an event that they concern.
+/// The event that caused the recording of reports.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(
@@ -132,20 +132,20 @@ pub struct RecordingView {
     pub reports: u64,
     /// One of so many was stored.
     pub every: u64,
-    /// Whether a part was not in memory: reports are missing.
+    /// True if a part was no longer in memory, so that reports are missing.
     pub late: bool,
 }
 
-/// `/queues/{node}`: who filled a queue.
+/// `/queues/{node}`: the flows that filled a queue.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Burst"))]
 pub struct BurstView {
     /// Node id.
     pub node: u32,
-    /// Queue id; null: all queues of the node.
+    /// Queue id, or null for all queues of the node.
     pub queue: Option<u8>,
-    /// The recordings that cover a part of the time. Empty: there are only the reports that the store has otherwise.
+    /// The recordings that cover a part of the time. If empty, there are only the other reports in the store.
     pub recordings: Vec<RecordingView>,
     /// When the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is stored.
     pub peak: Option<u64>,
@@ -161,7 +161,7 @@ pub struct BurstView {
     pub truncated: bool,
     /// The flows, the one with the most packets in the rise first.
     pub flows: Vec<PartView>,
-    /// How many flows there are.
+    /// Number of flows.
     pub total_flows: usize,
     /// Packets in the order of time; one of so many that it is at most 2000.
     pub packets: Vec<PassageView>,
@@ -169,10 +169,10 @@ pub struct BurstView {
     pub drops: Vec<DropCount>,
     /// Without reports: flows whose hop latency at the node changed in that time, the greatest first.
     pub changes: Vec<ChangeView>,
-    /// In a console: what it does not have, and where that is; a sentence each.
+    /// In a console: sentences that name missing data and where to find it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
-    /// In a console: the collectors that heard the node in this time, at most 16; `lacks` says if there are more.
+    /// In a console: the collectors that received reports of the node in this time, at most 16; `lacks` says if there are more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub collectors: Vec<String>,
 }
@@ -186,7 +186,7 @@ pub struct BurstView {
     schemars(rename = "BurstFlow")
 )]
 pub struct PartView {
-    /// The flow; null: packets whose flow is not known.
+    /// The flow, or null for packets whose flow is unknown.
     pub flow: Option<Flow>,
     /// The flow as text.
     pub text: Option<String>,
@@ -194,7 +194,7 @@ pub struct PartView {
     pub rise: u64,
     /// Reports of all its packets.
     pub reports: u64,
-    /// The longest time of a packet in the node since the queue began to fill, ns.
+    /// Longest hop latency of a packet since the queue began to fill, ns.
     pub longest: Option<u64>,
     /// The sum of these times, ns.
     pub waited: u64,

@@ -32,7 +32,7 @@ pub struct StatusView {
     pub tables: Vec<TableView>,
     /// The store; null when it is off.
     pub store: Option<StoreView>,
-    /// Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any more until a restart.
+    /// State files, such as cursors, that something else replaced while hopwise ran. They are not written until a restart.
     pub replaced_files: Vec<String>,
     /// Worker threads.
     pub workers: Vec<WorkerView>,
@@ -40,7 +40,7 @@ pub struct StatusView {
     pub streams: StreamsView,
     /// Outcome of postcards.
     pub postcards: PostcardsView,
-    /// Hop latencies that were implausible and are in no other number.
+    /// Implausible hop latencies, not included in any other metric.
     pub implausible_latencies: u64,
     /// True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ pub struct Stage {
     /// exports: all of them together, so that a record that two systems receive counts twice.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::stages())))]
     pub stage: Name,
-    /// What is counted.
+    /// Unit of the counter.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::units())))]
     pub unit: Name,
     /// Number in.
@@ -174,12 +174,12 @@ pub struct Evidence {
 pub struct InputView {
     /// Address or interface, as configured.
     pub listen: String,
-    /// How it receives.
+    /// Receive mode.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::inputs())))]
     pub kind: Name,
     /// True while it receives.
     pub up: bool,
-    /// Why it does not receive.
+    /// Reason why it does not receive.
     pub message: Option<String>,
     /// Interface; null for a socket.
     pub interface: Option<String>,
@@ -216,7 +216,7 @@ pub struct InputView {
 pub struct TriedView {
     /// Receive path.
     pub rx_path: Name,
-    /// Why it was not used.
+    /// Reason why it was not used.
     pub reason: String,
 }
 
@@ -282,7 +282,7 @@ pub struct StoreView {
     /// State.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::store_states())))]
     pub state: Name,
-    /// Why the state is not `ok`.
+    /// Reason why the state is not `ok`.
     pub message: Option<String>,
     /// Records written.
     pub written: u64,
@@ -302,11 +302,11 @@ pub struct StoreView {
     pub files: u64,
     /// Files written without indexes on events at a high rate, and indexed when they were complete.
     pub indexed_later: u64,
-    /// Attempts at that which failed: queries over such a file read it whole; it is tried again.
+    /// Failed attempts to index such a file; until a retry succeeds, queries read the whole file.
     pub index_failures: u64,
     /// Damaged files that were set aside since the start.
     pub set_aside: u64,
-    /// Files that something else than retention removed or replaced while hopwise ran.
+    /// Files removed or replaced by anything but retention while hopwise ran.
     pub moved_files: u64,
     /// Records of `committed` that were in files that were removed, replaced or set aside.
     pub removed: u64,
@@ -316,7 +316,7 @@ pub struct StoreView {
     pub more_problems: u64,
 }
 
-/// What is wrong with a file of the store, or happened to it.
+/// A problem of a file of the store.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
 #[cfg_attr(
@@ -334,7 +334,7 @@ pub struct FileProblemView {
     pub message: String,
     /// When it was found, nanoseconds since the Unix epoch.
     pub found: u64,
-    /// Records that this process had stored in the file and that are not in the store any more.
+    /// Records that this process stored in the file and that are no longer in the store.
     pub records: u64,
 }
 

@@ -76,7 +76,7 @@ pub enum Shape {
     },
     /// A sketch, two epochs of it.
     Sketch {
-        /// Which: count-min, count, hyperloglog or aroma.
+        /// Kind of sketch: count-min, count, hyperloglog or aroma.
         sketch: String,
         /// How sketches of several reporters are merged: sum or max.
         merge: String,
@@ -138,7 +138,7 @@ pub struct Answer {
     /// Copies that have the key's checksum.
     #[serde(default)]
     pub copies: Option<u8>,
-    /// How many of them have this value.
+    /// Number of them with this value.
     #[serde(default)]
     pub agreeing: Option<u8>,
     /// The data, in hexadecimal.

@@ -41,7 +41,7 @@ pub(in crate::api) async fn remind(context: Weak<Context>) {
                     if failures == NOTABLE {
                         tracing::warn!(
                             failures,
-                            "a silence has ended, and the alerts that still fire cannot be looked up; they are reported once that succeeds"
+                            "a silence has ended, and the alerts that still fire cannot be read; they are reported once that succeeds"
                         );
                     }
                     continue;

@@ -150,7 +150,7 @@ fn network() -> Vec<Operation> {
         ),
         get(
             "/api/v1/filter",
-            "Whether a filter of flows or events is right, what can complete it, and its fields.",
+            "Checks a filter of flows or events; returns completions and fields.",
             filters::FILTER,
             of::<view::FilterHelp>,
         ),
@@ -189,7 +189,7 @@ fn paths() -> Vec<Operation> {
     vec![
         get(
             "/api/v1/flows/{id}/latencies",
-            "How long the packets of a flow took at each hop, as a distribution over time.",
+            "Latency of a flow's packets at each hop, as a distribution over time.",
             of_paths::LATENCIES,
             of::<view::HopLatencies>,
         ),
@@ -201,13 +201,13 @@ fn paths() -> Vec<Operation> {
         ),
         get(
             "/api/v1/paths/uses",
-            "How often flows used each path in a span of time, in both directions.",
+            "Use of each path by flows in a span of time, in both directions.",
             of_paths::OF_FLOWS,
             of::<view::PathUses>,
         ),
         get(
             "/api/v1/losses",
-            "Where packets were lost in a span of time, by which evidence; lost reports apart.",
+            "Packet losses by location in a span of time, with their evidence; lost reports separately.",
             losses::LOSSES,
             of::<view::LossMap>,
         ),
@@ -225,7 +225,7 @@ fn queues() -> Vec<Operation> {
         ),
         get(
             "/api/v1/traffic",
-            "Reports, events, latencies or occupancies over time, of the greatest groups by what is chosen, and of the others.",
+            "Reports, events, latencies or occupancies over time: the largest groups by the selected measure, and all others together.",
             traffic::TRAFFIC,
             of::<view::TrafficView>,
         ),
@@ -237,13 +237,13 @@ fn queues() -> Vec<Operation> {
         ),
         get(
             "/api/v1/queues/{node}",
-            "Who filled a queue, and who waited in it, from the stored reports of a span of time.",
+            "Flows that filled a queue, and flows that waited in it, from the stored reports of a span of time.",
             of_queues::BURST,
             of::<view::BurstView>,
         ),
         get(
             "/api/v1/recordings",
-            "What the flight recorder has recorded, and why.",
+            "Recordings of the flight recorder, with their causes.",
             of_queues::RECORDINGS,
             of::<view::Recordings>,
         ),
@@ -255,27 +255,27 @@ fn alerts() -> Vec<Operation> {
     vec![
         get(
             "/api/v1/alerts",
-            "Rules that are or were true of flows: since when, how often, and what people said about it. Worst first.",
+            "Alerts: rules that are or were true, with times, counts, acknowledgements and comments. Worst first.",
             of_alerts::ALERTS,
             of::<view::Alerts>,
         ),
         change(
             "post",
             "/api/v1/alerts/acknowledge",
-            "Acknowledges an alert until it begins anew, or takes that back.",
+            "Acknowledges an alert until it fires again, or withdraws the acknowledgement.",
             Some(of::<of_alerts::Acknowledge>),
             of::<view::AcknowledgedView>,
         ),
         get(
             "/api/v1/alerts/silences",
-            "Silences that last, and those that ended lately.",
+            "Active silences, and those that ended recently.",
             &[],
             of::<view::Silences>,
         ),
         change(
             "post",
             "/api/v1/alerts/silences",
-            "Silences alerts from now on: webhook, alertmanager and syslog do not send those that begin while it lasts. Those that still fire at its end are sent then.",
+            "Adds a silence: webhook, alertmanager and syslog do not send alerts that start during it. Alerts that still fire at its end are sent then.",
             Some(of::<of_alerts::NewSilence>),
             of::<view::SilenceView>,
         ),
@@ -296,7 +296,7 @@ fn alerts() -> Vec<Operation> {
         change(
             "post",
             "/api/v1/alerts/rules",
-            "Enables a rule: adds it to the configuration file, and reads that again. If it cannot be changed, the answer says why, with the text to put there.",
+            "Enables a rule: adds it to the configuration file and reloads it. If the file cannot be changed, the response has the reason and the text to add.",
             Some(of::<of_alerts::NewRule>),
             of::<view::EnabledView>,
         ),
@@ -323,7 +323,7 @@ fn manager() -> Vec<Operation> {
         change(
             "post",
             "/api/v1/intents/plan",
-            "What adding an intent would change, and what it costs; nothing changes.",
+            "Dry run: the changes and the cost of adding an intent.",
             Some(object),
             of::<of_manager::PlanView>,
         ),
@@ -355,13 +355,13 @@ fn manager() -> Vec<Operation> {
         change(
             "delete",
             "/api/v1/devices/{name}",
-            "Drives a device no longer that is not in the inventory and is off; the response has those that remain.",
+            "Stops driving a device that is permanently off and not in the inventory; the response has those that remain.",
             None,
             of::<of_manager::DevicesView>,
         ),
         get(
             "/api/v1/plan",
-            "Changes that wait until the network is calm, or for a person.",
+            "Pending changes: those that wait until the network is stable, and those that need approval.",
             &[],
             of::<of_manager::PlanView>,
         ),
@@ -395,26 +395,26 @@ fn domain() -> Vec<Operation> {
         change(
             "post",
             "/api/v1/domain/start",
-            "Puts the intents in force again.",
+            "Installs the intents again.",
             None,
             of::<of_manager::DomainView>,
         ),
         get(
             "/api/v1/domain/intents",
-            "What a manager on standby copies from the one that acts: the intents that were added while it ran.",
+            "State that a manager on standby copies from the active one: the intents that were added while it ran.",
             &[],
             of::<of_manager::CopyView>,
         ),
         get(
             "/api/v1/domain/history",
-            "What was done and what happened, newest first.",
+            "History of actions and their results, newest first.",
             intents::HISTORY,
             of::<of_manager::ManagerHistoryView>,
         ),
         Operation {
             method: "get",
             path: "/api/v1/domain/stream",
-            about: "What changes at the manager as server-sent events: each data line is a ManagerChange, and the name of the event is its kind. It begins with the state of each device and intent. `event: shed` with {\"shed\": n} after a slow client lost n changes: read the lists again.",
+            about: "Changes at the manager as server-sent events: each data line is a ManagerChange, and the name of the event is its kind. It begins with the state of each device and intent. `event: shed` with {\"shed\": n} after a slow client lost n changes: read the lists again.",
             parameters: &[],
             body: None,
             response: ResponseBody::Stream(of::<of_manager::ChangeView>),
@@ -531,7 +531,7 @@ fn exports() -> Vec<Operation> {
     use crate::export_role::view::ExportsView;
     vec![get(
         "/api/v1/exports",
-        "Records to other systems: each stream of each `[exports.NAME]`.",
+        "Exports: each stream of each `[exports.NAME]`.",
         &[],
         of::<ExportsView>,
     )]
@@ -623,7 +623,7 @@ fn program() -> Vec<Operation> {
     vec![
         get(
             "/api/v1/session",
-            "What the requester may do: the role and the name of its token.",
+            "Role and name of the requester's token.",
             &[],
             of::<session::SessionView>,
         ),
@@ -666,7 +666,7 @@ pub(super) fn document() -> Value {
     schemas.extend(bodies.take_definitions(true));
     let mut schemas = Value::Object(schemas);
     without_defaults(&mut schemas);
-    let security = "A token of `[api]`. Operations that list the role `operate` refuse tokens with the role `read` (403). `GET /api/v1/session` tells the role of a token.";
+    let security = "A token of `[api]`. Operations that list the role `operate` refuse tokens with the role `read` (403). `GET /api/v1/session` returns the role of a token.";
     let refused =
         |about: &str| json!({"description": about, "content": {"application/json": {"schema": error}}});
     json!({

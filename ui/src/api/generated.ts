@@ -2,9 +2,9 @@
 
 /** The body of `/alerts/acknowledge`. */
 export type Acknowledge = {
-  /** `false` takes it back. */
+  /** `false` withdraws it. */
   acknowledged?: boolean;
-  /** What else there is to say. */
+  /** A comment. */
   comment?: string;
   /** The alert. */
   id: string;
@@ -14,9 +14,9 @@ export type Acknowledge = {
 export type Acknowledged = {
   /** When. */
   at: number;
-  /** The name of the token, else what the request said. */
+  /** The name of the token, otherwise the name in the request. */
   by: string;
-  /** What else was said. */
+  /** The comment. */
   comment: string;
 };
 
@@ -30,7 +30,7 @@ export type Activity = {
   from: number;
   /** Events of the whole span by kind. */
   kinds: NamedCounts;
-  /** The parts in which something was counted, in ascending order of time. In others, nothing was received. */
+  /** The parts in which something was counted, in ascending order of time. Nothing was received in the other parts. */
   points: Array<ActivityPoint>;
   /** Reports later than this are not known yet: they are stored by the minute, after its end. */
   reports_to: number;
@@ -152,23 +152,23 @@ export type AggregatorSent = {
   postcards: number;
 };
 
-/** A rule and a flow that it is or was true of. */
+/** A rule, and a flow for which it is or was true. */
 export type Alert = {
   /** Who has acknowledged it since it began. */
   acknowledged: Acknowledged | null;
-  /** In a console: the collectors that reported it. There it is acknowledged and silenced, and a console does not know whether it is. */
+  /** In a console: the collectors that reported it, where it can be acknowledged and silenced; a console does not have that state. */
   collectors?: Array<string>;
-  /** How often it began in the span. */
+  /** Number of times it started firing in the span. */
   count: number;
-  /** Why it ended: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector knows of it no longer. Null while it is firing. */
+  /** Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector no longer has the flow. Null while it is firing. */
   ended: "false" | "flow" | "unheard" | null;
-  /** The times it lasted, the latest ones, oldest first. */
+  /** The latest periods for which it was true, oldest first. */
   episodes: Array<Episode>;
   /** The flow. */
   flow: Flow | null;
   /** The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`. */
   id: string;
-  /** What the comparison compares that made it true the last time. */
+  /** The metric in the comparison that last made the rule true. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
   /** The node that has the value. */
   node: number | null;
@@ -180,15 +180,15 @@ export type Alert = {
   rule: string;
   /** The silence that covers it now. */
   silence: number | null;
-  /** Since when, the last time. Null: its beginning is no longer stored. */
+  /** Start time of the latest occurrence; null if it is no longer stored. */
   since: number | null;
   /** `firing` or `resolved`. */
   state: "firing" | "resolved";
   /** The same as text. */
   text: string | null;
-  /** What it was compared with. */
+  /** The value that it was compared with. */
   threshold: number | null;
-  /** Until when. Null: it is firing, or nobody knows. */
+  /** End time; null if it is still firing, or if the end is unknown. */
   until: number | null;
   /** Its value then, in the unit of the metric. */
   value: number | null;
@@ -198,37 +198,37 @@ export type Alert = {
 
 /** `/alerts`. */
 export type Alerts = {
-  /** What is wrong now, and what was wrong in the span: worst first. */
+  /** Alerts that fire now, and those that fired in the span, worst first. */
   alerts: Array<Alert>;
-  /** Whether the collector has confirmed which ones are firing; otherwise they are as stored. A console has none to ask. */
+  /** True if the collector has confirmed which alerts are firing; otherwise they are as stored. A console never has this confirmation. */
   confirmed: boolean;
-  /** How many are firing. */
+  /** Number of firing alerts. */
   firing: number;
   /** Beginning of the span, nanoseconds since the Unix epoch. */
   from: number;
-  /** Set if there are more events of rules than are read: only those since this time count, and older alerts are missing. */
+  /** Set if there are more rule events than are read: only those since this time are counted, and older alerts are missing. */
   known_since: number | null;
   /** Its end. */
   to: number;
-  /** How many there are, with those beyond the limit. */
+  /** Total number, including those beyond the limit. */
   total: number;
-  /** How many of these nobody has acknowledged, and no silence covers. */
+  /** Number of these that are neither acknowledged nor silenced. */
   unacknowledged: number;
 };
 
-/** `/queues/{node}`: who filled a queue. */
+/** `/queues/{node}`: the flows that filled a queue. */
 export type Burst = {
   /** When it began to fill. */
   begun: number | null;
   /** Without reports: flows whose hop latency at the node changed in that time, the greatest first. */
   changes: Array<HopChange>;
-  /** In a console: the collectors that heard the node in this time, at most 16; `lacks` says if there are more. */
+  /** In a console: the collectors that received reports of the node in this time, at most 16; `lacks` says if there are more. */
   collectors?: Array<string>;
   /** Reported drops at the node, by reason. */
   drops: Array<DropCount>;
   /** The flows, the one with the most packets in the rise first. */
   flows: Array<BurstFlow>;
-  /** In a console: what it does not have, and where that is; a sentence each. */
+  /** In a console: sentences that name missing data and where to find it. */
   lacks?: Array<string>;
   /** Node id. */
   node: number;
@@ -238,15 +238,15 @@ export type Burst = {
   packets: Array<BurstPacket>;
   /** When the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is stored. */
   peak: number | null;
-  /** Queue id; null: all queues of the node. */
+  /** Queue id, or null for all queues of the node. */
   queue: number | null;
-  /** The recordings that cover a part of the time. Empty: there are only the reports that the store has otherwise. */
+  /** The recordings that cover a part of the time. If empty, there are only the other reports in the store. */
   recordings: Array<Recording>;
   /** Reports of all packets. */
   reports: number;
   /** Reports of packets that were in it while it filled. All counts are of the network's reports: those that were left out are included. */
   rise: number;
-  /** How many flows there are. */
+  /** Number of flows. */
   total_flows: number;
   /** Whether there are more reports, drops or changes than were read: counts are too low. */
   truncated: boolean;
@@ -256,11 +256,11 @@ export type Burst = {
 export type BurstFlow = {
   /** When its first packet left, nanoseconds since the Unix epoch. */
   first: number;
-  /** The flow; null: packets whose flow is not known. */
+  /** The flow, or null for packets whose flow is unknown. */
   flow: Flow | null;
   /** When its last packet left. */
   last: number;
-  /** The longest time of a packet in the node since the queue began to fill, ns. */
+  /** Longest hop latency of a packet since the queue began to fill, ns. */
   longest: number | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
@@ -326,13 +326,13 @@ export type CalculationChoice = {
   oldest: number;
 };
 
-/** What can stand at the cursor. */
+/** A completion at the cursor. */
 export type Completion = {
-  /** What it is, in a line; may be empty. */
+  /** Description, one line; may be empty. */
   about: string;
   /** The first unit that it replaces, up to the cursor. */
   from: number;
-  /** What to write. */
+  /** Text to insert. */
   text: string;
 };
 
@@ -372,23 +372,23 @@ export type CountAnswer = {
 export type Device = {
   /** Where the driver finds it. */
   address: string;
-  /** What it can do, as its driver says; null: not known yet. */
+  /** Capabilities reported by the driver; null if not known yet. */
   capabilities: DeviceCapabilities | null;
-  /** What the counters of its program have counted since it started, as its pipeline map names them. */
+  /** Counters of its program since its start, with the names of its pipeline map. */
   counters: Array<DeviceCounter>;
-  /** What a device outside the domain does, in a few words; null: a switch. */
+  /** Function of a device outside the domain, as text; null for a switch. */
   does: string | null;
   /** Its driver. */
   driver: string;
-  /** Rules that it has too many. */
+  /** Number of unexpected rules. */
   extra: number;
   /** Its filters. */
   filter_entries: DeviceEntries;
-  /** Entries of others. */
+  /** Entries of other controllers. */
   foreign: Array<string>;
   /** Its labels. */
   labels: Array<string>;
-  /** Rules that it lacks. */
+  /** Number of missing rules. */
   missing: number;
   /** Its name. */
   name: string;
@@ -396,15 +396,15 @@ export type Device = {
   node: number;
   /** Its ports. */
   ports: Array<DevicePort>;
-  /** Its border is closed: INT that reaches it stays inside the domain. */
+  /** True if INT that reaches it stays inside the domain. */
   ready: boolean;
   /** `switch`: a node of the domain; outside it, `aggregator` or `translator`. */
   role: string;
   /** Those of them by rule. */
   rule_filters: DeviceEntries;
-  /** Its rules as last read, for people; null: never read. */
+  /** Rules as last read, as text; null if never read. */
   rules: Array<string> | null;
-  /** It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known. */
+  /** A sentence, if its reports do not arrive; null otherwise, or if unknown. */
   silence: string | null;
   /** `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or `standby`. */
   state: string;
@@ -414,15 +414,15 @@ export type Device = {
   watch_entries: DeviceEntries;
 };
 
-/** What a device can do. */
+/** Capabilities of a device. */
 export type DeviceCapabilities = {
   /** Algorithms of its filters. */
   filters: Array<string>;
-  /** What it can add to a packet. */
+  /** Metadata that it can add to a packet. */
   instructions: string;
   /** Treatments of the L4 checksum that it supports. */
   l4_checksum: Array<string>;
-  /** What keys of its watchlist can have: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`. */
+  /** Capabilities of the keys of its watchlist: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`. */
   matches: Array<string>;
   /** Modes in which it can be source and sink. */
   modes: Array<string>;
@@ -436,11 +436,11 @@ export type DeviceCapabilities = {
 
 /** A counter of a device. */
 export type DeviceCounter = {
-  /** What that is, such as the rule of a filter and its flows; null: not known. */
+  /** Description of that object, such as the rule of a filter and its flows; null if unknown. */
   about: string | null;
-  /** What it counts. */
+  /** Meaning of the counter. */
   name: string;
-  /** The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the device's. Objects that have counted nothing are left out. */
+  /** The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects that have counted nothing are left out. */
   object: string | null;
   /** Packets. */
   packets: number;
@@ -458,7 +458,7 @@ export type DeviceEntries = {
 
 /** A neighbour of a port, as LLDP announces it. */
 export type DeviceNeighbour = {
-  /** Why it is no link, in one sentence; null: it is one. */
+  /** Reason why this neighbour is not a link, or null if it is one. */
   note: string | null;
   /** Its port id: the name of an interface, as a rule. */
   port: string;
@@ -470,7 +470,7 @@ export type DeviceNeighbour = {
 export type DevicePlan = {
   /** Rules added. */
   added: number;
-  /** The changes in the order in which they are applied, for people. */
+  /** The changes in the order in which they are applied, as text. */
   changes: Array<string>;
   /** Its name. */
   name: string;
@@ -486,9 +486,9 @@ export type DevicePort = {
   mtu: number | null;
   /** Interface. */
   name: string | null;
-  /** The neighbour that the device hears by LLDP. */
+  /** The neighbour, from received LLDP. */
   neighbour: DeviceNeighbour | null;
-  /** It was in a link, and INT may still leave by it: connect no hosts. The history announces it with `edge_ready`. */
+  /** The port was part of a link, and INT may still leave by it: do not connect hosts. The history announces it with `edge_ready`. */
   opening: boolean;
   /** The other end: a port of a device, or the hosts that the inventory has there, the first three by name. */
   peer: string | null;
@@ -504,15 +504,15 @@ export type DevicePort = {
 
 /** The state of a device. */
 export type DeviceState = {
-  /** Rules that it has too many. */
+  /** Number of unexpected rules. */
   extra: number;
-  /** Rules that it lacks. */
+  /** Number of missing rules. */
   missing: number;
   /** Its name. */
   name: string;
   /** Node id. */
   node: number;
-  /** Its border is closed: INT that reaches it stays inside the domain. */
+  /** True if INT that reaches it stays inside the domain. */
   ready: boolean;
   /** As in `Device`. */
   state: string;
@@ -528,13 +528,13 @@ export type Devices = {
 
 /** The domain. */
 export type Domain = {
-  /** This manager acts; else another one has taken over. */
+  /** True if this manager is active, false if another one has taken over. */
   acting: boolean;
   /** Where reports go. */
   collectors: Array<string>;
-  /** Facts that contradict each other, for people. */
+  /** Contradicting facts, as text. */
   contradictions: Array<string>;
-  /** What this manager, on standby, has of the other one (`[manager] peer`), in one sentence; null: it acts, or copies nothing. */
+  /** State copied from the other manager (`[manager] peer`), as a sentence; null if this manager is active or copies nothing. */
   copy: string | null;
   /** Number of devices. */
   devices: number;
@@ -544,7 +544,7 @@ export type Domain = {
   dta_collectors: Array<string>;
   /** Names of hosts, for `at.between` of intents: the first thousand. */
   hosts: Array<string>;
-  /** Number of those that have what they should have. */
+  /** Number of devices in sync. */
   in_sync: number;
   /** Treatment of the L4 checksum of packets with INT. */
   l4_checksum: string;
@@ -552,27 +552,27 @@ export type Domain = {
   links: Array<Array<number>>;
   /** Links of the longest path between two edge devices. */
   longest_path: number;
-  /** Changes wait for a person (`[manager] apply = "manual"`), else only until the network is calm. */
+  /** True if changes need approval (`[manager] apply = "manual"`); otherwise they wait only until the network is stable. */
   manual: boolean;
-  /** All INT was stopped by hand. */
+  /** All INT was stopped by an operator. */
   stopped: boolean;
-  /** Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …` accepts one. */
+  /** Links without enough evidence to carry INT, as text: `[[inventory.links]] between = …` accepts one. */
   suggestions: Array<string>;
-  /** Changes that wait, as the text of `/plan`; empty: none. */
+  /** Pending changes, as the text of `/plan`; empty if there are none. */
   waits: string;
 };
 
 /** The state of the domain. */
 export type DomainState = {
-  /** This manager acts; else another one has taken over. */
+  /** True if this manager is active, false if another one has taken over. */
   acting: boolean;
   /** Number of devices. */
   devices: number;
-  /** Number of those that have what they should have. */
+  /** Number of devices in sync. */
   in_sync: number;
-  /** All INT was stopped by hand. */
+  /** All INT was stopped by an operator. */
   stopped: boolean;
-  /** Changes that wait until the network is calm, or for a person: as the text of `/plan`; empty: none. */
+  /** Pending changes, as the text of `/plan`; empty if there are none. */
   waits: string;
 };
 
@@ -606,13 +606,13 @@ export type Drops = {
   reason: number | null;
   /** Its name, from the profile. */
   reason_name: string | null;
-  /** The node behind this interface at that time, as the packets showed that passed it last. */
+  /** The node behind this interface at that time, from the latest packets. */
   to: number | null;
-  /** Why that node is not known; null: it is, or the interface is not. */
+  /** Reason why that node is unknown; null if it is known, or if the interface is unknown. */
   to_unknown: string | null;
 };
 
-/** Which manager may write: the higher one wins, first by term, then by epoch. */
+/** Election of the manager that may write: the higher one wins, first by term, then by epoch. */
 export type Election = {
   /** Claims within the term. */
   epoch: number;
@@ -622,13 +622,13 @@ export type Election = {
 
 /** A time that something lasted. */
 export type Episode = {
-  /** Its beginning; null: no longer stored. */
+  /** Its beginning, or null if it is no longer stored. */
   since: number | null;
-  /** Its end; null: it lasts, or nobody knows. */
+  /** End time; null if it is still firing, or if the end is unknown. */
   until: number | null;
 };
 
-/** Why a request was refused. */
+/** Reason for refusing a request. */
 export type Error = {
   /** One sentence with the reason and the fix. */
   error: string;
@@ -722,11 +722,11 @@ export type Export = {
   held: number;
   /** The system that receives. */
   kind: string;
-  /** Why the last request failed, while none has succeeded since. */
+  /** Error of the last request, until one succeeds. */
   last_error: string | null;
   /** When a request was last answered for each of its records. */
   last_success: number | null;
-  /** Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a message. */
+  /** Records that do not apply to this system, such as events that are not alerts; of an outlet, offsets without a message. */
   left_out: number;
   /** Bytes of its batches, requests and hops in memory. */
   memory: number;
@@ -740,19 +740,19 @@ export type Export = {
   read: number;
   /** Requests that were refused for their content. */
   refused: number;
-  /** Records that the server will never take, and of an outlet messages that cannot be read; they are in a file, with the reason. */
+  /** Records permanently rejected by the server, and for an outlet messages that cannot be read; they are saved to a file, with the reason. */
   rejected: number;
   /** Records that were sent again. */
   repeated: number;
   /** Requests sent. */
   requests: number;
-  /** Times that the store's count of records, or a partition, began anew: what was lost then has no number. */
+  /** Times that the store's count of records, or a partition, was reset; the number of records lost then is unknown. */
   restarted: number;
   /** Its address. */
   server: string;
-  /** Hops that found no space, because the system took less than came. */
+  /** Hops dropped because the system accepted them more slowly than they arrived. */
   shed: number;
-  /** Alerts among these that a silence kept from people. */
+  /** Number of silenced alerts among these. */
   silenced: number;
   /** The stream. */
   stream: string;
@@ -764,7 +764,7 @@ export type Export = {
   unsaved: number;
   /** Rejected records that could not be written to that file. */
   unwritten: number;
-  /** Committed records in the store that are not settled yet; those in memory are among them. */
+  /** Committed records in the store that are still pending, including those in memory. */
   waiting: number;
 };
 
@@ -778,7 +778,7 @@ export type Exports = {
   stage: Stage;
 };
 
-/** What is wrong with a file of the store, or happened to it. */
+/** A problem of a file of the store. */
 export type FileProblem = {
   /** Name of the file in the store's directory. */
   file: string;
@@ -788,11 +788,11 @@ export type FileProblem = {
   kind: "unreadable" | "damaged" | "removed" | "replaced";
   /** The reason and the remedy. */
   message: string;
-  /** Records that this process had stored in the file and that are not in the store any more. */
+  /** Records that this process stored in the file and that are no longer in the store. */
   records: number;
 };
 
-/** What is wrong with a filter. Places are counted in UTF-16 units, as browsers do. */
+/** An error in a filter. Positions are in UTF-16 code units, as in browsers. */
 export type FilterFault = {
   /** Its length; 0 at the end of the text. */
   length: number;
@@ -804,7 +804,7 @@ export type FilterFault = {
 
 /** A field of filters. */
 export type FilterField = {
-  /** What it is, in a line. */
+  /** Description, one line. */
   about: string;
   /** Its name. */
   name: string;
@@ -812,9 +812,9 @@ export type FilterField = {
 
 /** `/filter`. */
 export type FilterHelp = {
-  /** What can stand where the cursor is. */
+  /** Completions at the cursor. */
   completions: Array<Completion>;
-  /** What is wrong with the filter; null: nothing. */
+  /** The error in the filter, or null if it is valid. */
   fault: FilterFault | null;
   /** The fields that such a filter can have. */
   fields: Array<FilterField>;
@@ -824,7 +824,7 @@ export type FilterHelp = {
 export type Firing = {
   /** The flow. */
   flow: Flow;
-  /** What the comparison compares that would have decided. */
+  /** The metric in the comparison that would have made the rule true. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
   /** The node that has it. */
   node: number | null;
@@ -832,7 +832,7 @@ export type Firing = {
   text: string;
   /** When. */
   ts: number;
-  /** Until when; null: until the end of the span. */
+  /** End time, or null for the end of the span. */
   until: number | null;
   /** Its value. */
   value: number | null;
@@ -840,7 +840,7 @@ export type Firing = {
 
 /** Counters of the flight recorder since the start. An event that could start a recording is in one of them. */
 export type FlightRecorder = {
-  /** Events that came when their recording had ended. */
+  /** Events that arrived after their recording had ended. */
   late: number;
   /** Memory for datagrams, bytes. */
   memory: number;
@@ -946,7 +946,7 @@ export type FlowState = {
 export type Flows = {
   /** Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow of a worker, and the time it took to read them. Their values are current. */
   as_of: number;
-  /** `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for some flows at a time. Then a page may have fewer flows than its limit, and goes on at `next`. */
+  /** `true` if more flows may match than `total`, because the filter uses values of nodes, which are looked up for a part of the flows at a time. A page may then have fewer flows than its limit; continue at `next`. */
   at_least?: boolean | null;
   /** Flows that match, largest first. */
   flows: Array<FlowState>;
@@ -954,7 +954,7 @@ export type Flows = {
   next: string | null;
   /** The span of time, if one was asked for; otherwise the response is about now. */
   range?: Range | null;
-  /** Number of flows that match. One that was evicted and came back while they were counted counts twice. */
+  /** Number of matching flows. A flow that was evicted and returned during the count is counted twice. */
   total: number;
 };
 
@@ -972,9 +972,9 @@ export type Heat = {
   rows: Array<HeatRow>;
   /** End of the last column. */
   to: number;
-  /** How many there are, with those beyond the limit. */
+  /** Total number, including those beyond the limit. */
   total: number;
-  /** Whether there are more than the collector considers: some are in no row. */
+  /** True if there are more than the collector considers, so that some are missing. */
   truncated: boolean;
 };
 
@@ -1058,7 +1058,7 @@ export type HopChange = {
   text: string | null;
 };
 
-/** `/flows/{id}/latencies`: how long the packets of a flow took at each hop. A value holds until the next one is reported, or until the flow is silent. */
+/** `/flows/{id}/latencies`: latency of a flow's packets at each hop. A value holds until the next one is reported, or until the flow is silent. */
 export type HopLatencies = {
   /** Upper bounds of the classes of latency, nanoseconds; the lowest class begins at 0. */
   bounds: Array<number>;
@@ -1074,7 +1074,7 @@ export type HopLatencies = {
   left_out: number;
   /** End of the last column. */
   to: number;
-  /** Whether the oldest values are missing: there are too many. */
+  /** True if the oldest values are missing because there are too many. */
   truncated: boolean;
 };
 
@@ -1112,11 +1112,11 @@ export type Input = {
   interface: string | null;
   /** Drops in the kernel. */
   kernel_drops: number;
-  /** How it receives. */
+  /** Receive mode. */
   kind: "udp" | "packet" | "xdp-generic" | "xdp-native" | "xdp-zerocopy" | "kernel-generic" | "kernel-native";
   /** Address or interface, as configured. */
   listen: string;
-  /** Why it does not receive. */
+  /** Reason why it does not receive. */
   message: string | null;
   /** Frames for this input that the XDP program passed to the stack, by reason; a socket receives them. */
   passed: NamedCounts;
@@ -1134,7 +1134,7 @@ export type Input = {
   up: boolean;
 };
 
-/** An intent and what became of it. */
+/** An intent and its state. */
 export type Intent = {
   /** When, nanoseconds since the Unix epoch. */
   added: number;
@@ -1142,13 +1142,13 @@ export type Intent = {
   by: string;
   /** Devices that have its entries, or shall have them. */
   devices: Array<string>;
-  /** When it ends, nanoseconds since the Unix epoch; null: never. */
+  /** End time, nanoseconds since the Unix epoch, or null for never. */
   end: number | null;
   /** Its version, for `If-Match`. */
   etag: string;
   /** Flows that matched, among those that the collector knows. */
   flows: number;
-  /** What each node on the path adds. */
+  /** Metadata that each node on the path adds. */
   instructions: string | null;
   /** Its keys, as in `[[intents]]`. */
   intent: Record<string, unknown>;
@@ -1156,7 +1156,7 @@ export type Intent = {
   mode: string | null;
   /** Its name. */
   name: string;
-  /** What the operator should know. */
+  /** Notes for the operator. */
   notes: Array<string>;
   /** `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed for a while by the rule of another one. */
   origin: string;
@@ -1164,7 +1164,7 @@ export type Intent = {
   parent: string | null;
   /** Reports per second. */
   rate: number;
-  /** The rules in force for its packets, for people: mode, what each node adds, bytes, goodput. The first one is that of most packets. */
+  /** The active rules for its packets, as text: mode, metadata that each node adds, bytes, goodput. The first one applies to most packets. */
   rules: Array<string>;
   /** `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`. */
   state: string;
@@ -1172,21 +1172,21 @@ export type Intent = {
   text: string;
 };
 
-/** What an intent costs. */
+/** Cost of an intent. */
 export type IntentCost = {
   /** Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest. */
   bytes: Array<number>;
-  /** What the expectation is derived from, or why there is none. */
+  /** The basis of the estimate, or the reason why there is none. */
   expectation: string;
   /** Share of a link's capacity that full packets keep on the longest path, 0 to 1. */
   goodput: number;
-  /** What each node on the path adds. */
+  /** Metadata that each node on the path adds. */
   instructions: string;
   /** The mode in which its packets will be measured. */
   mode: string;
-  /** Their bit/s; null: not known yet. */
+  /** Their bit/s, or null if not known yet. */
   report_bits: number | null;
-  /** Reports per second that are expected; null: not known yet. */
+  /** Expected reports per second, or null if not known yet. */
   reports: number | null;
 };
 
@@ -1222,7 +1222,7 @@ export type InterfaceName = {
 
 /** Answer to a key. */
 export type KeyAnswer = {
-  /** How many of them have this value. */
+  /** Number of them with this value. */
   agreeing: number | null;
   /** found, empty (never reported, or overwritten), ambiguous (copies differ), unproven (a path in a slot of the artifact's layout, which does not identify its key) or torn (read during a write; query again). */
   answer: "found" | "empty" | "ambiguous" | "unproven" | "torn";
@@ -1306,7 +1306,7 @@ export type Link = {
   utilization: number | null;
 };
 
-/** What a link lost. */
+/** Losses of a link. */
 export type LinkLoss = {
   /** Packets that the sending node reported as dropped on the way to this link: before it, not on it. */
   dropped: number;
@@ -1316,11 +1316,11 @@ export type LinkLoss = {
   lost: number | null;
   /** At most. */
   lost_most: number | null;
-  /** Packets that the sending node reported as forwarded to it; null: not counted. */
+  /** Packets that the sending node reported as forwarded to it, or null if not counted. */
   sent: number | null;
   /** Receiving node. */
   to: number;
-  /** Why it is not known what was lost on it. */
+  /** Reason why its losses are unknown. */
   unknown: string | null;
 };
 
@@ -1386,27 +1386,27 @@ export type Lists = {
 export type LossMap = {
   /** Whether the packets of flows were counted at both ends of links. Otherwise `uncounted` says why not. */
   counted: boolean;
-  /** Reports received after this time were not counted: there are too many. Those of the last 5 s before now never are. */
+  /** Reports received after this time were not counted, because there are too many. Those of the last 5 s are never counted. */
   counted_until: number | null;
-  /** Dropped packets as nodes reported them, the most first. */
+  /** Dropped packets as reported by nodes, largest count first. */
   drops: Array<Drops>;
   /** Flows that were left out of these counts, because their path changed in the span, passes a node twice or is not known. */
   left_out: number;
-  /** The links of the span, those that lost the most first. */
+  /** The links of the span, largest loss first. */
   links: Array<LinkLoss>;
   /** Drops and links beyond the limit. */
   more: number;
   /** The span of time. */
   range: Range | null;
-  /** Reports that never arrived, by the node that sent them. Not packets. */
+  /** Reports that never arrived, by the node that sent them; not lost packets. */
   reporters: Array<ReporterLoss>;
-  /** What is needed to count packets at both ends of links. */
+  /** Requirement for counting packets at both ends of links that is not met. */
   uncounted: string | null;
-  /** Dropped packets of no link that is known: they are in `drops` alone. */
+  /** Dropped packets of no known link, which are only in `drops`. */
   unplaced: number;
 };
 
-/** What changed at the manager. The name of the event is its kind. */
+/** A change at the manager. The name of the event is its kind. */
 export type ManagerChange = {
   change: DeviceState;
   kind: "device";
@@ -1429,27 +1429,27 @@ export type ManagerChange = {
   kind: "history";
 };
 
-/** What a manager on standby copies from the one that acts. */
+/** State that a manager on standby copies from the active one. */
 export type ManagerCopy = {
-  /** This manager acts; else there are no intents here. */
+  /** True if this manager is active; otherwise there are no intents here. */
   acting: boolean;
   /** The intents that were added while it ran, by name. */
   intents: Array<CopiedIntent>;
-  /** All INT was stopped by hand. */
+  /** All INT was stopped by an operator. */
   stopped: boolean;
 };
 
 /** The history, newest first. */
 export type ManagerHistory = {
-  /** What happened. */
+  /** Result. */
   history: Array<ManagerHistoryEntry>;
 };
 
-/** What happened. */
+/** Result. */
 export type ManagerHistoryEntry = {
-  /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: what happened to the inventory and to ports. */
+  /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: changes of the inventory and of ports. */
   action: string;
-  /** Who: a person as the request says, `file` or `manager`. */
+  /** Origin of the action: the name in the request, `file` or `manager`. */
   by: string;
   /** The intent or device. */
   subject: string;
@@ -1598,7 +1598,7 @@ export type MemoryStore = ({
   kind: "sketch";
   /** How sketches of several reporters are merged: sum or max. */
   merge: string;
-  /** Which: count-min, count, hyperloglog or aroma. */
+  /** Kind of sketch: count-min, count, hyperloglog or aroma. */
   sketch: string;
   /** Bytes of a counter. */
   width: number;
@@ -1674,9 +1674,9 @@ export type NewRule = {
 export type NewSilence = {
   /** Why. */
   comment?: string;
-  /** Which alerts, as a filter of events: `rule == slow and src in 10.0.1.0/24`. */
+  /** Filter of events that selects the alerts: `rule == slow and src in 10.0.1.0/24`. */
   filter: string;
-  /** How long, seconds: from now on; default: an hour. */
+  /** Duration from now on, seconds; default: an hour. */
   seconds?: number | null;
 };
 
@@ -1686,7 +1686,7 @@ export type Node = {
   drops: number;
   /** Time inside the node, nanoseconds; quantiles of the last second with values. */
   hop_latency: Spread;
-  /** Hop latencies of this node that were implausible; they are in none of the numbers above. */
+  /** Implausible hop latencies of this node, not included in the numbers above. */
   implausible_latencies: number;
   /** Receive time of the latest, nanoseconds since the Unix epoch. */
   last_seen: number;
@@ -1704,7 +1704,7 @@ export type Node = {
 export type NodeNames = {
   /** Its interfaces with a name, by number. */
   interfaces: Array<InterfaceName>;
-  /** Its name; null: it has none. */
+  /** Its name, or null if it has none. */
   name: string | null;
   /** Node id. */
   node: number;
@@ -1812,7 +1812,7 @@ export type PathsOfDirection = {
   flow: string | null;
   /** Number of flows with reports. */
   flows: number;
-  /** The paths, the one that was taken the longest first. */
+  /** The paths, longest used first. */
   paths: Array<UsedPath>;
   /** Reports are known for each part of time of this length, nanoseconds; they were divided among its paths by time. */
   spread: number;
@@ -1820,17 +1820,17 @@ export type PathsOfDirection = {
   src: string | null;
   /** Whether there are more flows, paths, or changes of a flow's path than are considered. */
   truncated: boolean;
-  /** Why nothing is known. */
+  /** Reason why nothing is known. */
   unknown: string | null;
 };
 
-/** Changes that lead from what is to what is wanted. */
+/** Changes from the actual to the desired state. */
 export type Plan = {
-  /** What the intent costs; null in a plan that is not for one intent. */
+  /** Cost of the intent; null in a plan that is not for one intent. */
   cost: IntentCost | null;
   /** Changes by device. */
   devices: Array<DevicePlan>;
-  /** What the operator should know. */
+  /** Notes for the operator. */
   notes: Array<string>;
   /** The plan in a few lines. */
   text: string;
@@ -1868,7 +1868,7 @@ export type Queue = {
   max: number | null;
   /** Last value. */
   occupancy: number | null;
-  /** Queue id; null: all queues of the node, as reported by summaries. */
+  /** Queue id, or null for all queues of the node, as in summaries. */
   queue: number | null;
   /** Unit of the device. */
   unit: string;
@@ -1880,7 +1880,7 @@ export type Range = {
   from: number;
   /** Its end, likewise; it is not in the span. */
   to: number;
-  /** True when the span has more flows, nodes or queues than are considered: the others are in no page. */
+  /** True if the span has more flows, nodes or queues than are considered; the others are on no page. */
   truncated: boolean;
 };
 
@@ -1912,7 +1912,7 @@ export type RatesThen = {
   ts: number;
 };
 
-/** Why reports were recorded: an event that they concern. */
+/** The event that caused the recording of reports. */
 export type Recording = {
   /** One of so many was stored. */
   every: number;
@@ -1922,7 +1922,7 @@ export type Recording = {
   id: string;
   /** Kind of the event. */
   kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest" | "packet_loss";
-  /** Whether a part was not in memory: reports are missing. */
+  /** True if a part was no longer in memory, so that reports are missing. */
   late: boolean;
   /** Its metric. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
@@ -1948,7 +1948,7 @@ export type Recording = {
 export type Recordings = {
   /** The flight recorder since the start; null if it is off. */
   recorder: FlightRecorder | null;
-  /** What was recorded, newest first. */
+  /** Recordings, newest first. */
   recordings: Array<Recording>;
   /** Whether there are more. */
   truncated: boolean;
@@ -2026,11 +2026,11 @@ export type ReporterLoss = {
   duplicated: number;
   /** Reports that never arrived, by their sequence numbers. */
   lost: number;
-  /** Node id; null: not known. */
+  /** Node id, or null if unknown. */
   node: number | null;
 };
 
-/** What a requester may do. */
+/** Role of a requester. */
 export type Role = "read" | "operate";
 
 /** One metric of one key over one interval. */
@@ -2159,11 +2159,11 @@ export type RuleChanges = {
 
 /** The answer to a rule that was enabled. */
 export type RuleEnabled = {
-  /** True: it is evaluated, and in the configuration file. */
+  /** True if it is evaluated and in the configuration file. */
   enabled: boolean;
-  /** Why not, if it is not. */
+  /** Reason why not. */
   reason: string | null;
-  /** What is in the configuration file, or is to be put there. */
+  /** The text in the configuration file, or to be added there. */
   text: string;
 };
 
@@ -2197,15 +2197,15 @@ export type SessionView = {
   role: Role;
 };
 
-/** A silence: exports to people leave out the alerts that it covers. */
+/** A silence: exports that notify people (webhook, Alertmanager, syslog) leave out the alerts that it covers. */
 export type Silence = {
-  /** Whether it lasts. */
+  /** Whether it is active. */
   active: boolean;
   /** Who made it. */
   by: string;
   /** Why. */
   comment: string;
-  /** Which alerts, as a filter of events. */
+  /** Filter of events that selects the alerts. */
   filter: string;
   /** From when. */
   from: number;
@@ -2217,7 +2217,7 @@ export type Silence = {
 
 /** `/alerts/silences`. */
 export type Silences = {
-  /** Those that last and those that ended in the last week, newest first. */
+  /** Active silences and those that ended in the last week, newest first. */
   silences: Array<Silence>;
 };
 
@@ -2357,7 +2357,7 @@ export type Stage = {
   queued: number;
   /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT, `export` with exports: all of them together, so that a record that two systems receive counts twice. */
   stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store" | "export";
-  /** What is counted. */
+  /** Unit of the counter. */
   unit: "datagrams" | "reports" | "records";
 };
 
@@ -2365,7 +2365,7 @@ export type Stage = {
 export type Status = {
   /** True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show. */
   console?: boolean | null;
-  /** Hop latencies that were implausible and are in no other number. */
+  /** Implausible hop latencies, not included in any other metric. */
   implausible_latencies: number;
   /** Sockets and interfaces. */
   inputs: Array<Input>;
@@ -2379,7 +2379,7 @@ export type Status = {
   rates: Rates;
   /** Refused reports by reason, those inside accepted datagrams included. */
   refused: NamedCounts;
-  /** Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any more until a restart. */
+  /** State files, such as cursors, that something else replaced while hopwise ran. They are not written until a restart. */
   replaced_files: Array<string>;
   /** Sequence-numbered streams of reports, and addresses without a readable report. */
   sources: Array<Source>;
@@ -2407,17 +2407,17 @@ export type Store = {
   failed: number;
   /** Files. */
   files: number;
-  /** Attempts at that which failed: queries over such a file read it whole; it is tried again. */
+  /** Failed attempts to index such a file; until a retry succeeds, queries read the whole file. */
   index_failures: number;
   /** Files written without indexes on events at a high rate, and indexed when they were complete. */
   indexed_later: number;
   /** Time of the last commit, nanoseconds since the Unix epoch. */
   last_commit: number | null;
-  /** Why the state is not `ok`. */
+  /** Reason why the state is not `ok`. */
   message: string | null;
   /** Files that cannot be used or are damaged and are not in `problems`, which lists 64 of them. */
   more_problems: number;
-  /** Files that something else than retention removed or replaced while hopwise ran. */
+  /** Files removed or replaced by anything but retention while hopwise ran. */
   moved_files: number;
   /** Files that cannot be used or are damaged, as long as they are there, and what happened to files while they were in use. */
   problems: Array<FileProblem>;
@@ -2481,11 +2481,11 @@ export type Switch = {
   watch: Array<Record<string, unknown>>;
 };
 
-/** What a switch can do. */
+/** Capabilities of a switch. */
 export type SwitchCapabilities = {
   /** Instruction bits that it can fill. */
   bits: number;
-  /** It reports by DTA to the collectors of a map that its manager hands out. */
+  /** It reports by DTA to the collectors of a map from its manager. */
   dta: boolean;
   /** Entries of its filter table. */
   filter_entries: number;
@@ -2511,7 +2511,7 @@ export type SwitchCounters = {
 
 /** DTA reports of a switch. */
 export type SwitchDta = {
-  /** Unacknowledged reports, and entries that waited for a full batch, when a map with fewer or other collectors arrived: they are lost. */
+  /** Unacknowledged reports, and entries pending for a full batch, that were lost when a map with fewer or other collectors arrived. */
   abandoned: number;
   /** Collectors. */
   collectors: Array<ReporterCollector>;
@@ -2519,7 +2519,7 @@ export type SwitchDta = {
   controls: number;
   /** Control messages that are malformed, for another reporter, or from an unknown peer. */
   controls_refused: number;
-  /** Collectors of the map that the manager handed out; null: there is none, and the switch has its own collectors or waits for a map. */
+  /** Collectors of the map that the manager sent, or null if there is no map: the switch then uses its own collectors, or waits for a map. */
   map: Array<string> | null;
   /** Reports by mapping, as `[[switch.dta.report]]`. */
   mappings: Array<SwitchDtaMapping>;
@@ -2541,7 +2541,7 @@ export type SwitchDtaMapping = {
   missing_value: number;
   /** Name, as configured. */
   name: string;
-  /** What triggers a report. */
+  /** The trigger of a report. */
   on: string;
   /** DTA operations; for Append, list entries. */
   operations: number;
@@ -2585,7 +2585,7 @@ export type SwitchDtaSketch = {
 export type SwitchDtaTable = {
   /** Packets counted. */
   counted: number;
-  /** Records evicted by others. */
+  /** Records evicted by other records. */
   evicted: number;
   /** Name, as configured. */
   name: string;
@@ -2621,7 +2621,7 @@ export type SwitchInt = {
   drops_reported: number;
   /** Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped. */
   edge_refused: number;
-  /** Packets that arrived with INT from outside the domain: it was removed, and they are counted again as what they became. */
+  /** Packets that arrived with INT from outside the domain: INT was removed, and they are counted again by their further treatment. */
   edge_stripped: number;
   /** Packets at the sink that `[[switch.filter]]` suppressed. */
   filtered: number;
@@ -2657,7 +2657,7 @@ export type SwitchLease = {
 export type SwitchMatched = {
   /** The flows of the entry. */
   flows: RuleFlows;
-  /** Those of them that were measured: fewer with `sample`. */
+  /** Those that were measured; fewer with `sample`. */
   measured: number;
   /** Packets since the entry was added. */
   packets: number;
@@ -2683,7 +2683,7 @@ export type SwitchNeighbour = {
 export type SwitchPort = {
   /** Drops by reason. */
   drops: NamedCounts;
-  /** Why the interface does not work; null while it works. */
+  /** Reason why the interface does not work; null while it works. */
   failed: string | null;
   /** Ingress queue. */
   ingress_queue: SwitchQueue;
@@ -2693,7 +2693,7 @@ export type SwitchPort = {
   mac: string;
   /** Effective MTU, bytes. */
   mtu: number;
-  /** The neighbour that announces itself by LLDP; null: none, or `lldp` is false. */
+  /** The neighbour from received LLDP; null if there is none, or `lldp` is false. */
   neighbour: SwitchNeighbour | null;
   /** Port number. */
   number: number;
@@ -2741,7 +2741,7 @@ export type SwitchReported = {
 export type SwitchReports = {
   /** Datagrams sent. */
   sent: number;
-  /** Address of the collector; null without one. */
+  /** Address of the collector, or null without one. */
   to: string | null;
   /** Datagrams not sent: no address is known, or the kernel refused them. */
   unsent: number;
@@ -2749,7 +2749,7 @@ export type SwitchReports = {
 
 /** Rules of a managed switch. */
 export type SwitchRules = {
-  /** What it can do. */
+  /** Capabilities. */
   capabilities: SwitchCapabilities;
   /** The highest election that claimed the switch. */
   election: Election;
@@ -2777,7 +2777,7 @@ export type SwitchRulesPort = {
   interface: string;
   /** Longest IP packet, bytes. */
   mtu: number;
-  /** The neighbour that announces itself by LLDP; null: none, or `lldp` is false. */
+  /** The neighbour from received LLDP; null if there is none, or `lldp` is false. */
   neighbour: SwitchNeighbour | null;
   /** Number. */
   number: number;
@@ -2835,31 +2835,31 @@ export type Traffic = {
   by: Array<string>;
   /** Length of a column, ns. */
   column: number;
-  /** Columns before this time were not counted, because there is more than an answer reads; null: all were. */
+  /** Columns before this time were not counted, because the span has more data than one response reads; null if all were counted. */
   counted_from: number | null;
-  /** True: values are numbers of something, which can be stacked. False: values are measured; that of a column is their mean. */
+  /** True if values are counts, which can be stacked. False if values are measurements: a column has their mean. */
   counts: boolean;
   /** Beginning of the first column, nanoseconds since the Unix epoch. */
   from: number;
   /** The greatest groups, the greatest first. */
   groups: Array<TrafficRow>;
-  /** What came later is not known yet: reports of flows are stored by the minute, after its end. The column that it is in is known in part. */
+  /** Later data is not known yet: reports of flows are stored per minute, after its end. The column of this time is incomplete. */
   known_to: number;
-  /** Dimensions and fields of the filter that the values do not have: all are in the group of what is unknown, or none matches. */
+  /** Dimensions and fields of the filter that the values lack: such values are grouped as unknown, or do not match. */
   lacks: Array<string>;
-  /** What is added up. `reports` are reports of flows: as many as devices send, which are fewer than packets where they sample or filter. */
+  /** Measure to sum. `reports` counts reports of flows as devices send them: fewer than packets where devices sample or filter. */
   measure: string;
-  /** How many other groups there are; at least, if `truncated`. */
+  /** Number of other groups; a lower bound if `truncated`. */
   other_groups: number;
   /** All other groups together. */
   others: TrafficRow;
-  /** True: a value may be in several groups, such as all nodes of a path, so that their sum is more than the total. */
+  /** True if a value may be in several groups, such as all nodes of a path, so that their sum can exceed the total. */
   overlapping: boolean;
   /** End of the last column. */
   to: number;
   /** Everything that matches, each value once. */
   total: TrafficRow;
-  /** True: there are more groups, or changes of paths, than are kept apart. Those that came later are among the others, or in the group of what is unknown. */
+  /** True if there are more groups, or changes of paths, than are kept separate. Later ones are counted among the others, or as unknown. */
   truncated: boolean;
   /** The unit of values. */
   unit: string;
@@ -2867,15 +2867,15 @@ export type Traffic = {
 
 /** A group, or several together. */
 export type TrafficRow = {
-  /** How many values it has in all columns. */
+  /** Number of values in all columns. */
   count: number;
-  /** A filter that is true of this group alone, by each dimension; null: there is none. */
+  /** A filter that selects exactly this group, by each dimension, or null if there is none. */
   filters: Array<string | null>;
-  /** The group by each dimension; null: it is not known. Empty for several groups together. */
+  /** The group by each dimension, or null if unknown. Empty for several groups together. */
   key: Array<string | null>;
-  /** The greatest; null for what is counted. */
+  /** The greatest value; null for counters. */
   max: number | null;
-  /** Their mean; null for what is counted. */
+  /** Their mean; null for counters. */
   mean: number | null;
   /** The value of each column: a number of reports or events, or a mean; null where nothing was stored at all, where it is not known yet, or where nothing was measured. */
   values: Array<number | null>;
@@ -3063,29 +3063,29 @@ export type TranslatorUpstream = {
   unsent: number;
 };
 
-/** `/alerts/try`: what a rule would have done. */
+/** `/alerts/try`: the alerts that a rule would have caused. */
 export type Trial = {
-  /** For how many flows it was true already when the span began. */
+  /** Number of flows for which it was already true at the start of the span. */
   already: number;
-  /** Whether it would have been that often, and for so many flows, at most: `notes` says why. */
+  /** True if these counts are upper bounds; `notes` has the reason. */
   at_most: boolean;
   /** Length of a part, nanoseconds. */
   column: number;
-  /** How often it would have become true in each part. */
+  /** Number of times it would have become true in each part. */
   counts: Array<number>;
   /** Stored events that were read. */
   events: number;
-  /** What is wrong with the rule; null: nothing, and it was tried. */
+  /** The error in the rule, or null if it is valid and was tried. */
   fault: FilterFault | null;
-  /** When it would have become true: the latest times, newest first. */
+  /** The latest times at which it would have become true, newest first. */
   firings: Array<Firing>;
   /** For how many flows. */
   flows: number;
   /** The span that was judged, which is shorter than the requested one if that has too many events. */
   from: number;
-  /** What this answer does not know. */
+  /** Dimensions or data missing from this response. */
   notes: Array<string>;
-  /** How often it would have become true. */
+  /** Number of times it would have become true. */
   times: number;
   /** Its end. */
   to: number;
@@ -3093,7 +3093,7 @@ export type Trial = {
 
 /** A receive path that was not used. */
 export type Tried = {
-  /** Why it was not used. */
+  /** Reason why it was not used. */
   reason: string;
   /** Receive path. */
   rx_path: string;
@@ -3109,21 +3109,21 @@ export type TryRule = {
   when: string;
 };
 
-/** How a path was used. */
+/** Use of a path. */
 export type UsedPath = {
-  /** From when on it was taken in the span. */
+  /** Start of its use in the span. */
   first: number;
   /** Flows that took it. */
   flows: number;
   /** Until when. */
   last: number;
-  /** Node ids in forwarding order; null where a node id is unavailable. Empty: it is not stored which path was taken. */
+  /** Node ids in forwarding order; null where a node id is unavailable. Empty if the path was not stored. */
   path: Array<number | null>;
-  /** Their reports in that time. Of the minute that has not ended, they are not counted yet. */
+  /** Their reports in that time, without those of the current minute. */
   reports: number;
   /** The part of the time of all paths, from 0 to 1. */
   share: number;
-  /** For how long they took it, added up, nanoseconds. */
+  /** Total time for which they used it, nanoseconds. */
   time: number;
 };
 

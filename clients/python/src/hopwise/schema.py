@@ -25,23 +25,23 @@ class Device(TypedDict):
 
     # Where the driver finds it.
     address: str
-    # What it can do, as its driver says; null: not known yet.
+    # Capabilities reported by the driver; null if not known yet.
     capabilities: DeviceCapabilities | None
-    # What the counters of its program have counted since it started, as its pipeline map names them.
+    # Counters of its program since its start, with the names of its pipeline map.
     counters: list[DeviceCounter]
-    # What a device outside the domain does, in a few words; null: a switch.
+    # Function of a device outside the domain, as text; null for a switch.
     does: str | None
     # Its driver.
     driver: str
-    # Rules that it has too many.
+    # Number of unexpected rules.
     extra: int
     # Its filters.
     filter_entries: DeviceEntries
-    # Entries of others.
+    # Entries of other controllers.
     foreign: list[str]
     # Its labels.
     labels: list[str]
-    # Rules that it lacks.
+    # Number of missing rules.
     missing: int
     # Its name.
     name: str
@@ -49,15 +49,15 @@ class Device(TypedDict):
     node: int
     # Its ports.
     ports: list[DevicePort]
-    # Its border is closed: INT that reaches it stays inside the domain.
+    # True if INT that reaches it stays inside the domain.
     ready: bool
     # `switch`: a node of the domain; outside it, `aggregator` or `translator`.
     role: str
     # Those of them by rule.
     rule_filters: DeviceEntries
-    # Its rules as last read, for people; null: never read.
+    # Rules as last read, as text; null if never read.
     rules: list[str] | None
-    # It reports, and nothing arrives: in one sentence; null otherwise, and when it is not known.
+    # A sentence, if its reports do not arrive; null otherwise, or if unknown.
     silence: str | None
     # `unreachable`, `connecting`, `reading`, `in_sync`, `drift`, `applying`, `unconfirmed`, `failed` or
     # `standby`.
@@ -69,15 +69,15 @@ class Device(TypedDict):
 
 
 class DeviceCapabilities(TypedDict):
-    """What a device can do."""
+    """Capabilities of a device."""
 
     # Algorithms of its filters.
     filters: list[str]
-    # What it can add to a packet.
+    # Metadata that it can add to a packet.
     instructions: str
     # Treatments of the L4 checksum that it supports.
     l4_checksum: list[str]
-    # What keys of its watchlist can have: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
+    # Capabilities of the keys of its watchlist: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
     matches: list[str]
     # Modes in which it can be source and sink.
     modes: list[str]
@@ -92,12 +92,12 @@ class DeviceCapabilities(TypedDict):
 class DeviceCounter(TypedDict):
     """A counter of a device."""
 
-    # What that is, such as the rule of a filter and its flows; null: not known.
+    # Description of that object, such as the rule of a filter and its flows; null if unknown.
     about: str | None
-    # What it counts.
+    # Meaning of the counter.
     name: str
-    # The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null: it is the
-    # device's. Objects that have counted nothing are left out.
+    # The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device
+    # itself. Objects that have counted nothing are left out.
     object: str | None
     # Packets.
     packets: int
@@ -117,7 +117,7 @@ class DeviceEntries(TypedDict):
 class DeviceNeighbour(TypedDict):
     """A neighbour of a port, as LLDP announces it."""
 
-    # Why it is no link, in one sentence; null: it is one.
+    # Reason why this neighbour is not a link, or null if it is one.
     note: str | None
     # Its port id: the name of an interface, as a rule.
     port: str
@@ -130,7 +130,7 @@ class DevicePlan(TypedDict):
 
     # Rules added.
     added: int
-    # The changes in the order in which they are applied, for people.
+    # The changes in the order in which they are applied, as text.
     changes: list[str]
     # Its name.
     name: str
@@ -147,10 +147,10 @@ class DevicePort(TypedDict):
     mtu: int | None
     # Interface.
     name: str | None
-    # The neighbour that the device hears by LLDP.
+    # The neighbour, from received LLDP.
     neighbour: DeviceNeighbour | None
-    # It was in a link, and INT may still leave by it: connect no hosts. The history announces it with
-    # `edge_ready`.
+    # The port was part of a link, and INT may still leave by it: do not connect hosts. The history announces it
+    # with `edge_ready`.
     opening: bool
     # The other end: a port of a device, or the hosts that the inventory has there, the first three by name.
     peer: str | None
@@ -174,13 +174,13 @@ class Devices(TypedDict):
 class Domain(TypedDict):
     """The domain."""
 
-    # This manager acts; else another one has taken over.
+    # True if this manager is active, false if another one has taken over.
     acting: bool
     # Where reports go.
     collectors: list[str]
-    # Facts that contradict each other, for people.
+    # Contradicting facts, as text.
     contradictions: list[str]
-    # What this manager, on standby, has of the other one (`[manager] peer`), in one sentence; null: it acts, or
+    # State copied from the other manager (`[manager] peer`), as a sentence; null if this manager is active or
     # copies nothing.
     copy: str | None
     # Number of devices.
@@ -191,7 +191,7 @@ class Domain(TypedDict):
     dta_collectors: list[str]
     # Names of hosts, for `at.between` of intents: the first thousand.
     hosts: list[str]
-    # Number of those that have what they should have.
+    # Number of devices in sync.
     in_sync: int
     # Treatment of the L4 checksum of packets with INT.
     l4_checksum: str
@@ -199,14 +199,14 @@ class Domain(TypedDict):
     links: list[list[int]]
     # Links of the longest path between two edge devices.
     longest_path: int
-    # Changes wait for a person (`[manager] apply = "manual"`), else only until the network is calm.
+    # True if changes need approval (`[manager] apply = "manual"`); otherwise they wait only until the network
+    # is stable.
     manual: bool
-    # All INT was stopped by hand.
+    # All INT was stopped by an operator.
     stopped: bool
-    # Links that are claimed, but not by enough to let INT pass, for people: `[[inventory.links]] between = …`
-    # accepts one.
+    # Links without enough evidence to carry INT, as text: `[[inventory.links]] between = …` accepts one.
     suggestions: list[str]
-    # Changes that wait, as the text of `/plan`; empty: none.
+    # Pending changes, as the text of `/plan`; empty if there are none.
     waits: str
 
 
@@ -296,12 +296,12 @@ class Export(TypedDict):
     held: int
     # The system that receives.
     kind: str
-    # Why the last request failed, while none has succeeded since.
+    # Error of the last request, until one succeeds.
     last_error: str | None
     # When a request was last answered for each of its records.
     last_success: int | None
-    # Records that are not for this system, such as events that are no alerts; of an outlet, offsets without a
-    # message.
+    # Records that do not apply to this system, such as events that are not alerts; of an outlet, offsets
+    # without a message.
     left_out: int
     # Bytes of its batches, requests and hops in memory.
     memory: int
@@ -315,20 +315,21 @@ class Export(TypedDict):
     read: int
     # Requests that were refused for their content.
     refused: int
-    # Records that the server will never take, and of an outlet messages that cannot be read; they are in a
-    # file, with the reason.
+    # Records permanently rejected by the server, and for an outlet messages that cannot be read; they are saved
+    # to a file, with the reason.
     rejected: int
     # Records that were sent again.
     repeated: int
     # Requests sent.
     requests: int
-    # Times that the store's count of records, or a partition, began anew: what was lost then has no number.
+    # Times that the store's count of records, or a partition, was reset; the number of records lost then is
+    # unknown.
     restarted: int
     # Its address.
     server: str
-    # Hops that found no space, because the system took less than came.
+    # Hops dropped because the system accepted them more slowly than they arrived.
     shed: int
-    # Alerts among these that a silence kept from people.
+    # Number of silenced alerts among these.
     silenced: int
     # The stream.
     stream: str
@@ -340,7 +341,7 @@ class Export(TypedDict):
     unsaved: int
     # Rejected records that could not be written to that file.
     unwritten: int
-    # Committed records in the store that are not settled yet; those in memory are among them.
+    # Committed records in the store that are still pending, including those in memory.
     waiting: int
 
 
@@ -356,7 +357,7 @@ class Exports(TypedDict):
 
 
 class FileProblem(TypedDict):
-    """What is wrong with a file of the store, or happened to it."""
+    """A problem of a file of the store."""
 
     # Name of the file in the store's directory.
     file: str
@@ -366,7 +367,7 @@ class FileProblem(TypedDict):
     kind: Literal["unreadable", "damaged", "removed", "replaced"]
     # The reason and the remedy.
     message: str
-    # Records that this process had stored in the file and that are not in the store any more.
+    # Records that this process stored in the file and that are no longer in the store.
     records: int
 
 
@@ -470,8 +471,8 @@ class Flows(TypedDict):
     # Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs
     # ago for each flow of a worker, and the time it took to read them. Their values are current.
     as_of: int
-    # `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for
-    # some flows at a time. Then a page may have fewer flows than its limit, and goes on at `next`.
+    # `true` if more flows may match than `total`, because the filter uses values of nodes, which are looked up
+    # for a part of the flows at a time. A page may then have fewer flows than its limit; continue at `next`.
     at_least: NotRequired[bool | None]
     # Flows that match, largest first.
     flows: list[FlowState]
@@ -479,7 +480,7 @@ class Flows(TypedDict):
     next: str | None
     # The span of time, if one was asked for; otherwise the response is about now.
     range: NotRequired[Range | None]
-    # Number of flows that match. One that was evicted and came back while they were counted counts twice.
+    # Number of matching flows. A flow that was evicted and returned during the count is counted twice.
     total: int
 
 
@@ -579,11 +580,11 @@ class Input(TypedDict):
     interface: str | None
     # Drops in the kernel.
     kernel_drops: int
-    # How it receives.
+    # Receive mode.
     kind: Literal["udp", "packet", "xdp-generic", "xdp-native", "xdp-zerocopy", "kernel-generic", "kernel-native"]
     # Address or interface, as configured.
     listen: str
-    # Why it does not receive.
+    # Reason why it does not receive.
     message: str | None
     # Frames for this input that the XDP program passed to the stack, by reason; a socket receives them.
     passed: NamedCounts
@@ -602,7 +603,7 @@ class Input(TypedDict):
 
 
 class Intent(TypedDict):
-    """An intent and what became of it."""
+    """An intent and its state."""
 
     # When, nanoseconds since the Unix epoch.
     added: int
@@ -610,13 +611,13 @@ class Intent(TypedDict):
     by: str
     # Devices that have its entries, or shall have them.
     devices: list[str]
-    # When it ends, nanoseconds since the Unix epoch; null: never.
+    # End time, nanoseconds since the Unix epoch, or null for never.
     end: int | None
     # Its version, for `If-Match`.
     etag: str
     # Flows that matched, among those that the collector knows.
     flows: int
-    # What each node on the path adds.
+    # Metadata that each node on the path adds.
     instructions: str | None
     # Its keys, as in `[[intents]]`.
     intent: dict[str, Any]
@@ -624,7 +625,7 @@ class Intent(TypedDict):
     mode: str | None
     # Its name.
     name: str
-    # What the operator should know.
+    # Notes for the operator.
     notes: list[str]
     # `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed
     # for a while by the rule of another one.
@@ -633,8 +634,8 @@ class Intent(TypedDict):
     parent: str | None
     # Reports per second.
     rate: float
-    # The rules in force for its packets, for people: mode, what each node adds, bytes, goodput. The first one
-    # is that of most packets.
+    # The active rules for its packets, as text: mode, metadata that each node adds, bytes, goodput. The first
+    # one applies to most packets.
     rules: list[str]
     # `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`.
     state: str
@@ -643,21 +644,21 @@ class Intent(TypedDict):
 
 
 class IntentCost(TypedDict):
-    """What an intent costs."""
+    """Cost of an intent."""
 
     # Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
     bytes: list[int]
-    # What the expectation is derived from, or why there is none.
+    # The basis of the estimate, or the reason why there is none.
     expectation: str
     # Share of a link's capacity that full packets keep on the longest path, 0 to 1.
     goodput: float
-    # What each node on the path adds.
+    # Metadata that each node on the path adds.
     instructions: str
     # The mode in which its packets will be measured.
     mode: str
-    # Their bit/s; null: not known yet.
+    # Their bit/s, or null if not known yet.
     report_bits: float | None
-    # Reports per second that are expected; null: not known yet.
+    # Expected reports per second, or null if not known yet.
     reports: float | None
 
 
@@ -736,7 +737,7 @@ class Node(TypedDict):
     drops: int
     # Time inside the node, nanoseconds; quantiles of the last second with values.
     hop_latency: Spread
-    # Hop latencies of this node that were implausible; they are in none of the numbers above.
+    # Implausible hop latencies of this node, not included in the numbers above.
     implausible_latencies: int
     # Receive time of the latest, nanoseconds since the Unix epoch.
     last_seen: int
@@ -755,7 +756,7 @@ class NodeNames(TypedDict):
 
     # Its interfaces with a name, by number.
     interfaces: list[InterfaceName]
-    # Its name; null: it has none.
+    # Its name, or null if it has none.
     name: str | None
     # Node id.
     node: int
@@ -804,13 +805,13 @@ class Paths(TypedDict):
 
 
 class Plan(TypedDict):
-    """Changes that lead from what is to what is wanted."""
+    """Changes from the actual to the desired state."""
 
-    # What the intent costs; null in a plan that is not for one intent.
+    # Cost of the intent; null in a plan that is not for one intent.
     cost: IntentCost | None
     # Changes by device.
     devices: list[DevicePlan]
-    # What the operator should know.
+    # Notes for the operator.
     notes: list[str]
     # The plan in a few lines.
     text: str
@@ -850,7 +851,7 @@ class Queue(TypedDict):
     max: int | None
     # Last value.
     occupancy: int | None
-    # Queue id; null: all queues of the node, as reported by summaries.
+    # Queue id, or null for all queues of the node, as in summaries.
     queue: int | None
     # Unit of the device.
     unit: str
@@ -898,7 +899,7 @@ class RatesThen(TypedDict):
     ts: int
 
 
-# What a requester may do.
+# Role of a requester.
 Role: TypeAlias = "Literal[\"read\"] | Literal[\"operate\"]"
 
 
@@ -1042,7 +1043,7 @@ class Status(TypedDict):
 
     # True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show.
     console: NotRequired[bool | None]
-    # Hop latencies that were implausible and are in no other number.
+    # Implausible hop latencies, not included in any other metric.
     implausible_latencies: int
     # Sockets and interfaces.
     inputs: list[Input]
@@ -1056,8 +1057,8 @@ class Status(TypedDict):
     rates: Rates
     # Refused reports by reason, those inside accepted datagrams included.
     refused: NamedCounts
-    # Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any
-    # more until a restart.
+    # State files, such as cursors, that something else replaced while hopwise ran. They are not written until a
+    # restart.
     replaced_files: list[str]
     # Sequence-numbered streams of reports, and addresses without a readable report.
     sources: list[Source]
@@ -1086,17 +1087,17 @@ class Store(TypedDict):
     failed: int
     # Files.
     files: int
-    # Attempts at that which failed: queries over such a file read it whole; it is tried again.
+    # Failed attempts to index such a file; until a retry succeeds, queries read the whole file.
     index_failures: int
     # Files written without indexes on events at a high rate, and indexed when they were complete.
     indexed_later: int
     # Time of the last commit, nanoseconds since the Unix epoch.
     last_commit: int | None
-    # Why the state is not `ok`.
+    # Reason why the state is not `ok`.
     message: str | None
     # Files that cannot be used or are damaged and are not in `problems`, which lists 64 of them.
     more_problems: int
-    # Files that something else than retention removed or replaced while hopwise ran.
+    # Files removed or replaced by anything but retention while hopwise ran.
     moved_files: int
     # Files that cannot be used or are damaged, as long as they are there, and what happened to files while they
     # were in use.
@@ -1144,7 +1145,7 @@ class Table(TypedDict):
 class Tried(TypedDict):
     """A receive path that was not used."""
 
-    # Why it was not used.
+    # Reason why it was not used.
     reason: str
     # Receive path.
     rx_path: str
