@@ -62,7 +62,8 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     /// What the flight recorder recorded, newest first.
     fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
         let (_, _) = (question, place);
-        let message = "recordings are only in the store of a collector; ask the one that hears the node";
+        let message =
+            "recordings are only in the store of a collector; ask the one that receives the node's reports";
         Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(
             message.to_owned(),
         )))))

@@ -83,14 +83,14 @@ impl KnownLinks {
                     Err(error) => tracing::warn!(
                         file = %file.path().display(),
                         error = %error,
-                        "what was behind interfaces before the start is not known: the file cannot be read"
+                        "the saved table of known interfaces cannot be read: nodes behind interfaces are unknown until reports arrive"
                     ),
                 },
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(
                     file = %file.path().display(),
                     error = %error,
-                    "what was behind interfaces before the start is not known: the file cannot be read"
+                    "the saved table of known interfaces cannot be read: nodes behind interfaces are unknown until reports arrive"
                 ),
             }
         }
@@ -129,7 +129,7 @@ impl KnownLinks {
                 tracing::warn!(
                     file = %file.path().display(),
                     error = %error,
-                    "what is behind interfaces is not saved: after a restart, it is not known of links that are down"
+                    "the table of known interfaces cannot be saved: after a restart, nodes behind links that are down are unknown"
                 );
             }
         } else {
@@ -199,7 +199,7 @@ impl LinkMemory {
         if !std::mem::replace(&mut self.is_cut, true) {
             tracing::warn!(
                 most = MOST_INTERFACES,
-                "there are more interfaces than are remembered: those that were used the longest ago are forgotten"
+                "the table of known interfaces is full: the least recently used ones are evicted"
             );
         }
     }

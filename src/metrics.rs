@@ -534,7 +534,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
         help,
         monitor.total(|stats| stats.drop_reports),
     );
-    let help = "Hop latencies that were implausible and are in no other number.";
+    let help = "Implausible hop latencies, not included in any other metric.";
     let implausible = monitor.total(|stats| stats.implausible_latencies);
     text.single("implausible_latencies_total", "counter", help, implausible);
     let help = "Paths truncated because the table of hops was full.";
@@ -758,7 +758,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each("store_index_failures_total", "counter", help, |stats| {
         stats.index_failures as f64
     });
-    let help = "Files that something else than retention removed or replaced while hopwise ran.";
+    let help = "Files removed or replaced by anything but retention while hopwise ran.";
     each("store_files_moved_total", "counter", help, |stats| {
         stats.moved_files as f64
     });
@@ -770,7 +770,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each("store_files_set_aside_total", "counter", help, |stats| {
         stats.set_aside as f64
     });
-    let help = "Damaged files that wait for `hopwise store check`.";
+    let help = "Damaged files pending for `hopwise store check`.";
     each("store_damaged_files", "gauge", help, |stats| {
         stats.problems.count(ProblemKind::Damaged) as f64
     });
@@ -784,10 +784,9 @@ fn store(text: &mut Text, monitor: &Monitor) {
         "Time of the last commit, Unix time.",
         |stats| stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9),
     );
-    let help = "Files of state, such as cursors, that something else removed, and that were written again.";
+    let help = "State files, such as cursors, that something else removed, and that were written again.";
     text.single("files_restored_total", "counter", help, save::restored());
-    let help =
-        "Files of state that something else replaced, and that are not written any more until a restart.";
+    let help = "State files that something else replaced, and that are not written until a restart.";
     text.single("files_replaced", "gauge", help, save::replaced().len());
     let queued = monitor.pipeline().store_queue().bytes;
     text.single(

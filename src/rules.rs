@@ -19,7 +19,7 @@ use serde_json::Value;
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rule"))]
 pub(crate) enum RuleView {
-    /// How INT is encoded.
+    /// INT encoding.
     Encoding {
         /// DSCP that marks packets with INT, 1 to 63.
         dscp: u8,
@@ -36,7 +36,7 @@ pub(crate) enum RuleView {
         /// The map, as `hopwise map` writes it.
         map: Value,
     },
-    /// Packets that leave by this port lose their INT and are reported.
+    /// INT is removed from packets that leave by this port, and they are reported.
     Sink {
         /// Its number.
         port: u32,
@@ -117,7 +117,7 @@ pub(crate) struct MatchedView {
     pub(crate) flows: FlowsView,
     /// Packets since the entry was added.
     pub(crate) packets: u64,
-    /// Those of them that were measured: fewer with `sample`.
+    /// Those that were measured; fewer with `sample`.
     pub(crate) measured: u64,
 }
 
@@ -145,7 +145,7 @@ pub(crate) enum ChangeView {
     Remove(RuleView),
 }
 
-/// Which manager may write: the higher one wins, first by term, then by epoch.
+/// Election of the manager that may write: the higher one wins, first by term, then by epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Election"))]

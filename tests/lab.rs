@@ -912,7 +912,7 @@ fn remains_of_a_crash_are_found_and_removed() {
         making.wait().unwrap();
         let status = hopwise(["lab", "status", &lab.name]);
         assert!(
-            status.stderr.contains("is not whole; remove what is left with"),
+            status.stderr.contains("is incomplete; remove the rest with"),
             "{}",
             status.stderr
         );

@@ -81,7 +81,8 @@ impl Notes {
     pub(crate) fn open(directory: &Path) -> Result<Self, CliError> {
         let file = SavedFile::new(directory.join(FILE), 0o600);
         let shown = file.path().display();
-        let remedy = "correct or remove it; without it, all alerts are unacknowledged and no silence lasts";
+        let remedy =
+            "correct or remove it; without it, all alerts are unacknowledged and no silence is active";
         let saved: Saved = match file.read() {
             Ok(text) => serde_json::from_slice(&text)
                 .map_err(|error| CliError::new(format!("{shown} cannot be read: {error}; {remedy}")))?,
@@ -136,7 +137,7 @@ impl Notes {
                 tracing::warn!(
                     alert = oldest,
                     most = MOST_ACKNOWLEDGED,
-                    "the oldest acknowledgement was forgotten"
+                    "the oldest acknowledgement was deleted"
                 );
             }
             Ok(())

@@ -15,7 +15,7 @@ pub(crate) struct Alert {
     pub(crate) last: record::Alert,
     /// The times that it lasted, the latest ones, oldest first.
     pub(crate) episodes: VecDeque<Episode>,
-    /// How often it began in the span.
+    /// Number of times it started firing in the span.
     pub(crate) count: u64,
     /// Why the last one ended; `None`: it lasts.
     pub(crate) ended: Option<Ended>,

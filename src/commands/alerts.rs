@@ -9,16 +9,16 @@ use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
 use view::{AlertView, Alerts, Silences};
 
-/// Show what is wrong now; acknowledge and silence alerts
+/// Show alerts; acknowledge and silence them
 ///
 /// An alert is a rule and a flow that it is true of. Talks to a running hopwise.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  hopwise alerts list                                  what fires, and what was over in the last 15 minutes; exit code 1 if something fires
-  hopwise alerts list --from 7d                        and in the last week
+  hopwise alerts list                                  firing alerts, and those that ended in the last 15 minutes; exit code 1 if any is firing
+  hopwise alerts list --from 7d                        likewise for the last week
   hopwise alerts acknowledge 4b555b1fb781792c --comment 'fan tray'
   hopwise alerts silence 'rule == \"deep queue\" and node == 101' --for 2h
-  hopwise alerts silences                              the silences that last
+  hopwise alerts silences                              list active silences
   hopwise alerts end 3                                 end a silence")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,11 +29,11 @@ pub(crate) struct Args {
 enum Command {
     /// Show alerts, worst first
     List(List),
-    /// Note that somebody looks at an alert, until it begins anew
+    /// Acknowledge an alert until it fires again
     Acknowledge(Acknowledge),
-    /// Keep alerts from people for a time
+    /// Silence matching alerts for a time
     Silence(Silence),
-    /// Show the silences that last
+    /// List active silences
     Silences(Show),
     /// End a silence
     End(End),
@@ -45,7 +45,7 @@ struct List {
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::question::time)]
     from: u64,
 
-    /// Only those that fire
+    /// Only firing alerts
     #[arg(long)]
     firing: bool,
 
@@ -55,10 +55,10 @@ struct List {
 
 #[derive(clap::Args, Debug)]
 struct Acknowledge {
-    /// The alert: its id of `list`
+    /// ID of the alert, from `list`
     id: String,
 
-    /// What else there is to say
+    /// Comment to store with the acknowledgement
     #[arg(long, default_value = "")]
     comment: String,
 
@@ -71,11 +71,11 @@ struct Silence {
     /// Which alerts: a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
     filter: String,
 
-    /// How long
+    /// How long the silence lasts
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration)]
     length: u64,
 
-    /// Why
+    /// Reason for the silence
     #[arg(long, default_value = "")]
     comment: String,
 
@@ -85,7 +85,7 @@ struct Silence {
 
 #[derive(clap::Args, Debug)]
 struct End {
-    /// The silence: its number of `silences`
+    /// Number of the silence, from `silences`
     id: u64,
 
     #[command(flatten)]
@@ -220,7 +220,7 @@ fn silences(show: &Show) -> Result<ExitCode, CliError> {
         return print(&json_line(&Silences { silences })?);
     }
     if silences.is_empty() {
-        return print("no silence lasts\n");
+        return print("no active silences\n");
     }
     let columns = [
         ("silence", Align::Right),
@@ -255,7 +255,7 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
 
 /// Seconds.
 fn duration(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no length of time; write one such as 30m, 2h or 7d");
+    let wrong = || format!("invalid duration {text:?}; write one such as 30m, 2h or 7d");
     super::question::seconds(text)
         .filter(|seconds| *seconds > 0)
         .ok_or_else(wrong)

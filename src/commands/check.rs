@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) dump: bool,
 
-    /// Connect to the systems of the sections exports, console and outlet: is each there, does it take the credentials, has it the tables?
+    /// Connect to the systems of the sections exports, console and outlet: is each reachable, does it accept the credentials, does it have the tables?
     #[arg(long)]
     pub(crate) connect: bool,
 }
@@ -44,7 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   hopwise check -c hopwise.toml                  print all errors, with line and column; exit code 2
   hopwise check -c hopwise.toml --dump           print the effective configuration
-  hopwise check -c hopwise.toml --connect        and ask each system that receives exports; exit code 1 if one does not
+  hopwise check -c hopwise.toml --connect        also connect to each system that receives exports; exit code 1 if one fails
   hopwise check --dump > hopwise.toml            write a configuration with all defaults";
 
 /// Builds everything that the configuration describes and starts nothing.
@@ -164,7 +164,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
     warnings.extend(api.tls.as_ref().and_then(TlsSettings::warning));
     if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
         warnings.push(format!(
-            "the token of the API crosses the network in the clear; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now {})",
+            "the API token is sent over the network in clear text; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now {})",
             api.listen
         ));
     }
@@ -181,7 +181,9 @@ fn exposed(file: &Path, settings: &Settings) -> Option<String> {
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     (has_token && mode & 0o004 != 0).then(|| {
         let file = file.display();
-        format!("everybody on this machine can read the tokens in {file}; chmod 640 {file}, and give it to the group of hopwise")
+        format!(
+            "the tokens in {file} are world-readable; chmod 640 {file}, and chgrp it to the group of hopwise"
+        )
     })
 }
 
@@ -219,7 +221,7 @@ fn unknown_edges(settings: &Settings) -> Vec<String> {
                     .and_then(|name| name.as_str())
                     .unwrap_or_default();
                 unknown.push(format!(
-                    "the intent `{name}` names `{edge}`, and no device of the inventory has this name or label; correct `at.edges`"
+                    "no device of the inventory has the name or label `{edge}` of the intent `{name}`; correct `at.edges`"
                 ));
             }
         }
@@ -408,7 +410,7 @@ mod tests {
             "{ address = \"192.0.2.1:1\", at = \"a\" }",
             "{ address = \"192.0.2.2:1\" }",
         );
-        let expected = "192.0.2.2:1 has no `at` in [manager] collectors, and gets only devices without a way to the others; write `at` for all of them or for none";
+        let expected = "192.0.2.2:1 has no `at` in [manager] collectors, and gets only devices that cannot reach the others; write `at` for all of them or for none";
         assert_eq!(found(&format!("{placed}, {other}")), [expected]);
         for fine in [format!("{other}, {other}"), placed.to_owned()] {
             assert_eq!(found(&fine), Vec::<String>::new());
@@ -453,7 +455,8 @@ mod tests {
         let file = "[collector]\nenabled = false\n[manager]\n[[inventory.devices]]\nname = \"leaf1\"\naddress = \"10.0.0.1:8080\"\nports = 2\n\
             [[intents]]\nname = \"a\"\nwatch = [\"flow_path\"]\nat = { edges = [\"leaf*\", \"leaf7\"] }\n";
         let settings = Settings::parse(file, "h.toml").unwrap();
-        let expected = "the intent `a` names `leaf7`, and no device of the inventory has this name or label; correct `at.edges`";
+        let expected =
+            "no device of the inventory has the name or label `leaf7` of the intent `a`; correct `at.edges`";
         assert_eq!(warnings(&settings), [expected]);
         assert!(
             summary(&settings).starts_with("ok: a manager of 1 device(s) with 1 intent(s), no collector, ")

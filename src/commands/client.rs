@@ -610,7 +610,7 @@ impl Stream {
 const EVENT_LIMIT: usize = 1 << 20;
 
 fn too_long() -> io::Error {
-    let why = format!("an event is longer than {EVENT_LIMIT} bytes: is this hopwise?");
+    let why = format!("an event is longer than {EVENT_LIMIT} bytes: check that the URL is that of a hopwise");
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

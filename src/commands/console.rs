@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 
-    /// PEM file with the authorities of an https:// address
+    /// PEM file with the certificate authorities to trust for an https:// address
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 

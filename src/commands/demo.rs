@@ -48,7 +48,7 @@ use view::{Stage, StatusView};
 #[command(after_help = "Examples:
   hopwise demo                          then open the address that it prints
   hopwise demo --seed 7 --for 90        a different random seed, for 90 seconds
-  hopwise demo --past 30                with half an hour of the past to look at; takes a minute or two to begin
+  hopwise demo --past 30                with half an hour of stored history; takes a minute or two to start
   hopwise demo --store /tmp/demo        keep the store, for `hopwise query --dir /tmp/demo`")]
 pub(crate) struct Args {
     /// Seed of the simulation
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
     pub(crate) store: Option<PathBuf>,
 
-    /// Begin with this many minutes of the past in the store, simulated as fast as this machine can
+    /// Start with this many minutes of stored history, simulated as fast as this machine can
     #[arg(long, value_name = "MINUTES", conflicts_with = "no_store", value_parser = clap::value_parser!(u64).range(1..=1_320))]
     pub(crate) past: Option<u64>,
 
@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let addresses = server.start()?;
     let (Some(input), Some(translator)) = (addresses.inputs.first(), addresses.dta.first()) else {
         return Err(CliError::new(
-            "the collector listens nowhere; this is a fault of this build",
+            "the collector has no listener; this is a fault of this build",
         ));
     };
     let (input, url) = (*input, format!("http://{}", addresses.api));
@@ -321,7 +321,9 @@ fn open(url: &str) {
         .stderr(Stdio::null())
         .spawn();
     if opened.is_err() {
-        terminal::note(format_args!("there is no `{opener}` here; open {url}/ yourself"));
+        terminal::note(format_args!(
+            "`{opener}` is not installed; open {url}/ in a browser"
+        ));
     }
 }
 
@@ -489,7 +491,7 @@ impl Scratch {
             made = make(&path);
         }
         made.map_err(|error| {
-            let remedy = "set TMPDIR to a directory you may write, or use --no-store";
+            let remedy = "set TMPDIR to a writable directory, or use --no-store";
             CliError::io(format!("cannot make {}", path.display()), error, remedy)
         })?;
         Ok(Self(path))

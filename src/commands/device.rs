@@ -27,10 +27,10 @@ use terminal::{Align, CliError, Table, units};
 /// Talks to a running hopwise with [manager]; `import` reads a CSV file or NetBox.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  hopwise device list            every device and whether it has what it should have
+  hopwise device list            every device and whether it is in sync
   hopwise device show leaf1      its ports, and their INT roles
   hopwise device read leaf1      its rules, as the manager last read them from it
-  hopwise device forget leaf1    it was removed from the configuration, and is off
+  hopwise device forget leaf1    a device that is permanently off and was removed from the configuration
   hopwise device import dc1.csv --output dc1.toml
   hopwise device import --netbox https://netbox.example.org --ca ca.pem --filter role=leaf --filter role=spine")]
 pub(crate) struct Args {
@@ -59,14 +59,14 @@ enum Command {
         /// Its name or node id
         name: String,
     },
-    /// Drive a device no longer that the configuration does not have any more
+    /// Stop driving a device that is no longer in the configuration
     ///
-    /// A device that leaves the configuration is driven until it measures nothing. One that is off for good never gets there.
+    /// A device that is removed from the configuration is driven until its INT entries are gone. One that is permanently off never gets there.
     Forget {
         /// Its name or node id
         name: String,
     },
-    /// Turn a CSV file, or what NetBox has, into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
+    /// Convert a CSV file, or the devices of a NetBox, into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
     ///
     /// The first row of the file names the columns: kind (device, link or host; default device), name, node, driver, address,
     /// labels, ports, edge (of devices), a, b, mtu (of links: the ends as DEVICE:PORT), name, addresses, at (of hosts). Lists are
@@ -226,7 +226,7 @@ fn share(EntriesView { used, others, size }: EntriesView) -> String {
     let all = used + others;
     let full = if all >= size && size > 0 { "full: " } else { "" };
     let whose = if others > 0 {
-        format!(" ({others} of others)")
+        format!(" ({others} of other controllers)")
     } else {
         String::new()
     };
@@ -242,7 +242,7 @@ fn show(device: &DeviceView) -> String {
     }
     if device.missing + device.extra > 0 {
         let missing = units::counted(device.missing as u64, "rule");
-        out.push_str(&format!("  lacks {missing}, has {} too many\n", device.extra));
+        out.push_str(&format!("  {missing} missing, {} unexpected\n", device.extra));
     }
     let columns = [
         ("PORT", Right),
@@ -328,7 +328,10 @@ const MAX_RULES: usize = 30;
 
 fn rules(device: &DeviceView) -> String {
     match &device.rules {
-        None => format!("the rules of {} were never read: {}\n", device.name, device.text),
+        None => format!(
+            "the rules of {} have never been read: {}\n",
+            device.name, device.text
+        ),
         Some(rules) if rules.is_empty() => format!("{} has no rules\n", device.name),
         Some(rules) => rules.iter().map(|rule| format!("{rule}\n")).collect(),
     }
@@ -367,8 +370,8 @@ mod tests {
     fn entries_of_others_take_room_in_a_table() {
         let cases = [
             ((2, 0, 1023), "2/1023"),
-            ((2, 5, 1023), "7/1023 (5 of others)"),
-            ((2, 2, 4), "full: 4/4 (2 of others)"),
+            ((2, 5, 1023), "7/1023 (5 of other controllers)"),
+            ((2, 2, 4), "full: 4/4 (2 of other controllers)"),
             ((0, 0, 0), "0/0"),
         ];
         for ((used, others, size), expected) in cases {

@@ -101,7 +101,7 @@ impl Source {
             }
             first = first.or(Some(answer));
         }
-        first.ok_or_else(|| CliError::new("the map names no collector; make another with `hopwise map new`"))
+        first.ok_or_else(|| CliError::new("the map has no collectors; create another with `hopwise map new`"))
     }
 }
 

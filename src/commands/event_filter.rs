@@ -25,7 +25,7 @@ pub(crate) struct Filter {
     #[arg(long)]
     pub(crate) flow: Option<String>,
 
-    /// Only events that this matches, for example "kind == drop and src in 10.0.1.0/24 and not path ~ 101>*>103"
+    /// Only events that match this filter, for example "kind == drop and src in 10.0.1.0/24 and not path ~ 101>*>103"
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Option<String>,
 

@@ -18,16 +18,16 @@ use crate::{
 use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
 
-/// Show how far exports have come, wait for them, send a time range again
+/// Show the progress of exports, wait for them, send a time range again
 ///
 /// Exports are the tables [exports.NAME] of the configuration: each sends what is stored to another system, at least once. `status` and
 /// `drain` talk to a running hopwise; `replay` reads the store itself, beside a running hopwise or without one.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  hopwise export status                          what waits, what was delivered, what fails and why
-  hopwise export drain --wait 60                 until nothing waits; exit code 1 if something still does
+  hopwise export status                          records pending and delivered, and the latest errors
+  hopwise export drain --wait 60                 until all records are sent; exit code 1 if some are still pending
   hopwise export replay -c hopwise.toml lake --from 2h --to 1h    the hour before the last
-  hopwise check -c hopwise.toml --connect        is each system there, and does it have what is needed?
+  hopwise check -c hopwise.toml --connect        check that each system is reachable and has what is needed
   hopwise schema show -c hopwise.toml lake       the statements that make its tables")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 enum Command {
     /// Show each stream of each export
     Status(Status),
-    /// Wait until nothing waits
+    /// Wait until all pending records are sent
     Drain(Drain),
     /// Send a time range again
     ///

@@ -20,7 +20,7 @@ pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<ExitCode, Cl
         CliError::io(
             format!("cannot write to {}", args.directory.display()),
             error,
-            "name a directory you may write",
+            "name a writable directory",
         )
     };
     let man = args.directory.join("man");

@@ -16,7 +16,7 @@ use super::{
 use crate::manager_role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
 
-/// Say what is to be watched: a manager turns it into rules on switches
+/// Declare which flows to measure: a manager turns intents into rules on switches
 ///
 /// Talks to a running hopwise with [manager]. An intent says which flows are measured and what is measured; the manager knows
 /// where that has to be done, applies it in an order in which no INT reaches a host, and says whether reports arrive.
@@ -39,21 +39,21 @@ pub(crate) struct Args {
 enum Command {
     /// Add an intent
     Add(Add),
-    /// Show what adding an intent would change; without arguments, the changes that wait
+    /// Show what adding an intent would change; without arguments, the pending changes
     Plan(Plan),
-    /// List intents, and whether they work
+    /// List intents and their states
     List(Output),
     /// Show one intent
     Show(Name),
     /// Remove intents
     Rm(Names),
-    /// Approve the changes that wait
+    /// Approve the pending changes
     Apply,
-    /// Show what was done, by whom, and what happened
+    /// Show the history: actions, who took them, and their results
     History(History),
     /// Remove all INT from the devices, and wait until they have none; the intents stay
     Stop(Patience),
-    /// Put the intents in force again, and wait until the devices have them
+    /// Install the intents again, and wait until the devices have them
     Start(Patience),
 }
 
@@ -87,7 +87,7 @@ struct Names {
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 
-    /// JSON instead of text: the intents that are left
+    /// JSON instead of text: the remaining intents
     #[arg(long)]
     json: bool,
 }
@@ -184,7 +184,7 @@ struct Written {
     )]
     watch: Vec<String>,
 
-    /// md, mx, postcard, sf, or auto: the cheapest that gives what is watched
+    /// md, mx, postcard, sf, or auto: the cheapest that provides the watched metrics
     #[arg(long, help_heading = "Measurement", default_value = "auto")]
     mode: String,
 
@@ -633,10 +633,7 @@ fn show(intent: &IntentView) -> String {
     describe::lines(intent)
         .into_iter()
         .for_each(|(what, text)| line(what, text));
-    intent
-        .rules
-        .iter()
-        .for_each(|rule| line("in force", rule.clone()));
+    intent.rules.iter().for_each(|rule| line("active", rule.clone()));
     line("devices", intent.devices.join(", "));
     let end = intent
         .end
@@ -708,13 +705,13 @@ fn domain(domain: &DomainView, is_done: bool) -> String {
     let state = match (domain.stopped, is_done) {
         (true, true) => "all INT is stopped",
         (true, false) => "INT is being stopped",
-        (false, true) => "the intents are in force",
-        (false, false) => "the intents are being put in force",
+        (false, true) => "the intents are installed",
+        (false, false) => "the intents are being installed",
     };
     let rest = if is_done {
         ""
     } else {
-        "; `hopwise device list` says what the others wait for"
+        "; `hopwise device list` shows the state of the others"
     };
     let devices = units::counted(domain.devices as u64, "device");
     format!("{state}: {} of {devices} in sync{rest}\n", domain.in_sync)
@@ -814,7 +811,7 @@ mod tests {
             domain(&view(true, 2), true),
             "all INT is stopped: 2 of 2 devices in sync\n"
         );
-        let waits = "INT is being stopped: 1 of 2 devices in sync; `hopwise device list` says what the others wait for\n";
+        let waits = "INT is being stopped: 1 of 2 devices in sync; `hopwise device list` shows the state of the others\n";
         assert_eq!(domain(&view(true, 1), false), waits);
     }
 

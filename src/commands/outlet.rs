@@ -13,7 +13,7 @@ use terminal::CliError;
 /// Insert what collectors send to Kafka into ClickHouse
 ///
 /// An outlet reads the topics of exports with kind = "kafka", and inserts their records into the tables that a console reads. Each record
-/// is read at least once; a repeat of the same batch is recognised by ClickHouse. Messages that nobody can take are written to files, with
+/// is read at least once; a repeat of the same batch is recognised by ClickHouse. Messages that cannot be inserted are written to files, with
 /// topic, partition, offset and reason, and counted. It saves how far it has come in a directory of its own, and does not commit offsets to
 /// a consumer group: several outlets share the partitions by `share` of the section outlet.
 #[derive(clap::Args, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   hopwise schema apply -c outlet.toml outlet    make the tables; the topics are made by a collector's export
-  hopwise check -c outlet.toml --connect        are both there, and have they what is needed?
+  hopwise check -c outlet.toml --connect        check that both are reachable and have what is needed
   hopwise outlet -c outlet.toml                 until SIGTERM; what is in flight is completed first, for at most 10 s
   hopwise run -c outlet.toml                    the same, as a service does it
   hopwise export status                         of each partition: inserted, waiting, rejected, the last error

@@ -57,7 +57,7 @@ enum Command {
         #[command(flatten)]
         subject: Subject,
     },
-    /// Show what the manager would write
+    /// Show the entries that the manager would write
     ///
     /// To a program with the roles that the options name, or to a device of a configuration with its intents and settings.
     Entries {
@@ -103,11 +103,11 @@ struct Wanted {
     #[arg(long, default_value_t = 1)]
     node: u32,
 
-    /// Ports from hosts: packets that enter are compared with the watchlist
+    /// Ports from hosts: entering packets are compared with the watchlist
     #[arg(long, value_name = "PORT")]
     source: Vec<u32>,
 
-    /// Ports to hosts: packets that leave lose their INT and are reported
+    /// Ports to hosts: INT is removed from leaving packets and reported
     #[arg(long, value_name = "PORT")]
     sink: Vec<u32>,
 
@@ -398,13 +398,13 @@ fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
         .and_then(|manager| manager.p4runtime.get(name));
     let of_device = of_device.ok_or_else(|| {
         CliError::new(format!(
-            "`{name}` has no [manager.p4runtime.{name}]: it is no P4 switch"
+            "`{name}` has no [manager.p4runtime.{name}]: it is not a P4 switch"
         ))
     })?;
     let unknown = || {
         let map = &of_device.map;
         CliError::new(format!(
-            "`{map}` is of no program of hopwise, so that its entries are known when `{name}` answers"
+            "`{map}` is not the map of a hopwise program, so its entries are unknown until `{name}` answers"
         ))
     };
     let program = bound(of_device, device).map_err(|problem| problem.map_or_else(unknown, CliError::new))?;
@@ -416,7 +416,7 @@ fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
         Some(_) => [Rule::Forwarding].into(),
         None => check::intents::rules(settings, device.node).ok_or_else(|| {
             CliError::new(format!(
-                "the rules of `{name}` are known when all devices of the domain answer"
+                "the rules of `{name}` are unknown until all devices of the domain answer"
             ))
         })?,
     };

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with = "api")]
     pub(crate) config: Option<PathBuf>,
 
-    /// URL of a running hopwise whose names a table shows, those that devices tell included
+    /// URL of a running hopwise whose names a table shows, including those that devices report
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
 
@@ -121,7 +121,7 @@ fn read_query() -> Result<String, CliError> {
     read.map_err(|error| CliError::io("cannot read the query", error, "it is read from standard input"))?;
     if sql.len() as u64 > MAX_QUERY {
         return Err(CliError::new(format!(
-            "a query has at most {} KiB",
+            "the query is longer than {} KiB",
             MAX_QUERY >> 10
         )));
     }
@@ -161,7 +161,7 @@ impl Asker {
             let rows = units::counted(answer.rows.len() as u64, "row");
             let remedy = if answer.rows.len() < question.limit {
                 format!(
-                    "a result has at most {} MiB; select fewer columns, or ask in parts",
+                    "the result is larger than {} MiB; select fewer columns, or split the query",
                     MAX_BYTES >> 20
                 )
             } else {
@@ -204,7 +204,11 @@ impl Asker {
 }
 
 fn failed(error: io::Error) -> CliError {
-    CliError::io("cannot run the query", error, "is the machine full?")
+    CliError::io(
+        "cannot run the query",
+        error,
+        "check the memory and process limits of the machine",
+    )
 }
 
 /// The error message, with a caret below its position if that is known.

@@ -26,15 +26,15 @@ pub(crate) struct Api {
     #[arg(long, global = true)]
     pub(crate) token: Option<String>,
 
-    /// PEM file with the authorities of an https:// URL; or HOPWISE_CA. Those of the system are not trusted
+    /// PEM file with the certificate authorities to trust for an https:// URL; or HOPWISE_CA. Those of the system are not trusted
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) ca: Option<PathBuf>,
 
-    /// PEM file with a certificate of this client, if one is required; or HOPWISE_CLIENT_CERTIFICATE
+    /// PEM file with a client certificate, if required; or HOPWISE_CLIENT_CERTIFICATE
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) client_certificate: Option<PathBuf>,
 
-    /// PEM file with its key; or HOPWISE_CLIENT_KEY
+    /// PEM file with the client certificate's private key; or HOPWISE_CLIENT_KEY
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) client_key: Option<PathBuf>,
 }

@@ -354,7 +354,7 @@ impl Sending {
             .unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
         let sockets = Sockets::open(&to, control).map_err(|error| {
             CliError::new(format!(
-                "{error} (name another with --control, if a reporter runs here already)"
+                "{error} (if a reporter runs here already, choose another address with --control)"
             ))
         })?;
         let priority = match args.priority {
@@ -478,7 +478,7 @@ impl Sending {
             (total.nacks, "NACK(s)"),
             (
                 total.refused,
-                "refused: is there such a store or list? (`hopwise stores`)",
+                "refused: check that the store or list exists (`hopwise stores`)",
             ),
             (total.congestions, "congestion notice(s)"),
             (self.suppressed, "suppressed because of congestion"),
@@ -486,7 +486,7 @@ impl Sending {
             (self.queue_full, "dropped: the send queue was full"),
             (
                 lost,
-                "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)",
+                "could not be sent: check the route to the collector (`ip route get ADDRESS`)",
             ),
         ] {
             if count > 0 {

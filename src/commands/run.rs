@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         tracing::info!(address = %format_args!("udp://{input}"), kind, to, "the aggregator is receiving postcards");
     }
     if let Some(reporter) = &settings.reporter {
-        tracing::info!(listen = %reporter.listen, id = reporter.id, "the DTA reporter takes reports of programs");
+        tracing::info!(listen = %reporter.listen, id = reporter.id, "the DTA reporter is receiving reports of programs");
     }
     for dta in &addresses.dta {
         tracing::info!(address = %format_args!("udp://{dta}"), "the translator is receiving DTA reports");

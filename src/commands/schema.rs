@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .schema()
         .map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
     if statements.is_empty() {
-        terminal::print("it needs nothing: the system makes what is missing itself\n")?;
+        terminal::print("nothing to create: the system creates what is missing\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = terminal::stdout();

@@ -5,11 +5,11 @@ use std::{path::PathBuf, process::ExitCode};
 use store::{FileCheck, FileState, Records};
 use terminal::{Align, CliError, Table, json, units};
 
-/// Check the files of a store, and save what can be read of damaged ones
+/// Check the files of a store, and salvage damaged ones
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  hopwise store check /var/lib/hopwise                which files are there, and which are damaged?
-  hopwise store check /var/lib/hopwise --salvage      save what can be read of the damaged ones")]
+  hopwise store check /var/lib/hopwise                list the files, and which are damaged
+  hopwise store check /var/lib/hopwise --salvage      copy the readable records of damaged files to new files")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -29,7 +29,7 @@ struct Check {
     /// The directory of the store
     dir: PathBuf,
 
-    /// Save what can be read of damaged files in new ones
+    /// Copy the readable records of damaged files to new files
     ///
     /// The records are in answers again. A damaged file is kept as ….salvaged-N. While hopwise runs, only files that it has set aside
     /// (….corrupt-N) are salvaged.
@@ -110,7 +110,7 @@ fn table(files: &[FileCheck]) -> String {
                         units::counted(drops, "drop"),
                         units::counted(losses, "loss record")
                     ),
-                    None => format!("nothing could be read of it; it is now {renamed}"),
+                    None => format!("nothing in it is readable; it is now {renamed}"),
                 }
             }));
         for note in notes {

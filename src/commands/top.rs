@@ -31,7 +31,7 @@ use terminal::{CliError, Terminal, Tone};
   hopwise top                                live, every second
   hopwise top --view nodes --sort queue      nodes with the fullest queues first
   hopwise top --filter 'src in 10.0.1.0/24'  only flows that a condition matches
-  hopwise top --from 2026-11-26T03:10Z --to 2026-11-26T03:20Z    what was then
+  hopwise top --from 2026-11-26T03:10Z --to 2026-11-26T03:20Z    a past time range
   hopwise top --from 1h                      the last hour
   hopwise top --once --json                  one JSON object, for a script")]
 pub(crate) struct Args {
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Order::Latency)]
     pub(crate) sort: Order,
 
-    /// Only flows that this matches, for example "src in 10.0.1.0/24 and path ~ 101>*>103"
+    /// Only flows that match this filter, for example "src in 10.0.1.0/24 and path ~ 101>*>103"
     #[arg(long, value_name = "CONDITION")]
     pub(crate) filter: Option<String>,
 

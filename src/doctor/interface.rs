@@ -271,7 +271,9 @@ fn member(facts: &Facts) -> Option<Check> {
         "bond" | "team" => {
             "A member receives only its share of the frames; listen on every member, or on the bond or team."
         }
-        _ => "hopwise also takes reports that this machine only forwards: everything to a telemetry port.",
+        _ => {
+            "hopwise also receives reports that this machine would only forward: everything to a telemetry port."
+        }
     };
     Some(Check::good("member", format!("of the {} {of}", member.kind), why).with(Verdict::Suboptimal))
 }

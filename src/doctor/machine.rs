@@ -262,7 +262,7 @@ impl XdpRequirements<'_> {
             Some(true) => Check::good(name, "there", "The kernel describes its own types to programs."),
             Some(false) => {
                 let why = "The kernel has no type information (BTF); hopwise's programs do not need it.";
-                Check::good(name, "not there, not needed", why)
+                Check::good(name, "not available, not needed", why)
             }
         }
     }

@@ -342,7 +342,7 @@ fn examine_input(
 
 /// Checks which senders may report to an input that other machines can reach.
 fn senders(restricted: bool) -> Check {
-    let why = "Reports are not authenticated: whoever reaches the listener can report any flow, and any loss of any node. Name the senders in \
+    let why = "Reports are not authenticated: anyone who can reach the listener can report any flow, and any loss of any node. Name the senders in \
                [[collector.allow]], or listen on a loopback address.";
     match restricted {
         true => Check::good("senders", "those of [[collector.allow]]", why),

@@ -173,7 +173,7 @@ impl Link {
     pub(super) async fn make(&mut self, stream: Stream, partitions: u32) -> Result<(), String> {
         let mut guide = self.guide().await.map_err(Failure::words)?;
         if guide.version(Api::CreateTopics).is_none() {
-            return Err("this needs Kafka 2.4 or later; make the topics by its own tools".to_owned());
+            return Err("this needs Kafka 2.4 or later; create the topics with Kafka's own tools".to_owned());
         }
         let (topic, correlation) = (self.sink.topic(stream), guide.number());
         let settings = self.sink.settings(stream);

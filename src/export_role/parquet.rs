@@ -83,7 +83,7 @@ impl Link {
                         .to_str()
                         .is_some_and(|name| is_begun(name, collector));
                     if is_left {
-                        tracing::info!(file = %file.path().display(), "a file that was not finished is removed");
+                        tracing::info!(file = %file.path().display(), "an incomplete file was removed");
                         fs::remove_file(file.path())?;
                     }
                 }

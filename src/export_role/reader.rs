@@ -342,7 +342,7 @@ impl Hops {
                     let file = self
                         .files
                         .load(number)
-                        .map_err(|error| format!("a file of hops: {error}"))?;
+                        .map_err(|error| format!("a spool file: {error}"))?;
                     self.queue.with(|spool| spool.loaded(number, file));
                 }
                 spool::ReadResult::Page {

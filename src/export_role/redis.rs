@@ -131,7 +131,7 @@ impl Connection {
         } = destination;
         let ended = || match tls {
             Some(_) => format!("{authority} ended the connection"),
-            None => format!("{authority} ended the connection; if it wants TLS, write {secure}"),
+            None => format!("{authority} ended the connection; if it requires TLS, write {secure}"),
         };
         let reason = |error: Error| match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ended(),

@@ -77,7 +77,7 @@ impl SpoolFiles {
                     let most = bytes.saturating_sub(spool::header_len()) as u64;
                     let records = spool::parse_header(&header).filter(|records| *records <= most);
                     if records.is_none() {
-                        tracing::warn!(file = %path.display(), "no file of hops; it is deleted");
+                        tracing::warn!(file = %path.display(), "not a spool file; it is deleted");
                     }
                     found.push((number, records.unwrap_or(0), bytes));
                 }
@@ -115,7 +115,7 @@ impl SpoolFiles {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             // A bad sector: it does not get better, and the next file goes on.
             Err(error) if error.raw_os_error() == Some(EIO) => {
-                tracing::warn!(file = number, %error, "a file of hops cannot be read; it is left out");
+                tracing::warn!(file = number, %error, "a spool file cannot be read; it is skipped");
                 Ok(None)
             }
             read => read.map(Some),
@@ -151,7 +151,7 @@ impl Hops {
             tracing::warn!(
                 export,
                 hops,
-                "hops are lost: they could not be written before the stop"
+                "hops were lost: they could not be written before the stop"
             );
         }
     }

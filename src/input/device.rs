@@ -246,7 +246,7 @@ impl Device {
         };
         if collector.is_restricted(&listen) {
             // Its suppressed reports would bypass the check.
-            return Err("the kernel's program does not know who may report ([[collector.allow]])".to_owned());
+            return Err("the kernel program cannot restrict senders ([[collector.allow]])".to_owned());
         }
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
         let (default, profiles) = build::profiles(&self.settings);
@@ -350,19 +350,19 @@ struct KernelHealth {
 impl Check for KernelHealth {
     fn check(&mut self) -> Result<(), String> {
         if self.watch.check().is_ok_and(|state| state == State::Gone) {
-            return Err("the interface is gone".to_owned());
+            return Err("the interface was removed".to_owned());
         }
         let replaced = lock(&self.attachment)
             .as_ref()
             .map(nic::bpf::Attachment::replaced)
             .transpose();
         match replaced {
-            Ok(Some(Some(0))) => Err("our program was detached from the interface".to_owned()),
+            Ok(Some(Some(0))) => Err("the XDP program was detached from the interface".to_owned()),
             Ok(Some(Some(id))) => Err(format!(
-                "another program is on the interface in place of ours (`bpftool prog show id {id}` names it)"
+                "another program has replaced the XDP program on the interface (`bpftool prog show id {id}` names it)"
             )),
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("the interface cannot be asked how it is: {error}")),
+            Err(error) => Err(format!("cannot query the state of the interface: {error}")),
         }
     }
 
@@ -387,15 +387,17 @@ impl Check for Health {
     fn check(&mut self) -> Result<(), String> {
         match self.watch.check() {
             Ok(State::Good) => Ok(()),
-            Ok(State::Gone) => Err("the interface is gone".to_owned()),
+            Ok(State::Gone) => Err("the interface was removed".to_owned()),
             Ok(State::QueuesChanged { before, now }) => {
                 Err(format!("the interface has {now} receive queues and had {before}"))
             }
-            Ok(State::Replaced { id: 0 }) => Err("our program was detached from the interface".to_owned()),
+            Ok(State::Replaced { id: 0 }) => {
+                Err("the XDP program was detached from the interface".to_owned())
+            }
             Ok(State::Replaced { id }) => Err(format!(
-                "another program is on the interface in place of ours (`bpftool prog show id {id}` names it)"
+                "another program has replaced the XDP program on the interface (`bpftool prog show id {id}` names it)"
             )),
-            Err(error) => Err(format!("the interface cannot be asked how it is: {error}")),
+            Err(error) => Err(format!("cannot query the state of the interface: {error}")),
         }
     }
 

@@ -281,7 +281,7 @@ impl Core {
         self.count_lease_keepers();
         if self.settings.standby {
             tracing::info!(
-                "on standby: acts when the devices have received no lease renewal for the time of a lease"
+                "on standby: takes over when the devices have received no lease renewal for one lease period"
             );
         } else {
             let term = self.journal.next_term(now, 0)?;
@@ -397,7 +397,7 @@ impl Core {
         match message {
             Message::Answer(node, id, Answer::NotPrimary(election)) if is_of_the_future(election, now) => {
                 let reason = format!(
-                    "it names a manager of the future (term {}); correct the clock of that manager, or remove the state file of the device",
+                    "it has a term in the future ({}); correct the clock of that manager, or remove the state file of the device",
                     election.term
                 );
                 self.manager.answer(node, id, Answer::Unreachable(reason), now);
@@ -488,10 +488,8 @@ impl Core {
         match self.journal.next_term(now, above) {
             Ok(term) => {
                 let text = match acted {
-                    true => "another manager has claimed devices and left them; this one claims all again",
-                    false => {
-                        "the devices have received no lease renewal for the time of a lease; this manager acts"
-                    }
+                    true => "another manager claimed devices and stopped; claiming all again",
+                    false => "no lease renewal within one lease period; taking over",
                 };
                 tracing::warn!("{text}");
                 let copy = self
@@ -520,7 +518,7 @@ impl Core {
                 if !self.noted.is_other(node, Phase::InSync.word()) {
                     return;
                 }
-                tracing::info!(device, "the device has what it should have");
+                tracing::info!(device, "the device is in sync");
                 self.note(now, "manager", Phase::InSync.word(), &device, "");
             }
             Notice::EdgeReady(node, port) => self.edge_ready((node, port), now),
@@ -547,7 +545,7 @@ impl Core {
                 let device = names(node);
                 tracing::warn!(
                     device,
-                    "another manager has claimed the device; this one no longer acts"
+                    "another manager has claimed the device; this manager is no longer active"
                 );
                 self.note(now, "manager", "superseded", &device, "another manager acts");
             }

@@ -183,7 +183,7 @@ impl Role {
         let settings = Arc::clone(settings);
         let work = move |core: &mut Core, now| core.reload(&settings, now);
         if !self.handle.requests.post(Box::new(work)) {
-            tracing::warn!("the manager has ended; inventory and intents of the file are not changed");
+            tracing::warn!("the manager has stopped; inventory and intents of the file are not changed");
         }
     }
 }

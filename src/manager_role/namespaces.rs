@@ -104,7 +104,7 @@ impl Namespace {
         self.requests
             .try_send((address.to_owned(), reply))
             .map_err(|error| match error {
-                TrySendError::Full(_) => io::Error::other("too many requests wait"),
+                TrySendError::Full(_) => io::Error::other("too many requests are pending"),
                 TrySendError::Disconnected(_) => io::Error::other("the manager ends"),
             })?;
         let (socket, address) = made.await.map_err(|_| io::Error::other("the manager ends"))??;

@@ -35,14 +35,14 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
         "Records that the server has stored.",
         |one| one.delivered,
     );
-    let help = "Records that are not for this system, such as events that are no alerts.";
+    let help = "Records that do not apply to this system, such as events that are not alerts.";
     one("export_left_out_total", "counter", help, |one| one.left_out);
-    let help = "Alerts among these that a silence kept from people.";
+    let help = "Silenced alerts among these.";
     one("export_silenced_total", "counter", help, |one| one.silenced);
     one(
         "export_rejected_total",
         "counter",
-        "Records that the server will never take.",
+        "Records permanently rejected by the server.",
         |one| one.rejected,
     );
     let help = "Rejected records that could not be written to the file of rejected records.";
@@ -70,9 +70,9 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     );
     let help = "Records that the store, or Kafka, deleted before they were sent.";
     one("export_expired_total", "counter", help, |one| one.expired);
-    let help = "Hops that found no space, because the system took less than came.";
+    let help = "Hops dropped because the system accepted them more slowly than they arrived.";
     one("export_shed_total", "counter", help, |one| one.shed);
-    let help = "Times that the store's count of records, or a partition, began anew: how many were lost then is not known.";
+    let help = "Times that the store's count of records, or a partition, was reset; the number of records lost then is unknown.";
     one("export_restarted_total", "counter", help, |one| one.restarted);
     one(
         "export_repeated_total",

@@ -43,7 +43,7 @@ pub(super) fn recording(text: &mut Text, counts: Option<FlightCounts>) {
         help,
         |one| one.stats.over_budget,
     );
-    let help = "Events that came when their recording had ended.";
+    let help = "Events that arrived after their recording had ended.";
     one("flight_recorder_events_late_total", "counter", help, |one| {
         one.stats.late
     });

@@ -26,7 +26,7 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     let help = "Datagrams with DTA reports that could not be sent.";
     one("switch_dta_unsent_total", help, |view| view.unsent);
     let help =
-        "Reports lost because the manager handed out a map with fewer or other collectors while they waited.";
+        "Reports lost because the manager sent a map with fewer or other collectors while they were pending.";
     one("switch_dta_abandoned_total", help, |view| view.abandoned);
     one(
         "switch_dta_controls_total",
@@ -154,7 +154,7 @@ pub(super) fn host(text: &mut Text, view: Option<&ReporterView>) {
     one("reporter_controls_refused_total", help, |view| {
         view.controls_refused
     });
-    let help = "Datagrams of programs that are no report, by reason.";
+    let help = "Datagrams of programs that are not reports, by reason.";
     text.metric("reporter_lines_refused_total", "counter", help);
     for (reason, count) in view.iter().flat_map(|view| &view.refused) {
         text.sample("reporter_lines_refused_total", &[("reason", reason)], count);

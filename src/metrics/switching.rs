@@ -21,7 +21,7 @@ pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
             text.sample("switch_int_total", &[("what", &what)], count);
         }
     }
-    let help = "Packets from outside the domain with INT, by what became of them.";
+    let help = "Packets from outside the domain with INT, by outcome.";
     text.metric("switch_edge_int_total", "counter", help);
     for int in switch.iter().map(|switch| &switch.int) {
         text.sample(

@@ -40,7 +40,7 @@ pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
             .and_then(|()| out.write_all(b"\n"))
             .and_then(|()| out.write_all(&body))
             .and_then(|()| out.flush());
-        written.map_err(|error| CliError::io("cannot answer a query", error, "is the server gone?"))?;
+        written.map_err(|error| CliError::io("cannot answer a query", error, "has the server exited?"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -48,7 +48,7 @@ pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
 /// Nothing is executed without the limits.
 fn unlimited(error: &nic::Error) -> String {
     format!(
-        "a query needs a process with limits, which the sandbox forbids ({error}); allow setrlimit and prlimit64, as \
+        "queries run in a process with resource limits, which the sandbox forbids ({error}); allow setrlimit and prlimit64, as \
          packaging/hopwise.service does"
     )
 }

@@ -92,7 +92,7 @@ impl Pool {
         // There was no helper, or it ended while idle: a new one distinguishes the two cases.
         let unavailable = |error: io::Error| {
             Failure::Unavailable(format!(
-                "cannot start a process for the query: {error}; is the machine full?"
+                "cannot start a process for the query: {error}; check the memory and process limits of the machine"
             ))
         };
         let mut helper = self.start().map_err(unavailable)?;
@@ -102,7 +102,7 @@ impl Pool {
                 answer
             }
             Err(_) => Err(Failure::Query(QueryFailure::from(
-                "the query needed more memory than it may use; ask for less at a time".to_owned(),
+                "the query needed more memory than it may use; narrow the query".to_owned(),
             ))),
         }
     }

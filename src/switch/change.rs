@@ -141,7 +141,7 @@ mod tests {
         assert!(
             watched(json!([{"items": []}]))
                 .unwrap_err()
-                .contains("nothing would be measured")
+                .contains("no metadata selected")
         );
     }
 

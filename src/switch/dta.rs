@@ -60,7 +60,7 @@ impl Dta {
                 .begin((settings, node), destinations, now, switch)
                 .map_err(|error| invalid(&error))?,
             None => tracing::info!(
-                "[switch.dta]: the manager hands out the map of collectors; no reports until then"
+                "[switch.dta]: waiting for the manager's map of collectors; no reports until then"
             ),
         }
         Ok(dta)
@@ -146,7 +146,7 @@ impl Dta {
             if waiting > 0 {
                 tracing::warn!(
                     waiting,
-                    "another map of DTA collectors: what waited for those before is lost"
+                    "new map of DTA collectors: pending reports for the previous collectors are lost"
                 );
             }
         }
@@ -287,10 +287,12 @@ fn invalid(error: &dyn std::fmt::Display) -> CliError {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SwitchDta"))]
 pub(crate) struct DtaView {
-    /// Collectors of the map that the manager handed out; null: there is none, and the switch has its own collectors or waits for a map.
+    /// Collectors of the map that the manager sent, or null if there is no map: the switch then uses its own collectors, or waits
+    /// for a map.
     #[serde(default)]
     pub(crate) map: Option<Vec<String>>,
-    /// Unacknowledged reports, and entries that waited for a full batch, when a map with fewer or other collectors arrived: they are lost.
+    /// Unacknowledged reports, and entries pending for a full batch, that were lost when a map with fewer or other collectors
+    /// arrived.
     #[serde(default)]
     pub(crate) abandoned: u64,
     /// Reports originated, without retransmissions.
@@ -319,7 +321,7 @@ pub(crate) struct DtaView {
 pub(crate) struct MappingView {
     /// Name, as configured.
     pub(crate) name: String,
-    /// What triggers a report.
+    /// The trigger of a report.
     pub(crate) on: Name,
     /// DTA operations; for Append, list entries.
     pub(crate) operations: u64,
@@ -349,7 +351,7 @@ pub(crate) struct TableView {
     pub(crate) without_key: u64,
     /// Records in the table.
     pub(crate) records: u64,
-    /// Records evicted by others.
+    /// Records evicted by other records.
     pub(crate) evicted: u64,
     /// Periods completed.
     pub(crate) periods: u64,

@@ -120,7 +120,7 @@ impl Managed {
         };
         managed.publish();
         if !managed.forwards() {
-            tracing::info!("the switch waits for its manager: it forwards nothing until it has its rules");
+            tracing::info!("waiting for the manager: the switch forwards nothing until it has its rules");
         }
         Ok(managed)
     }
@@ -235,7 +235,7 @@ impl Managed {
                 let rules = changed(&self.rules, &changes).map_err(Refused::Wrong)?;
                 let has_map = |rules: &Rules| rules.iter().any(|rule| matches!(rule, Rule::DtaMap(_)));
                 if has_map(&self.rules) && !has_map(&rules) {
-                    let why = "a map of DTA collectors can be replaced, not removed: reports would have nowhere to go";
+                    let why = "a map of DTA collectors can be replaced, not removed: reports would have no destination";
                     return Err(Refused::Wrong(why.to_owned()));
                 }
                 check(&rules, file).map_err(Refused::Wrong)?;
@@ -731,7 +731,7 @@ mod tests {
             ),
             (
                 vec![Change::Add(watch(&|watch| watch.sample = 0))],
-                "one packet of 0 is none; write sample = 1 or more",
+                "a sample of 0 is invalid; write sample = 1 or more",
             ),
             (
                 vec![Change::Add(watch(&|watch| watch.key.dscp = Some(1)))],

@@ -201,7 +201,7 @@ impl Forwarder {
         if let Err(error) = forwarder.follow_map() {
             tracing::warn!(
                 error,
-                "the saved map of DTA collectors does not fit the file, which decides until the manager hands out another"
+                "the saved map of DTA collectors does not match the file, which applies until the manager sends another map"
             );
         }
         forwarder.check();
@@ -817,7 +817,7 @@ impl Port {
             tracing::info!(
                 port = settings.number,
                 interface = settings.interface,
-                "the interface is back"
+                "the interface has returned"
             );
             let before = self.stats();
             *self = Self { before, ..again };

@@ -228,7 +228,7 @@ fn a_wrong_section_is_reported_with_its_line() {
     let dir = TempDir::new();
     let config = dir.join("wrong.toml");
     for (settings, message) in [
-        ("", "nowhere to send to"),
+        ("", "no destination"),
         ("forward = [\"192.0.2.1:32767\"]\nr = 46", "r must be 1 to 45"),
         (
             "forward = [\"192.0.2.1:32767\"]\ninterop = true",
@@ -244,7 +244,7 @@ fn a_wrong_section_is_reported_with_its_line() {
         ),
         (
             "forward = [\"127.0.0.1:32766\"]",
-            "this is where the aggregator itself listens",
+            "this is the aggregator's own listen address",
         ),
         (
             "forward = [\"192.0.2.1:32767\"]\nlisten = \"xdp://eth0\"",

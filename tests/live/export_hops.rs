@@ -163,6 +163,6 @@ fn hops_that_fit_nowhere_at_a_stop_are_counted_and_logged() {
         view["last_error"].is_string() && view["waiting"] == 60
     });
     server.signal("-TERM");
-    let line = server.log_line("hops are lost");
+    let line = server.log_line("hops were lost");
     assert!(line.contains("hops=60") && line.contains("hook"), "{line}");
 }

@@ -246,7 +246,7 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
         "format = \"json\"\nstreams = [\"events\", \"flows\"]\ntimeout = \"2s\"\n",
     );
     let (code, said) = check(&directory, &config);
-    let missing = "export bus: Kafka has no topic hopwise.events.v1; `hopwise schema apply` makes it";
+    let missing = "export bus: Kafka has no topic hopwise.events.v1; `hopwise schema apply` creates it";
     assert_eq!((code, said.as_str()), (Some(1), missing));
     let shown = "kafka-topics.sh --create --if-not-exists --topic hopwise.events.v1\n\
                  kafka-topics.sh --create --if-not-exists --topic hopwise.flows.v1 --config cleanup.policy=compact\n";
@@ -353,11 +353,14 @@ fn each_has_a_sentence(kafka: &Kafka, directory: &TempDir, right: &Path, wrong: 
     assert_eq!(
         said("tls", "ca.pem", (right, "mechanism = \"scram-sha-256\"\n")),
         format!(
-            "export bus: {address} does not take a password by SCRAM-SHA-256, but by PLAIN, SCRAM-SHA-512; write one of these as `mechanism`"
+            "export bus: {address} does not accept a password by SCRAM-SHA-256, only by PLAIN, SCRAM-SHA-512; write one of these as `mechanism`"
         )
     );
     let refused = said("tcp", "ca.pem", (right, SCRAM));
-    assert!(refused.ends_with("; if it wants TLS, write tls://"), "{refused}");
+    assert!(
+        refused.ends_with("; if it requires TLS, write tls://"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -254,7 +254,7 @@ fn redis_with_tls_is_trusted_only_by_its_authority() {
         said(&with("redis", "ca.pem")),
         (
             Some(1),
-            format!("export cache: {address} ended the connection; if it wants TLS, write rediss://")
+            format!("export cache: {address} ended the connection; if it requires TLS, write rediss://")
         )
     );
     let named = with("rediss", "ca.pem").replace("127.0.0.1", "localhost");

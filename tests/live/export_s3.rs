@@ -172,7 +172,7 @@ fn what_is_wrong_with_a_bucket_is_said_without_a_connection() {
     };
     let key = format!("user = \"id\"\npassword_file = {secret:?}\n");
     assert!(wrong("http://127.0.0.1:9/", &key).contains("which bucket?"));
-    assert!(wrong("http://127.0.0.1:9/net", "").contains("S3 wants an access key"));
+    assert!(wrong("http://127.0.0.1:9/net", "").contains("S3 requires an access key"));
     assert!(wrong("http://127.0.0.1:9/net/50%", &key).contains("write %25"));
     assert!(
         wrong("http://127.0.0.1:9/net", &format!("{key}region = \"\"\n")).contains("the name of a region")

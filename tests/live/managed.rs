@@ -513,8 +513,8 @@ fn a_reload_takes_devices_away_and_adds_them() {
         texts,
         [
             "is in the inventory now",
-            "is no longer driven: it measures nothing, and keeps its sinks",
-            "is not in the inventory any more"
+            "is no longer driven: it no longer measures, and keeps its sinks",
+            "is no longer in the inventory"
         ]
     );
 }
@@ -974,7 +974,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
     };
     let intents = [
         (json!([]), "write a table as in [[intents]]"),
-        (json!({"name": "a"}), "nothing is watched"),
+        (json!({"name": "a"}), "no metrics selected"),
         (json!({"name": "a", "watch": ["speed"]}), "\"flow_path\""),
         (
             json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}}),

@@ -282,12 +282,12 @@ fn has_kept_three(outlet: &Server) {
     let mut lines = rejected(outlet);
     lines.sort_by_key(|line| line["offset"].as_u64());
     let words: Vec<&str> = lines.iter().map(|line| line["words"].as_str().unwrap()).collect();
-    assert_eq!(words[0], "it is no message of protobuf, or cut off");
+    assert_eq!(words[0], "not a Protobuf message, or truncated");
     assert!(
         words[1].starts_with("it is of version 99 of the schema"),
         "{words:?}"
     );
-    assert!(words[2].starts_with("it is no object of JSON: EOF"), "{words:?}");
+    assert!(words[2].starts_with("not a JSON object: EOF"), "{words:?}");
     for line in &lines {
         assert_eq!(
             (&line["topic"], &line["partition"]),
@@ -329,15 +329,15 @@ fn kafka_messages_that_nobody_can_read_are_kept_and_the_rest_is_passed_on() {
     let file = directory.join("outlet.toml");
     fs::write(&file, &text).unwrap();
     let missing = [
-        "outlet from Kafka: Kafka has no topic hopwise.events.v1; `hopwise schema apply` makes it",
-        "outlet to ClickHouse: ClickHouse has no table net.events; `hopwise schema apply` makes it, `hopwise schema show` prints the statement",
+        "outlet from Kafka: Kafka has no topic hopwise.events.v1; `hopwise schema apply` creates it",
+        "outlet to ClickHouse: ClickHouse has no table net.events; `hopwise schema apply` creates it, `hopwise schema show` prints the statement",
     ];
     assert_eq!(connect(&file), (Some(1), missing.map(str::to_owned)));
     // An outlet waits for the topics, and says what it waits for.
     let outlet = Server::start_outlet(TempDir::new(), &text);
     let start = Instant::now();
     let error = || outlet.json("/api/v1/exports")["exports"][0]["last_error"].clone();
-    while error() != "Kafka has no topic hopwise.events.v1; `hopwise schema apply` makes it" {
+    while error() != "Kafka has no topic hopwise.events.v1; `hopwise schema apply` creates it" {
         assert!(start.elapsed() < TIMEOUT, "{}", error());
     }
     let server = Server::start(&config);
@@ -428,7 +428,7 @@ fn a_file_that_cannot_be_written_now_holds_up_only_its_partition() {
     }
     assert_eq!([of(1, "rejected"), of(1, "held")], [0, 1]);
     let line: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!(line["words"], "it is no message of protobuf, or cut off");
+    assert_eq!(line["words"], "not a Protobuf message, or truncated");
     until(1, "rejected", 1);
     assert!(outlet.stop().0.success());
 }

@@ -201,7 +201,7 @@ fn what_is_wrong_is_refused_and_a_reader_may_only_try() {
     assert_eq!(ask(read, "POST", "/try", json!({"when": "hops > 1"})).0, 200);
     assert_eq!(ask(operate, "POST", "/acknowledge", id).0, 200);
     for (path, body, words) in [
-        ("/acknowledge", json!({"id": "x"}), "is no alert"),
+        ("/acknowledge", json!({"id": "x"}), "invalid alert id"),
         (
             "/acknowledge",
             json!({"id": "0123456789abcdef", "comment": "x".repeat(501)}),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{self, command, hopwise, schema};
 
-/// A demo that runs until its time is over; its output up to the end of the introduction.
+/// A demo that runs until its time has expired; its output up to the end of the introduction.
 struct Demo {
     child: Child,
     output: BufReader<ChildStdout>,

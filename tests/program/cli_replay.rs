@@ -584,7 +584,7 @@ fn questions_that_cannot_be_answered_say_why() {
     );
     assert!(
         long.stderr
-            .ends_with("a result has at most 8 MiB; select fewer columns, or ask in parts\n"),
+            .ends_with("the result is larger than 8 MiB; select fewer columns, or split the query\n"),
         "{}",
         long.stderr
     );

@@ -280,7 +280,7 @@ fn invalid_reports_are_refused_with_a_remedy() {
         assert_eq!(run.code, Some(2), "{args:?}");
         run.stderr
     };
-    assert!(refused(&["key-write", "--store", "1", "--key", "here", "--data", "00"]).contains("is no key"));
+    assert!(refused(&["key-write", "--store", "1", "--key", "here", "--data", "00"]).contains("invalid key"));
     assert!(refused(&["append", "--list", "1", "--entry", "0"]).contains("hexadecimal"));
     assert!(
         refused(&["append", "--list", "1", "--entry", "00", "--entry", "0000"]).contains("differ in length")

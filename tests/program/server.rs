@@ -699,12 +699,12 @@ fn wrong_requests_are_refused_in_words() {
         (
             server.get("/api/v1/nothing"),
             404,
-            "there is no /api/v1/nothing; /api/v1/openapi.json lists what there is",
+            "there is no /api/v1/nothing; /api/v1/openapi.json lists all paths",
         ),
         (
             server.get("/api/v1/query"),
             405,
-            "/api/v1/query does not take this method; /api/v1/openapi.json lists the methods",
+            "/api/v1/query does not support this method; /api/v1/openapi.json lists the methods",
         ),
         (
             server.get("/api/v1/status?verbose=1"),

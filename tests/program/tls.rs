@@ -287,7 +287,7 @@ fn a_token_without_tls_on_the_network_is_a_warning() {
     };
     let open = "api.listen = \"0.0.0.0:8080\"\napi.token = \"0123456789abcdef\"\n";
     let warned = check(open.to_owned()).stderr;
-    let expected = "hopwise: warning: the token of the API crosses the network in the clear; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now 0.0.0.0:8080)\n";
+    let expected = "hopwise: warning: the API token is sent over the network in clear text; set [api] tls, or listen on 127.0.0.1 behind a TLS proxy (now 0.0.0.0:8080)\n";
     assert_eq!(warned, expected);
     let secure = check(format!("{open}{}", section("server")));
     assert_eq!((secure.code, secure.stderr.as_str()), (Some(0), ""));

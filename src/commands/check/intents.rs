@@ -92,11 +92,11 @@ pub(super) fn roles(settings: &Settings) -> Found {
             }
             Err(Some(problem)) => found
                 .refused
-                .push(format!("`{name}` will not be driven: {problem}")),
+                .push(format!("`{name}` cannot be driven: {problem}")),
             Err(None) => {
                 let _ = writeln!(
                     found.text,
-                    "device {name}: {word}: {about}; its entries are known when it answers"
+                    "device {name}: {word}: {about}; its entries are unknown until it answers"
                 );
             }
         }
@@ -129,7 +129,7 @@ pub(super) fn compiled(settings: &Settings) -> Found {
     }
     let now = nic::time::now();
     let Some(mut simulated) = simulated(settings, now) else {
-        "intents: whether the devices accept them is known when they answer\n".clone_into(&mut found.text);
+        "intents: whether the devices accept them is unknown until they answer\n".clone_into(&mut found.text);
         return found;
     };
     for (index, of_file) in settings.intents.iter().enumerate() {
@@ -356,7 +356,7 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
         let unknown = found("onos-int", "l4_checksum = \"leave\"", "mode = \"md\"");
         assert_eq!(
             unknown.text,
-            "intents: whether the devices accept them is known when they answer\n"
+            "intents: whether the devices accept them is unknown until they answer\n"
         );
     }
 }

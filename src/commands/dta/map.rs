@@ -21,7 +21,7 @@ use terminal::text::json_line;
   hopwise map new a=http://10.0.0.9:8080,10.0.0.9:40040 > map.json   with the address for reports
   hopwise map show map.json
   hopwise map show map.json '10.0.0.1:1234 > 10.0.0.2:80 tcp'   the collector of this key
-  hopwise map grow map.json c=http://10.0.0.11:8080 > new.json  prints what moves to standard error
+  hopwise map grow map.json c=http://10.0.0.11:8080 > new.json  prints the moved keys to standard error
   hopwise get paths 10.0.0.1 --map map.json")]
 pub(crate) struct Args {
     #[command(subcommand)]

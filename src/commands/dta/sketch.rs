@@ -14,7 +14,7 @@ use terminal::CliError;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise sketch heavy '10.0.0.1:1234 > 10.0.0.2:80 tcp'
-  hopwise sketch sources                     how many different ones (hyperloglog)
+  hopwise sketch sources                     number of distinct items (hyperloglog)
   hopwise sketch packets --samples 100 --json")]
 pub(crate) struct Args {
     /// Name of the sketch, or its ID

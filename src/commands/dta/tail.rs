@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_millis(200);
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise tail 5                             the last 20 entries of list 5
-  hopwise tail 5 --follow                    and those that come
+  hopwise tail 5 --follow                    and new entries as they arrive
   hopwise tail 5 --json --limit 1000 | jq .fields
   hopwise tail 5 --directory /dev/shm/hopwise")]
 pub(crate) struct Args {

@@ -100,15 +100,15 @@ impl Snapshot {
     fn nothing(&self, view: View) -> &'static str {
         if self.flows.range.is_some() {
             return match view {
-                View::Flows => "no flow of this time matches",
-                _ => "nothing is stored of this time",
+                View::Flows => "no matching flows in this time",
+                _ => "nothing is stored for this time",
             };
         }
         match view {
             View::Flows if self.status.rates.reports > 0.0 || !self.nodes.nodes.is_empty() => {
                 "no flow matches"
             }
-            _ => "nothing yet: no report has arrived",
+            _ => "no reports yet",
         }
     }
 
@@ -165,7 +165,10 @@ impl Snapshot {
         let truncated = all.into_iter().flatten().any(|range| range.truncated);
         let text = |ts: u64| units::date_time(ts).chars().take(16).collect::<String>();
         let rest = if truncated {
-            terminal.paint(Tone::Warn, "  not all: it has more than is considered")
+            terminal.paint(
+                Tone::Warn,
+                "  incomplete: this time has more flows than are considered",
+            )
         } else {
             String::new()
         };
@@ -447,9 +450,9 @@ LATENCY                REPORTS  FLOW                     PATH
         shown.status.inputs = vec![
             input("udp://0.0.0.0:1", None, None),
             input("xdp://eth1", Some("eth1"), None),
-            input("xdp://eth2", Some("eth2"), Some("the interface is gone")),
+            input("xdp://eth2", Some("eth2"), Some("the interface was removed")),
         ];
-        let expected = "in: xdp://eth1 by xdp-native · xdp://eth2 is down: the interface is gone\n";
+        let expected = "in: xdp://eth1 by xdp-native · xdp://eth2 is down: the interface was removed\n";
         assert_eq!(shown.inputs(Terminal::plain()), expected);
     }
 
@@ -499,7 +502,7 @@ LATENCY                REPORTS  FLOW                     PATH
             lines,
             [
                 "hopwise 0.1.0  http://127.0.0.1:1",
-                "2026-11-21 14:00 to 2026-11-21 14:10 UTC, from the store   [ earlier  ] later  0 now  not all: it has more than is considered",
+                "2026-11-21 14:00 to 2026-11-21 14:10 UTC, from the store   [ earlier  ] later  0 now  incomplete: this time has more flows than are considered",
                 "f flows  n nodes  l links   s order: latency   q quit   filter: node == 3",
             ]
         );

@@ -99,10 +99,12 @@ impl Connection {
         } = &destination;
         let advice = match (tls, login) {
             (None, None) => {
-                format!("; if it wants TLS, write {secure}, if it wants a login, `user` and `password_file`")
+                format!(
+                    "; if it requires TLS, write {secure}, if it requires a login, `user` and `password_file`"
+                )
             }
-            (None, Some(_)) => format!("; if it wants TLS, write {secure}"),
-            (Some(_), None) => "; if it wants a login, write `user` and `password_file`".to_owned(),
+            (None, Some(_)) => format!("; if it requires TLS, write {secure}"),
+            (Some(_), None) => "; if it requires a login, write `user` and `password_file`".to_owned(),
             (Some(_), Some(_)) => String::new(),
         };
         let versions = Versions::default();
@@ -151,7 +153,7 @@ impl Connection {
             0 if topology.leaders.is_empty() => Err(format!("topic {topic} has no partitions now").into()),
             0 => Ok(topology),
             NO_TOPIC => Err(Failure::Absent(format!(
-                "Kafka has no topic {topic}; `hopwise schema apply` makes it"
+                "Kafka has no topic {topic}; `hopwise schema apply` creates it"
             ))),
             29 => Err(Failure::Denied(format!(
                 "{name}: allow this user to {rights} topic {topic}"
@@ -169,7 +171,7 @@ impl Connection {
         let taken = protocol::read_sasl_handshake(&body).map_err(|wrong| self.malformed(&wrong))?;
         if let Err(mechanisms) = taken {
             let words = format!(
-                "{} does not take a password by {name}, but by {}; write one of these as `mechanism`",
+                "{} does not accept a password by {name}, only by {}; write one of these as `mechanism`",
                 self.authority,
                 mechanisms.join(", ")
             );

@@ -173,7 +173,7 @@ impl Partition {
             tracing::warn!(
                 topic,
                 partition,
-                "the partition begins anew; what it had and was not read is not known"
+                "the partition was recreated; the number of its unread messages is unknown"
             );
         }
         self.end = end.map(|end| (end, now)).or(self.end);

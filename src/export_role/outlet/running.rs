@@ -85,7 +85,7 @@ impl Running {
         if let Some((task, gauge)) = known {
             *task = None;
             if has_panicked {
-                let words = "hopwise has an error: the task of this partition ended, and is started again";
+                let words = "a fault in hopwise: the task of this partition ended, and is restarted";
                 gauge.fails(Some(words.to_owned()));
             }
         }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!([running.has(key), running.has(other)], [false, true]);
         assert_eq!(running.len(), 1);
         let words = lock(&gauge.state).last_error.clone().unwrap();
-        assert!(words.contains("is started again"), "{words}");
+        assert!(words.contains("is restarted"), "{words}");
         let again = running.gauge(key).unwrap();
         running.start(key, again, std::future::ready(()));
         assert!(running.has(key));

@@ -49,7 +49,7 @@ const WAIT: i32 = 500;
 const MOST: usize = 4 << 20;
 const LEAST: usize = 64 << 10;
 
-/// An answer that has not come when its time is over will not come. The time is that of one request: how many a page needs, depends on
+/// An answer that has not come when its time has expired will not come. The time is that of one request: how many a page needs, depends on
 /// what is in the partition.
 async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     time::timeout(limit, call)
@@ -108,7 +108,7 @@ impl Source {
         }
     }
 
-    /// Reads a page. One whose end is not fixed ends when its time is over, or when nothing more comes.
+    /// Reads a page. One whose end is not fixed ends when its time has expired, or when nothing more comes.
     pub(super) async fn read(&mut self, wanted: PageRequest) -> Result<Found, String> {
         let (mut reading, mut step) = Reading::new(self.topic.stream, wanted);
         let deadline = Instant::now() + self.topic.timeout;
@@ -197,7 +197,7 @@ impl Source {
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
             self.most = (self.most / 4).max(LEAST);
-            let words = format!("{len} bytes of Kafka did not come within {}", rounded_text(limit));
+            let words = format!("{len} bytes from Kafka did not arrive within {}", rounded_text(limit));
             return Err(words);
         };
         let (body, is_cut) = answer?;

@@ -136,7 +136,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, Failure> 
         .collect();
     rows.map_err(|error| {
         Failure::Unavailable(format!(
-            "ClickHouse's answer is not what a table of hopwise gives ({error}); look whether `hopwise schema apply` of this version made the tables"
+            "unexpected answer from ClickHouse ({error}); check that `hopwise schema apply` of this version created the tables"
         ))
     })
 }

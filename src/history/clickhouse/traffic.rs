@@ -324,7 +324,7 @@ impl Adding {
     /// Adds the rows of an answer, on a thread that may compute for long.
     async fn add(mut self, body: Vec<u8>) -> Result<(Self, Page), Failure> {
         let added = task::spawn_blocking(move || self.add_rows(&body).map(|page| (self, page)));
-        let fault = "the answer was not added up; this is a fault in hopwise, please report it";
+        let fault = "the result was not summed; this is a fault in hopwise, please report it";
         added.await.map_err(|_| Failure::Unavailable(fault.to_owned()))?
     }
 

@@ -42,7 +42,7 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
         )),
         Some(159 | 160) => Err(late(limit, whose)),
         Some(241) => query(format!(
-            "the query needs more memory than ClickHouse gives it; {}",
+            "the query needs more memory than ClickHouse allows; {}",
             whose.narrower()
         )),
         Some(158 | 307 | 396) => Err(large(whose)),
@@ -51,9 +51,7 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
         )),
         Some(164) => query(format!("a query can only read; write a SELECT ({words})")),
         Some(497) => match whose {
-            Whose::Users => query(format!(
-                "the user of this console may not do that in ClickHouse: {words}"
-            )),
+            Whose::Users => query(format!("the console's ClickHouse user lacks permission: {words}")),
             Whose::Ours => unavailable(format!(
                 "the user of this console may not read the tables ({said}); GRANT SELECT on the database to it"
             )),
@@ -66,7 +64,7 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
             "the server refuses the credentials of this console ({said}); correct user and password_file, or token_file, in [console]"
         )),
         _ => unavailable(format!(
-            "ClickHouse does not answer as expected ({said}); look at its log, and at url in [console]"
+            "ClickHouse does not answer as expected ({said}); check its log, and url in [console]"
         )),
     }
 }
@@ -158,7 +156,7 @@ mod tests {
                 500,
                 "Code: 497. DB::Exception: x",
                 Users,
-                "400 the user of this console may not do that",
+                "400 the console's ClickHouse user lacks permission",
             ),
             (
                 500,

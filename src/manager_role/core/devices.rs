@@ -75,7 +75,7 @@ impl Core {
 
     fn leaving_text(&self, node: NodeId) -> &'static str {
         if self.leaving.contains_key(&node) {
-            "; it is not in the inventory any more, and driven until it measures nothing; if it is off: `hopwise device forget`"
+            "; it is no longer in the inventory, and is driven until its INT entries are gone; if it is permanently off: `hopwise device forget`"
         } else {
             ""
         }
@@ -330,7 +330,7 @@ impl Core {
             port: end.clone(),
         }) {
             Err(Unresolved::System(system)) => Some(format!(
-                "`{system}` is no device of the inventory; add it, if INT shall pass here"
+                "`{system}` is not in the inventory; add it to carry INT over this link"
             )),
             Err(Unresolved::Port(other, port)) => Some(format!(
                 "`{}` has no port `{port}` in the inventory; correct its `ports`",
@@ -341,7 +341,7 @@ impl Core {
                 inventory.name(other)
             )),
             Ok((other, end)) if role == PortRole::Unused => Some(format!(
-                "`{}` does not hear this port: INT does not pass before it does, or the file has the link to its port {end}",
+                "`{}` does not receive LLDP from this port: INT crosses the link only once it does, or once the inventory has the link to its port {end}",
                 inventory.name(other)
             )),
             Ok(_) => None,
@@ -365,7 +365,7 @@ fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
                 false => Ok(()),
             });
         if let Err(error) = added {
-            tracing::warn!(node, port = port.port, %error, "what the device says about a port is ignored");
+            tracing::warn!(node, port = port.port, %error, "the device's information about a port is ignored");
         }
     }
 }

@@ -72,8 +72,9 @@ impl Core {
         now: u64,
     ) -> Option<Scope> {
         if missed > 0 {
-            let text = format!("{missed} rules became true while others waited; make the rules rarer");
-            tracing::warn!(missed, "rules of intents become true too fast for drill-downs");
+            let text =
+                format!("{missed} rules became true while others were pending; make the rules stricter");
+            tracing::warn!(missed, "rules of intents become true too often for drill-downs");
             self.note(now, "manager", "drill_down", name, &text);
         }
         let scope = self.intents.get(name)?.intent.reporting.then.as_ref()?.scope;

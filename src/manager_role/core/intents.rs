@@ -600,7 +600,7 @@ impl Core {
             if let Err(error) = self.journal.forget(&name) {
                 tracing::warn!(intent = name, %error, "cannot save that an intent has ended");
             }
-            self.note(now, "manager", "end", &name, "its time is over");
+            self.note(now, "manager", "end", &name, "its time has expired");
         }
     }
 }
@@ -688,11 +688,11 @@ fn check_version(name: &str, held: Option<&Held>, if_match: Option<&str>) -> Res
         (None, _) | (Some("*"), Some(_)) => Ok(()),
         (Some(etag), Some(held)) if etag == etag_of(held) => Ok(()),
         (Some(_), Some(held)) => stale(format!(
-            "`{name}` was replaced by {} meanwhile; look at it again, and repeat the change if it still fits",
+            "`{name}` was replaced by {} in the meantime; review it, and repeat the change if it still applies",
             held.kept.by
         )),
         (Some(_), None) => stale(format!(
-            "there is no intent `{name}` any more; add it as a new one"
+            "the intent `{name}` no longer exists; add it as a new one"
         )),
     }
 }
@@ -760,9 +760,9 @@ mod tests {
         assert_eq!(check(Some(&present), None), Ok(()));
         assert_eq!(check(None, None), Ok(()));
         let replaced =
-            "`web` was replaced by ana meanwhile; look at it again, and repeat the change if it still fits";
+            "`web` was replaced by ana in the meantime; review it, and repeat the change if it still applies";
         assert_eq!(check(Some(&present), Some("29")), Err(replaced.to_owned()));
-        let gone = "there is no intent `web` any more; add it as a new one";
+        let gone = "the intent `web` no longer exists; add it as a new one";
         assert_eq!(check(None, Some("2a")), Err(gone.to_owned()));
         assert_eq!(check(None, Some("*")), Err(gone.to_owned()));
         let there = "there is an intent `web` already, added by ana; use another name, or edit that one";

@@ -140,7 +140,7 @@ impl Core {
             "file",
             "device",
             &device.name,
-            "is not in the inventory any more",
+            "is no longer in the inventory",
         );
         self.leaving.insert(device.node, Leaving { device, ports });
     }
@@ -163,7 +163,7 @@ impl Core {
             .map(|status| status.node)
             .collect();
         for node in clean {
-            self.release(node, "manager", "it measures nothing, and keeps its sinks", now);
+            self.release(node, "manager", "it no longer measures, and keeps its sinks", now);
         }
     }
 
@@ -179,7 +179,7 @@ impl Core {
                 "`{name}` is in the inventory; remove it from the configuration, and reload"
             )));
         }
-        self.release(node, by, "it is said to be off: what it has is not known", now);
+        self.release(node, by, "it was declared off: its entries are unknown", now);
         Ok(())
     }
 

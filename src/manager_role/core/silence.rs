@@ -174,10 +174,10 @@ fn text(silent: &Silence) -> String {
     let arrived = format!("no report of it has arrived since then ({lost} datagrams lost in the network)");
     match silent.evidence {
         Evidence::SendsNone => format!(
-            "{name} had {packets} packets to report in {since} s, and has sent no report of them: it has no way to the collector, or is broken (`unsent` of its GET /api/v1/switch)"
+            "{name} had {packets} packets to report in {since} s, and has sent no report of them: it cannot reach the collector, or is broken (`unsent` of its GET /api/v1/switch)"
         ),
         Evidence::Sends(sent) => format!(
-            "{name} reported {packets} packets in {since} s in {sent} datagrams, and {arrived}: they are lost on their way, or not accepted here"
+            "{name} reported {packets} packets in {since} s in {sent} datagrams, and {arrived}: they are lost in transit, or not accepted here"
         ),
         _ => format!("{name} reported {packets} packets in {since} s, and {arrived}"),
     }
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn a_sink_that_sends_nothing_and_reports_that_are_lost_differ() {
-        let none = "s3 had 70 packets to report in 9 s, and has sent no report of them: it has no way to the collector, or is broken (`unsent` of its GET /api/v1/switch)";
-        let lost = "s3 reported 70 packets in 9 s in 12 datagrams, and no report of it has arrived since then (0 datagrams lost in the network): they are lost on their way, or not accepted here";
+        let none = "s3 had 70 packets to report in 9 s, and has sent no report of them: it cannot reach the collector, or is broken (`unsent` of its GET /api/v1/switch)";
+        let lost = "s3 reported 70 packets in 9 s in 12 datagrams, and no report of it has arrived since then (0 datagrams lost in the network): they are lost in transit, or not accepted here";
         let unknown = "s3 reported 70 packets in 9 s, and no report of it has arrived since then (0 datagrams lost in the network)";
         let texts =
             [Evidence::SendsNone, Evidence::Sends(12), Evidence::NotCounted].map(|one| text(&silent(one)));

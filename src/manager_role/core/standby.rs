@@ -61,17 +61,17 @@ impl Peer {
         let age = copied.map(|copied| now.saturating_sub(copied) / 1_000_000_000);
         let has = age.map_or_else(
             || "none are copied".to_owned(),
-            |age| format!("has those of {age} s ago"),
+            |age| format!("has a copy from {age} s ago"),
         );
         let left_out = left_out
             .as_ref()
             .map(|why| format!("; left out: {why}"))
             .unwrap_or_default();
         match last {
-            Last::None => format!("has not asked {address} for its intents yet"),
+            Last::None => format!("has not copied the intents of {address} yet"),
             Last::Copied => format!("has the intents of {address}{left_out}"),
             Last::Partly => format!("is copying the intents of {address}{left_out}"),
-            Last::Idle => format!("{address} does not act either; {has}"),
+            Last::Idle => format!("{address} is not active either; {has}"),
             Last::Failed(why) => format!("cannot copy the intents of {address}: {why}; {has}{left_out}"),
         }
     }
@@ -87,7 +87,7 @@ impl Core {
     pub(super) fn check_acting(&self) -> Result<(), Error> {
         match &self.peer {
             Some(peer) if !self.is_acting() => Err(Error::Conflict(format!(
-                "this manager is on standby: change it at the one that acts ({}), or here when this one acts",
+                "this manager is on standby: make the change at the active one ({}), or here once this one is active",
                 peer.address
             ))),
             _ => Ok(()),
@@ -402,7 +402,7 @@ mod tests {
         let mut peer = Peer::new("10.9.0.2:8080".to_owned());
         let now = 40_000_000_000;
         let text = |peer: &Peer| peer.text(now);
-        assert_eq!(text(&peer), "has not asked 10.9.0.2:8080 for its intents yet");
+        assert_eq!(text(&peer), "has not copied the intents of 10.9.0.2:8080 yet");
         peer.last = Last::Failed("no answer".to_owned());
         assert_eq!(
             text(&peer),
