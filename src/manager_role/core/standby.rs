@@ -411,7 +411,7 @@ mod tests {
         peer.copied = Some(10_000_000_000);
         assert_eq!(
             text(&peer),
-            "cannot copy the intents of 10.9.0.2:8080: no answer; has those of 30 s ago"
+            "cannot copy the intents of 10.9.0.2:8080: no answer; has a copy from 30 s ago"
         );
         (peer.last, peer.left_out) = (Last::Copied, Some("`a`: no bits".to_owned()));
         assert_eq!(
