@@ -397,7 +397,7 @@ impl Core {
         match message {
             Message::Answer(node, id, Answer::NotPrimary(election)) if is_of_the_future(election, now) => {
                 let reason = format!(
-                    "it has a term in the future ({}); correct the clock of that manager, or remove the state file of the device",
+                    "it names a manager whose term is in the future ({}); correct the clock of that manager, or remove the state file of the device",
                     election.term
                 );
                 self.manager.answer(node, id, Answer::Unreachable(reason), now);

@@ -177,7 +177,7 @@ pub struct Trial {
     pub firings: Vec<FiringView>,
     /// Stored events that were read.
     pub events: u64,
-    /// Dimensions or data missing from this response.
+    /// Limits of this result, as sentences.
     pub notes: Vec<String>,
 }
 

@@ -3083,7 +3083,7 @@ export type Trial = {
   flows: number;
   /** The span that was judged, which is shorter than the requested one if that has too many events. */
   from: number;
-  /** Dimensions or data missing from this response. */
+  /** Limits of this result, as sentences. */
   notes: Array<string>;
   /** Number of times it would have become true. */
   times: number;
