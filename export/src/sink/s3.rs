@@ -278,7 +278,7 @@ mod tests {
             (404, "NoSuchBucket", "no such bucket"),
             (301, "PermanentRedirect", "in another region"),
             (400, "AuthorizationHeaderMalformed", "in another region"),
-            (400, "InvalidRequest", "does not take objects"),
+            (400, "InvalidRequest", "does not accept objects"),
         ] {
             assert!(
                 said(status, code).is_err_and(|error| error.contains(words)),

@@ -339,19 +339,22 @@ actions: { preamble { id: 9 name: "In.a" alias: "a" } params { id: 1 name: "to" 
     #[test]
     fn other_texts_are_refused() {
         for (text, why) in [
-            ("tables {", "line 1: a `}` is missing; this is no P4Info as text"),
+            (
+                "tables {",
+                "line 1: a `}` is missing; not a valid P4Info text file",
+            ),
             (
                 "\ntables }",
-                "line 2: `:` or `{` is missing; this is no P4Info as text",
+                "line 2: `:` or `{` is missing; not a valid P4Info text file",
             ),
-            ("a: 1 }", "line 1: a `}` too many; this is no P4Info as text"),
+            ("a: 1 }", "line 1: a `}` too many; not a valid P4Info text file"),
             (
                 "a: \"b",
-                "line 1: a string does not end; this is no P4Info as text",
+                "line 1: a string does not end; not a valid P4Info text file",
             ),
             (
                 "a: ?",
-                "line 1: a name or a value is missing; this is no P4Info as text",
+                "line 1: a name or a value is missing; not a valid P4Info text file",
             ),
             ("", "it has no table; give a P4Info file"),
         ] {
@@ -360,7 +363,7 @@ actions: { preamble { id: 9 name: "In.a" alias: "a" } params { id: 1 name: "to" 
         let deep = "a {".repeat(20);
         assert_eq!(
             Message::read(&deep),
-            Err("line 1: messages are nested too deeply; this is no P4Info as text".to_owned())
+            Err("line 1: messages are nested too deeply; not a valid P4Info text file".to_owned())
         );
     }
 }
