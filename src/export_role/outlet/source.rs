@@ -197,7 +197,10 @@ impl Source {
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
             self.most = (self.most / 4).max(LEAST);
-            let words = format!("{len} bytes from Kafka did not arrive within {}", rounded_text(limit));
+            let words = format!(
+                "{len} bytes from Kafka did not arrive within {}",
+                rounded_text(limit)
+            );
             return Err(words);
         };
         let (body, is_cut) = answer?;
