@@ -837,12 +837,14 @@ function W.udp(w, at, ip)
   w.flow = flow_of(ip, at, sport, dport, 17)
   local proto = 17
   local found = w.seek and find_int(w, { ip = ip, at = at, encapsulation = "udp" }, body, dport)
+  if w.left_out and C.is_int_port(dport) then found = W.left_out_shim(w, body) end
   if found then
-    local fin, original = W.l4_shim(w, found)
+    local fin, original = found.fin, found.original
+    if not fin then fin, original = W.l4_shim(w, found) end
     local behind = original.proto
     if behind == 17 and original.port then behind = nil end
     if found.found_by == "port" and behind then
-      w.seek = false
+      w.seek, w.left_out = false, false
       return W.transport(w, fin, ip, behind)
     end
     dport, body = original.port or dport, fin
@@ -1071,6 +1073,20 @@ local function looks_like_shim(w, at)
   local dscp = u8(w, at + 3) % 4 == 0
   if first == 1 then return second == 0 and third >= 3 and dscp end
   return first % 4 == 0 and second >= 3 and (bits(first, 2, 2) ~= 0 or (third == 0 and dscp))
+end
+
+-- The shim of INT that is left out, behind UDP to its port: it announces the port or the protocol that the packet had.
+function W.left_out_shim(w, body)
+  local found = { found_by = "port", start = body, shim = body }
+  local problem = guarded(function()
+    local version = detect(w, body, true)
+    local is_destination = version == "destination" and u8(w, body) ~= 2
+    if version ~= "2" and not is_destination then refuse("bad_shim", body) end
+    shim_whole(w, body)
+    found.original, found.fin = fit(w, found, body), body + 4 + u8(w, body + 1) * 4
+    w.left_out = is_destination
+  end)
+  return not problem and found or nil
 end
 
 -- The shim after L4, and INT after it. Returns where INT ends and the original values.
@@ -1508,6 +1524,7 @@ end
 -- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
+  w.left_out = report.int_refused ~= nil
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
   local problem = guarded(function()
     if first == "ethernet" then return W.ethernet(w, from) end

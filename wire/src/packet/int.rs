@@ -198,15 +198,23 @@ impl<'a> Walk<'a, '_> {
             encapsulation: Encapsulation::Udp,
         };
         let unmarked = self.unmarked(bytes, l4, body);
-        if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.find_int) {
-            let (end, original) = self.l4_shim(bytes, found)?;
+        let found = self.mark(bytes, l4, body, dst_port);
+        let shim = match found {
+            Some(found) if self.find_int => Some((found.mark, self.l4_shim(bytes, found)?)),
+            Some(found) if self.int_left_out && found.mark == Mark::Port => {
+                self.left_out_shim(bytes, found).map(|shim| (found.mark, shim))
+            }
+            _ => None,
+        };
+        if let Some((mark, (end, original))) = shim {
             // NPT 2 gives a protocol and no port; the protocol may be UDP again.
             let behind = original
                 .proto
                 .filter(|proto| *proto != UDP || original.port.is_none());
-            if let (Mark::Port, Some(original)) = (found.mark, behind) {
+            if let (Mark::Port, Some(original)) = (mark, behind) {
                 // The UDP header was inserted; the original L4 header follows INT.
                 self.find_int = false;
+                self.int_left_out = false;
                 return self.transport(bytes, end, ip, original);
             }
             (dst_port, body) = (original.port.unwrap_or(dst_port), end);
@@ -341,6 +349,24 @@ impl<'a> Walk<'a, '_> {
             Err(_) if self.purpose == Purpose::Flow => Ok((bytes.len(), Original::default())),
             result => result,
         }
+    }
+
+    /// The end of INT that is left out, and the packet's original fields, as its shim announces them.
+    #[cold]
+    fn left_out_shim(&mut self, bytes: &[u8], found: ShimPosition) -> Option<(usize, Original)> {
+        let context = ShimContext {
+            hostint: false,
+            sf: true,
+        };
+        let is_destination = match detect(bytes, found.shim, context).ok()? {
+            Detected::Int(Version::V2, _) | Detected::Sf => false,
+            Detected::Destination(Version::V2) => true,
+            _ => return None,
+        };
+        let read = Shim2::parse(Kind::L4, &bytes[found.shim..]).ok()?;
+        let original = fit(found.mark, read.next).ok()?;
+        self.int_left_out = is_destination;
+        Some((found.shim + shim::LEN + usize::from(read.length) * 4, original))
     }
 
     fn try_l4_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Result<(usize, Original), Refusal> {

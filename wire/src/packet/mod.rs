@@ -57,6 +57,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) purpose: Purpose,
     /// INT and IOAM are still looked for.
     pub(crate) find_int: bool,
+    /// INT was refused and is not read again: its shim after UDP still announces the packet's own port or protocol.
+    pub(crate) int_left_out: bool,
     pub(crate) tunnels: u8,
     /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
     outer: Option<FlowKey>,
@@ -82,6 +84,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             layouts,
             purpose,
             find_int,
+            int_left_out: false,
             tunnels: 0,
             outer: None,
             ioam_at: None,

@@ -676,6 +676,7 @@ fn walk_packet<'a>(
     layouts: &mut Layouts,
 ) -> Result<Option<&'a [u8]>, Refusal> {
     let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.find_int);
+    walk.int_left_out = report.int_refused.is_some();
     start(&mut walk, inside)?;
     walk.finish();
     report.flow = walk.out.flow;

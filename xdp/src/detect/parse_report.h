@@ -340,6 +340,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek;
     int result = 0;
 
+    s->walk.left_out = 0;
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
@@ -356,6 +357,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->walk.at = at;
         s->walk.end = end;
         s->walk.seek = seek = 0;
+        s->walk.left_out = 1;
         s->found.int_version = 0;
         s->found.sf = SF_NONE;
         s->found.ioam = IOAM_NONE;

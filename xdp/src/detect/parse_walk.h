@@ -364,6 +364,21 @@ static inline_always u32 is_report_port(const struct profile *p, u32 dst_port)
     return found;
 }
 
+/* Whether the shim of INT that is left out is read: wire's left_out_shim. */
+static inline_always u32 left_out_shim(struct scratch *s, u32 body)
+{
+    struct walk *w = &s->walk;
+    int found = detect_shim(s, body, 0, 1);
+
+    w->original_port = w->original_proto = ABSENT;
+    if (!(found >= FOUND_MD && found <= FOUND_SF) && found != FOR_DESTINATION_2)
+        return 0;
+    if (shim_2(s, body, MARK_PORT) < 0)
+        return 0;
+    w->left_out = found == FOR_DESTINATION_2;
+    return 1;
+}
+
 int walk_udp(struct scratch *s, const struct profile *p)
 {
     struct walk *w;
@@ -390,11 +405,15 @@ int walk_udp(struct scratch *s, const struct profile *p)
         result = l4_shim(s, p);
         if (result < 0)
             return result;
+    } else if (w->left_out && dst_port == p->int_udp_port && dst_port && body < w->end && left_out_shim(s, body)) {
+        w->mark = MARK_PORT;
+    }
+    if (w->mark != MARK_NONE) {
         body = w->after;
         /* NPT 2 contains a protocol and no port; the protocol can be UDP. */
         if (w->mark == MARK_PORT && w->original_proto != ABSENT) {
             /* The UDP header was inserted; the original L4 header follows INT. */
-            w->seek = 0;
+            w->seek = w->left_out = 0;
             w->at = body;
             w->proto = w->original_proto;
             return STEP_TRANSPORT;
