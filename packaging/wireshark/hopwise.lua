@@ -1588,8 +1588,8 @@ do
   end
 
   -- Whether the packet may be one. A packet may have been dropped because of its addresses.
-  local function is_packet(w, packet, dropped)
-    if packet.first ~= "ethernet" then return is_known(w, packet) end
+  local function is_packet(w, packet, dropped, measured)
+    if packet.first ~= "ethernet" then return is_known(w, packet) or (dropped and measured) end
     if dropped then return packet.from + 14 <= packet.fin end
     if packet.from + 12 > packet.fin then return false end
     return u8(w, packet.from + 6) % 2 == 0 and not (u16(w, packet.from + 6) == 0 and u32(w, packet.from + 8) == 0)
@@ -1650,7 +1650,7 @@ do
     if not is_one and padding == 0 and not is_dns(w, report.at) and not (is_05 and is_radius(w, report.at)) then
       local has_node = not is_05 or report.head.extra > 0
       is_one = report.walk.flow or is_llc(w, packet) or
-        (has_node and (is_cut(w, packet) or is_packet(w, packet, report.flags.drop)))
+        (has_node and (is_cut(w, packet) or is_packet(w, packet, report.flags.drop, report.metadata)))
     end
     if not (flagged(report) and reserved == 0 and is_one) then
       report.problem = { refused = "not_a_report", at = report.at }

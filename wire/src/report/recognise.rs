@@ -78,6 +78,8 @@ pub(super) struct Single<'a> {
     pub(super) reserved_clear: bool,
     /// So is the padding of a drop header, if there is one.
     pub(super) padding_clear: bool,
+    /// The reporter added metadata of its own.
+    pub(super) measured: bool,
 }
 
 impl Single<'_> {
@@ -110,7 +112,8 @@ impl Single<'_> {
             // A packet may have been dropped because of its addresses.
             FirstHeader::Ethernet if self.flags.contains(Flags::DROP) => is_whole_frame(&self.packet),
             FirstHeader::Ethernet => has_source(&self.packet),
-            _ => is_known(&self.packet),
+            // Or because of its IP version.
+            _ => is_known(&self.packet) || self.measured && self.flags.contains(Flags::DROP),
         }
     }
 }

@@ -326,6 +326,7 @@ pub(crate) fn read<'a>(
             has_node: !head.extra.is_empty(),
             reserved_clear: head.reserved() == 0,
             padding_clear: head.kind != 1 || u16_at(head.extra, field::DROP_PADDING) == 0,
+            measured: report.metadata.is_some(),
         }
         .check()?;
     }

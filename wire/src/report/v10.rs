@@ -240,6 +240,7 @@ pub(crate) fn read<'a>(
             has_node: true,
             reserved_clear: head.reserved(profile.dialect) == 0,
             padding_clear: true,
+            measured: head.metadata != 0,
         }
         .check()?;
     }

@@ -121,13 +121,13 @@ static inline_always u32 is_cut(const struct scratch *s, u32 first, u32 at, u32 
     return at + (first == FIRST_IPV4 ? 20 : 40) > end && (at == end || is_known(s, first, at, end));
 }
 
-/* Whether the packet may be one. A packet may have been dropped because of its addresses. */
+/* Whether the packet may be one. A packet may have been dropped because of its addresses, or its IP version. */
 static inline_always u32 is_packet(const struct scratch *s, u32 first, u32 at, u32 end)
 {
     const u8 *source = bytes(s, at) + 6;
 
     if (first != FIRST_ETHERNET)
-        return is_known(s, first, at, end);
+        return is_known(s, first, at, end) || (s->has_reporter && s->report.flags & REPORT_DROP);
     if (s->report.flags & REPORT_DROP)
         return at + 14 <= end;
     return at + 12 <= end && !(source[0] & 1) && (be16(source) || be32(source + 2));
