@@ -257,7 +257,7 @@ impl Tap {
                 queue: hop.queue_id,
                 hop_latency: hop
                     .hop_latency
-                    .map(|latency| u64::from(latency) * unit.latency_ns),
+                    .map(|latency| u64::from(latency) * if hop.latency_in_ns { 1 } else { unit.latency_ns }),
                 queue_occupancy: hop.queue_occupancy,
                 queue_congestion: hop.queue_congestion,
                 link_utilization: hop.tx_utilization.map(|part| u64::from(part) * unit.utilization),

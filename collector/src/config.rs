@@ -257,6 +257,11 @@ impl Units {
         max_latency: Self::UNLIMITED,
     };
 
+    /// Nanoseconds per unit of this hop's latency.
+    pub(crate) fn of_latency(&self, hop: &wire::Hop) -> u32 {
+        if hop.latency_in_ns { 1 } else { self.latency_ns }
+    }
+
     /// Whether values have the same meaning under both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         *self

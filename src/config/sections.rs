@@ -256,7 +256,7 @@ section! {
         pub(crate) dialect: Dialect = Dialect::Strict,
         /// Duration of one tick of the timestamps.
         pub(crate) timestamp_unit: Duration = Duration::from_nanos(1),
-        /// Duration of one tick of the hop latency.
+        /// Duration of one tick of the hop latency. The transit delay of IOAM is in nanoseconds whatever this says.
         pub(crate) latency_unit: Duration = Duration::from_nanos(1),
         /// Longest plausible hop latency. A longer one is not used: it is counted and shown as implausible, as is one of a
         /// record whose ingress timestamp is 0 and whose egress timestamp is not. A switch without an ingress time, as for a

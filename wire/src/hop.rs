@@ -63,6 +63,8 @@ pub struct Hop {
     pub egress_if: Option<u16>,
     /// Time inside the node, device units (ns by default).
     pub hop_latency: Option<u32>,
+    /// `hop_latency` is in ns, whatever the device's unit: the transit delay of IOAM.
+    pub latency_in_ns: bool,
     /// Queue through which the packet left.
     pub queue_id: Option<u8>,
     /// Its occupancy, 24 bits, device units.

@@ -424,6 +424,7 @@ impl<'a> Node<'a> {
             ingress_if,
             egress_if,
             hop_latency: self.transit_delay(),
+            latency_in_ns: true,
             queue_occupancy: self.queue_depth(),
             l2_ingress_if,
             l2_egress_if,

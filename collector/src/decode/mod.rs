@@ -18,7 +18,7 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
     let units = Units::from(profile);
     let reported = hop
         .hop_latency
-        .map(|latency| u64::from(latency) * u64::from(units.latency_ns));
+        .map(|latency| u64::from(latency) * u64::from(units.of_latency(hop)));
     let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
     clock::exact_implausible(
         reported,

@@ -114,7 +114,10 @@ impl Reading {
         let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
         let latency = match hop.hop_latency {
-            Some(latency) => mark_implausible(scaled(latency, units.latency_ns), ingress, egress, units),
+            Some(latency) => {
+                let latency = scaled(latency, units.of_latency(hop));
+                mark_implausible(latency, ingress, egress, units)
+            }
             None => between(ingress, egress, hop.wide_ts, units),
         };
         let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {

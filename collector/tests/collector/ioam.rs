@@ -9,7 +9,11 @@ const START: u64 = 1_700_000_000_000_000_000;
 
 /// A collector that receives the payloads of vectors, a millisecond apart.
 fn receive(names: &[&str]) -> (Collector, Batch) {
-    let mut collector = Collector::new(Config::default());
+    receive_with(Config::default(), names)
+}
+
+fn receive_with(config: Config, names: &[&str]) -> (Collector, Batch) {
+    let mut collector = Collector::new(config);
     let mut batch = Batch::with_capacity(1 << 10);
     for (name, received) in names.iter().zip((START..).step_by(1_000_000)) {
         let payload = testkit::vectors::bytes(name);
@@ -77,4 +81,17 @@ fn a_trace_without_node_ids_gives_a_latency_and_no_node() {
     assert_eq!(collector.nodes().count(), 0);
     let metrics: Vec<_> = batch.events().filter_map(|(event, _)| event.metric).collect();
     assert_eq!(metrics, [detect::Metric::FlowLatency]);
+}
+
+#[test]
+fn the_transit_delay_is_in_ns_whatever_the_unit_of_latencies() {
+    let config = Config {
+        default_profile: collector::Profile {
+            latency_unit_ns: 1_000,
+            ..collector::Profile::default()
+        },
+        ..Config::default()
+    };
+    let (collector, _) = receive_with(config, &["tr10_ioam_no_node_ids"]);
+    assert_eq!(collector.flow(&flow()).unwrap().row.flow_latency, Some(2400));
 }

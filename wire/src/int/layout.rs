@@ -443,6 +443,7 @@ impl Layout {
             ingress_if,
             egress_if,
             hop_latency: present(self.hop_latency(record)),
+            latency_in_ns: false,
             queue_id: queue_id.or(congested_queue).or(drop_queue),
             queue_occupancy,
             queue_congestion,

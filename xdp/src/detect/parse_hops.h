@@ -22,6 +22,7 @@ struct node_metadata {
     u32 node;
     u32 ports;
     u32 latency;
+    u32 latency_in_ns; /* whatever the device's unit */
     u32 queue_id;
     u32 occupancy;
     u32 congestion;
@@ -104,6 +105,7 @@ static inline_always void read_metadata(struct node_metadata *metadata, const st
     metadata->node = item32(l, record, NODE);
     metadata->ports = item32(l, record, PORTS);
     metadata->latency = item32(l, record, LATENCY);
+    metadata->latency_in_ns = 0;
     metadata->queue_id = pair != ABSENT ? pair >> 24 : ABSENT;
     metadata->occupancy = low24(queue);
     metadata->congestion = low24(congestion);
@@ -152,6 +154,7 @@ static noinline void merge(struct node_metadata *hop, const struct node_metadata
     hop->carried |= has;
     MERGE(ports, ITEM(PORTS));
     MERGE(latency, ITEM(LATENCY));
+    MERGE(latency_in_ns, ITEM(LATENCY));
     /* A drop reason has a queue's id beside it. */
     MERGE(queue_id, ITEM(QUEUE) | ITEM(DROP));
     MERGE(occupancy, ITEM(QUEUE));
@@ -175,7 +178,7 @@ static inline_always void reading(struct hop *hop, const struct node_metadata *m
     hop->level_2 = !(metadata->carried & ITEM(PORTS)) && metadata->l2_egress != ABSENT;
     hop->link = hop->level_2 ? metadata->l2_egress : metadata->ports;
     if (metadata->latency != ABSENT)
-        hop->latency = scaled(metadata->latency, p->latency_ns);
+        hop->latency = scaled(metadata->latency, metadata->latency_in_ns ? 1 : p->latency_ns);
     else
         hop->latency = between(metadata->ingress_ts, metadata->egress_ts, metadata->wide_ts, p->stamp_ns);
     judge(hop, metadata->ingress_ts, metadata->egress_ts, p);
@@ -219,6 +222,7 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     }
     metadata->ports = node_word(trace_type, node, 1);
     metadata->latency = delay >> 31 ? ABSENT : delay;
+    metadata->latency_in_ns = 1;
     metadata->l2_egress = (u32)node_long(trace_type, node, 9);
     /* A queue depth without a queue id; the reporter's metadata may have the id. */
     metadata->occupancy = node_word(trace_type, node, 6);

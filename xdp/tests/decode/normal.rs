@@ -427,7 +427,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
     let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
     let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
     let latency = match hop.hop_latency {
-        Some(latency) => scaled(latency, units.latency_ns),
+        Some(latency) => scaled(latency, if hop.latency_in_ns { 1 } else { units.latency_ns }),
         None => between(ingress, egress, hop.wide_ts, units),
     };
     Hop {
