@@ -17,7 +17,7 @@ pub(crate) const MAX_HOPS: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) node: u32,
-    /// The reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress.
+    /// The reported interfaces: level-1 ingress and egress in 16 bits each, or the level-2 egress if there is no level-1 egress.
     pub(crate) link: u32,
     pub(crate) level_2: bool,
     /// Hop latency, ns; values from [`IMPLAUSIBLE`](super::clock::IMPLAUSIBLE) on are not used.
@@ -130,15 +130,11 @@ impl Reading {
         };
         let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
         let level_1 = half(hop.ingress_if) << 16 | half(hop.egress_if);
-        let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
+        let level_2 = hop.l2_egress_if.filter(|_| hop.egress_if.is_none());
         Self {
             node: hop.node_id.unwrap_or(ABSENT),
-            link: if level_2 {
-                hop.l2_egress_if.unwrap_or(ABSENT)
-            } else {
-                level_1
-            },
-            level_2,
+            link: level_2.unwrap_or(level_1),
+            level_2: level_2.is_some(),
             latency,
             queue: pair(hop.queue_id, hop.queue_occupancy),
             congestion,
@@ -173,15 +169,12 @@ impl Reading {
             true => layout.queue_congestion(record),
             false => layout.buffer(record),
         };
+        let level_1 = layout.interfaces(record);
         let level_2 = (layout.l2_interfaces(record) & 0xffff_ffff) as u32;
-        let level_2 = Some(level_2).filter(|egress| {
-            *egress != ABSENT
-                && !carried.contains(Items::INTERFACES)
-                && carried.contains(Items::L2_INTERFACES)
-        });
+        let level_2 = Some(level_2).filter(|logical| *logical != ABSENT && level_1 & 0xffff == 0xffff);
         Self {
             node: layout.node_id(record),
-            link: level_2.unwrap_or(layout.interfaces(record)),
+            link: level_2.unwrap_or(level_1),
             level_2: level_2.is_some(),
             latency,
             queue: layout.queue(record),

@@ -5,7 +5,7 @@ use wire::{Items, Layout};
 use super::NO_VALUE;
 use super::clock::{between, mark_implausible};
 use super::head::Head;
-use super::reading::{ABSENT, EndTimestamps, Hops, Reading, scaled};
+use super::reading::{ABSENT, EndTimestamps, Hops, Reading, egress, scaled};
 use super::shapes::Shapes;
 use crate::config::Units;
 
@@ -29,6 +29,10 @@ pub(crate) trait ItemOffsets: Copy {
     fn utilization(self) -> usize;
     /// `link` is the level-2 egress interface.
     fn level_2(self) -> bool;
+    /// The record may have level-2 interfaces in addition to `link`.
+    fn may_have_both_levels(self) -> bool {
+        true
+    }
     /// The record has both timestamps, from which a latency that is not reported is computed.
     fn by_stamps(self) -> bool;
 }
@@ -130,6 +134,10 @@ impl<const W: usize, const ITEMS: u16> ItemOffsets for Fixed<W, ITEMS> {
     }
     #[inline(always)]
     fn level_2(self) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn may_have_both_levels(self) -> bool {
         false
     }
     #[inline(always)]
@@ -265,6 +273,9 @@ pub(crate) struct Plan {
     utilization: u8,
     stamps: (u8, u8),
     level_2: bool,
+    /// The level-2 egress interface, or both halves, in a record that has `link` of level 1 as well.
+    logical: u8,
+    wide_l2: bool,
     /// Both timestamps are present.
     by_stamps: bool,
     wide: bool,
@@ -284,6 +295,10 @@ impl Plan {
             false if layout.wide_l2() => (layout.word_of(Items::L2_INTERFACES) + 1, true),
             false => (layout.word_of(Items::L2_INTERFACES), false),
         };
+        let logical = match carried.contains(Items::INTERFACES) {
+            true => layout.word_of(Items::L2_INTERFACES) + usize::from(layout.wide_l2()),
+            false => usize::from(u8::MAX),
+        };
         let congestion = if carried.contains(Items::QUEUE_CONGESTION) {
             Items::QUEUE_CONGESTION
         } else {
@@ -294,6 +309,8 @@ impl Plan {
             node: word_of(Items::NODE_ID),
             link: link as u8,
             level_2,
+            logical: logical as u8,
+            wide_l2: layout.wide_l2(),
             latency: word_of(Items::HOP_LATENCY),
             queue: word_of(Items::QUEUE),
             congestion: word_of(congestion),
@@ -338,11 +355,14 @@ impl Plan {
             NO_VALUE => between(ends.ingress, ends.egress, self.wide, self.units),
             latency => mark_implausible(latency, ends.ingress, ends.egress, self.units),
         };
-        let link = word(self.link);
+        let (link, level_2) = match (word(self.link), self.level_2) {
+            (link, false) if egress(link, false) == ABSENT => self.without_egress(link, word(self.logical)),
+            (link, level_2) => (link, level_2 && link != ABSENT),
+        };
         let reading = Reading {
             node: word(self.node),
             link,
-            level_2: self.level_2 && link != ABSENT,
+            level_2,
             latency,
             queue: word(self.queue),
             congestion: word(self.congestion),
@@ -354,6 +374,16 @@ impl Plan {
 
     pub(crate) fn units(&self) -> Units {
         self.units
+    }
+
+    /// [`Reading::link`] and its level in a record whose level-1 interfaces have no egress; `logical` is its level-2 egress.
+    #[inline]
+    fn without_egress(&self, link: u32, logical: u32) -> (u32, bool) {
+        if logical == ABSENT {
+            (link, false)
+        } else {
+            (logical, self.wide_l2)
+        }
     }
 
     fn stamp<const W: usize>(&self, record: &[[u8; 4]; W], at: u8) -> u64 {
@@ -489,10 +519,15 @@ impl<'a, P: ItemOffsets, const W: usize> Hops for Stacked<'a, P, W> {
         } else {
             u64::from(reported) * u64::from(plan.units.latency_ns)
         };
+        let mut link = word(record, places.link());
+        let mut level_2 = places.level_2();
+        if places.may_have_both_levels() && !level_2 && egress(link, false) == ABSENT {
+            (link, level_2) = plan.without_egress(link, word(record, plan.logical.into()));
+        }
         Reading {
             node: word(record, places.node()),
-            link: word(record, places.link()),
-            level_2: places.level_2(),
+            link,
+            level_2,
             latency,
             queue: word(record, places.queue()),
             congestion: word(record, places.congestion()),
@@ -563,6 +598,55 @@ mod tests {
             }
         }
         assert!(read > 400, "{read}");
+    }
+
+    #[test]
+    fn a_record_without_a_level_1_egress_has_the_interface_of_level_2() {
+        let units = Units::NONE;
+        // Node, both levels and the utilization of INT 2.1; the ingress of level 1 is there or not.
+        let layout = Layout::int_2(0xc300, 5, false).unwrap();
+        let plan = Plan::new(&layout, units);
+        for (level_1, logical, expected) in [
+            (0xffff_ffff_u32, 102_u32, (102, true)),
+            (0x0007_ffff, 102, (102, true)),
+            (0x0007_0008, 102, (8, false)),
+            (0x0007_ffff, u32::MAX, (u32::MAX, false)),
+        ] {
+            let record: Vec<u8> = [2, level_1, 101, logical, 70]
+                .iter()
+                .flat_map(|word: &u32| word.to_be_bytes())
+                .collect();
+            let whole = Stacked::<_, 5>::new(&record, &plan, &plan);
+            let readings = [
+                Reading::of(&layout.hop(&record), units),
+                Reading::of_record(&layout, &record, units),
+                plan.read(&record).0,
+                whole.records(0).map(|record| whole.read(record)).next().unwrap(),
+            ];
+            let found = readings.map(|reading| (reading.egress(), reading.level_2));
+            assert_eq!(found, [expected; 4], "{level_1:x} {logical:x}");
+        }
+        // All items of INT 1.0, as most devices send them.
+        let layout = Layout::int_10(0xff00, 9, Dialect::Strict).unwrap();
+        let plan = Plan::new(&layout, units);
+        assert_eq!(plan.kind, RecordKind::All);
+        let record: Vec<u8> = [2, u32::MAX, 3, 4, 5, 6, 101, 102, 70]
+            .iter()
+            .flat_map(|word: &u32| word.to_be_bytes())
+            .collect();
+        let all = Stacked::<_, 9>::new(&record, &plan, super::All::<9>);
+        let reading = all.read(all.records(0).next().unwrap());
+        assert_eq!((reading.egress(), reading.level_2), (102, true));
+        assert_eq!(reading, plan.read(&record).0);
+        // Two halves of one word.
+        let layout = Layout::int_10(0xff00, 8, Dialect::IntCollectorGen).unwrap();
+        let plan = Plan::new(&layout, units);
+        let record: Vec<u8> = [2, u32::MAX, 3, 4, 5, 6, 101 << 16 | 102, 70]
+            .iter()
+            .flat_map(|word: &u32| word.to_be_bytes())
+            .collect();
+        assert_eq!(plan.read(&record).0.egress(), 102);
+        assert_eq!(Reading::of(&layout.hop(&record), units).egress(), 102);
     }
 
     /// The readings of a record by specialized code, if the plan has any, or by its offsets.

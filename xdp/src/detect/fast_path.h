@@ -141,8 +141,11 @@ static inline_always u32 common_hop(const u8 *record, const u8 *last, struct flo
     u32 used = from_be32(*(const raw32 *)last), latest;
     u64 ns = (u64)latency * p->latency_ns, utilization = (u64)used * p->utilization_unit;
 
-    /* The slow path derives a missing latency from stamps, and finds it implausible without an ingress stamp. */
-    if (node != state->node || latency == ABSENT || ns > p->max_latency || !*(const raw32 *)(record + 16))
+    /* The slow path derives a missing latency from stamps, and finds it implausible without an ingress stamp. It also reads the
+     * level-2 interfaces, if those of level 1 have no egress.
+     */
+    if (node != state->node || (link & 0xffff) == 0xffff || latency == ABSENT || ns > p->max_latency ||
+        !*(const raw32 *)(record + 16))
         return 0;
     latest = saturated(ns);
     if ((u64)latest + deadband - state->reported > 2 * deadband)

@@ -74,14 +74,15 @@ static inline_always void judge(struct hop *hop, u64 ingress, u64 egress, const 
 static inline_always void stacked_hop(struct hop *hop, const struct layout *l, const u8 *record,
                                       const struct profile *p)
 {
+    u32 logical = l->wide_l2 ? (u32)item64(l, record, L2) : item32(l, record, L2);
+
     hop->node = item32(l, record, NODE);
+    hop->link = item32(l, record, PORTS);
     hop->level_2 = 0;
-    if (l->carried & ITEM(PORTS) || !l->wide_l2) {
+    if ((hop->link & 0xffff) == 0xffff && logical != ABSENT) {
         /* Level-2 interfaces of 16 bits, two in one word, are read like level 1. */
-        hop->link = item32(l, record, l->carried & ITEM(PORTS) ? PORTS : L2);
-    } else {
-        hop->link = (u32)item64(l, record, L2);
-        hop->level_2 = hop->link != ABSENT;
+        hop->link = logical;
+        hop->level_2 = l->wide_l2;
     }
     hop->latency = scaled(item32(l, record, LATENCY), p->latency_ns);
     if (hop->latency == NO_VALUE && l->carried & ITEM(INGRESS) && l->carried & ITEM(EGRESS))
@@ -175,7 +176,7 @@ static inline_always u32 pair(u32 id, u32 value)
 static inline_always void reading(struct hop *hop, const struct node_metadata *metadata, const struct profile *p)
 {
     hop->node = metadata->node;
-    hop->level_2 = !(metadata->carried & ITEM(PORTS)) && metadata->l2_egress != ABSENT;
+    hop->level_2 = (metadata->ports & 0xffff) == 0xffff && metadata->l2_egress != ABSENT;
     hop->link = hop->level_2 ? metadata->l2_egress : metadata->ports;
     if (metadata->latency != ABSENT)
         hop->latency = scaled(metadata->latency, metadata->latency_in_ns ? 1 : p->latency_ns);

@@ -362,10 +362,13 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
             .get(at..at + 4)
             .map_or(ABSENT, |word| u32::from_be_bytes(word.try_into().unwrap()))
     };
-    let (link, level_2) = match carried.contains(Items::INTERFACES) {
-        true => (word(Items::INTERFACES), false),
-        false if layout.wide_l2() => (layout.l2_interfaces(record) as u32, true),
-        false => (word(Items::L2_INTERFACES), false),
+    let logical = match layout.wide_l2() {
+        true => layout.l2_interfaces(record) as u32,
+        false => word(Items::L2_INTERFACES),
+    };
+    let (link, level_2) = match word(Items::INTERFACES) {
+        link if link & 0xffff == 0xffff && logical != ABSENT => (logical, layout.wide_l2()),
+        link => (link, false),
     };
     let by_stamps = carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS);
     let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
@@ -381,8 +384,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
     Hop {
         node: word(Items::NODE_ID),
         link,
-        // An interface that is not reported has no level.
-        level_2: level_2 && link != ABSENT,
+        level_2,
         latency: mark_implausible(latency, ingress, egress, units),
         queue: word(Items::QUEUE),
         congestion: word(congestion),
@@ -424,7 +426,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
         _ => ABSENT,
     };
     let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
-    let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
+    let level_2 = hop.egress_if.is_none() && hop.l2_egress_if.is_some();
     let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
     let latency = match hop.hop_latency {
         Some(latency) => scaled(latency, if hop.latency_in_ns { 1 } else { units.latency_ns }),
