@@ -10,19 +10,34 @@ use super::Noted;
 /// Maximum number of waiting sequence numbers. Beyond it the earliest no longer waits for threads that may have earlier ones.
 const LIMIT: usize = 16_384;
 
+/// A thread's time goes back by more than this only if the clock was set back, ns. The stamps of datagrams are out of order by less.
+const SET_BACK: Nanos = 20_000_000;
+
+/// How long after the clock was set back every thread has the new time, ns.
+const PATIENCE: Nanos = 1_000_000_000;
+
+/// The thread of a lane has ended.
+const NEVER: Moment = (u64::MAX, Nanos::MAX);
+
+/// A time, after the number of times that the clock was set back before it.
+type Moment = (u64, Nanos);
+
 /// The sequence numbers of each thread, until no other can have earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     lanes: Vec<Lane>,
     waiting: usize,
+    /// When the clock was set back for the last time: the first time after it.
+    restarted: Moment,
 }
 
 /// The sequence numbers of one thread, in their order.
 #[derive(Debug)]
 struct Lane {
-    noted: VecDeque<Noted>,
+    /// Each with the number of times that the clock was set back before it.
+    noted: VecDeque<(u64, Noted)>,
     /// The thread has noted everything that arrived before.
-    until: Nanos,
+    until: Moment,
     /// It has a thread.
     open: bool,
 }
@@ -35,12 +50,12 @@ impl Order {
         if index == self.lanes.len() {
             self.lanes.push(Lane {
                 noted: VecDeque::new(),
-                until: Nanos::MAX,
+                until: NEVER,
                 open: false,
             });
         }
         // Threads receive for the first time soon after the start.
-        self.lanes[index].until = 0;
+        self.lanes[index].until = (self.restarted.0, 0);
         self.lanes[index].open = true;
         index
     }
@@ -48,7 +63,7 @@ impl Order {
     /// A thread has ended.
     pub(super) fn end(&mut self, lane: usize) {
         self.lanes[lane].open = false;
-        self.lanes[lane].until = Nanos::MAX;
+        self.lanes[lane].until = NEVER;
     }
 
     /// Whether there is one thread only, whose order is that of its datagrams.
@@ -58,13 +73,37 @@ impl Order {
 
     /// Adds sequence numbers of a thread.
     pub(super) fn push(&mut self, lane: usize, noted: &[Noted]) {
-        self.lanes[lane].noted.extend(noted);
+        for noted in noted {
+            self.check_clock(lane, noted.received);
+            let lane = &mut self.lanes[lane];
+            lane.noted.push_back((lane.until.0, *noted));
+        }
         self.waiting += noted.len();
     }
 
     /// A thread has noted everything that arrived before `until`.
     pub(super) fn set(&mut self, lane: usize, until: Nanos) {
-        self.lanes[lane].until = until;
+        self.check_clock(lane, until);
+        self.lanes[lane].until.1 = until;
+        // A thread that has not looked since then, or whose time did not go back, holds the others up no longer.
+        let (step, restarted) = self.restarted;
+        if self.lanes[lane].until.0 == step && until > restarted.saturating_add(PATIENCE) {
+            for other in self.lanes.iter_mut().filter(|other| other.until.0 < step) {
+                other.until = (step, until.min(other.until.1));
+            }
+        }
+    }
+
+    /// A thread has reached `time`. If it had a later one, the clock was set back: what it notes from now on is later than everything with
+    /// a time of the clock before.
+    fn check_clock(&mut self, lane: usize, time: Nanos) {
+        let (step, before) = self.lanes[lane].until;
+        if time.saturating_add(SET_BACK) < before {
+            if step == self.restarted.0 {
+                self.restarted = (step + 1, time);
+            }
+            self.lanes[lane].until = (self.restarted.0, time);
+        }
     }
 
     /// Passes the sequence numbers that need not wait any longer to `visit`, in order.
@@ -74,32 +113,108 @@ impl Order {
             let is_full = self.waiting > LIMIT;
             let Some(first) = lane
                 .noted
-                .pop_front_if(|noted| noted.received <= limit || is_full)
+                .pop_front_if(|(step, noted)| (*step, noted.received) <= limit || is_full)
             else {
                 return;
             };
             self.waiting -= 1;
-            visit(first);
-            while let Some(next) = lane.noted.pop_front_if(|noted| noted.received <= limit) {
+            visit(first.1);
+            while let Some(next) = lane
+                .noted
+                .pop_front_if(|(step, noted)| (*step, noted.received) <= limit)
+            {
                 self.waiting -= 1;
-                visit(next);
+                visit(next.1);
             }
         }
     }
 
     /// The lane with the earliest number, and the time up to which no other has an earlier one.
-    fn earliest(&self) -> Option<(usize, Nanos)> {
-        let (mut first, mut least, mut limit) = (None, Nanos::MAX, Nanos::MAX);
+    fn earliest(&self) -> Option<(usize, Moment)> {
+        let (mut first, mut least, mut limit) = (None, NEVER, NEVER);
         for (index, lane) in self.lanes.iter().enumerate() {
-            match lane.noted.front() {
+            let front = lane.noted.front().map(|(step, noted)| (*step, noted.received));
+            match front {
                 None => limit = limit.min(lane.until),
-                Some(front) if first.is_none() || front.received < least => {
+                Some(front) if first.is_none() || front < least => {
                     limit = limit.min(least);
-                    (first, least) = (Some(index), front.received);
+                    (first, least) = (Some(index), front);
                 }
-                Some(front) => limit = limit.min(front.received),
+                Some(front) => limit = limit.min(front),
             }
         }
         first.map(|first| (first, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collector::StreamId;
+
+    use super::*;
+
+    fn noted(seq: u32, received: Nanos) -> Noted {
+        let stream = StreamId {
+            version: 2,
+            hw_id: 0,
+            listener: 0,
+            node: None,
+            source: [0; 16],
+        };
+        Noted {
+            stream,
+            seq,
+            received,
+            refused: false,
+        }
+    }
+
+    fn drain(order: &mut Order) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        order.drain(|noted| numbers.push(noted.seq));
+        numbers
+    }
+
+    #[test]
+    fn numbers_from_before_the_clock_was_set_back_come_first_and_do_not_wait_for_it() {
+        const START: Nanos = 10_000_000_000_000;
+        for back in [250_000_000, 5_000_000_000, 3_600_000_000_000] {
+            let mut order = Order::default();
+            let (one, other) = (order.add(), order.add());
+            order.set(one, START);
+            order.set(other, START);
+            order.push(one, &[noted(1, START + 1)]);
+            order.push(other, &[noted(2, START + 2)]);
+            assert_eq!(drain(&mut order), [1]);
+            // The first thread has the new time; the other still has numbers from before.
+            order.push(one, &[noted(3, START + 3), noted(5, START - back)]);
+            order.set(one, START - back);
+            assert_eq!(drain(&mut order), [2]);
+            order.push(other, &[noted(4, START + 4)]);
+            order.set(other, START + 4);
+            assert_eq!(drain(&mut order), [3, 4]);
+            order.set(other, START - back + 9);
+            assert_eq!(drain(&mut order), [5]);
+            order.push(one, &[noted(7, START - back + 11)]);
+            order.push(other, &[noted(6, START - back + 10)]);
+            order.set(one, START - back + 12);
+            order.set(other, START - back + 12);
+            assert_eq!(drain(&mut order), [6, 7]);
+        }
+    }
+
+    #[test]
+    fn a_thread_whose_time_did_not_go_back_holds_the_others_up_for_a_second() {
+        let mut order = Order::default();
+        let (one, other) = (order.add(), order.add());
+        order.set(one, 9 * PATIENCE);
+        order.set(other, 9 * PATIENCE);
+        order.set(one, 9 * PATIENCE - SET_BACK - 1);
+        order.push(one, &[noted(1, 9 * PATIENCE)]);
+        order.set(other, 10 * PATIENCE - SET_BACK);
+        order.set(one, 10 * PATIENCE - SET_BACK - 1);
+        assert_eq!(drain(&mut order), [0; 0]);
+        order.set(one, 10 * PATIENCE - SET_BACK);
+        assert_eq!(drain(&mut order), [1]);
     }
 }

@@ -289,3 +289,57 @@ fn missing_numbers_are_not_lost_while_datagrams_may_wait_in_a_socket() {
     spreader.poll(20 * SECOND, 20 * SECOND);
     assert_eq!(stream_of(&gauge), (5, 0, 0, 1, 0));
 }
+
+/// Two threads receive consecutive numbers alternately, 25 at a time and every 10 ms, and are polled after each. After a second the clock is
+/// set back by `back`, while the second thread still has numbers from before.
+fn clock_set_back(back: Nanos) -> (u64, u64, u32, u64, u64) {
+    const START: Nanos = 10_000 * SECOND;
+    let (plan, queues, _pipeline) = plan(1);
+    let gauge = plan.ledger.gauge();
+    let mut threads = [Spreader::new(plan.clone()), Spreader::new(plan)];
+    let report = testkit::vectors::bytes("tr20_emb");
+    let mut seq = 0;
+    let mut burst = |thread: &mut Spreader, received: Nanos, now: Nanos| {
+        let reports: Vec<_> = (0..25).map(|n| report_at(&report, seq + n)).collect();
+        seq += 25;
+        let packets: Vec<_> = reports
+            .iter()
+            .zip(received..)
+            .map(|(data, received)| Packet {
+                received,
+                ..packet(data, 7)
+            })
+            .collect();
+        thread.distribute(&packets);
+        drain(&queues[0], |_| {});
+        thread.poll(received, now);
+    };
+    for step in 0..200 {
+        let now = START + step * SECOND / 100 - if step < 100 { 0 } else { back };
+        burst(&mut threads[0], now, now);
+        let late = if step == 100 { back } else { 0 };
+        burst(&mut threads[1], now + 1000 + late, now);
+    }
+    let now = START + 2 * SECOND - back;
+    for thread in &mut threads {
+        thread.poll(now, now);
+    }
+    let mut end = now;
+    while stream_of(&gauge).0 < 10_000 && end < now + 2 * SECOND {
+        end += SECOND / 50;
+        for thread in &mut threads {
+            thread.poll(end, end);
+        }
+    }
+    stream_of(&gauge)
+}
+
+#[test]
+fn a_clock_that_is_set_back_neither_stops_accounting_nor_loses_numbers() {
+    for back in [SECOND / 4, SECOND * 3 / 4, 5 * SECOND, 3600 * SECOND] {
+        let (datagrams, lost, missing, reordered, restarts) = clock_set_back(back);
+        assert_eq!((datagrams, lost, missing, restarts), (10_000, 0, 0, 0), "{back}");
+        // Those of one burst are accounted after those that the other thread received after the step.
+        assert!(reordered <= 25, "{back}: {reordered}");
+    }
+}

@@ -56,7 +56,8 @@ impl Reader {
                 Ok(_) => self.processed_until(before),
                 Err(_) => (Some(now), true),
             };
-            until = latest.unwrap_or(until);
+            // The clock may have been set back while this thread waited.
+            until = latest.unwrap_or(until).min(now);
             self.watermark.set(until, is_drained);
             let caught_up = received.as_ref().is_ok_and(|count| *count < FEW);
             // Process datagrams received before the stop, but not an endless stream.
