@@ -34,7 +34,8 @@ pub(super) struct Reader {
     pub(super) meter: Arc<Meter>,
     /// Ends after an error, because a supervisor opens it again; else it retries itself.
     pub(super) ends_on_error: bool,
-    /// Receive time of the last datagram of the latest receive.
+    /// Receive time up to which the latest receive passed everything on: that of the last datagram of a batch, the earliest if there are
+    /// several.
     pub(super) latest: Option<Nanos>,
 }
 
@@ -108,8 +109,10 @@ impl Reader {
         match (source, &*handler) {
             (RxSource::Source(source), _) => source.receive(timeout_ms, &mut |packets| {
                 if let (Some(first), Some(last)) = (packets.first(), packets.last()) {
-                    watermark.advance(first.received, last.received);
-                    *latest = Some(last.received);
+                    // Those of another socket of this source may follow that arrived earlier.
+                    let earliest = latest.unwrap_or(Nanos::MAX);
+                    watermark.advance(first.received.min(earliest), last.received);
+                    *latest = Some(last.received.min(earliest));
                 }
                 handler.process(packets, *listener);
             }),
