@@ -104,6 +104,8 @@ fn speed(text: &str) -> Result<Speed, String> {
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
+/// Two frames in a row that are further behind than this show that the capture's clock was set back, ns. It is the bound of the collector.
+const SET_BACK: u64 = 2 * SECOND;
 /// Maximum number of ticks in a pause.
 const MAX_TICKS: u64 = 10_000;
 /// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.
@@ -226,8 +228,10 @@ struct Replay {
     ticked: u64,
     /// Time after which nothing is due any more if nothing arrives, ns.
     longest_timer: u64,
-    /// Receive time of the latest datagram.
+    /// Latest receive time, since the capture's clock was set back.
     last: u64,
+    /// Receive time of the frame before, if it is behind `last` by more than [`SET_BACK`].
+    behind: Option<u64>,
     aggregate_ports: AggregatePorts,
     /// The ports of reports and aggregates; the index of a port is the number of its listener.
     ports: Vec<u16>,
@@ -275,6 +279,7 @@ impl Replay {
             ticked: 0,
             longest_timer,
             last: 0,
+            behind: None,
             aggregate_ports: AggregatePorts::default(),
             ports: Vec::new(),
         }
@@ -289,6 +294,10 @@ impl Replay {
             let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
                 continue;
             };
+            if self.is_set_back(frame.ts) {
+                self.handle(&mut burst);
+                self.set_back(frame.ts);
+            }
             if self.pace.is_early(frame.ts) {
                 self.handle(&mut burst);
                 self.tick();
@@ -340,6 +349,22 @@ impl Replay {
         self.tick_at(self.last);
     }
 
+    /// Whether a frame with this time shows that the capture's clock was set back. A single one may be out of order.
+    fn is_set_back(&mut self, ts: u64) -> bool {
+        let is_behind = ts.saturating_add(SET_BACK) < self.last;
+        let before = std::mem::replace(&mut self.behind, is_behind.then_some(ts));
+        is_behind && before.is_some_and(|before| before.abs_diff(ts) <= SET_BACK)
+    }
+
+    /// Sets the time back to `ts`, as that of a running collector: by a tick.
+    fn set_back(&mut self, ts: u64) {
+        self.last = ts;
+        self.behind = None;
+        self.since_tick = 0;
+        self.pace.begin = None;
+        self.tick_at(ts);
+    }
+
     /// Lets the time from the latest datagram to `ts` pass as for a running collector, which ticks while nothing arrives. In a long pause
     /// everything expires at some time; the rest of it is skipped.
     fn pass(&mut self, ts: u64) {
@@ -356,7 +381,7 @@ impl Replay {
     }
 
     fn tick_at(&mut self, now: u64) {
-        if now.saturating_sub(self.ticked) >= TICK {
+        if now.abs_diff(self.ticked) >= TICK {
             if now / SECOND != self.ticked / SECOND {
                 self.outlet.findings.note_profiles(&self.collector);
             }

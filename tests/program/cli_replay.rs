@@ -1,6 +1,7 @@
 //! `hopwise replay`, and the commands that query the store it fills.
 
 use std::{
+    collections::BTreeMap,
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
@@ -673,5 +674,73 @@ fn flows_and_rules_end_in_a_pause_of_the_capture_as_they_do_live() {
             (&json!(3), &json!(2), &json!(15)),
             "{speed}: {events}"
         );
+    }
+}
+
+#[test]
+fn a_capture_whose_clock_is_set_back_is_counted_in_its_own_seconds() {
+    // Parts: the second in which each begins, and its number of reports, four a second. A flow expires after each, and in the pause of a day
+    // also the queue.
+    for (parts, expired) in [
+        (vec![(0_i64, 40), (-3600, 60)], 1),
+        (vec![(0, 40), (-15, 60)], 1),
+        (vec![(0, 40), (86_400, 1), (10, 60)], 3),
+        (vec![(0, 40), (-86_400, 1), (10, 60)], 2),
+    ] {
+        let dir = TempDir::new();
+        let (config, store, file) = (dir.join("hopwise.toml"), dir.join("store"), dir.join("back.pcap"));
+        std::fs::write(&config, "[collector]\nflow_timeout = \"5s\"\n").unwrap();
+        let mut frames = Vec::new();
+        let mut times = Vec::new();
+        for (part, (start, count)) in parts.iter().enumerate() {
+            for number in 0..*count {
+                let mut frame = report(frames.len() as u32);
+                // The inner source port: each part has a flow of its own.
+                let at = frame.len() - 20;
+                frame[at + 1] = part as u8;
+                frames.push(frame);
+                let second = FIRST_TS as i64 / 1_000_000_000 + start + number / 4;
+                times.push((second as u32, (number % 4) as u32 * 250_000_000));
+            }
+        }
+        let mut bytes = support::pcap(&frames);
+        let record = 16 + frames[0].len();
+        for (header, (second, nanos)) in bytes[24..].chunks_mut(record).zip(&times) {
+            header[..4].copy_from_slice(&second.to_le_bytes());
+            header[4..8].copy_from_slice(&nanos.to_le_bytes());
+        }
+        std::fs::write(&file, bytes).unwrap();
+        let run = replay(&[
+            "-c",
+            text(&config),
+            "--store",
+            text(&store),
+            "--json",
+            text(&file),
+        ]);
+        let found = &run.json()[0];
+        let sql = "SELECT ts, sum(count) AS n FROM rollups WHERE interval = 1 AND metric = 'queue_occupancy' \
+                   AND node = 3 GROUP BY ts ORDER BY ts";
+        let rows = hopwise(["query", "--dir", text(&store), "--format", "json", sql]).json();
+        let counted: BTreeMap<u64, u64> = rows
+            .iter()
+            .map(|row| {
+                (
+                    row["ts"].as_u64().unwrap() / 1_000_000_000,
+                    row["n"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        let mut right = BTreeMap::new();
+        let mut before = 0;
+        for second in times.iter().map(|(second, _)| u64::from(*second)) {
+            // The first frame after the step may be out of order: it is counted in the second before.
+            let counted_in = if second + 2 < before { before } else { second };
+            *right.entry(counted_in).or_insert(0) += 1;
+            before = second;
+        }
+        assert_eq!(counted, right, "{parts:?}");
+        assert_eq!(found["sources"][0]["lost"], json!(0), "{parts:?}");
+        assert_eq!(found["events"]["expired"], json!(expired), "{parts:?}: {found}");
     }
 }
