@@ -373,6 +373,7 @@ fn a_name_has_at_most_64_characters() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn errors_point_at_the_place() {
     // Text, the part that is marked, the message.
     let cases = [
