@@ -78,7 +78,7 @@ pub(crate) struct Args {
     )]
     pub(crate) aggregate_ports: Vec<u16>,
 
-    /// UDP port of RoCEv2; may be repeated. With --config also the port of [collector.memory] listen and [translator] source_port
+    /// UDP port of RoCEv2; may be repeated. With --config also the port of `[collector.memory] listen` and `[translator] source_port`
     #[arg(
         long = "roce-port",
         value_name = "PORT",

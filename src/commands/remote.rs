@@ -1,4 +1,4 @@
-//! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`view::view`].
+//! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`view`].
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -171,7 +171,7 @@ impl IntentOverlaps {
 }
 
 impl Compiler {
-    /// Computes the overlaps of all intents. Empty if there are more than [`MAX_INTENTS`] or [`MAX_ENTRIES`].
+    /// Computes the overlaps of all intents. Empty if there are more than `MAX_INTENTS` or `MAX_ENTRIES`.
     pub fn overlaps(&self) -> Overlaps {
         let entries: usize = self.desired.values().map(|rules| rules.len()).sum();
         if self.slots.len() > MAX_INTENTS || entries > MAX_ENTRIES {

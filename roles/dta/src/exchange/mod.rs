@@ -2,9 +2,9 @@
 //! objects, one per line. The protocol is documented in `docs/reference/dta-exchange.md`.
 //!
 //! The translator sends `hello`, the collector answers `accept` (or `refused`), then both send `keepalive` every
-//! [`KEEPALIVE_INTERVAL`]. A side that receives nothing for [`PEER_TIMEOUT`] closes; the translator reconnects with exponential backoff.
+//! `KEEPALIVE_INTERVAL`. A side that receives nothing for `PEER_TIMEOUT` closes; the translator reconnects with exponential backoff.
 //!
-//! With a shared secret, each side first proves that it knows it ([`handshake`]), and every later message carries a tag.
+//! With a shared secret, each side first proves that it knows it (`handshake`), and every later message carries a tag.
 
 mod admission;
 pub(crate) mod client;

@@ -1,6 +1,6 @@
 //! The collector memory's role: regions in files, a responder that executes RoCEv2 requests on them, and the exchange with
 //! translators. One thread receives; others follow lists, take snapshots and clear counters. With `mode = "xdp"` the regions are in kernel memory,
-//! and a responder in the kernel writes them: [`kernel`].
+//! and a responder in the kernel writes them: `kernel`.
 
 mod events;
 mod kernel;
