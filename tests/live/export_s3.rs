@@ -171,7 +171,7 @@ fn what_is_wrong_with_a_bucket_is_said_without_a_connection() {
         run.stderr
     };
     let key = format!("user = \"id\"\npassword_file = {secret:?}\n");
-    assert!(wrong("http://127.0.0.1:9/", &key).contains("which bucket?"));
+    assert!(wrong("http://127.0.0.1:9/", &key).contains("the bucket is missing"));
     assert!(wrong("http://127.0.0.1:9/net", "").contains("S3 requires an access key"));
     assert!(wrong("http://127.0.0.1:9/net/50%", &key).contains("write %25"));
     assert!(

@@ -514,11 +514,10 @@ impl<'a> Walk<'a, '_> {
             let tail = bytes.get(end - 4..end).ok_or(Refusal::IntTruncated)?;
             return Ok((end, original_of(shim::Tail::parse(tail)?)));
         }
+        let in_report = matches!(self.purpose, Purpose::Report | Purpose::Flow);
         // In reports host-int has removed the tail, though the length may still count it.
         let there = match tail {
-            Tail::Private if self.purpose == Purpose::Report => {
-                &bytes[header..end.min(bytes.len()).max(header)]
-            }
+            Tail::Private if in_report => &bytes[header..end.min(bytes.len()).max(header)],
             _ => bytes.get(header..end).ok_or(Refusal::IntTruncated)?,
         };
         let hostint = matches!(tail, Tail::Private);
@@ -534,7 +533,7 @@ impl<'a> Walk<'a, '_> {
         let stack_end = header + header::LEN_1 + int.stack.bytes.len() + seq.map_or(0, |_| 4);
         self.out.int = Some(int);
         // Inside a report of host-int the bytes after the stack belong to the packet.
-        let removed = self.purpose == Purpose::Report && hostint;
+        let removed = in_report && hostint;
         match shim::Tail::parse(tail) {
             Ok(tail) if !removed => Ok((stack_end + shim::TAIL_LEN, original_of(tail))),
             _ => Ok((stack_end, Original::default())),
