@@ -211,7 +211,7 @@ async function whatIsWrong(person) {
   await until(
     page,
     facts,
-    (text) => /since\d{4}-/.test(text) && /times[\d\u202f]+ in the time/.test(text),
+    (text) => /since\d{4}-/.test(text) && /times[\d\u202f]+ in the selected time/.test(text),
     'since when, how often',
   );
 }
