@@ -334,7 +334,7 @@ export async function intents(page, base) {
     async () => (await row.getAttribute('aria-current')) === 'true',
     'the intent is selected',
   );
-  await confirm(page, 'Remove', /^Really remove/);
+  await confirm(page, 'Remove', /^Remove /);
   await row.waitFor({ ...WAIT, state: 'detached' });
 }
 
@@ -446,7 +446,7 @@ export async function intentsByKeyboard(page, base) {
     0,
     'how much wider than the screen the page is',
   );
-  const asked = page.locator('.intents .armed', { hasText: 'Really remove keys?' });
+  const asked = page.locator('.intents .armed', { hasText: 'Remove keys?' });
   let answered = false;
   // The question is withdrawn after some seconds, and then asked again.
   await insist(
