@@ -334,7 +334,7 @@ export async function intents(page, base) {
     async () => (await row.getAttribute('aria-current')) === 'true',
     'the intent is selected',
   );
-  await confirm(page, 'Remove', /^Remove /);
+  await confirm(page, 'Remove', /^Remove \S+\?$/);
   await row.waitFor({ ...WAIT, state: 'detached' });
 }
 

@@ -158,8 +158,8 @@ struct walk {
     u32 end; /* of the bytes that are the packet's own */
     u32 ip;  /* the latest IP header */
     u32 ethertype;
-    u32 seek;        /* INT and IOAM are still searched for */
-    u32 left_out;    /* INT was refused and is not read again; its shim after UDP announces the original port or protocol */
+    u32 seek;     /* INT and IOAM are still searched for */
+    u32 left_out; /* INT was refused and is not read again; its shim after UDP announces the original port or protocol */
     u32 unmarked;    /* offset of bytes after TCP or UDP that no mark announces as INT; 0: none */
     u32 destination; /* INT for the destination was skipped */
     u32 tunnels;

@@ -145,7 +145,8 @@ int is_dns(struct scratch *s, u32 at, u32 end)
         return 0;
     /* A question for the root is one only with EDNS. */
     if (name < end && !bytes(s, name)[0])
-        return at + 20 <= end && !be32(bytes(s, at) + 6) && be16(bytes(s, at) + 10) == 1 && be24(bytes(s, at) + 17) == 41;
+        return at + 20 <= end && !be32(bytes(s, at) + 6) && be16(bytes(s, at) + 10) == 1 &&
+               be24(bytes(s, at) + 17) == 41;
     for (int i = 0; i < MAX_LABELS && name < at + 12 + 255 && name < end; i++) {
         const u8 *label = bytes(s, name);
 
