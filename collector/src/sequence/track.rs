@@ -10,7 +10,7 @@ pub(super) struct Track {
     /// Those of them that did not arrive and are counted as lost, because the stream was silent.
     pub(super) written_off: u128,
     pub(super) highest: u32,
-    /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
+    /// The count of numbers up to the highest that are accounted for, at most [`WINDOW`].
     pub(super) known: u32,
     pub(super) first: u32,
     /// The count of different numbers received, correct while there is a former sequence.
@@ -37,11 +37,6 @@ impl Track {
             began,
             alone: false,
         }
-    }
-
-    /// Whether the number at this distance from the highest one is near it.
-    pub(super) fn is_near(ahead: i32) -> bool {
-        is_late(ahead) || is_ahead(ahead)
     }
 
     /// Whether the number at this distance from the highest one is in the window and has not arrived.
@@ -117,6 +112,11 @@ impl Origins {
 /// Whether a number at this distance from the highest one lies in the window.
 pub(super) fn is_late(ahead: i32) -> bool {
     (1 - WINDOW.cast_signed()..=0).contains(&ahead)
+}
+
+/// Whether two numbers at this distance are at most a window apart.
+pub(super) fn is_near(apart: i32) -> bool {
+    is_late(apart) || is_ahead(apart)
 }
 
 /// Whether a number at this distance from the highest one is ahead of it by at most a window.

@@ -2,7 +2,7 @@
 
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
-use crate::sequence::track::{Track, is_ahead, is_late};
+use crate::sequence::track::{Track, is_ahead, is_late, is_near};
 use crate::sequence::{FAR, FIRST_NUMBERS, SETTLE, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
@@ -57,7 +57,7 @@ impl Stream {
                     !self.is_tentative()
                 };
             let ahead = self.distance(seq, former.track.highest);
-            Track::is_near(ahead) && (!is_new || former.track.lacks(ahead))
+            is_near(ahead) && (!is_new || former.track.lacks(ahead))
         });
         let is_current =
             is_late(ahead) && (ahead.unsigned_abs() < self.current.known || self.is_closer_to_first(seq));
@@ -148,7 +148,6 @@ impl Stream {
         held.repeated += u32::from(held.seq == number.seq);
         let held = *held;
         let apart = self.distance(number.seq, held.seq);
-        let is_close = (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart);
         if apart == 0 {
             self.observe_held_again(held, now, out);
         } else if apart == 1 && self.are_missing(held.seq, number.seq) {
@@ -156,7 +155,7 @@ impl Stream {
             self.refute(now, out);
             let back = self.distance(self.current.highest, number.seq).unsigned_abs();
             self.observe_late(number.seq, back, now, out);
-        } else if apart == 1 || is_close && number.silence < SETTLE {
+        } else if apart == 1 || is_near(apart) && number.silence < SETTLE {
             self.held = None;
             let silence = held.silence.max(number.silence);
             self.jump_to(Held { silence, ..held }, now, out);
