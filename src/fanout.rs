@@ -170,7 +170,9 @@ impl Ledger {
     fn observe(&self, lane: usize, noted: &[Noted]) {
         let accounts = &mut *lock(&self.accounts);
         if accounts.order.is_trivial() {
-            noted.iter().for_each(|noted| accounts.observe(noted));
+            noted
+                .iter()
+                .for_each(|noted| observe(&mut accounts.sequencer, &mut accounts.batch, noted));
         } else {
             accounts.order.push(lane, noted);
             accounts.observe_ordered();
@@ -209,10 +211,6 @@ impl Ledger {
 }
 
 impl Accounts {
-    fn observe(&mut self, noted: &Noted) {
-        observe(&mut self.sequencer, &mut self.batch, noted);
-    }
-
     /// Accounts the sequence numbers that need not wait for those of other threads.
     fn observe_ordered(&mut self) {
         let Self {

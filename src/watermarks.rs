@@ -102,7 +102,7 @@ impl Readers {
     }
 
     /// See [`Watermark::set`].
-    fn set(&mut self, reader: usize, (until, is_drained): (Nanos, bool), monotonic: Nanos) {
+    fn set(&mut self, reader: usize, until: Nanos, is_drained: bool, monotonic: Nanos) {
         self.look(monotonic);
         if let Some(reader) = &mut self.readers[reader] {
             let since = reader.behind_since.unwrap_or(monotonic);
@@ -124,7 +124,7 @@ impl Readers {
     }
 
     /// Whether another thread is so far behind `last` that this one should wait, at the time `now`.
-    fn others_behind(&mut self, this: usize, (last, now): (Nanos, Nanos), monotonic: Nanos) -> bool {
+    fn others_behind(&mut self, this: usize, last: Nanos, now: Nanos, monotonic: Nanos) -> bool {
         self.look(monotonic);
         // What arrived before the clock was set back has a time that the others do not reach.
         let last = last.min(now);
@@ -177,7 +177,7 @@ impl Watermark {
     /// Everything that arrived before `until` has been passed on. `is_drained`: nothing else waited.
     pub(crate) fn set(&self, until: Nanos, is_drained: bool) {
         let monotonic = nic::time::monotonic();
-        lock(&self.all.readers).set(self.reader, (until, is_drained), monotonic);
+        lock(&self.all.readers).set(self.reader, until, is_drained, monotonic);
     }
 
     /// This thread is about to pass on datagrams that arrived from `first` to `last`. Waits while datagrams of another thread
@@ -187,7 +187,7 @@ impl Watermark {
         for _ in 0..STEPS {
             let now = nic::time::now();
             let monotonic = nic::time::monotonic();
-            if !lock(&self.all.readers).others_behind(self.reader, (last, now), monotonic) {
+            if !lock(&self.all.readers).others_behind(self.reader, last, now, monotonic) {
                 break;
             }
             thread::sleep(STEP);
@@ -213,8 +213,8 @@ mod tests {
             readers: vec![Some(Reader::default()); 2],
             looked: 0,
         };
-        readers.set(0, (5 * SECOND, true), 0);
-        readers.set(1, (5 * SECOND, true), 0);
+        readers.set(0, 5 * SECOND, true, 0);
+        readers.set(1, 5 * SECOND, true, 0);
         readers
     }
 
@@ -240,17 +240,17 @@ mod tests {
     fn time_does_not_pass_before_every_thread_has_looked_after_a_stop() {
         for was_behind in [false, true] {
             let mut readers = two();
-            readers.set(1, (5 * SECOND, !was_behind), 0);
+            readers.set(1, 5 * SECOND, !was_behind, 0);
             // The program was stopped for four seconds. The idle thread looks first, and as often as it likes.
             for at in 0..40 {
                 let monotonic = 4 * SECOND + at * SECOND / 50;
                 let now = monotonic + 5 * SECOND;
-                readers.set(0, (now, true), monotonic);
+                readers.set(0, now, true, monotonic);
                 assert_eq!(readers.time(now, monotonic), 5 * SECOND, "{at}");
             }
             let after = 4 * SECOND + SECOND * 4 / 5;
             readers.begin(1, 5 * SECOND + 1, after);
-            readers.set(1, (5 * SECOND + 7, false), after);
+            readers.set(1, 5 * SECOND + 7, false, after);
             assert_eq!(readers.time(10 * SECOND, after), 5 * SECOND + 7);
         }
     }
@@ -262,9 +262,9 @@ mod tests {
             let mut times = Vec::new();
             for at in (0..=PATIENCE).step_by(100_000_000) {
                 if !is_blocked {
-                    readers.set(1, (5 * SECOND, false), at);
+                    readers.set(1, 5 * SECOND, false, at);
                 }
-                readers.set(0, (5 * SECOND + at, true), at);
+                readers.set(0, 5 * SECOND + at, true, at);
                 let time = readers.time(9 * SECOND, at);
                 if times.last() != Some(&time) {
                     times.push(time);
@@ -272,9 +272,9 @@ mod tests {
             }
             assert_eq!(times, [5 * SECOND, 6 * SECOND - LEAD], "{is_blocked}");
             // Nobody waits for it, until it has caught up or goes on.
-            assert!(!readers.others_behind(0, (8 * SECOND, 9 * SECOND), PATIENCE));
-            readers.set(1, (5 * SECOND, true), PATIENCE);
-            assert!(readers.others_behind(0, (8 * SECOND, 9 * SECOND), PATIENCE));
+            assert!(!readers.others_behind(0, 8 * SECOND, 9 * SECOND, PATIENCE));
+            readers.set(1, 5 * SECOND, true, PATIENCE);
+            assert!(readers.others_behind(0, 8 * SECOND, 9 * SECOND, PATIENCE));
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
             (3600 * SECOND, bound, false),
             (3600 * SECOND, bound + 1, true),
         ] {
-            assert_eq!(readers.others_behind(0, (last, now), 0), waits, "{last} {now}");
+            assert_eq!(readers.others_behind(0, last, now, 0), waits, "{last} {now}");
         }
         let all = Arc::new(Watermarks::default());
         let (one, other) = (all.add(), all.add());

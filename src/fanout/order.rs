@@ -131,14 +131,17 @@ impl Order {
 
     /// The lane with the earliest number, and the time up to which no other has an earlier one.
     fn earliest(&self) -> Option<(usize, Moment)> {
-        let (mut first, mut least, mut limit) = (None, NEVER, NEVER);
+        let mut first = None;
+        let mut least = NEVER;
+        let mut limit = NEVER;
         for (index, lane) in self.lanes.iter().enumerate() {
             let front = lane.noted.front().map(|(step, noted)| (*step, noted.received));
             match front {
                 None => limit = limit.min(lane.until),
                 Some(front) if first.is_none() || front < least => {
                     limit = limit.min(least);
-                    (first, least) = (Some(index), front);
+                    first = Some(index);
+                    least = front;
                 }
                 Some(front) => limit = limit.min(front),
             }

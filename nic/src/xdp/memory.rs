@@ -107,9 +107,7 @@ impl Umem {
         // lives, as the caller promises.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len) })
     }
-}
 
-impl Umem {
     /// The two words before `address`; zeros if they are not all inside.
     ///
     /// # Safety

@@ -211,13 +211,18 @@ impl XskSource {
 
 /// The queue whose next frame is the earliest, and the time of the next frame of the others.
 fn earliest(heads: &[Head]) -> Option<(usize, u64)> {
-    let (mut first, mut least, mut limit) = (None, u64::MAX, u64::MAX);
-    for (queue, head) in heads.iter().enumerate() {
-        if head.index == head.available {
-            continue;
-        }
+    let mut first = None;
+    let mut least = u64::MAX;
+    let mut limit = u64::MAX;
+    let waiting = heads
+        .iter()
+        .enumerate()
+        .filter(|(_, head)| head.index < head.available);
+    for (queue, head) in waiting {
         if first.is_none() || head.at < least {
-            (first, limit, least) = (Some(queue), least, head.at);
+            first = Some(queue);
+            limit = least;
+            least = head.at;
         } else {
             limit = limit.min(head.at);
         }

@@ -503,7 +503,8 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
         (hop.ingress_if, hop.egress_if) = (header.ingress_if, header.egress_if);
     }
     if has(Items::HOP_LATENCY) {
-        (hop.hop_latency, hop.latency_in_ns) = (header.hop_latency, header.latency_in_ns);
+        hop.hop_latency = header.hop_latency;
+        hop.latency_in_ns = header.latency_in_ns;
     }
     if has(Items::QUEUE_ID) {
         hop.queue_id = header.queue_id;
