@@ -67,8 +67,7 @@ impl Program {
     }
 
     fn run(dir: &Path, config: &str, has_input: bool) -> Result<Self, CliError> {
-        let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
-        let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
+        let mut child = Command::new(std::env::current_exe().map_err(cannot_start)?)
             .args(["run", "-c"])
             .arg(configure(dir, config)?)
             .current_dir(dir)
@@ -77,12 +76,12 @@ impl Program {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(cannot)?;
+            .map_err(cannot_start)?;
         let (mut input, mut api, mut said) = (None, None, String::new());
         let mut output = BufReader::new(child.stderr.take().ok_or_else(|| CliError::new("no output"))?);
         while has_input && input.is_none() || api.is_none() {
             let mut line = String::new();
-            if output.read_line(&mut line).map_err(cannot)? == 0 {
+            if output.read_line(&mut line).map_err(cannot_start)? == 0 {
                 let _ = child.wait();
                 return Err(CliError::new(format!("hopwise ended: {said}")));
             }
@@ -103,14 +102,13 @@ impl Program {
 
     /// Makes what the system of an export lacks.
     pub(super) fn schema(dir: &Path, sections: &str, export: &str) -> Result<(), CliError> {
-        let cannot = |error| CliError::io("cannot start hopwise", error, "see the system's message");
-        let output = Command::new(std::env::current_exe().map_err(cannot)?)
+        let output = Command::new(std::env::current_exe().map_err(cannot_start)?)
             .args(["schema", "apply", "-c"])
             .arg(configure(dir, &format!("{CONFIG}{sections}"))?)
             .arg(export)
             .env("NO_COLOR", "1")
             .output()
-            .map_err(cannot)?;
+            .map_err(cannot_start)?;
         if output.status.success() {
             return Ok(());
         }
@@ -212,17 +210,20 @@ impl Drop for Program {
     }
 }
 
+fn cannot_start(error: std::io::Error) -> CliError {
+    CliError::io("cannot start hopwise", error, "see the system's message")
+}
+
 /// Writes its configuration.
 fn configure(dir: &Path, text: &str) -> Result<PathBuf, CliError> {
     let config = dir.join("hopwise.toml");
-    let cannot = |error| {
+    fs::write(&config, text).map_err(|error| {
         CliError::io(
             "cannot write a configuration",
             error,
             "set TMPDIR to a writable directory",
         )
-    };
-    fs::write(&config, text).map_err(cannot)?;
+    })?;
     Ok(config)
 }
 
