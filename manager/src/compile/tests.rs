@@ -204,7 +204,7 @@ fn overlapping_intents_share_entries_with_the_union() {
 #[test]
 fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
     let mut compiler = compiler(&able(|_, _| {}));
-    let tell = |threshold| crate::intent::Reporting {
+    let reporting = |threshold| crate::intent::Reporting {
         thresholds: [(Metric::HopLatency, threshold)].into(),
         filter: Some(FilterAlgorithm::PerHop),
         ..crate::intent::Reporting::default()
@@ -215,13 +215,13 @@ fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
     };
     compiler
         .add(&Intent {
-            reporting: tell(500),
+            reporting: reporting(500),
             ..intent("a")
         })
         .unwrap();
     compiler
         .add(&Intent {
-            reporting: tell(100),
+            reporting: reporting(100),
             flows: to("10.0.0.2"),
             ..intent("b")
         })
@@ -697,13 +697,13 @@ fn intents_that_overlap_say_which_rule_is_in_force_and_who_loses_what() {
 
 #[test]
 fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
-    let tell = |rule: &str| crate::intent::Reporting {
+    let reporting = |rule: &str| crate::intent::Reporting {
         rule: Some(rule.to_owned()),
         filter: Some(FilterAlgorithm::Rule),
         ..crate::intent::Reporting::default()
     };
     let wants = |name: &str, rule: &str, flows| Intent {
-        reporting: tell(rule),
+        reporting: reporting(rule),
         flows,
         ..intent(name)
     };
@@ -751,7 +751,7 @@ fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
     let without = Intent {
         reporting: crate::intent::Reporting {
             rule: None,
-            ..tell("")
+            ..reporting("")
         },
         ..intent("f")
     };

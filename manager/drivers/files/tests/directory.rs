@@ -255,9 +255,9 @@ fn the_driver_reports_that_somebody_confirms() {
         .build()
         .unwrap();
     let guard = runtime.enter();
-    let (tell, told) = channel();
+    let (sender, messages) = channel();
     let driver = Driver::start(temp.settings(Confirm::Applied), move |message| {
-        let _ = tell.send(message);
+        let _ = sender.send(message);
     });
     let ask = |id, request| {
         assert!(driver.send(Command {
@@ -267,7 +267,7 @@ fn the_driver_reports_that_somebody_confirms() {
             limit: 2_000_000_000
         }));
         loop {
-            match told.recv_timeout(Duration::from_secs(60)).unwrap() {
+            match messages.recv_timeout(Duration::from_secs(60)).unwrap() {
                 Message::Answer(11, answered, answer) if answered == id => return answer,
                 Message::Event(11, DeviceEvent::Changed) => {}
                 other => panic!("{other:?}"),
@@ -278,7 +278,7 @@ fn the_driver_reports_that_somebody_confirms() {
     assert!(matches!(ask(2, Request::Read), Answer::Unconfirmed(_)));
     temp.confirm();
     assert_eq!(
-        told.recv_timeout(Duration::from_secs(60)),
+        messages.recv_timeout(Duration::from_secs(60)),
         Ok(Message::Event(11, DeviceEvent::Changed))
     );
     drop((driver, guard));
