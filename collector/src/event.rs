@@ -275,7 +275,7 @@ pub struct Drop {
     pub id: u64,
     /// The packet's flow: of a tunnelled packet, the inner one.
     pub flow: Option<FlowKey>,
-    /// Of a tunnelled packet, the addresses of the outermost tunnel: the host or switch that sent it.
+    /// The addresses of the outermost tunnel, if the packet was tunnelled: the host or switch that sent it.
     pub tunnel: Option<FlowKey>,
     /// The dropping node.
     pub node: Option<u32>,

@@ -298,7 +298,7 @@ enum FaultCommand {
     Restart {
         /// The switch
         switch: String,
-        /// How long the switch stays down
+        /// Time that the switch stays down
         #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = delay)]
         after: u64,
         #[command(flatten)]

@@ -71,7 +71,7 @@ struct Silence {
     /// Which alerts: a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
     filter: String,
 
-    /// How long the silence lasts
+    /// Duration of the silence
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration)]
     length: u64,
 

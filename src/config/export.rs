@@ -117,9 +117,9 @@ section! {
         /// `[export] memory` is too small for all. Not set: 8 MiB, with ClickHouse or Parquet 32 MiB; a quarter of that for
         /// rollups, and an eighth for flows, drops, losses and alerts.
         pub(crate) batch_size: Option<Size> = None,
-        /// How long to wait for a batch to fill; with Parquet, the period of one file. Not set: 1 s, with Parquet 5 min.
+        /// Time to wait for a batch to fill; with Parquet, the period of one file. Not set: 1 s, with Parquet 5 min.
         pub(crate) linger: Option<Duration> = None,
-        /// How long to wait for a response.
+        /// Time to wait for a response.
         pub(crate) timeout: Duration = Duration::from_secs(30),
         /// Stream `hops`: which reports to send. `"sampled"`: those of one in `sample` datagrams. `"events"`: those that caused an
         /// event of their flow, such as a change.

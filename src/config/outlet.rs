@@ -46,10 +46,10 @@ section! {
         /// Maximum memory for records: two batches with their requests per partition, and a quarter for responses from Kafka. The
         /// process itself needs some MiB more ([sizing](../how-to/outlet.md#sizing)).
         pub(crate) memory: Size = Size(256 << 20),
-        /// How long to wait for a batch to fill. Each partition is inserted separately, and ClickHouse works best with few large
+        /// Time to wait for a batch to fill. Each partition is inserted separately, and ClickHouse works best with few large
         /// inserts.
         pub(crate) linger: Duration = Duration::from_secs(5),
-        /// How long to wait for a response.
+        /// Time to wait for a response.
         pub(crate) timeout: Duration = Duration::from_secs(30),
         /// Maximum size of the file, one per partition, for messages that cannot be read and records that ClickHouse permanently
         /// rejects; further ones are only counted.

@@ -47,7 +47,7 @@ section! {
         pub(crate) budget: Option<BudgetSetting> = None,
         /// When it ends: a duration from now on, or a time as `"2026-11-24T08:00:00Z"`. Not set: never.
         pub(crate) until: Option<UntilSetting> = None,
-        /// Of several intents for one flow, the one with the greatest number determines the mode.
+        /// If several intents match a flow, the one with the greatest number determines the mode.
         pub(crate) priority: u32 = 100,
     }
 }

@@ -26,7 +26,7 @@ section! {
     struct DeviceSettings("[[devices]]") {
         /// Its name: letters, digits, `.`, `_` and `-`.
         pub(crate) name: String = String::new(),
-        /// Its node id in INT. Not set: the lowest free one.
+        /// The node id in INT. Not set: the lowest free one.
         pub(crate) node: Option<u32> = None,
         /// The driver: `hopwise`, `p4runtime`, `gnmi` or `files`.
         pub(crate) driver: String = "hopwise".to_owned(),
