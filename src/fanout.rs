@@ -170,9 +170,9 @@ impl Ledger {
     fn observe(&self, lane: usize, noted: &[Noted]) {
         let accounts = &mut *lock(&self.accounts);
         if accounts.order.is_trivial() {
-            noted
-                .iter()
-                .for_each(|noted| observe(&mut accounts.sequencer, &mut accounts.batch, noted));
+            for noted in noted {
+                observe(&mut accounts.sequencer, &mut accounts.batch, noted);
+            }
         } else {
             accounts.order.push(lane, noted);
             accounts.observe_ordered();

@@ -42,6 +42,13 @@ struct Lane {
     open: bool,
 }
 
+impl Lane {
+    /// The time of the first waiting number.
+    fn front(&self) -> Option<Moment> {
+        self.noted.front().map(|(step, noted)| (*step, noted.received))
+    }
+}
+
 impl Order {
     /// Adds a thread; returns its number.
     pub(super) fn add(&mut self) -> usize {
@@ -131,22 +138,13 @@ impl Order {
 
     /// The lane with the earliest number, and the time up to which no other has an earlier one.
     fn earliest(&self) -> Option<(usize, Moment)> {
-        let mut first = None;
-        let mut least = NEVER;
-        let mut limit = NEVER;
-        for (index, lane) in self.lanes.iter().enumerate() {
-            let front = lane.noted.front().map(|(step, noted)| (*step, noted.received));
-            match front {
-                None => limit = limit.min(lane.until),
-                Some(front) if first.is_none() || front < least => {
-                    limit = limit.min(least);
-                    first = Some(index);
-                    least = front;
-                }
-                Some(front) => limit = limit.min(front),
-            }
-        }
-        first.map(|first| (first, limit))
+        let fronts = self.lanes.iter().map(Lane::front).enumerate();
+        let (first, _) = fronts
+            .filter_map(|(index, front)| Some((index, front?)))
+            .min_by_key(|(_, front)| *front)?;
+        let others = self.lanes.iter().enumerate().filter(|(index, _)| *index != first);
+        let limit = others.map(|(_, lane)| lane.front().unwrap_or(lane.until)).min();
+        Some((first, limit.unwrap_or(NEVER)))
     }
 }
 

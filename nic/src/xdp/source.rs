@@ -211,23 +211,13 @@ impl XskSource {
 
 /// The queue whose next frame is the earliest, and the time of the next frame of the others.
 fn earliest(heads: &[Head]) -> Option<(usize, u64)> {
-    let mut first = None;
-    let mut least = u64::MAX;
-    let mut limit = u64::MAX;
     let waiting = heads
         .iter()
         .enumerate()
         .filter(|(_, head)| head.index < head.available);
-    for (queue, head) in waiting {
-        if first.is_none() || head.at < least {
-            first = Some(queue);
-            limit = least;
-            least = head.at;
-        } else {
-            limit = limit.min(head.at);
-        }
-    }
-    first.map(|queue| (queue, limit))
+    let (first, _) = waiting.clone().min_by_key(|(_, head)| head.at)?;
+    let others = waiting.filter(|(queue, _)| *queue != first);
+    Some((first, others.map(|(_, head)| head.at).min().unwrap_or(u64::MAX)))
 }
 
 /// The next frame of a queue.
