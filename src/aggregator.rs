@@ -1,6 +1,7 @@
 //! The aggregator role: postcards from a UDP socket through the aggregator to UDP sockets. One thread does everything, and
 //! publishes its counters for the others.
 
+use model::Listen;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -18,7 +19,7 @@ use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
 use serde::{Deserialize, Serialize};
 use wire::Refusal;
 
-use crate::config::{Settings, aggregator::AggregatorSettings, build, values::Listen};
+use crate::config::{Settings, aggregator::AggregatorSettings, build};
 use runtime::control::Control;
 use terminal::CliError;
 use view::{Name, NamedCounts};

@@ -1,14 +1,11 @@
 //! The command line: the commands, and the function that runs each. The arguments of a command are declared beside its code,
 //! in `commands/`.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::process::ExitCode;
 
-use clap::{
-    CommandFactory, Parser, Subcommand,
-    error::{ContextKind, ContextValue},
-};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{commands, config::renamed};
+use crate::commands;
 use terminal::CliError;
 
 /// Collector for In-band Network Telemetry (INT).
@@ -66,7 +63,7 @@ enum Command {
 
 /// Reads the command line and runs the command. Wrong usage ends the process with code 2, help with code 0.
 pub(crate) fn run() -> Result<ExitCode, CliError> {
-    match parse(std::env::args_os())?.command {
+    match Cli::parse().command {
         Command::Run(args) => commands::run::run(args),
         Command::Console(args) => commands::console::run(args),
         Command::Outlet(args) => commands::outlet::run(args),
@@ -102,40 +99,6 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
     }
 }
 
-/// The command line. An old name is an error that gives the new one; anything else that is wrong ends the process, as help does.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, CliError> {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // Names of benchmarks are plain arguments to the parser.
-    if arguments.get(1).is_some_and(|command| command == "bench") {
-        let renamed = arguments.iter().skip(2).filter_map(|name| name.to_str());
-        let old = renamed
-            .filter_map(|name| Some((name, renamed::argument(name)?)))
-            .next();
-        if let Some((old, new)) = old {
-            return Err(CliError::new(format!("`{old}` is now `{new}`")));
-        }
-    }
-    Cli::try_parse_from(arguments).map_err(|error| match old_name(&error) {
-        Some((old, new)) => CliError::new(format!("`{old}` is now `{new}`")),
-        None => error.exit(),
-    })
-}
-
-/// The old name that an error is about, and its new one.
-fn old_name(error: &clap::Error) -> Option<(String, &'static str)> {
-    let kinds = [
-        ContextKind::InvalidSubcommand,
-        ContextKind::InvalidValue,
-        ContextKind::InvalidArg,
-    ];
-    let written = kinds.into_iter().find_map(|kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        _ => None,
-    })?;
-    let name = written.split('=').next().unwrap_or(&written);
-    renamed::argument(name).map(|new| (name.to_owned(), new))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,11 +106,5 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn an_old_name_is_refused_with_the_new_one() {
-        let error = parse(["hopwise", "bench", "rung-udp"].map(OsString::from)).unwrap_err();
-        assert_eq!(error.to_string(), "`rung-udp` is now `rx-udp`");
     }
 }

@@ -16,37 +16,37 @@ use collector::{Access, Collector};
 use detect::Detection;
 use tokio::sync::Semaphore;
 
+use crate::list_events::ListEvents;
 use crate::{
-    active_config::ActiveConfig,
     aggregator,
     alerts::Notes,
     api::{self, Api},
-    capabilities::CapabilityDrop,
     config::{Overrides, Settings, build},
     export_role,
+    history::{History, Local, Remote},
+    log::Log,
+    manager_role, switch,
+};
+use collect_role::{
+    capabilities::CapabilityDrop,
     fanout::{self, Ledger, LoadSender, Plan},
     flight_recorder::{FlightGauge, FlightRecorder, Tap},
-    history::{History, Local, Remote},
     hop_recorder::HopRecorder,
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
     known_links::{self, KnownLinks},
     live::Hub,
-    log::Log,
-    manager_role,
     monitor::Monitor,
-    pipeline::{self, ListEvents, Pipeline, RuleNames},
+    pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    switch,
+    settings::CollectSettings,
     triggers::Triggers,
     watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
 };
+use dta::settings::{MemoryMode, MemorySettings};
 use dta_role::{
     exchange::secret::NewSecret,
-    memory::{
-        self, EventSink,
-        settings::{MemoryMode, MemorySettings},
-    },
+    memory::{self, EventSink},
     reporter,
     translator::{
         self,
@@ -56,6 +56,8 @@ use dta_role::{
 use net::{dns::Resolver, tls};
 use runtime::{
     control::{Asked, Control, Message, Reloaded},
+    current::Current,
+    host,
     intercept::{self, SwitchEnd, TranslatorEnd},
     lock::lock,
     notify, save,
@@ -69,7 +71,9 @@ pub(crate) struct Server {
     file: Option<PathBuf>,
     overrides: Overrides,
     log: Log,
-    active_config: Arc<ActiveConfig>,
+    active_config: Arc<Current<Settings>>,
+    /// The part of it that inputs read when they open again.
+    collect_config: Arc<Current<CollectSettings>>,
     hub: Arc<Hub>,
     control: Control,
     messages: Receiver<Message>,
@@ -207,7 +211,7 @@ impl Server {
         let hub = Arc::new(Hub::new(
             settings.api.max_streams,
             settings.api.stream_queue,
-            build::drop_reasons(&settings),
+            settings.collect().drop_reasons(),
         ));
         let config = pipeline::Config {
             batch: settings.collector.batch,
@@ -221,7 +225,8 @@ impl Server {
             file,
             overrides: Overrides::default(),
             log,
-            active_config: Arc::new(ActiveConfig::new(settings)),
+            collect_config: Arc::new(Current::new(settings.collect())),
+            active_config: Arc::new(Current::new(settings)),
             hub,
             control,
             messages,
@@ -276,7 +281,7 @@ impl Server {
     }
 
     fn start_all(&mut self) -> Result<Addresses, CliError> {
-        let settings = self.active_config.settings();
+        let settings = self.active_config.get();
         self.tls.replace(
             settings
                 .api
@@ -285,7 +290,7 @@ impl Server {
         );
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
         let inputs = if settings.collects() {
-            input::open(&self.active_config)?
+            input::open(&self.collect_config)?
         } else {
             Vec::new()
         };
@@ -471,7 +476,7 @@ impl Server {
             ..Collecting::default()
         });
         let watermarks = Arc::<Watermarks>::default();
-        let access = Arc::new(build::access(settings, inputs.iter().map(Input::entry)));
+        let access = Arc::new(settings.collect().access(inputs.iter().map(Input::entry)));
         let (recorder, taps) = flight_recorder(settings, workers).unzip();
         let triggers = recorder.as_ref().map(FlightRecorder::triggers);
         gauges.flight_recorder = recorder.as_ref().map(FlightRecorder::gauge);
@@ -499,7 +504,7 @@ impl Server {
         // Its thread ends when the workers have.
         drop(triggers);
         if let (Some(recorder), Some(collecting)) = (recorder, &mut self.collecting) {
-            let reader = ReportRecorder::new(build::wire_profiles(settings), Arc::clone(&access));
+            let reader = ReportRecorder::new(settings.collect().wire_profiles(), Arc::clone(&access));
             let started = recorder.start(reader, outlet(&self.pipeline)?, &self.control)?;
             collecting.flight_recorder = Some(started);
         }
@@ -518,18 +523,18 @@ impl Server {
             return Ok(());
         };
         gauges.workers.clone_from(&collecting.handles);
-        let profiles = Arc::new(build::wire_profiles(settings));
+        let profiles = Arc::new(settings.collect().wire_profiles());
         for input in inputs {
             let dispatch = match &collecting.inline {
                 Some(worker) => Dispatch::Inline(Arc::clone(worker)),
                 None => {
                     let outlet = outlet(&self.pipeline)?;
-                    let (most, seed) = (settings.collector.max_sources, build::seed());
+                    let (most, seed) = (settings.collector.max_sources, host::seed());
                     let ledger = Arc::new(Ledger::new(outlet, most, seed));
                     gauges.fanouts.push(ledger.gauge());
                     collecting.ledgers.push(Arc::clone(&ledger));
                     let (workers, profiles) = (queues.to_vec(), Arc::clone(&profiles));
-                    let aggregate_ports = build::aggregate_ports(settings);
+                    let aggregate_ports = settings.collect().aggregate_ports();
                     let (listener, access) = (input.listener(), Arc::clone(access));
                     Dispatch::Spread(Plan {
                         workers,
@@ -567,10 +572,13 @@ impl Server {
         access: &Arc<Access>,
         triggers: Option<Triggers>,
     ) -> Result<(Worker, WorkerHandle), CliError> {
-        let mut config = build::collector(settings, workers, self.generation).map_err(CliError::new)?;
+        let mut config = settings
+            .collect()
+            .collector_config(workers, self.generation)
+            .map_err(CliError::new)?;
         config.access = Arc::clone(access);
         let recorder = (settings.store.enabled && settings.store.reports)
-            .then(|| ReportRecorder::new(build::wire_profiles(settings), Arc::clone(access)));
+            .then(|| ReportRecorder::new(settings.collect().wire_profiles(), Arc::clone(access)));
         let hops = HopRecorder::new(&config, &self.hops.taps());
         let (worker, handle) = Worker::new(
             Collector::new(config),
@@ -580,7 +588,7 @@ impl Server {
         );
         Ok((
             worker
-                .with_aggregate_ports(build::aggregate_ports(settings))
+                .with_aggregate_ports(settings.collect().aggregate_ports())
                 .with_hops(hops),
             handle,
         ))
@@ -634,7 +642,7 @@ impl Server {
             .apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let secrets = self.read_secrets()?;
         let tls = new.api.server().map_err(|problem| problem.message)?;
-        let before = self.active_config.settings();
+        let before = self.active_config.get();
         let (mut merged, mut unchanged) = before.reload(new);
         if let (Some(role), Some(old), Some(new)) = (&self.switch, &before.switch, &mut merged.switch) {
             if switch::same_ports(&old.ports, &new.ports).is_err() {
@@ -643,26 +651,32 @@ impl Server {
             }
             role.reload(new.clone())?;
         }
-        let detection = build::detection(&merged, &self.asked, self.generation.wrapping_add(1))?;
+        let detection = merged
+            .collect()
+            .detection(&self.asked, self.generation.wrapping_add(1))?;
         secrets.into_iter().for_each(NewSecret::activate);
         self.tls.replace(tls);
         self.activate(&detection, &rule_names(&merged, &self.asked));
         self.pipeline
             .set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
+        self.collect_config.replace(merged.collect());
         self.active_config.replace(merged);
-        let settings = self.active_config.settings();
+        let settings = self.active_config.get();
         self.hub.retain(|token| api::admits(&settings.api, token));
         if let Some(manager) = &self.manager {
-            manager.reload(&self.active_config.settings());
+            manager.reload(&self.active_config.get());
         }
         Ok(unchanged)
     }
 
     /// Detects what intents ask for. The manager has checked that it fits beside the rules and thresholds of the configuration.
     fn detect(&mut self, asked: Arc<Asked>) {
-        let settings = self.active_config.settings();
-        match build::detection(&settings, &asked, self.generation.wrapping_add(1)) {
+        let settings = self.active_config.get();
+        match settings
+            .collect()
+            .detection(&asked, self.generation.wrapping_add(1))
+        {
             Ok(detection) => {
                 self.activate(&detection, &rule_names(&settings, &asked));
                 self.asked = asked;

@@ -18,8 +18,10 @@ use crate::{
     aggregator::AggregatorView,
     export_role::view::ExportsView,
     manager_role::view::DeviceCounterView,
-    monitor::{Detail, Monitor, version_name},
     switch::{FilterView, PortView, SwitchView},
+};
+use collect_role::{
+    monitor::{Detail, Monitor, version_name},
     topology::merged,
 };
 use dta_role::{memory::view::MemoryView, reporter::view::ReporterView, translator::view::TranslatorView};
@@ -1067,10 +1069,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        config::sections::Policy,
+    use collect_role::{
         live::Hub,
         pipeline::{self, Pipeline},
+        settings::Policy,
     };
     use runtime::control::Control;
 

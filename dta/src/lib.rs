@@ -62,6 +62,7 @@ pub mod persist;
 pub mod postcarding;
 mod query;
 pub mod report_text;
+pub mod settings;
 pub mod sketch;
 mod slots;
 pub mod snapshot;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use settings::{
     read::{ConfigError, DeValue, Node as TomlNode, Reader, is_written, nearest, span_of},
-    setting::{Setting, names},
+    setting::{Setting, tables},
 };
 use terminal::CliError;
 
@@ -53,7 +53,7 @@ pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliEr
 pub(crate) fn parse(text: &str, file: &str, program: &dyn Program) -> Result<Topology, ConfigError> {
     let mut reader = Reader::new(text);
     let mut topology = None;
-    if let Some(root) = reader.parse(names::<LabFile>)
+    if let Some(root) = reader.parse(tables::<LabFile>)
         && let Some(read) = LabFile::read(&root, &mut reader)
     {
         topology = Builder {

@@ -3,6 +3,7 @@
 
 pub mod collector_map;
 pub mod control;
+pub mod current;
 pub mod host;
 pub mod intercept;
 pub mod lock;

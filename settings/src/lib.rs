@@ -7,7 +7,7 @@
 //! # Example
 //! ```
 //! use settings::read::Reader;
-//! use settings::setting::{Setting, names};
+//! use settings::setting::{Setting, tables};
 //!
 //! settings::section! {
 //!     /// The API.
@@ -20,13 +20,13 @@
 //! }
 //!
 //! let mut reader = Reader::new("connections = 8");
-//! let api = reader.parse(names::<Api>).and_then(|node| Api::read(&node, &mut reader)).ok_or("not a table")?;
+//! let api = reader.parse(tables::<Api>).and_then(|node| Api::read(&node, &mut reader)).ok_or("not a table")?;
 //! assert!(reader.has_no_problems());
 //! assert_eq!((api.listen.as_str(), api.connections), ("127.0.0.1:8080", 8));
 //!
 //! // Each problem is located, with advice.
 //! let mut reader = Reader::new("conections = 8");
-//! let _ = reader.parse(names::<Api>).and_then(|node| Api::read(&node, &mut reader));
+//! let _ = reader.parse(tables::<Api>).and_then(|node| Api::read(&node, &mut reader));
 //! let error = reader.finish("hopwise.toml").unwrap_err().to_string();
 //! assert!(error.starts_with("hopwise.toml:1:1: there is no key `conections` in [api]; did you mean `connections`?"));
 //! # Ok::<(), &str>(())

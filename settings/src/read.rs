@@ -36,13 +36,32 @@ struct Problem {
     message: String,
 }
 
+/// A table of the file: its heading, such as `[api]`, and its keys.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The heading in the file.
+    pub heading: String,
+    /// The names of the keys.
+    pub keys: Vec<&'static str>,
+}
+
+/// The names in the headings and the keys of `tables`.
+fn names(tables: &[Table]) -> BTreeSet<String> {
+    let headings = tables
+        .iter()
+        .flat_map(|table| table.heading.split(['[', ']', '.']));
+    let keys = tables.iter().flat_map(|table| table.keys.iter().copied());
+    let all = headings.chain(keys).filter(|name| !name.is_empty());
+    all.map(str::to_owned).collect()
+}
+
 /// Collects problems while the settings read themselves from the parsed file.
 #[derive(Debug)]
 pub struct Reader<'i> {
     text: &'i str,
     problems: Vec<(Range<usize>, String)>,
-    /// Positions of old names. Each is reported once, even if it has other problems.
-    renamed: Vec<Range<usize>>,
+    /// The tables of the file.
+    tables: fn() -> Vec<Table>,
     /// Positions in tables of which a value could not be read. What seems to be wrong there besides may follow from that.
     unread: Vec<Range<usize>>,
     /// Positions of values that are secrets, or could be. No message quotes them.
@@ -93,16 +112,17 @@ impl<'i> Reader<'i> {
         Self {
             text,
             problems: Vec::new(),
-            renamed: Vec::new(),
             unread: Vec::new(),
             hidden: Vec::new(),
             quotable: None,
+            tables: Vec::new,
         }
     }
 
     /// Parses the file. Returns `None` after a syntax error, which is then the only problem. Its message quotes no other words than
-    /// `names`, those of settings: which text is a secret is unknown then.
-    pub fn parse(&mut self, names: impl FnOnce() -> BTreeSet<String>) -> Option<Node<'i>> {
+    /// the names in `tables`: which text is a secret is unknown then.
+    pub fn parse(&mut self, tables: fn() -> Vec<Table>) -> Option<Node<'i>> {
+        self.tables = tables;
         match DeTable::parse(self.text) {
             Ok(table) => {
                 let span = table.span();
@@ -113,7 +133,7 @@ impl<'i> Reader<'i> {
                     "this is not TOML: {}; see https://toml.io",
                     error.message().trim_end()
                 );
-                self.quotable = Some(names());
+                self.quotable = Some(names(&tables()));
                 self.refuse(error.span().unwrap_or(0..0), message);
                 None
             }
@@ -133,15 +153,9 @@ impl<'i> Reader<'i> {
     /// Records a problem at bytes `span` of the file.
     pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
         let follows = self.unread.iter().any(|unread| is_inside(&span, unread));
-        if !follows && !self.renamed.contains(&span) {
+        if !follows {
             self.problems.push((span, message.into()));
         }
-    }
-
-    /// Records an old name at bytes `span` of the file.
-    pub fn renamed(&mut self, span: Range<usize>, message: impl Into<String>) {
-        self.problems.push((span.clone(), message.into()));
-        self.renamed.push(span);
     }
 
     /// Records that `node` has the wrong type; `what` is the expected one.
@@ -184,9 +198,17 @@ impl<'i> Reader<'i> {
     /// misspelt name of a secret.
     pub fn unknown(&mut self, span: Range<usize>, key: &str, value: &Node<'_>, place: &str, known: &[&str]) {
         self.hide(value);
+        let elsewhere = || {
+            (self.tables)()
+                .into_iter()
+                .find(|table| table.keys.contains(&key))
+        };
         let advice = match nearest(key, known) {
             Some(name) => format!("did you mean `{name}`?"),
-            None => format!("remove it, or use one of: {}", known.join(", ")),
+            None => match elsewhere() {
+                Some(table) => format!("{} has one; move it there, or remove it", table.heading),
+                None => format!("remove it, or use one of: {}", known.join(", ")),
+            },
         };
         self.refuse(span, format!("there is no key `{key}` in {place}; {advice}"));
     }

@@ -3,11 +3,11 @@
 //! `section!` declares a table of the file once; reading, defaults, unknown keys, the dump, reload and the reference page
 //! follow from that declaration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use super::read::{Node, Reader};
+use super::read::{Node, Reader, Table};
 
 /// A value that a configuration file can hold.
 pub trait Setting: Sized + Clone + PartialEq {
@@ -86,20 +86,16 @@ pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) 
     None
 }
 
-/// The names of tables and keys that a file with a `T` can have.
-pub fn names<T: Setting>() -> BTreeSet<String> {
+/// The tables that a file with a `T` can have.
+pub fn tables<T: Setting>() -> Vec<Table> {
     let mut chapters = Vec::new();
     T::explain("", &mut chapters);
-    let tables = chapters
-        .iter()
-        .flat_map(|chapter| chapter.heading.split(['[', ']', '.']));
-    let keys = chapters
-        .iter()
-        .flat_map(|chapter| chapter.keys.iter().map(|key| key.name));
-    tables
-        .chain(keys)
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
+    chapters
+        .into_iter()
+        .map(|chapter| Table {
+            heading: chapter.heading,
+            keys: chapter.keys.iter().map(|key| key.name).collect(),
+        })
         .collect()
 }
 

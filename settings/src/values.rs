@@ -519,7 +519,7 @@ mod tests {
     fn a_threshold_has_the_units_of_its_metric() {
         fn read<T: Setting>(text: &str) -> Result<Shown, String> {
             let mut reader = Reader::new(text);
-            let root = reader.parse(setting::names::<T>);
+            let root = reader.parse(setting::tables::<T>);
             let node = root.as_ref().and_then(|root| root.get_ref().get("x"));
             match node.and_then(|node| T::read(node, &mut reader)) {
                 Some(value) => Ok(value.show()),

@@ -58,7 +58,7 @@ pub(super) const ALERTS: &[Param] = &[
 /// Alerts now and of a span.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(ALERTS)?;
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     // Notes and recordings are at the collectors, and so is who knows what is true now.
     let is_console = settings.console.is_some();
     let notes = if is_console {
@@ -466,7 +466,7 @@ pub(crate) async fn try_rule(
         .events(question, Arc::clone(&place))
         .await?
         .rows;
-    let collector = &context.active_config.settings().collector;
+    let collector = &context.active_config.get().collector;
     let (push, timeout) = (collector.push_interval, collector.flow_timeout);
     let holding = Holding {
         longest: nanos(push + push / 2),

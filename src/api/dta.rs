@@ -18,7 +18,6 @@ use super::{
     params::{Form, Param, Params, Segment},
     refusal::Refusal,
 };
-use crate::config::build;
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
 use dta::source::{
@@ -328,7 +327,7 @@ pub(crate) async fn tail(
     let list = list.parse::<u32>();
     let list = list.map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
     let (limit, from) = (params.limit()?, params.number("from")?);
-    let reasons = build::drop_reasons(&context.active_config.settings());
+    let reasons = context.active_config.get().collect().drop_reasons();
     run_blocking(&context, move |memory| {
         let mut answer = memory
             .source

@@ -18,7 +18,8 @@ use super::{
     past,
     refusal::Refusal,
 };
-use crate::{flow_index::FlowIndex, history::FlowsQuestion, monitor::Busy};
+use crate::history::FlowsQuestion;
+use collect_role::{flow_index::FlowIndex, monitor::Busy};
 use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 
 /// The parameters of `/flows`.

@@ -26,7 +26,7 @@ use terminal::text::unescaped;
 
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     let connection = request
         .extensions()
         .get::<ConnectInfo<Peer>>()

@@ -17,11 +17,8 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::{
-    config::build,
-    history::LinkEnds,
-    known_links::{Behind, LinkMemory},
-};
+use crate::history::LinkEnds;
+use collect_role::known_links::{Behind, LinkMemory};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.
@@ -31,8 +28,8 @@ pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LOSSES)?;
     let (span, limit) = (past::span_or_usual(&params)?, params.limit()?);
-    let settings = context.active_config.settings();
-    let reasons = build::drop_reasons(&settings);
+    let settings = context.active_config.get();
+    let reasons = settings.collect().drop_reasons();
     // The flight recorder stores reports too, but only some: they cannot be counted.
     let evidence = match settings.console {
         Some(_) => Evidence::Exported,

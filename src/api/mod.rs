@@ -49,22 +49,21 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use crate::{
-    active_config::ActiveConfig, alerts::Notes, history::History, known_links::KnownLinks, live::Hub,
-    monitor::Monitor,
-};
+use crate::config::Settings;
+use crate::{alerts::Notes, history::History};
+use collect_role::{known_links::KnownLinks, live::Hub, monitor::Monitor};
 pub(crate) use guard::admits;
 use net::{dns::Resolver, tls};
 pub(crate) use page::PAGES;
 use refusal::Refusal;
-use runtime::control::Control;
+use runtime::{control::Control, current::Current};
 pub(crate) use server::Api;
 
 /// What the handlers need.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// The active settings.
-    pub(crate) active_config: Arc<ActiveConfig>,
+    pub(crate) active_config: Arc<Current<Settings>>,
     /// Access to the workers' state.
     pub(crate) monitor: Arc<Monitor>,
     /// The live stream.
@@ -237,7 +236,7 @@ async fn fallback(
     if !matches!(method, Method::GET | Method::HEAD) {
         return ([(header::ALLOW, "GET, HEAD")], wrong_method(uri).await).into_response();
     }
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     if settings.has_pages() {
         pages::page(&uri, &headers)
     } else {

@@ -12,7 +12,6 @@ use super::{
     params::Params,
     refusal::Refusal,
 };
-use crate::config::build;
 use view::NamesView;
 
 /// Names of nodes, interfaces and hosts.
@@ -31,7 +30,7 @@ pub(crate) async fn names(State(context): State<Arc<Context>>, params: Params) -
 
 /// Labels of nodes in the inventory.
 pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     let known = match &context.manager {
         Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
         None => None,
@@ -45,7 +44,7 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
 
 /// Makes the names, without those by DNS: outside the runtime, because they may be many.
 pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Send + use<> {
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     // What devices say about their interfaces; a manager that is too busy to answer leaves the file's names.
     let known = match &context.manager {
         Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
@@ -53,7 +52,7 @@ pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Sen
     };
     move || {
         let inventory = known.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
-        NamesView::of(build::node_names(&settings), &inventory)
+        NamesView::of(settings.collect().node_names(), &inventory)
     }
 }
 

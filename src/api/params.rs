@@ -11,7 +11,6 @@ use detect::Metric;
 use wire::FlowKey;
 
 use super::refusal::Refusal;
-use crate::config::renamed;
 
 /// A parameter: declared once, for the parser and for the OpenAPI document.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +134,7 @@ impl Param {
             Form::Flow if text.parse::<FlowKey>().is_err() => {
                 bad("a flow such as 10.0.0.1:5000>10.0.0.2:80/17")
             }
-            Form::Count if dta_role::memory::settings::Count::parse(text).is_none() => {
+            Form::Count if dta::settings::Count::parse(text).is_none() => {
                 bad("a number such as 1000000 or 1M")
             }
             Form::Names(names, most)
@@ -316,7 +315,7 @@ impl Params {
     /// A count such as 1M.
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
         self.text(name)
-            .and_then(dta_role::memory::settings::Count::parse)
+            .and_then(dta::settings::Count::parse)
             .map(|count| count.0)
     }
 
@@ -345,9 +344,6 @@ fn time(text: &str) -> Option<u64> {
 }
 
 fn unknown(name: &str, known: &[Param]) -> Refusal {
-    if let Some(new) = renamed::parameter(name).filter(|new| known.iter().any(|param| param.name == *new)) {
-        return Refusal::bad(format!("the parameter `{name}` is now `{new}`"));
-    }
     if known.is_empty() {
         return Refusal::bad(format!("there is no parameter `{name}` here; remove it"));
     }

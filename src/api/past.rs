@@ -19,7 +19,7 @@ use super::{
     refusal::Refusal,
 };
 use crate::{
-    config::{Settings, build},
+    config::Settings,
     history::{FlowQuestion, FlowsQuestion, LinkEnds, Place},
 };
 use view::{
@@ -45,7 +45,7 @@ pub(super) const ACTIVITY: &[Param] = &[
 /// The span of time that is asked about; `None`: now. In a console nothing is live: there it is the last 15 minutes then.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
-    if from.is_none() && to.is_none() && context.active_config.settings().console.is_none() {
+    if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
         return Ok(None);
     }
     Ok(Some(whole(from, to)))
@@ -243,7 +243,7 @@ pub(super) async fn nodes(
     span: Span,
     (limit, after): (usize, Option<u32>),
 ) -> Result<Prepared, Refusal> {
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     let place = place(context).await?;
     let spans = history_of(context)?.nodes(span, Arc::clone(&place)).await?;
     respond(place, move || {
@@ -263,11 +263,13 @@ pub(super) async fn nodes(
 }
 
 fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView> {
-    let units: BTreeMap<u32, String> = build::node_profiles(settings)
+    let units: BTreeMap<u32, String> = settings
+        .collect()
+        .node_profiles()
         .into_iter()
         .map(|(node, profile)| (node, profile.queue_unit))
         .collect();
-    let usual = build::profiles(settings).0.queue_unit;
+    let usual = settings.collect().resolve_profiles().0.queue_unit;
     let blank = |id: u32| NodeView {
         node: id,
         name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),

@@ -190,7 +190,7 @@ pub(crate) async fn latencies(
     let span = past::span_or_usual(&params)?;
     let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let flow = stored::flow_named(&context, &id).await?;
-    let push = context.active_config.settings().collector.push_interval;
+    let push = context.active_config.get().collector.push_interval;
     let place = place(&context).await?;
     let columns = Columns {
         from: span.from(),

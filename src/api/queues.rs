@@ -18,10 +18,7 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::{
-    config::build,
-    history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion},
-};
+use crate::history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion};
 use view::{
     BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,
@@ -170,7 +167,7 @@ pub(crate) async fn burst(
         events: MOST_EVENTS,
     };
     let flows = params.limit()?;
-    let reasons = build::drop_reasons(&context.active_config.settings());
+    let reasons = context.active_config.get().collect().drop_reasons();
     let place = place(&context).await?;
     let records = history_of(&context)?.queue(question, Arc::clone(&place)).await?;
     let units = if records.exported.is_some() {
@@ -440,15 +437,15 @@ impl Units {
     };
 
     fn new(context: &Context) -> Self {
-        let settings = context.active_config.settings();
+        let settings = context.active_config.get();
         let units = |profile: &collector::Profile| {
             (
                 u64::from(profile.timestamp_unit_ns),
                 u64::from(profile.latency_unit_ns),
             )
         };
-        let (default, by_source) = build::profiles(&settings);
-        let nodes = build::node_profiles(&settings);
+        let (default, by_source) = settings.collect().resolve_profiles();
+        let nodes = settings.collect().node_profiles();
         Self {
             nodes: nodes
                 .iter()

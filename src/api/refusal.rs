@@ -7,7 +7,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::monitor::Busy;
+use collect_role::monitor::Busy;
 
 /// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]

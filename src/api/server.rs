@@ -17,8 +17,8 @@ use super::{
     connections::{Limited, Peer},
     service,
 };
-use crate::monitor::Monitor;
 use ::runtime::{control, save};
+use collect_role::monitor::Monitor;
 use terminal::CliError;
 use view::Name;
 

@@ -87,7 +87,7 @@ pub(crate) async fn view(
         Role::Read => RoleView::Read,
         Role::Operate => RoleView::Operate,
     };
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     let (needs_token, console) = (settings.api.needs_token(), settings.console.is_some());
     let collectors = settings
         .console

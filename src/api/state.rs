@@ -18,20 +18,20 @@ use super::{
     refusal::Refusal,
 };
 use crate::{
-    config::{Settings, build},
+    config::Settings,
     export_role,
     metrics::{self, Format},
-    topology::Node,
 };
+use collect_role::topology::Node;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
 /// The state of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     params.only(&[])?;
-    let (monitor, settings) = (Arc::clone(&context.monitor), context.active_config.settings());
+    let (monitor, settings) = (Arc::clone(&context.monitor), context.active_config.get());
     let exports = context.exports.clone();
     page::make(&context, move || {
-        let mut status = monitor.status(&settings);
+        let mut status = monitor.status(&settings.sources, settings.console.is_some());
         status
             .loss_budget
             .extend(exports.map(|exports| export_role::view::view(&exports).stage));
@@ -72,10 +72,10 @@ pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -
         return past::nodes(&context, span, (limit, after)).await;
     }
     let topology = context.monitor.topology().await?;
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     let drops = context.monitor.pipeline().drops_by_node();
     page::make(&context, move || {
-        let units = build::queue_units(&settings);
+        let units = settings.collect().queue_units();
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
         let nodes = topology.nodes().range((first, Bound::Unbounded));
         let views = nodes.map(|(id, node)| node_view(*id, node, &units, (&settings, &drops)));
@@ -189,7 +189,7 @@ pub(crate) async fn config(
     params: Params,
 ) -> Result<Json<serde_json::Value>, Refusal> {
     params.only(&[])?;
-    Ok(Json(context.active_config.settings().to_json()))
+    Ok(Json(context.active_config.get().to_json()))
 }
 
 /// The response of `/config/reload`.

@@ -22,7 +22,6 @@ use super::{
     question::{history_of, permit, place, respond},
     refusal::Refusal,
 };
-use crate::config::build;
 use crate::history::{EventQuestion, FlowQuestion, FoundEvents};
 use crate::sql::Request;
 use view::{
@@ -69,7 +68,7 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
         flow: params.flow().or(required.flow),
         limit: params.limit()?,
     };
-    let reasons = build::drop_reasons(&context.active_config.settings());
+    let reasons = context.active_config.get().collect().drop_reasons();
     let place = place(&context).await?;
     let question = EventQuestion { filter, condition };
     let FoundEvents { rows, stopped } = history_of(&context)?.events(question, Arc::clone(&place)).await?;
@@ -148,7 +147,7 @@ pub(crate) async fn history(
     let params = params.only(HISTORY)?;
     let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
     let flow = flow_named(&context, &id).await?;
-    let push = context.active_config.settings().collector.push_interval;
+    let push = context.active_config.get().collector.push_interval;
     let place = place(&context).await?;
     let question = FlowQuestion {
         flow,
@@ -204,7 +203,7 @@ pub(crate) async fn history(
 pub(super) async fn flow_named(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
     match id.parse::<FlowKey>() {
         Ok(flow) => Ok(flow),
-        Err(_) if context.active_config.settings().console.is_some() => Err(Refusal::bad(format!(
+        Err(_) if context.active_config.get().console.is_some() => Err(Refusal::bad(format!(
             "{id:?} is not a flow; a console knows flows by their texts, such as 10.0.0.1:5000>10.0.0.2:80/17"
         ))),
         Err(_) => Ok(flows::flow_by_id(context, id).await?.0),
@@ -284,7 +283,7 @@ pub(crate) async fn query(
         ))
     })?;
     let history = history_of(&context)?;
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     let most = settings.api.query_rows;
     let request = Request {
         sql: query.sql,

@@ -23,7 +23,7 @@ use super::{
     refusal::Refusal,
     session::Session,
 };
-use crate::live::{Filter, Message, Subscription, Topic};
+use collect_role::live::{Filter, Message, Subscription, Topic};
 
 /// The parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
@@ -68,7 +68,7 @@ fn subscribe(
         Refusal::unavailable("there are too many live streams, or their filters have more than 256 tests together; close one, or raise [api] max_streams")
     })?;
     // A reload in the meantime has not seen this client.
-    if !admits(&context.active_config.settings().api, token.as_ref()) {
+    if !admits(&context.active_config.get().api, token.as_ref()) {
         return Err(Refusal::unauthorized(
             "this token is no longer valid; send another one of [api]",
         ));

@@ -9,11 +9,8 @@ use collector::{Collector, Datagram};
 use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
-use crate::{
-    config::Settings,
-    datagram::{AggregatePorts, each_chunk},
-    switch::Forwarder,
-};
+use crate::{config::Settings, switch::Forwarder};
+use collect_role::datagram::{AggregatePorts, each_chunk};
 
 /// This program.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 
 pub(crate) mod intents;
 
+use collect_role::settings::XdpMode;
+use model::Listen;
 use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
@@ -13,14 +15,10 @@ use settings::setting::Setting;
 use store::Store;
 
 use crate::{
-    config::{
-        Settings, build,
-        manager::ManagerSettings,
-        sections::{TlsSettings, XdpMode},
-        values::Listen,
-    },
-    export_role, kernel,
+    config::{Settings, build, manager::ManagerSettings, sections::TlsSettings},
+    export_role,
 };
+use collect_role::kernel;
 use terminal::CliError;
 
 /// Check a configuration without starting anything
@@ -50,7 +48,10 @@ Examples:
 /// Builds everything that the configuration describes and starts nothing.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
-    build::collector(&settings, settings.collector.workers, 0).map_err(CliError::new)?;
+    settings
+        .collect()
+        .collector_config(settings.collector.workers, 0)
+        .map_err(CliError::new)?;
     if settings.store.enabled && settings.collects() {
         usable(&settings.store_directory())?;
     }
@@ -270,7 +271,10 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     if settings.collector.xdp.mode != XdpMode::Kernel || !interfaces {
         return Ok(String::new());
     }
-    let rules = build::rules(settings).map_err(|error| CliError::new(error.to_string()))?;
+    let rules = settings
+        .collect()
+        .compile_rules()
+        .map_err(|error| CliError::new(error.to_string()))?;
     Ok(kernel::explain_rules(&rules))
 }
 

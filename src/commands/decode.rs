@@ -23,8 +23,9 @@ use wire::{Hop, Refusal};
 use self::hint::ProfileHint;
 use self::plausibility::PlausibilityCheck;
 use super::capture::{self, Account, CapturedFrame};
-use crate::config::{Settings, build};
-use crate::datagram::{Profiles, octets};
+use crate::config::Settings;
+use collect_role::datagram::{Profiles, octets};
+use collect_role::settings::receive_on;
 use terminal::CliError;
 use terminal::progress::Progress;
 use terminal::{Terminal, units};
@@ -99,12 +100,12 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
-    let mut profiles = build::wire_profiles(&settings);
-    let (default, by_source) = build::profiles(&settings);
+    let mut profiles = settings.collect().wire_profiles();
+    let (default, by_source) = settings.collect().resolve_profiles();
     let mut plausibility = PlausibilityCheck {
         default,
         by_source,
-        nodes: build::node_profiles(&settings),
+        nodes: settings.collect().node_profiles(),
     };
     if let Some(name) = &args.profile {
         plausibility.default = super::profile::named(name, &settings)?;
@@ -114,9 +115,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             by_source: Vec::new(),
         };
     }
-    build::receive_on(&mut profiles.default, &args.ports);
+    receive_on(&mut profiles.default, &args.ports);
     for (_, profile) in &mut profiles.by_source {
-        build::receive_on(profile, &args.ports);
+        receive_on(profile, &args.ports);
     }
     let mut printer = Printer {
         decoder: Decoder::new(profiles.default),

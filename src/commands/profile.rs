@@ -3,14 +3,14 @@
 use collector::Profile;
 use wire::Dialect;
 
-use crate::config::{Settings, build};
+use crate::config::Settings;
 use terminal::CliError;
 
 /// The profile of that name: one of the configuration's, or a dialect's own.
 pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError> {
     let built_in = || Dialect::ALL.iter().map(|dialect| dialect.name());
     if name == "default" || settings.profiles.contains_key(name) || built_in().any(|known| known == name) {
-        return Ok(build::profile(settings, name));
+        return Ok(settings.collect().profile(name));
     }
     let known: Vec<&str> = built_in()
         .chain(settings.profiles.keys().map(String::as_str))

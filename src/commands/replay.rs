@@ -16,7 +16,8 @@ use self::findings::{Findings, Outlet};
 use super::capture::{self, Account};
 use super::store_writer::StoreWriter;
 use crate::config::{Settings, build};
-use crate::datagram::{AggregatePorts, Contents, octets};
+use collect_role::datagram::{AggregatePorts, Contents, octets};
+use collect_role::settings::receive_on;
 use nic::capture::{BURST, Frames};
 use terminal::CliError;
 use terminal::progress::Progress;
@@ -172,16 +173,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliError> {
-    let mut config = build::collector(settings, 1, 0).map_err(CliError::new)?;
+    let mut config = settings.collect().collector_config(1, 0).map_err(CliError::new)?;
     if let Some(name) = &args.profile {
         config.default_profile = super::profile::named(name, settings)?;
         config.profiles.clear();
     }
-    build::receive_on(&mut config.default_profile.wire, &args.ports);
+    receive_on(&mut config.default_profile.wire, &args.ports);
     for (_, profile) in &mut config.profiles {
-        build::receive_on(&mut profile.wire, &args.ports);
+        receive_on(&mut profile.wire, &args.ports);
     }
-    config.access = Arc::new(build::access_by_port(settings, &args.all_ports()));
+    config.access = Arc::new(settings.collect().access_by_port(&args.all_ports()));
     // The same capture always gives the same results.
     config.seed = collector::Config::default().seed;
     Ok(config)

@@ -1,10 +1,11 @@
 //! `hopwise run`
 
+use model::Listen;
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use crate::{
     api::pages,
-    config::{Overrides, Settings, values::Listen},
+    config::{Overrides, Settings},
     doctor,
     lifecycle::Server,
     log::Log,

@@ -6,7 +6,7 @@ use collector::{Batch, Collector, Drop, Event, FlowRow, LinkUse, Loss, Output, R
 use store::Store;
 
 use crate::config::{Settings, build};
-use crate::known_links::{self, KnownLinks};
+use collect_role::known_links::{self, KnownLinks};
 use terminal::CliError;
 
 /// Records in a batch. It is submitted long before it is full, because a path may have 256 nodes.

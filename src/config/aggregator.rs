@@ -1,11 +1,11 @@
 //! `[aggregator]`: an aggregator between switches and collector.
 
+use model::Listen;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use detect::Prefix;
 
-use super::values::Listen;
 use settings::{choice, section, values::Size};
 
 section! {

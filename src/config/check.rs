@@ -1,17 +1,17 @@
 //! Checks that the types of single settings cannot express: bounds, and consistency between settings.
 
+use collect_role::settings::RxPath;
+use collect_role::settings::XdpMode;
+use collect_role::settings::ZeroCopy;
+use model::Listen;
+use model::ProfileSettings;
+use model::SourceSettings;
 use std::ops::Range;
 
 use detect::{RuleError, RuleSet, ThresholdError};
 use export::record::Stream;
 
-use super::{
-    aggregator::AggregatorSettings,
-    build, console,
-    sections::{ApiSettings, ProfileSettings, RxPath, SourceSettings, XdpMode, ZeroCopy},
-    settings::Settings,
-    values::Listen,
-};
+use super::{aggregator::AggregatorSettings, build, console, sections::ApiSettings, settings::Settings};
 use net::tls::Part;
 use runtime::control::Asked;
 use settings::{
@@ -57,9 +57,13 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     checker.rules(settings, text);
     checker.store(settings);
     let has_store = settings.store.enabled && settings.collects();
-    super::flight_recorder::check(&settings.flight_recorder, has_store, &mut |path, message| {
-        checker.refuse(path, message);
-    });
+    collect_role::settings::flight_recorder::check(
+        &settings.flight_recorder,
+        has_store,
+        &mut |path, message| {
+            checker.refuse(path, message);
+        },
+    );
     checker.api(settings);
     if let Some(aggregator) = &settings.aggregator {
         for (key, message) in self::aggregator(aggregator, settings) {
@@ -83,8 +87,8 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     let asked = super::manager::check(managed, settings.collects(), root, reader);
     // What is wrong without intents is reported elsewhere.
     if asked != Asked::default()
-        && build::detection(settings, &Asked::default(), 0).is_ok()
-        && let Err(message) = build::detection(settings, &asked, 0)
+        && settings.collect().detection(&Asked::default(), 0).is_ok()
+        && let Err(message) = settings.collect().detection(&asked, 0)
     {
         reader.refuse(span_of(root, &["intents"]), message);
     }
@@ -92,7 +96,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     a_console(settings, root, reader);
     an_outlet(settings, root, reader);
     if let Some(memory) = &settings.collector.memory {
-        dta_role::memory::settings::check(memory, &mut |path, message| checker.refuse(path, message));
+        dta::settings::check(memory, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(switch) = &settings.switch {
         super::switch::check(switch, &mut |path, message| checker.refuse(path, message));
@@ -533,7 +537,7 @@ impl Checker<'_, '_> {
     }
 
     fn thresholds(&mut self, settings: &Settings) {
-        match build::thresholds(settings) {
+        match settings.collect().compile_thresholds() {
             Ok(_) => {}
             Err(ThresholdError::MixedFamilies { index }) => {
                 let message = "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";

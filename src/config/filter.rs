@@ -1,5 +1,7 @@
 //! `[[switch.filter]]` and `[[switch.role]]`: which packets the sink reports, and the role of the switch by flow.
 
+use model::Amount;
+use model::Clocks;
 use std::time::Duration;
 
 use dataplane::{
@@ -11,7 +13,6 @@ use detect::{
     detector::{Change, MAX_REGISTERS},
 };
 
-use super::{sections::Clocks, values::Amount};
 use settings::{
     choice, section,
     setting::Setting,

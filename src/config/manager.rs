@@ -1,5 +1,6 @@
 //! `[manager]`: what a manager drives, and how. Its devices are in `[inventory]`, its intents in `[[intents]]`.
 
+use model::Clocks;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use detect::{Match, Metric};
@@ -21,7 +22,6 @@ use super::{
     files::{FilesFormat, FilesSettings},
     gnmi::GnmiSettings,
     p4runtime::P4RuntimeSettings,
-    sections::Clocks,
     switch::L4ChecksumSetting,
 };
 use crate::rules::dta_map;

@@ -8,18 +8,15 @@ pub(crate) mod dta;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod filter;
-pub(crate) mod flight_recorder;
 mod folder;
 pub(crate) mod gnmi;
 pub(crate) mod manager;
 pub(crate) mod outlet;
 pub(crate) mod p4runtime;
 mod profiles;
-pub(crate) mod renamed;
 pub(crate) mod sections;
 mod settings;
 pub(crate) mod switch;
-pub(crate) mod values;
 
 use std::{
     net::SocketAddr,
@@ -29,11 +26,12 @@ use std::{
 pub(crate) use self::settings::Settings;
 use ::settings::{
     read::{self, ConfigError},
-    setting::{Setting, names},
+    setting::{Setting, tables},
     show,
 };
+use collect_role::settings::CollectSettings;
 use export::ExportSettings;
-use values::Listen;
+use model::Listen;
 
 use runtime::host;
 use terminal::CliError;
@@ -86,8 +84,7 @@ impl Settings {
     pub(crate) fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = read::Reader::new(text);
         let mut settings = Self::default();
-        if let Some(root) = reader.parse(names::<Self>) {
-            renamed::refuse(&root, &mut reader);
+        if let Some(root) = reader.parse(tables::<Self>) {
             if let Some(read) = Self::read(&root, &mut reader) {
                 settings = read;
             }
@@ -105,7 +102,7 @@ impl Settings {
             check::check(&settings, text, &root, &mut reader);
             // A device has its name on every page, unless `[nodes]` gives another.
             for device in ::manager::inventory::from_settings(&settings.inventory).devices() {
-                let named = || sections::NodeEntry::named(device.name.clone());
+                let named = || model::NodeEntry::named(device.name.clone());
                 settings.nodes.entry(device.node).or_insert_with(named);
             }
             settings.add_profiles(|driver, device, message| {
@@ -113,6 +110,18 @@ impl Settings {
             });
         }
         reader.finish(file).map(|()| settings)
+    }
+
+    /// The settings of the collector's role.
+    pub(crate) fn collect(&self) -> CollectSettings {
+        CollectSettings {
+            collector: self.collector.clone(),
+            profiles: self.profiles.clone(),
+            sources: self.sources.clone(),
+            nodes: self.nodes.clone(),
+            thresholds: self.thresholds.clone(),
+            rules: self.rules.clone(),
+        }
     }
 
     /// Whether the program runs a collector.

@@ -1,5 +1,6 @@
 //! `[manager.p4runtime.NAME]`: how the driver `p4runtime` drives a device of `[inventory]`.
 
+use model::ProfileSettings;
 use std::{
     fs,
     io::Read as _,
@@ -21,10 +22,8 @@ use settings::{
     choice,
     read::{self, Reader},
     section,
-    setting::{Setting, names},
+    setting::{Setting, tables},
 };
-
-use super::sections::ProfileSettings;
 
 section! {
     /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
@@ -288,7 +287,7 @@ pub(super) fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<Pro
     let text = lines.collect::<String>();
     let mut reader = Reader::new(&text);
     let read = reader
-        .parse(names::<ProfileSettings>)
+        .parse(tables::<ProfileSettings>)
         .and_then(|root| ProfileSettings::read(&root, &mut reader));
     reader
         .finish("[profile] of the map")

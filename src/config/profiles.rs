@@ -1,5 +1,8 @@
 //! Profiles of pipeline maps: how reports of the devices of `[inventory]` that they drive are read.
 
+use collect_role::settings::XdpMode;
+use model::ProfileSettings;
+use model::SourceSettings;
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use manager::inventory::{self, Device};
@@ -11,7 +14,6 @@ use super::{
     files::FilesFormat,
     manager::ManagerSettings,
     p4runtime::{P4RuntimeSettings, profile_of},
-    sections::{ProfileSettings, SourceSettings, XdpMode},
 };
 
 impl Settings {
@@ -111,7 +113,6 @@ fn profile_name(map: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::build;
 
     const FILE: &str = r#"
 [manager]
@@ -147,9 +148,9 @@ clocks = "synchronised"
         // What is shown is what is in force, and is read again.
         let again = Settings::parse(&settings.to_toml(), "h.toml").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again, settings);
-        let nodes = build::node_profiles(&settings).into_iter();
+        let nodes = settings.collect().node_profiles().into_iter();
         let nodes = nodes.map(|(node, profile)| (node, profile.latency_unit_ns, profile.queue_unit));
-        let sources = build::profiles(&settings).1.into_iter();
+        let sources = settings.collect().resolve_profiles().1.into_iter();
         (
             nodes.collect(),
             sources

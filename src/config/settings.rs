@@ -1,20 +1,23 @@
 //! The configuration file as a whole.
 
+use collect_role::settings::CollectorSettings;
+use model::NodeEntry;
+use model::ProfileSettings;
+use model::RuleSettings;
+use model::SourceSettings;
+use model::ThresholdSettings;
 use std::collections::BTreeMap;
 
 use super::{
     aggregator::AggregatorSettings,
     console::ConsoleSettings,
     export::{ExportSettings, SharedExportSettings},
-    flight_recorder::FlightRecorderSettings,
     manager::ManagerSettings,
     outlet::OutletSettings,
-    sections::{
-        ApiSettings, CollectorSettings, LogSettings, NamesSettings, NodeEntry, ProfileSettings, RuleSettings,
-        SourceSettings, StoreSettings, ThresholdSettings, UiSettings,
-    },
+    sections::{ApiSettings, LogSettings, NamesSettings, StoreSettings, UiSettings},
     switch::SwitchSettings,
 };
+use collect_role::settings::flight_recorder::FlightRecorderSettings;
 use dta_role::{reporter::settings::ReporterSettings, translator::settings::TranslatorSettings};
 use manager::{intent::IntentSettings, inventory::InventorySettings};
 use settings::section;

@@ -1,5 +1,6 @@
 //! `[switch]`: its tables, checks across settings, and the configuration of the switch.
 
+use model::Clocks;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
@@ -19,7 +20,6 @@ use detect::{Match, PortRange, Prefix};
 use super::{
     dta::DtaSettings,
     filter::{FilterSet, FilterSettings, RoleSettings},
-    sections::Clocks,
 };
 use settings::{
     choice, section,

@@ -35,7 +35,7 @@ fn a_drop_reason_has_a_name_where_the_profiles_agree() {
                 [[sources]]\nprefix = \"10.0.0.1\"\nprofile = \"a\"\n[[sources]]\nprefix = \"10.0.0.2\"\nprofile = \"b\"\n";
     let settings = Settings::parse(file, "h.toml").unwrap();
     assert_eq!(
-        build::drop_reasons(&settings),
+        settings.collect().drop_reasons(),
         [(1, "acl".to_owned()), (3, "ttl".to_owned())].into()
     );
 }
@@ -328,7 +328,7 @@ fn every_listening_port_is_a_report_port() {
     let text = "[collector]\nlisten = [\"udp://*:5000\", \"udp://127.0.0.1:5001\"]\n[profiles.x]\ntelemetry_ports = [5001, 7]\n\
                 [[sources]]\nprefix = \"10.0.0.0/8\"\nprofile = \"x\"\n";
     let settings = Settings::parse(text, "h.toml").unwrap();
-    let (default, by_source) = build::profiles(&settings);
+    let (default, by_source) = settings.collect().resolve_profiles();
     let ports = |profile: &collector::Profile| profile.wire.telemetry_ports.as_slice().to_vec();
     assert_eq!(ports(&default), [32766, 5000, 5001]);
     assert_eq!(

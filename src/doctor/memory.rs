@@ -10,11 +10,8 @@ use nic::device::{Facts, Machine, RdmaDevice};
 
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
 use crate::config::Settings;
-use dta_role::{
-    exchange::secret::Secret,
-    memory::{geometry, settings::MemoryMode},
-    translator::settings::TransportMode,
-};
+use dta::settings::MemoryMode;
+use dta_role::{exchange::secret::Secret, memory::geometry, translator::settings::TransportMode};
 
 /// A role that writes memory, or whose memory is written, other than by a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]

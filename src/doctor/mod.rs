@@ -10,20 +10,17 @@ mod rx_path;
 #[cfg(test)]
 mod tests;
 
+use collect_role::settings::CollectorSettings;
+use collect_role::settings::XdpMode;
+use model::Listen;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nic::bpf::{LoadOptions, Object};
 use nic::device::{self, Facts, Machine};
 use nic::receive::RxPath;
 
-use crate::{
-    config::{
-        Settings,
-        sections::{CollectorSettings, XdpMode},
-        values::Listen,
-    },
-    input::device::{memory as frames_memory, rx_paths},
-};
+use crate::config::Settings;
+use collect_role::input::device::{memory as frames_memory, rx_paths};
 use memory::Writer;
 pub(crate) use rx_path::Expected;
 use terminal::CliError;

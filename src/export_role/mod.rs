@@ -49,10 +49,9 @@ use crate::{
         },
         outlet::OutletSettings,
     },
-    hop_queue::HopQueue,
-    hop_recorder::HopTap,
 };
 use ::runtime::{control::Control, lock::lock};
+use collect_role::{hop_queue::HopQueue, hop_recorder::HopTap};
 use terminal::CliError;
 
 /// Hops on their way from the workers to the exports that want them, by the name of the export.

@@ -13,7 +13,8 @@ use export::{
 };
 
 use super::files::Files;
-use crate::{config::export::ExportSettings, hop_queue::HopQueue};
+use crate::config::export::ExportSettings;
+use collect_role::hop_queue::HopQueue;
 use runtime::save;
 
 /// Goes on with the files that are there.

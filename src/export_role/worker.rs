@@ -31,10 +31,7 @@ use super::{
 };
 use crate::{
     alerts::Notes,
-    config::{
-        build,
-        export::{ExportSettings, ExportStart},
-    },
+    config::export::{ExportSettings, ExportStart},
 };
 use runtime::lock::lock;
 
@@ -171,7 +168,7 @@ impl Exporter {
             delivery.linger = 0;
         }
         Ok(Self {
-            delivery: Delivery::new(delivery, cursor, build::seed()),
+            delivery: Delivery::new(delivery, cursor, runtime::host::seed()),
             request: 0,
             link: Some(link),
             reader: Some(reader),

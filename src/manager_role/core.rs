@@ -12,6 +12,7 @@ mod tell;
 
 pub(super) use self::tell::key_of;
 
+use model::Listen;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -41,10 +42,8 @@ use super::{
     progress::{Progress, States},
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };
-use crate::{
-    config::{Settings, manager::ManagerSettings, values::Listen},
-    live::Hub,
-};
+use crate::config::{Settings, manager::ManagerSettings};
+use collect_role::live::Hub;
 use runtime::control::Control;
 use terminal::CliError;
 

@@ -15,7 +15,7 @@ use manager::{
 };
 use wire::FlowKey;
 
-use crate::{monitor::Monitor, worker::slice};
+use collect_role::{monitor::Monitor, worker::slice};
 
 /// An intent whose flows are counted.
 #[derive(Clone, Debug)]

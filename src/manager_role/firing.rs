@@ -11,7 +11,7 @@ use manager::{
 use wire::FlowKey;
 
 use super::{Handle, core::key_of};
-use crate::{live::RuleOn, monitor::Monitor, worker::slice};
+use collect_role::{live::RuleOn, monitor::Monitor, worker::slice};
 
 /// Hands rules that became true to the manager, one at a time: those that come too fast are counted by the hub.
 pub(super) async fn follow(own: Handle, monitor: Arc<Monitor>) {

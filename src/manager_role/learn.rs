@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use collector::{Collector, HopView};
 use manager::device::{NodeId, PortId};
 
-use crate::{monitor::Monitor, worker::slice};
+use collect_role::{monitor::Monitor, worker::slice};
 
 /// The ends of a link, the lower one first.
 pub(super) type Link = [(NodeId, PortId); 2];

@@ -35,10 +35,8 @@ pub(crate) use self::{
     count::expect,
     namespaces::Namespaces,
 };
-use crate::{
-    config::{Settings, manager::ManagerSettings},
-    monitor::Monitor,
-};
+use crate::config::{Settings, manager::ManagerSettings};
+use collect_role::monitor::Monitor;
 use manager::{
     device::{Answer, Command, NodeId},
     driver::Message,

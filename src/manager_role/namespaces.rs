@@ -14,10 +14,8 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::{
-    capabilities::drop_to_connecting,
-    config::{Settings, manager::ManagerSettings},
-};
+use crate::config::{Settings, manager::ManagerSettings};
+use collect_role::capabilities::drop_to_connecting;
 use runtime::control::Control;
 use terminal::CliError;
 

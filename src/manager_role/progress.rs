@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::view::{ChangeView, DeviceState, DomainState, EntryView, IntentState};
-use crate::live::{Hub, Message};
+use collect_role::live::{Hub, Message};
 
 /// What is compared.
 pub(super) struct States {

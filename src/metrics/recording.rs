@@ -1,7 +1,7 @@
 //! Metrics of the flight recorder. HELP and TYPE lines are always present, samples only with `[flight_recorder]`.
 
 use super::Text;
-use crate::flight_recorder::FlightCounts;
+use collect_role::flight_recorder::FlightCounts;
 
 /// What it has done.
 pub(super) fn recording(text: &mut Text, counts: Option<FlightCounts>) {

@@ -105,7 +105,7 @@ impl Dta {
         let mut config = settings.config(node)?;
         config.spread = spread;
         config.first_sequence = first_sequence(now);
-        config.seed = crate::config::build::seed();
+        config.seed = runtime::host::seed();
         let reporter = Reporter::new(config).map_err(|error| error.to_string())?;
         self.sockets.set_collectors(&collectors);
         self.collectors = collectors;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use detect::{Metric, PortRange, Prefix};
 use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
-use settings::setting::{Chapter, Setting, Shown, names};
+use settings::setting::{Chapter, Setting, Shown, tables};
 use settings::values::{self, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold};
 use settings::{choice, section, time};
 
@@ -322,7 +322,7 @@ written! {
 pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
-    if let Some(root) = reader.parse(names::<IntentFile>)
+    if let Some(root) = reader.parse(tables::<IntentFile>)
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
@@ -338,7 +338,7 @@ pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError
 pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSettings>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
-    if let Some(root) = reader.parse(names::<IntentFile>)
+    if let Some(root) = reader.parse(tables::<IntentFile>)
         && let Some(settings) = IntentFile::read(&root, &mut reader)
         && reader.has_no_problems()
     {
@@ -356,7 +356,7 @@ pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
     let text = format!("intents = [{table}]");
     let mut reader = Reader::new(&text);
     let mut intents = Vec::new();
-    let root = reader.parse(names::<IntentFile>);
+    let root = reader.parse(tables::<IntentFile>);
     if let Some(root) = &root
         && let Some(settings) = IntentFile::read(root, &mut reader)
         && reader.has_no_problems()

@@ -1,4 +1,4 @@
-use settings::setting::{Setting, names};
+use settings::setting::{Setting, tables};
 
 use super::*;
 
@@ -169,7 +169,7 @@ fn an_intent_is_shown_as_it_is_written() {
     let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms", sample = "1 in 100" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s, 9 events/s", until = "2h", priority = 7 }"#;
     let text = format!("intents = [{table}]");
     let mut reader = settings::read::Reader::new(&text);
-    let root = reader.parse(names::<Vec<IntentSettings>>).unwrap();
+    let root = reader.parse(tables::<Vec<IntentSettings>>).unwrap();
     let list = root.get_ref().get("intents").unwrap();
     let settings = Vec::<IntentSettings>::read(list, &mut reader).unwrap();
     let shown = settings::json::inline(&settings[0].show().to_written());

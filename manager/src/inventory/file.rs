@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use settings::read::{ConfigError, Node, Reader, nearest, span_of};
-use settings::setting::{Setting, names};
+use settings::setting::{Setting, tables};
 use settings::{choice, section};
 
 use super::{Device, DeviceRole, DriverOptions, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
@@ -91,7 +91,7 @@ section! {
 pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     let mut reader = Reader::new(text);
     let mut inventory = Inventory::default();
-    if let Some(root) = reader.parse(names::<InventorySettings>)
+    if let Some(root) = reader.parse(tables::<InventorySettings>)
         && let Some(settings) = InventorySettings::read(&root, &mut reader)
     {
         inventory = checked(&settings, &root, &mut reader);
@@ -104,7 +104,7 @@ pub fn from_settings(settings: &InventorySettings) -> Inventory {
     let mut reader = Reader::new("");
     // Every problem was reported where the settings were read.
     reader
-        .parse(names::<InventorySettings>)
+        .parse(tables::<InventorySettings>)
         .map_or_else(Inventory::default, |root| checked(settings, &root, &mut reader))
 }
 

@@ -46,7 +46,7 @@ pub(crate) async fn enable(
 ) -> Result<Json<EnabledView>, Refusal> {
     params.only(&[])?;
     let NewRule { name, when } = read(body)?;
-    let settings = context.active_config.settings();
+    let settings = context.active_config.get();
     if !settings.collects() {
         return Err(Refusal::not_found(
             "there is no collector in this process that evaluates rules",

@@ -1,5 +1,7 @@
 //! The threads of an input and its workers, without the input.
 
+use collect_role::settings::CollectorSettings;
+use collect_role::settings::Policy;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -12,8 +14,7 @@ use nic::{source::Packet, time};
 use terminal::CliError;
 use wire::Dialect;
 
-use crate::{
-    config::sections::{CollectorSettings, Policy},
+use collect_role::{
     datagram::{AggregatePorts, Profiles, each_chunk},
     fanout::{self, Ledger, Plan, Spreader, load_queue},
     live::Hub,
@@ -53,13 +54,13 @@ fn worker(collector: Collector, pipeline: &Pipeline) -> Result<(Worker, WorkerHa
     ))
 }
 
-fn outlet(pipeline: &Pipeline) -> Result<crate::pipeline::Outlet, CliError> {
+fn outlet(pipeline: &Pipeline) -> Result<collect_role::pipeline::Outlet, CliError> {
     pipeline
         .outlet()
         .ok_or_else(|| CliError::new("the pipeline has stopped"))
 }
 
-/// One worker: the thread of the input does the work, as in [`crate::input`].
+/// One worker: the thread of the input does the work, as in [`collect_role::input`].
 fn alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) -> Result<Processed, CliError> {
     let (worker, handle) = worker(collector, pipeline)?;
     let worker = Mutex::new(worker);

@@ -14,8 +14,8 @@ use terminal::progress::Progress;
 use super::network::Network;
 use super::streams::Streams;
 use crate::commands::store_writer::StoreWriter;
-use crate::config::{Settings, build};
-use crate::datagram::octets;
+use crate::config::Settings;
+use collect_role::datagram::octets;
 
 /// Simulated time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
@@ -69,7 +69,7 @@ struct Collected {
 
 impl Collected {
     fn open(settings: &Settings, dir: &Path) -> Result<Self, CliError> {
-        let config = build::collector(settings, 1, 0).map_err(CliError::new)?;
+        let config = settings.collect().collector_config(1, 0).map_err(CliError::new)?;
         let store_writer = StoreWriter::open(dir, settings)?;
         Ok(Self {
             collector: Collector::new(config),

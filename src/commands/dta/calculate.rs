@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::print;
 use dta::calculate::{self, Calculation, Requirements};
-use dta_role::memory::settings::Count;
+use dta::settings::Count;
 use terminal::CliError;
 use terminal::units;
 

@@ -198,7 +198,7 @@ fn stores() -> BTreeMap<(String, u64), Value> {
 
 /// A value, and a count such as `1K` as its number.
 fn plain(value: &Value) -> Value {
-    let count = value.as_str().and_then(dta_role::memory::settings::Count::parse);
+    let count = value.as_str().and_then(dta::settings::Count::parse);
     count.map_or_else(|| value.clone(), |count| count.0.into())
 }
 

@@ -23,7 +23,7 @@ use super::{
     source::{Found, Source, Topic},
     space::{Held, Space},
 };
-use crate::config::{build, export::Destination};
+use crate::config::export::Destination;
 use runtime::lock::lock;
 
 /// What is known of it before it is read.
@@ -98,7 +98,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         space,
         ..
     } = start;
-    let delivery = Delivery::new(settings, cursor, build::seed());
+    let delivery = Delivery::new(settings, cursor, runtime::host::seed());
     let client = Some(Client::new(destination.clone()));
     let scout = Some(Source::new(topic.clone(), partition));
     let (end, origin) = (None, cursor.settled);

@@ -17,7 +17,7 @@ use super::{
     Core, Held,
     silence::{Counted, arrives},
 };
-use crate::live::MAX_COUNTED_FLOWS;
+use collect_role::live::MAX_COUNTED_FLOWS;
 
 /// The budgets, and the rates that they are compared with.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use manager::{
 use serde_json::{Map, Value, json};
 
 use super::{super::journal::Kept, Core, Held, Origin};
-use crate::live::Hub;
+use collect_role::live::Hub;
 
 /// What became of rules with `then`.
 #[derive(Debug, Default)]

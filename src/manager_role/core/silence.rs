@@ -1,5 +1,6 @@
 //! Reports that do not arrive: which device does not send them, or whose are lost.
 
+use model::Listen;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -12,7 +13,6 @@ use manager::{
 };
 
 use super::{super::count::Arrived, Core};
-use crate::config::values::Listen;
 
 /// What a device counts of its reports.
 #[derive(Clone, Copy, Debug)]

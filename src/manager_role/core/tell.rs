@@ -10,7 +10,7 @@ use manager::{
 
 use super::{Core, Error, Origin};
 use crate::config::{
-    Settings, build,
+    Settings,
     manager::{asked, asks, matches},
 };
 use runtime::control::{Asked, Control};
@@ -58,7 +58,7 @@ impl Asking {
 
     fn refusal(&self, asking: &[(&Intent, Vec<Match>)]) -> Option<String> {
         let asked = asked(asking.iter().map(|(intent, flows)| (*intent, flows.clone())));
-        build::detection(&self.settings, &asked, 0).err()
+        self.settings.collect().detection(&asked, 0).err()
     }
 }
 

@@ -12,7 +12,7 @@ use manager::instruction;
 use manager::rule_limits::RuleLimits;
 use settings::read::{ConfigError, Reader, span_of};
 use settings::section;
-use settings::setting::{Setting, names};
+use settings::setting::{Setting, tables};
 
 use crate::message::Path;
 use crate::path;
@@ -202,7 +202,7 @@ impl PathMap {
     pub fn read(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = Reader::new(text);
         let mut map = None;
-        if let Some(root) = reader.parse(names::<MapSettings>)
+        if let Some(root) = reader.parse(tables::<MapSettings>)
             && let Some(settings) = MapSettings::read(&root, &mut reader)
         {
             let mut objects = Vec::new();

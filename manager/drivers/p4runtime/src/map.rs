@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use settings::read::{ConfigError, Node, Reader, span_of};
-use settings::setting::{Setting, names};
+use settings::setting::{Setting, tables};
 use settings::{choice, section};
 
 use detect::Metric;
@@ -405,7 +405,7 @@ pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
 pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
     let mut reader = Reader::new(text);
     let mut map = None;
-    if let Some(root) = reader.parse(names::<MapSettings>)
+    if let Some(root) = reader.parse(tables::<MapSettings>)
         && let Some(settings) = MapSettings::read(&root, &mut reader)
     {
         map = Some(checked(settings, &root, &mut reader));

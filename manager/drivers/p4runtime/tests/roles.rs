@@ -22,7 +22,7 @@ use p4runtime::programs::Included;
 use p4runtime::roles::{AggregatorSettings, Role, TranslatorSettings};
 use p4runtime::translate::Entries;
 use settings::read::Reader;
-use settings::setting::{Setting, names};
+use settings::setting::{Setting, tables};
 use support::bench::{Bench, settings};
 use support::bmv2::{self, CPU_PORT, claimed, free_port};
 use support::server::Server;
@@ -63,7 +63,7 @@ stores = [
 fn read<T: Setting>(text: &str) -> T {
     let mut reader = Reader::new(text);
     let read = reader
-        .parse(names::<T>)
+        .parse(tables::<T>)
         .and_then(|root| T::read(&root, &mut reader));
     reader.finish("t.toml").unwrap_or_else(|error| panic!("{error}"));
     read.unwrap()

@@ -20,8 +20,8 @@ use rdma::responder::Completion;
 use wire::FlowKey;
 
 use super::Memory;
-use super::settings::{EventKind, RegionSettings};
 use dta::fields::Fields;
+use dta::settings::{EventKind, RegionSettings};
 
 /// Poll interval of lists without immediates.
 const EVERY: Duration = Duration::from_millis(10);

@@ -15,8 +15,8 @@ use rdma::responder::{QueuePairConfig, QueuePairState, Registered, Registration}
 use wire::roce::{Path, Psn};
 use xdp::rdma::{Counted, Options, Rdma, Refused};
 
-use super::settings::MemorySettings;
 use super::{Memory, Responses, SLEEP, Wake};
+use dta::settings::MemorySettings;
 use terminal::CliError;
 
 /// Longest payload of a packet that it accepts, bytes.

@@ -315,11 +315,9 @@ fn usable_mtu(asked: u16) -> Result<u16, String> {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use super::super::{
-        Ready,
-        settings::{Count, MemorySettings, RegionSettings},
-    };
+    use super::super::Ready;
     use super::*;
+    use dta::settings::{Count, MemorySettings, RegionSettings};
 
     fn hello(queue_pair: u32) -> Hello {
         let end = |number| End {

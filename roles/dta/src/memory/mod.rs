@@ -6,7 +6,6 @@ mod events;
 mod kernel;
 mod link;
 mod regions;
-pub mod settings;
 mod snapshots;
 mod verbs;
 pub mod view;
@@ -27,6 +26,7 @@ use store::{FileChange, FileIdentity};
 use wire::roce::{Endpoints, Packet, Path};
 
 use crate::exchange;
+use dta::settings::{MemoryMode, MemorySettings};
 use dta::{
     persist::{self, KernelLock},
     source::DtaSource,
@@ -35,7 +35,6 @@ use kernel::Kernel;
 use link::Links;
 use regions::Offered;
 use runtime::control::Control;
-use settings::{MemoryMode, MemorySettings};
 use terminal::CliError;
 use verbs::Verbs;
 

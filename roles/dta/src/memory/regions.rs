@@ -14,11 +14,11 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
 use super::kernel::{self, Kernel};
-use super::settings::{
-    HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
-};
 use super::verbs::Verbs;
 use dta::persist::{self, KernelLock};
+use dta::settings::{
+    HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
+};
 use dta::source::{DtaSource, EXTENSION, SourceStore, unreadable};
 use terminal::CliError;
 

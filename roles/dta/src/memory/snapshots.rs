@@ -15,7 +15,7 @@ use dta::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::Memory;
-use super::settings::RegionSettings;
+use dta::settings::RegionSettings;
 use dta::source::{EXTENSION, SourceStore};
 
 /// Poll interval, which bounds the time to notice a stop.

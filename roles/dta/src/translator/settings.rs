@@ -496,7 +496,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::{read::span_of, setting::names};
+    use settings::{read::span_of, setting::tables};
 
     section! {
         /// A file with a translator alone.
@@ -510,7 +510,7 @@ mod tests {
     fn parse(text: &str, has_switch: bool) -> Result<TranslatorSettings, String> {
         let mut reader = Reader::new(text);
         let root = reader
-            .parse(names::<File>)
+            .parse(tables::<File>)
             .ok_or_else(|| reader.messages().concat())?;
         let file = File::read(&root, &mut reader).unwrap_or_default();
         reader.end_values(&root);

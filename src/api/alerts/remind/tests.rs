@@ -1,5 +1,6 @@
 //! Reminders in simulated time, between reports that begin and end the alert.
 
+use collect_role::settings::Policy;
 use collector::{Datagram, event::Basis};
 use testkit::{
     reports::{Node, SECOND, START, Sent, config, detection, flow, node},
@@ -7,9 +8,8 @@ use testkit::{
 };
 
 use super::*;
-use crate::{
-    alerts::{Hearer, RuleEvent},
-    config::sections::Policy,
+use crate::alerts::{Hearer, RuleEvent};
+use collect_role::{
     live::{Filter, Hub, Topic},
     pipeline::{Config, Pipeline},
     worker::{Worker, WorkerHandle},
@@ -100,7 +100,7 @@ impl Simulated {
     }
 
     /// What was published: kind and time.
-    fn events(mut self, subscription: &mut crate::live::Subscription) -> Vec<(bool, Nanos)> {
+    fn events(mut self, subscription: &mut collect_role::live::Subscription) -> Vec<(bool, Nanos)> {
         self.worker.poll(self.now + SECOND, self.now + SECOND);
         drop(self.worker);
         self.pipeline.stop();

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics")]
 
 use settings::read::Reader;
-use settings::setting::{Setting, names};
+use settings::setting::{Setting, tables};
 
 use super::*;
 use crate::map;
@@ -56,7 +56,7 @@ stores = [{ kind = "key-write", id = 1, address = 0x7f0000000000, rkey = 8002, s
 
 fn read<T: Setting>(text: &str) -> T {
     let mut reader = Reader::new(text);
-    let root = reader.parse(names::<T>).unwrap_or_else(|| panic!("{text}"));
+    let root = reader.parse(tables::<T>).unwrap_or_else(|| panic!("{text}"));
     let read = T::read(&root, &mut reader);
     reader.finish("t.toml").unwrap_or_else(|error| panic!("{error}"));
     read.unwrap()

@@ -1,0 +1,165 @@
+//! Inputs of reports.
+
+use std::{fmt, net::SocketAddr, str::FromStr};
+
+use settings::{
+    read::{Node, Reader},
+    setting::{Setting, Shown},
+    values::from_text,
+};
+
+/// An input of reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// UDP on every address of this machine, both families.
+    UdpAny(u16),
+    /// UDP on one address.
+    Udp(SocketAddr),
+    /// UDP datagrams to these ports that arrive on an interface.
+    Xdp {
+        /// The interface's name.
+        interface: String,
+        /// The ports, at least one.
+        ports: Vec<u16>,
+    },
+}
+
+/// The port of reports where none is written.
+pub const TELEMETRY_PORT: u16 = 32766;
+
+/// Ports of one interface: as many as a profile has.
+const MAX_PORTS: usize = 8;
+
+impl Listen {
+    /// The UDP ports.
+    pub fn ports(&self) -> Vec<u16> {
+        match self {
+            Self::UdpAny(port) => vec![*port],
+            Self::Udp(address) => vec![address.port()],
+            Self::Xdp { ports, .. } => ports.clone(),
+        }
+    }
+
+    /// Whether only this machine reaches it.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::UdpAny(_) => false,
+            Self::Udp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Xdp { interface, .. } => interface == "lo",
+        }
+    }
+
+    /// The interface, if it is one.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Xdp { interface, .. } => Some(interface),
+            Self::UdpAny(_) | Self::Udp(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UdpAny(port) => write!(f, "udp://*:{port}"),
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Xdp { interface, ports } if ports == &[TELEMETRY_PORT] => write!(f, "xdp://{interface}"),
+            Self::Xdp { interface, ports } => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                write!(f, "xdp://{interface}:{}", ports.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            if let Some(device) = text.strip_prefix("xdp://") {
+                return xdp(device);
+            }
+            let address = text.strip_prefix("udp://")?;
+            match address.strip_prefix("*:") {
+                Some(port) => port.parse().ok().map(Self::UdpAny),
+                None => address.parse().ok().map(Self::Udp),
+            }
+        };
+        read().ok_or_else(|| format!("write {}", Self::KIND))
+    }
+}
+
+/// `eth1`, `eth1:32766`, `eth1:32766,5000`.
+fn xdp(device: &str) -> Option<Listen> {
+    let (name, listed) = match device.split_once(':') {
+        Some((name, listed)) => (name, Some(listed)),
+        None => (device, None),
+    };
+    // What the kernel allows as a name: at most 15 bytes, no slash, colon or space.
+    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+    let good =
+        !name.is_empty() && name.len() <= 15 && name != "." && name != ".." && name.bytes().all(allowed);
+    let mut ports = match listed {
+        Some(listed) => listed
+            .split(',')
+            .map(|port| port.parse().ok())
+            .collect::<Option<Vec<u16>>>()?,
+        None => vec![TELEMETRY_PORT],
+    };
+    ports.sort_unstable();
+    ports.dedup();
+    let good = good && ports.len() <= MAX_PORTS && !ports.contains(&0);
+    good.then(|| Listen::Xdp {
+        interface: name.to_owned(),
+        ports,
+    })
+}
+
+impl Setting for Listen {
+    const KIND: &'static str = "an address such as \"udp://*:32766\", \"udp://10.0.0.1:32766\" or \"udp://[::1]:32766\", or an interface such \
+                                as \"xdp://eth1\" or \"xdp://eth1:32766,5000\" (at most eight ports)";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        from_text(node, reader, |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Plain(self.to_string().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_reads_and_writes_with_its_ports() {
+        let read = |text: &str| text.parse::<Listen>().map(|listen| listen.to_string());
+        let good = [
+            "xdp://eth1",
+            "xdp://eth1:32766",
+            "xdp://eth1.100:5000,32766,5000",
+            "xdp://lan@1:1",
+        ]
+        .map(read);
+        let shown = [
+            "xdp://eth1",
+            "xdp://eth1",
+            "xdp://eth1.100:5000,32766",
+            "xdp://lan@1:1",
+        ];
+        assert_eq!(good, shown.map(|text| Ok(text.to_owned())));
+        let bad = [
+            "xdp://",
+            "xdp://eth1:",
+            "xdp://a/b",
+            "xdp://..",
+            "xdp://sixteen-letters-",
+            "xdp://e:0",
+            "xdp://e:70000",
+        ];
+        assert!(bad.map(read).iter().all(Result::is_err), "{:?}", bad.map(read));
+        assert!(read("xdp://e:1,2,3,4,5,6,7,8,9").is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! Datagrams inside the program: their kind by port, the profile that reads them, and the conversion from packets of a source
+//! to datagrams of the collector.
+
+use std::{net::IpAddr, sync::Arc};
+
+use collector::Datagram;
+use detect::Prefix;
+use nic::source::Packet;
+
+/// The contents of a datagram, by its port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// The datagram holds telemetry reports.
+    Reports,
+    /// Aggregates of an aggregator.
+    Aggregates,
+}
+
+/// The ports of aggregates.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AggregatePorts(pub Arc<[u16]>);
+
+impl AggregatePorts {
+    /// The kind of datagrams to a port.
+    #[inline]
+    pub fn contents(&self, port: u16) -> Contents {
+        if self.0.contains(&port) {
+            Contents::Aggregates
+        } else {
+            Contents::Reports
+        }
+    }
+}
+
+/// Passes packets to `take` as the collector's datagrams, a few at a time, each time of one kind, without allocating.
+pub fn each_chunk(
+    packets: &[Packet<'_>],
+    listener: u16,
+    ports: &AggregatePorts,
+    mut take: impl FnMut(Contents, &[Datagram<'_>]),
+) {
+    let alike = |one: &Packet<'_>, next: &Packet<'_>| {
+        one.port == next.port || ports.contents(one.port) == ports.contents(next.port)
+    };
+    for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
+        let contents = packets
+            .first()
+            .map_or(Contents::Reports, |packet| ports.contents(packet.port));
+        let mut chunk = [Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener,
+            received: 0,
+        }; CHUNK];
+        for (datagram, packet) in chunk.iter_mut().zip(packets) {
+            let (source, src_port) = (octets(packet.source.ip()), packet.source.port());
+            *datagram = Datagram {
+                payload: packet.data,
+                source,
+                src_port,
+                listener,
+                received: packet.received,
+            };
+        }
+        take(contents, &chunk[..packets.len()]);
+    }
+}
+
+/// Maximum number of datagrams per call of the collector.
+const CHUNK: usize = 64;
+
+/// An address as 16 bytes, IPv4 mapped into IPv6.
+#[inline]
+pub fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Profiles by source address.
+#[derive(Clone, Debug)]
+pub struct Profiles {
+    /// The default profile.
+    pub default: wire::Profile,
+    /// The longest prefix first.
+    pub by_source: Vec<(Prefix, wire::Profile)>,
+}
+
+impl Profiles {
+    /// The number of a source's profile.
+    pub fn index_of(&self, source: &[u8; 16]) -> usize {
+        let found = self
+            .by_source
+            .iter()
+            .position(|(prefix, _)| prefix.contains_octets(source));
+        found.unwrap_or(self.by_source.len())
+    }
+
+    /// The profile of this number.
+    pub fn at(&self, index: usize) -> &wire::Profile {
+        self.by_source
+            .get(index)
+            .map_or(&self.default, |(_, profile)| profile)
+    }
+
+    /// The profile of a source.
+    pub fn of(&self, source: &[u8; 16]) -> &wire::Profile {
+        self.at(self.index_of(source))
+    }
+}

@@ -1,0 +1,567 @@
+//! Fan-out from receiving threads to several workers, by inner flow, so that one busy reporter
+//! can use every worker and a flow's reports stay in order.
+//!
+//! The frames of a ring are valid only during one call. So datagrams are copied into the queues of their workers. A thread whose
+//! worker is behind waits and does not read its socket or ring meanwhile: the kernel buffers what arrives, and counts what it
+//! drops, as with one worker. Sequence accounting happens here, where datagrams are still in order; the
+//! receivers of one input share it, because the reports of one reporter may arrive at several queues of an interface.
+
+mod order;
+mod queue;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use collector::{Access, Batch, Datagram, Losses, Sequencer, StreamId, event::Nanos};
+use nic::{pace::Pace, source::Packet};
+use wire::{
+    FlowKey, Version,
+    aggregate::Header,
+    report::{Peek, peek, peek_header},
+};
+
+use crate::{
+    datagram::{AggregatePorts, Contents, Profiles, octets},
+    pipeline::{Outlet, RuleNames},
+    watermarks::Watermarks,
+    worker::{TICK, Worker},
+};
+use order::Order;
+use queue::Received;
+pub use queue::{LoadReceiver, LoadSender, load_queue};
+use runtime::lock::lock;
+
+/// Datagrams in one buffer, with their offsets. Its memory has the same size throughout.
+#[derive(Debug)]
+struct Load {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+/// A datagram of a load: it ends at `end` and begins where the one before ends.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    end: usize,
+    source: [u8; 16],
+    src_port: u16,
+    listener: u16,
+    contents: Contents,
+    received: Nanos,
+}
+
+/// A datagram for a worker.
+#[derive(Clone, Copy, Debug)]
+struct Arrival<'p> {
+    data: &'p [u8],
+    /// Its entry in a load, without its end.
+    entry: Entry,
+}
+
+impl Load {
+    /// An empty load with memory for a datagram of `len` bytes.
+    fn with_room_for(len: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(len.max(LOAD_BYTES)),
+            entries: Vec::with_capacity(LOAD_DATAGRAMS),
+        }
+    }
+
+    /// Bytes of memory of [`Load::with_room_for`].
+    fn memory_for(len: usize) -> usize {
+        len.max(LOAD_BYTES) + LOAD_DATAGRAMS * size_of::<Entry>()
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Whether it has the size of most loads.
+    fn is_regular(&self) -> bool {
+        self.bytes.capacity() == LOAD_BYTES
+    }
+
+    /// Whether a datagram of `len` bytes fits without allocation.
+    fn fits(&self, len: usize) -> bool {
+        self.entries.len() < LOAD_DATAGRAMS && self.bytes.len() + len <= self.bytes.capacity()
+    }
+
+    fn push(&mut self, arrival: &Arrival<'_>) {
+        self.bytes.extend_from_slice(arrival.data);
+        self.entries.push(Entry {
+            end: self.bytes.len(),
+            ..arrival.entry
+        });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}
+
+/// Counters of distributed and dropped datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FanoutStats {
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Datagrams whose worker has ended.
+    pub ended: u64,
+}
+
+/// The counters of an input's fan-out, for display.
+#[derive(Debug, Default)]
+pub struct FanoutGauge {
+    /// Counters of datagrams.
+    pub stats: Mutex<FanoutStats>,
+    /// The streams and their losses, and the losses of evicted streams, as of the last second.
+    pub streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, Losses)>,
+}
+
+/// The losses of one input, shared by the threads that receive for it.
+pub struct Ledger {
+    accounts: Mutex<Accounts>,
+    gauge: Arc<FanoutGauge>,
+}
+
+struct Accounts {
+    sequencer: Sequencer,
+    order: Order,
+    outlet: Outlet,
+    batch: Batch,
+    accounted: Nanos,
+}
+
+/// A sequence number read during the fan-out.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    stream: StreamId,
+    seq: u32,
+    received: Nanos,
+    /// The datagram may not be a report: its number counts only if the stream expects it.
+    refused: bool,
+}
+
+impl Ledger {
+    /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from targeting one slot of the table.
+    pub fn new(outlet: Outlet, max_sources: usize, seed: u64) -> Self {
+        let batch = outlet.batch();
+        let sequencer = Sequencer::new(max_sources, seed);
+        let accounts = Mutex::new(Accounts {
+            sequencer,
+            order: Order::default(),
+            outlet,
+            batch,
+            accounted: 0,
+        });
+        Self {
+            accounts,
+            gauge: Arc::default(),
+        }
+    }
+
+    /// The counters.
+    pub fn gauge(&self) -> Arc<FanoutGauge> {
+        Arc::clone(&self.gauge)
+    }
+
+    /// Accounts the sequence numbers of a thread.
+    fn observe(&self, lane: usize, noted: &[Noted]) {
+        let accounts = &mut *lock(&self.accounts);
+        if accounts.order.is_trivial() {
+            for noted in noted {
+                observe(&mut accounts.sequencer, &mut accounts.batch, noted);
+            }
+        } else {
+            accounts.order.push(lane, noted);
+            accounts.observe_ordered();
+        }
+    }
+
+    /// A thread has noted everything that arrived before `until`, all threads of all inputs what arrived before `now`. Reports losses, about once
+    /// a second.
+    fn poll(&self, lane: usize, until: Nanos, now: Nanos) {
+        let accounts = &mut *lock(&self.accounts);
+        accounts.order.set(lane, until);
+        accounts.observe_ordered();
+        if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
+            accounts.accounted = now;
+            accounts.sequencer.account(now, &mut accounts.batch);
+            accounts.publish(&self.gauge);
+        }
+    }
+
+    fn add_lane(&self) -> usize {
+        lock(&self.accounts).order.add()
+    }
+
+    fn end_lane(&self, lane: usize) {
+        let accounts = &mut *lock(&self.accounts);
+        accounts.order.end(lane);
+        accounts.observe_ordered();
+    }
+
+    /// At the end, missing sequence numbers count as lost.
+    pub fn finish(&self, now: Nanos) {
+        let accounts = &mut *lock(&self.accounts);
+        accounts.sequencer.finish(now, &mut accounts.batch);
+        accounts.publish(&self.gauge);
+    }
+}
+
+impl Accounts {
+    /// Accounts the sequence numbers that need not wait for those of other threads.
+    fn observe_ordered(&mut self) {
+        let Self {
+            sequencer,
+            order,
+            batch,
+            ..
+        } = self;
+        order.drain(|noted| observe(sequencer, batch, &noted));
+    }
+
+    fn publish(&mut self, gauge: &FanoutGauge) {
+        // Losses have no rule, so the names do not matter.
+        self.outlet.send(&mut self.batch, &RuleNames::from([]));
+        let sequencer = &self.sequencer;
+        *lock(&gauge.streams) = (
+            sequencer.streams().collect(),
+            sequencer.table(),
+            sequencer.evicted_losses(),
+        );
+    }
+}
+
+fn observe(sequencer: &mut Sequencer, batch: &mut Batch, noted: &Noted) {
+    let Noted {
+        stream,
+        seq,
+        received,
+        refused,
+    } = noted;
+    if *refused {
+        sequencer.observe_refused(stream, *seq, *received, batch);
+    } else {
+        sequencer.observe(stream, *seq, *received, batch);
+    }
+}
+
+/// Shared by the spreaders of one input.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The workers' queues.
+    pub workers: Vec<LoadSender>,
+    /// Parser of a datagram's flow.
+    pub profiles: Arc<Profiles>,
+    /// Who may report: the numbers of others are not accounted for. The workers refuse and count their datagrams.
+    pub access: Arc<Access>,
+    /// Keeps a sender from targeting one worker.
+    pub seed: u64,
+    /// The number of the input.
+    pub listener: u16,
+    /// Its losses.
+    pub ledger: Arc<Ledger>,
+    /// The ports of aggregates.
+    pub aggregate_ports: AggregatePorts,
+    /// The watermarks of all threads that receive for these workers.
+    pub watermarks: Arc<Watermarks>,
+}
+
+/// Distributes the datagrams of one thread.
+#[derive(Debug)]
+pub struct Spreader {
+    plan: Plan,
+    /// The number of its thread in the ledger.
+    lane: usize,
+    /// The datagrams of a burst, by worker: their indexes, and entries.
+    shares: Vec<Vec<(usize, Entry)>>,
+    noted: Vec<Noted>,
+    next: u64,
+    latest: Sender,
+}
+
+/// What the sender of a datagram decides. Most datagrams have the sender of the one before.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    address: SocketAddr,
+    /// The port to which it sends.
+    port: u16,
+    octets: [u8; 16],
+    contents: Contents,
+    /// Parser of its reports.
+    profile: usize,
+}
+
+impl Sender {
+    fn of(packet: &Packet<'_>, plan: &Plan) -> Self {
+        let octets = octets(packet.source.ip());
+        let contents = plan.aggregate_ports.contents(packet.port);
+        let profile = plan.profiles.index_of(&octets);
+        Self {
+            address: packet.source,
+            port: packet.port,
+            octets,
+            contents,
+            profile,
+        }
+    }
+}
+
+impl Spreader {
+    /// A spreader of that plan.
+    pub fn new(plan: Plan) -> Self {
+        let shares = plan.workers.iter().map(|_| Vec::new()).collect();
+        let nobody = SocketAddr::from(([0; 16], 0));
+        let none = Packet {
+            data: &[],
+            source: nobody,
+            port: 0,
+            received: 0,
+            truncated: false,
+        };
+        let latest = Sender::of(&none, &plan);
+        let lane = plan.ledger.add_lane();
+        Self {
+            plan,
+            lane,
+            shares,
+            noted: Vec::new(),
+            next: 0,
+            latest,
+        }
+    }
+
+    /// Copies datagrams into the queues of their workers; waits while one of these is full.
+    pub fn distribute(&mut self, packets: &[Packet<'_>]) {
+        self.noted.clear();
+        let workers = self.plan.workers.len() as u64;
+        for (index, packet) in packets.iter().enumerate() {
+            if let Some(ahead) = packets.get(index + AHEAD) {
+                // The cache lines with the headers; the copy reads the rest in order.
+                for line in [0, 64, 128] {
+                    ahead.data.get(line).map(memory::prefetch);
+                }
+            }
+            if (packet.source, packet.port) != (self.latest.address, self.latest.port) {
+                self.latest = Sender::of(packet, &self.plan);
+            }
+            let sender = self.latest;
+            let flow = match sender.contents {
+                Contents::Reports => self.note_report(packet, &sender),
+                Contents::Aggregates => self.note_aggregate(packet, sender.octets),
+            };
+            // Reports without a flow and other datagrams go to the workers round robin.
+            self.next = self.next.wrapping_add(1);
+            let hash = flow.map_or(self.next, |flow| flow.hash(self.plan.seed));
+            let entry = Entry {
+                end: 0,
+                source: sender.octets,
+                src_port: packet.source.port(),
+                listener: self.plan.listener,
+                contents: sender.contents,
+                received: packet.received,
+            };
+            self.shares[(hash % workers) as usize].push((index, entry));
+        }
+        self.plan.ledger.observe(self.lane, &self.noted);
+        // Counted before the workers get them, so that their output never exceeds the input.
+        lock(&self.plan.ledger.gauge.stats).datagrams += packets.len() as u64;
+        self.flush(packets);
+    }
+
+    fn flush(&mut self, packets: &[Packet<'_>]) {
+        let mut ended = 0;
+        for (worker, share) in self
+            .plan
+            .workers
+            .iter()
+            .zip(&mut self.shares)
+            .filter(|(_, share)| !share.is_empty())
+        {
+            let arrivals = share.drain(..).map(|(index, entry)| Arrival {
+                data: packets[index].data,
+                entry,
+            });
+            ended += worker.send(arrivals);
+        }
+        if ended > 0 {
+            lock(&self.plan.ledger.gauge.stats).ended += ended;
+        }
+    }
+
+    /// Accounts the sequence number of a report; returns its flow.
+    fn note_report(&mut self, packet: &Packet<'_>, sender: &Sender) -> Option<FlowKey> {
+        let profile = self.plan.profiles.at(sender.profile);
+        let peeked = peek(packet.data, profile);
+        let refused = peeked.is_err();
+        let peek = peeked.or_else(|_| peek_header(packet.data, profile)).ok()?;
+        self.plan
+            .access
+            .check(self.plan.listener, &sender.octets, || Ok(peek.node_id))
+            .ok()?;
+        self.noted.push(Noted {
+            stream: stream(&peek, self.plan.listener, sender.octets),
+            seq: peek.seq,
+            received: packet.received,
+            refused,
+        });
+        if refused {
+            return None;
+        }
+        peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
+    }
+
+    /// Accounts the sequence number of an aggregate. All aggregates of one aggregator go to one worker, so that the postcards of a packet
+    /// can be joined.
+    fn note_aggregate(&mut self, packet: &Packet<'_>, source: [u8; 16]) -> Option<FlowKey> {
+        let header = Header::parse(packet.data).ok()?;
+        let node = Some(header.aggregator);
+        let listener = self.plan.listener;
+        self.plan.access.check(listener, &source, || Ok(node)).ok()?;
+        let id = StreamId {
+            version: collector::AGGREGATE_VERSION,
+            hw_id: 0,
+            listener,
+            node,
+            source,
+        };
+        self.noted.push(Noted {
+            stream: id,
+            seq: header.sequence,
+            received: packet.received,
+            refused: false,
+        });
+        Some(FlowKey::of_id(header.aggregator))
+    }
+
+    /// Everything that arrived before `until` has been distributed. Reports losses at intervals.
+    pub fn poll(&mut self, until: Nanos, now: Nanos) {
+        let settled = self.plan.watermarks.time(now);
+        self.plan.ledger.poll(self.lane, until, settled);
+    }
+}
+
+impl Drop for Spreader {
+    fn drop(&mut self) {
+        self.plan.ledger.end_lane(self.lane);
+    }
+}
+
+/// The stream to which a datagram's sequence number belongs.
+fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
+    let version = match peek.version {
+        Version::V05 => 5,
+        Version::V10 => 10,
+        Version::V20 => 20,
+    };
+    StreamId {
+        version,
+        hw_id: peek.hw_id,
+        listener,
+        node: peek.node_id,
+        source,
+    }
+}
+
+/// The Flow ID of a postcard without a packet (wire-formats 4.1): the first of its datagram.
+fn postcard_id(payload: &[u8]) -> Option<u32> {
+    let half = |at: usize| {
+        payload
+            .get(at..at + 2)
+            .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
+    let (types, bits, domain, items) = (payload.get(8)?, half(12)?, half(14)?, half(16)?);
+    let is_postcard = payload[0] >> 4 == 2
+        && types >> 4 == 1
+        && domain == wire::report::v20::POSTCARD_DOMAIN
+        && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
+    let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
+    let id = payload
+        .get(20 + words * 4..24 + words * 4)
+        .filter(|_| is_postcard)?;
+    Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger")
+            .field("gauge", &self.gauge)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
+pub fn work(queue: &LoadReceiver, mut worker: Worker) {
+    let (mut wait, mut pace) = (Duration::from_nanos(TICK), Pace::new(NAP));
+    loop {
+        let process = |load: &Load| load.each_chunk(|contents, chunk| worker.process(contents, chunk));
+        match queue.receive(pace.wait_first(), wait, process) {
+            Received::Load(count) => pace.note(count, usize::MAX, nic::time::monotonic()),
+            Received::Nothing => pace.note(0, usize::MAX, nic::time::monotonic()),
+            Received::End => break,
+        }
+        // The watermarks first: what arrives at the queue after they were read is later.
+        let now = nic::time::now();
+        let passed_on = worker.watermarks().time(now);
+        let until = queue.oldest().unwrap_or(passed_on).min(passed_on);
+        worker.poll(now, until);
+        wait = Duration::from_millis(worker.serve(queue.is_empty()).into());
+    }
+    worker.finish(nic::time::now());
+}
+
+impl Load {
+    fn each_chunk(&self, mut process: impl FnMut(Contents, &[Datagram<'_>])) {
+        let none = Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        };
+        let mut start = 0;
+        let alike = |one: &Entry, next: &Entry| one.contents == next.contents;
+        for entries in self.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
+            let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
+            let mut chunk = [none; SHARE];
+            for (datagram, entry) in chunk.iter_mut().zip(entries) {
+                let Entry {
+                    end,
+                    source,
+                    src_port,
+                    listener,
+                    received,
+                    ..
+                } = *entry;
+                let payload = &self.bytes[start..end];
+                *datagram = Datagram {
+                    payload,
+                    source,
+                    src_port,
+                    listener,
+                    received,
+                };
+                start = end;
+            }
+            process(contents, &chunk[..entries.len()]);
+        }
+    }
+}
+
+/// How many datagrams ahead bytes are prefetched.
+const AHEAD: usize = 4;
+/// Maximum number of datagrams per call of the worker.
+const SHARE: usize = 64;
+/// Maximum number of datagrams in a load.
+const LOAD_DATAGRAMS: usize = 128;
+/// Bytes of datagrams in a load, except that a longer datagram has a load of its own.
+const LOAD_BYTES: usize = 32 << 10;
+/// How long a worker sleeps when its queue is empty and datagrams arrive at a high rate.
+const NAP: Duration = Duration::from_micros(500);
+/// Interval between reports of losses, ns.
+const ACCOUNT_EVERY: Nanos = 1_000_000_000;
+
+#[cfg(test)]
+mod tests;

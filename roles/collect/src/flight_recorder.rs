@@ -1,0 +1,309 @@
+//! The flight recorder: each worker copies its datagrams into a ring, and a thread reads from the rings what concerns certain events.
+//! What it decides is in [`collector::flight`].
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use collector::{
+    Datagram,
+    event::Nanos,
+    flight::{Chunk, FlightStats, Kept, Ring, Selection, Window, Windows},
+};
+use store::ReportRow;
+
+use crate::{
+    pipeline::Outlet,
+    recorder::ReportRecorder,
+    triggers::{Config, Found, Triggers, WAITING},
+};
+use runtime::{control::Control, lock::lock};
+use terminal::CliError;
+
+/// A worker's end: its ring.
+#[derive(Debug)]
+pub struct Tap {
+    ring: Ring,
+    spare: Option<Chunk>,
+    shared: Arc<Shared>,
+}
+
+/// Between a worker and the recorder's thread.
+#[derive(Debug)]
+struct Shared {
+    kept: Mutex<Kept>,
+    /// The recorder wants the chunk that is being filled, too.
+    wanted: AtomicBool,
+}
+
+/// What was done with the events, and the number of stored reports.
+type Done = Arc<Mutex<(FlightStats, u64)>>;
+
+/// The counters, for display.
+#[derive(Clone, Debug)]
+pub struct FlightGauge {
+    done: Done,
+    shed: Arc<AtomicU64>,
+    memory: usize,
+}
+
+/// What the recorder has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FlightCounts {
+    /// Memory in use, bytes.
+    pub memory: u64,
+    /// Counters of the recorder.
+    pub stats: FlightStats,
+    /// Reports that were stored.
+    pub reports: u64,
+    /// Events that the recorder was too busy to look at.
+    pub shed: u64,
+}
+
+/// The recorder before its thread is started.
+#[derive(Debug)]
+pub struct FlightRecorder {
+    config: Config,
+    taps: Vec<Arc<Shared>>,
+    triggers: Triggers,
+    receiver: Receiver<Found>,
+    done: Done,
+}
+
+impl FlightRecorder {
+    /// A recorder for so many workers, with the end of each.
+    pub fn new(config: Config, workers: usize) -> (Self, Vec<Tap>) {
+        let chunks = (config.memory / Chunk::BYTES / workers.max(1)).max(2);
+        let taps: Vec<Arc<Shared>> = (0..workers)
+            .map(|_| {
+                // One more is being filled.
+                let kept = Mutex::new(Kept::new(chunks - 1));
+                Arc::new(Shared {
+                    kept,
+                    wanted: AtomicBool::new(false),
+                })
+            })
+            .collect();
+        let ends = taps.iter().map(|shared| Tap::new(Arc::clone(shared))).collect();
+        let (triggers, receiver) = Triggers::new(&config.causes);
+        (
+            Self {
+                config,
+                taps,
+                triggers,
+                receiver,
+                done: Done::default(),
+            },
+            ends,
+        )
+    }
+
+    /// An end for an outlet.
+    pub fn triggers(&self) -> Triggers {
+        self.triggers.clone()
+    }
+
+    /// The counters.
+    pub fn gauge(&self) -> FlightGauge {
+        FlightGauge {
+            done: Arc::clone(&self.done),
+            shed: self.triggers.shed(),
+            memory: self.config.memory,
+        }
+    }
+
+    /// Starts the thread. It ends when all ends of outlets are gone.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(
+        self,
+        recorder: ReportRecorder,
+        outlet: Outlet,
+        control: &Control,
+    ) -> Result<JoinHandle<()>, CliError> {
+        let Self {
+            config,
+            taps,
+            receiver,
+            done,
+            ..
+        } = self;
+        let windows = Windows::new(config.windows.clone());
+        let mut thread = Thread {
+            config,
+            taps,
+            recorder,
+            outlet,
+            done,
+            windows,
+            waiting: Vec::new(),
+        };
+        control.spawn("flight-recorder", move || thread.run(&receiver))
+    }
+}
+
+impl Tap {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            ring: Ring::new(),
+            spare: None,
+            shared,
+        }
+    }
+
+    /// Copies datagrams.
+    pub fn keep(&mut self, datagrams: &[Datagram<'_>]) {
+        for datagram in datagrams {
+            if self.ring.is_full(datagram) {
+                self.rotate();
+            }
+            self.ring.push(datagram);
+        }
+    }
+
+    /// Gives away the chunk that is being filled, if the recorder waits for it.
+    pub fn poll(&mut self) {
+        // Relaxed: what it is about is behind a lock.
+        if self.shared.wanted.load(Ordering::Relaxed) {
+            self.rotate();
+            self.shared.wanted.store(false, Ordering::Release);
+        }
+    }
+
+    /// Gives away the last chunk: the worker ends.
+    pub fn end(&mut self) {
+        self.rotate();
+        self.shared.wanted.store(false, Ordering::Release);
+    }
+
+    fn rotate(&mut self) {
+        if let Some(full) = self.ring.take(self.spare.take()) {
+            self.spare = lock(&self.shared.kept).add(full);
+        }
+    }
+}
+
+impl FlightGauge {
+    /// The counters as they are now.
+    pub fn counts(&self) -> FlightCounts {
+        let (stats, reports) = *lock(&self.done);
+        let shed = self.shed.load(Ordering::Relaxed);
+        FlightCounts {
+            memory: self.memory as u64,
+            stats,
+            reports,
+            shed,
+        }
+    }
+}
+
+/// The recorder's thread.
+struct Thread {
+    config: Config,
+    taps: Vec<Arc<Shared>>,
+    recorder: ReportRecorder,
+    outlet: Outlet,
+    done: Done,
+    windows: Windows,
+    /// Windows whose time is over, and until when the chunks of all workers are waited for.
+    waiting: Vec<(Window, Instant)>,
+}
+
+impl Thread {
+    fn run(&mut self, receiver: &Receiver<Found>) {
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(found) => {
+                    let more = receiver.try_iter().take(WAITING);
+                    for found in std::iter::once(found).chain(more) {
+                        found.triggers().for_each(|trigger| self.windows.trigger(trigger));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.record_due();
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_nanos();
+            self.end_windows(u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(GRACE));
+        }
+        // The workers have ended, and have given away their chunks.
+        self.windows.end();
+        self.end_windows(u64::MAX);
+        for (window, _) in std::mem::take(&mut self.waiting) {
+            self.record(window, false);
+        }
+    }
+
+    /// Asks the workers for the chunks of windows whose time is over.
+    fn end_windows(&mut self, now: Nanos) {
+        while let Some(window) = self.windows.due(now) {
+            self.taps
+                .iter()
+                .for_each(|tap| tap.wanted.store(true, Ordering::Relaxed));
+            self.waiting.push((window, Instant::now() + PATIENCE));
+        }
+        lock(&self.done).0 = self.windows.stats();
+    }
+
+    /// Records the windows whose chunks are there, or have not come for long: their worker is stuck.
+    fn record_due(&mut self) {
+        // Acquire: the chunk was added before.
+        let is_there = self.taps.iter().all(|tap| !tap.wanted.load(Ordering::Acquire));
+        let now = Instant::now();
+        for (window, deadline) in std::mem::take(&mut self.waiting) {
+            if is_there || now >= deadline {
+                self.record(window, !is_there);
+            } else {
+                self.waiting.push((window, deadline));
+            }
+        }
+    }
+
+    /// `lacks`: the last chunk of a worker did not come.
+    fn record(&mut self, window: Window, lacks: bool) {
+        let (from, to) = (window.from, window.to);
+        let mut selection = Selection::new(window, self.config.windows.reports);
+        let mut late = lacks;
+        for tap in &self.taps {
+            let chunks = {
+                let kept = lock(&tap.kept);
+                late |= kept.has_forgotten(from);
+                kept.of(from, to)
+            };
+            for datagram in chunks.iter().flat_map(|chunk| chunk.datagrams()) {
+                if (from..=to).contains(&datagram.received) {
+                    self.recorder.each(&datagram, |report| {
+                        selection.offer(report, || {
+                            ReportRow::new(report, datagram.received, datagram.source)
+                        });
+                    });
+                }
+            }
+        }
+        let (mut recordings, mut rows) = selection.finish(late);
+        if self.config.has_all_reports {
+            rows.clear();
+            recordings.iter_mut().for_each(|recording| recording.every = 1);
+        }
+        lock(&self.done).1 += rows.len() as u64;
+        self.outlet.send_reports(rows);
+        self.outlet.send_recordings(recordings);
+    }
+}
+
+/// How often the recorder looks for windows that have ended.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time for which events of a window may still come from the workers, ns.
+const GRACE: Nanos = 100_000_000;
+/// How long the chunks of workers are waited for.
+const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,158 @@
+//! A copy of all workers' flows, from which lists of flows are made: workers only copy, others sort, filter and count.
+//!
+//! Nothing is copied unless somebody asks. One copy serves all requests until it has an age in proportion to its size, so that
+//! copying takes a small part of a worker's time, however many ask.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use collector::{FlowSummary, event::Nanos};
+use wire::FlowKey;
+
+/// The flows of all workers.
+#[derive(Debug)]
+pub struct FlowIndex {
+    workers: Vec<Vec<FlowSummary>>,
+    as_of: Nanos,
+    begun: Instant,
+    complete: Instant,
+}
+
+impl FlowIndex {
+    /// A copy that was begun at these times, and is complete.
+    pub fn new(workers: Vec<Vec<FlowSummary>>, (begun, as_of): (Instant, Nanos)) -> Self {
+        Self {
+            workers,
+            as_of,
+            begun,
+            complete: Instant::now(),
+        }
+    }
+
+    /// The flows, in no order.
+    pub fn flows(&self) -> impl Iterator<Item = &FlowSummary> {
+        self.workers.iter().flatten()
+    }
+
+    /// The flow with this id.
+    pub fn find(&self, id: u64) -> Option<FlowKey> {
+        self.flows()
+            .map(|summary| summary.flow)
+            .find(|flow| flow.id() == id)
+    }
+
+    /// When the copy was begun, ns since the epoch.
+    pub fn as_of(&self) -> Nanos {
+        self.as_of
+    }
+
+    /// Whether it was begun at `then` or later.
+    pub fn is_since(&self, then: Instant) -> bool {
+        self.begun >= then
+    }
+
+    /// Whether it is new enough at `now`.
+    fn is_new(&self, now: Instant) -> bool {
+        let flows = self.workers.iter().map(Vec::len).max().unwrap_or(0);
+        now.saturating_duration_since(self.complete) < AGE_PER_FLOW * u32::try_from(flows).unwrap_or(u32::MAX)
+    }
+}
+
+/// The latest copy, if somebody asked lately.
+#[derive(Debug, Default)]
+pub struct LatestIndex(Option<Arc<FlowIndex>>);
+
+impl LatestIndex {
+    /// A copy for a request of `arrival`: begun since then, or unless `current` new enough.
+    pub fn get(&self, arrival: Instant, current: bool) -> Option<Arc<FlowIndex>> {
+        let index = self.0.as_ref()?;
+        let fits = index.is_since(arrival) || !current && index.is_new(arrival);
+        fits.then(|| Arc::clone(index))
+    }
+
+    /// The memory of the latest copy, for the next one, if nobody reads it any more.
+    pub fn take_memory(&mut self) -> Vec<Vec<FlowSummary>> {
+        self.0
+            .take()
+            .and_then(Arc::into_inner)
+            .map(|index| index.workers)
+            .unwrap_or_default()
+    }
+
+    /// Replaces the copy.
+    pub fn set(&mut self, index: FlowIndex) -> Arc<FlowIndex> {
+        Arc::clone(self.0.insert(Arc::new(index)))
+    }
+
+    /// Frees the copy if nobody has asked for a while.
+    pub fn expire(&mut self, now: Instant) {
+        self.0
+            .take_if(|index| now.saturating_duration_since(index.complete) > UNUSED);
+    }
+}
+
+/// Empty memory for `flows` flows, touched once: a worker should not wait for the system to provide its pages.
+pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
+    memory.clear();
+    // A little more than the flows of the last tick.
+    let room = flows + flows / 16;
+    if memory.capacity() < room {
+        memory.reserve_exact(room);
+        memory.resize(room, FlowSummary::new(FlowKey::default(), None, 0, 0));
+        memory.clear();
+    }
+    memory
+}
+
+/// How old a copy may be, for each flow of the worker that has the most: copying a flow takes 1 to 5 % of this.
+const AGE_PER_FLOW: Duration = Duration::from_micros(1);
+/// A copy is freed this long after it was made.
+const UNUSED: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn flow(number: u16) -> FlowSummary {
+        let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((number, 80)), 17);
+        FlowSummary::new(key, None, 1, 1)
+    }
+
+    #[test]
+    fn an_index_serves_as_many_microseconds_as_it_has_flows() {
+        let begun = Instant::now();
+        let mut latest = LatestIndex::default();
+        assert!(latest.get(begun, false).is_none());
+        let workers = vec![vec![flow(1); 2_000], vec![flow(2); 5_000]];
+        let complete = latest.set(FlowIndex::new(workers, (begun, 7))).complete;
+        let serves = |after, current| latest.get(complete + after, current).is_some();
+        assert_eq!([serves(4 * MS, false), serves(5 * MS, false)], [true, false]);
+        // One that must know every flow needs a copy begun after its arrival.
+        assert!(!serves(MS, true) && latest.get(begun, true).is_some());
+        let index = latest.get(begun, true).unwrap();
+        assert_eq!((index.as_of(), index.flows().count()), (7, 7_000));
+        assert_eq!(index.find(flow(2).flow.id()), Some(flow(2).flow));
+        assert_eq!(index.find(flow(3).flow.id()), None);
+    }
+
+    #[test]
+    fn memory_is_reused_unless_somebody_reads_it_and_freed_when_nobody_asks() {
+        let now = Instant::now();
+        let mut latest = LatestIndex::default();
+        let read = latest.set(FlowIndex::new(vec![vec![flow(1)]], (now, 1)));
+        assert!(latest.take_memory().is_empty());
+        drop(read);
+        drop(latest.set(FlowIndex::new(vec![touched(Vec::new(), 160)], (now, 1))));
+        let memory = latest.take_memory().remove(0);
+        assert_eq!((memory.len(), memory.capacity()), (0, 170));
+        let complete = latest.set(FlowIndex::new(vec![memory], (now, 1))).complete;
+        latest.expire(complete + UNUSED);
+        assert!(latest.get(now, false).is_some());
+        latest.expire(complete + UNUSED + MS);
+        assert!(latest.get(now, false).is_none());
+    }
+}

@@ -1,0 +1,118 @@
+//! Which time has passed for the collector while datagrams wait.
+
+use crate::settings::{CollectSettings, Policy};
+use std::{collections::VecDeque, net::SocketAddr};
+
+use collector::Collector;
+use nic::source::{Source, Stats};
+
+use super::*;
+use crate::{
+    input::{Dispatch, gauge::InputGauge, gauge::Setup},
+    live::Hub,
+    pipeline::{Config, Pipeline},
+    worker::Worker,
+};
+use runtime::control::Control;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Lends one burst per call: sequence numbers of reports, and their receive time.
+struct Waiting {
+    bursts: VecDeque<(Vec<u32>, Nanos)>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Source for Waiting {
+    fn receive(&mut self, _: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, nic::Error> {
+        let Some((numbers, received)) = self.bursts.pop_front() else {
+            self.stop.store(true, Ordering::Relaxed);
+            return Ok(0);
+        };
+        let reports: Vec<_> = numbers
+            .iter()
+            .map(|seq| {
+                let mut report = testkit::vectors::bytes("tr20_emb");
+                let first = u32::from_be_bytes([report[0], report[1], report[2], report[3]]);
+                report[..4].copy_from_slice(&(first & !0x3f_ffff | seq).to_be_bytes());
+                report
+            })
+            .collect();
+        let packets: Vec<_> = reports
+            .iter()
+            .map(|data| Packet {
+                data,
+                source: SocketAddr::from(([10, 0, 0, 1], 1)),
+                port: 0,
+                received,
+                truncated: false,
+            })
+            .collect();
+        take(&packets);
+        Ok(packets.len())
+    }
+
+    fn is_drained(&self) -> bool {
+        self.bursts.is_empty()
+    }
+
+    fn stats(&mut self) -> Stats {
+        Stats::default()
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([0; 4], 0))
+    }
+
+    fn kind(&self) -> &'static str {
+        "waiting"
+    }
+}
+
+#[test]
+fn numbers_that_wait_in_a_socket_are_not_lost() {
+    let control = Control::new().0;
+    let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
+    let config = Config {
+        batch: 1024,
+        queue: 1 << 16,
+        store_queue: 1 << 16,
+        policy: Policy::Shed,
+        store: None,
+    };
+    let pipeline = Pipeline::new(config, hub, control);
+    let config = CollectSettings::default().collector_config(1, 0).unwrap();
+    let outlet = pipeline.outlet().unwrap();
+    let (worker, _) = Worker::new(Collector::new(config), outlet, Arc::from([]), None);
+    let worker = Arc::new(std::sync::Mutex::new(worker));
+    let dispatch = Dispatch::Inline(Arc::clone(&worker));
+    let stop = Arc::new(AtomicBool::new(false));
+    // The program was stopped for ten seconds, and 2 is behind 40 and its successors.
+    let since = nic::time::now() - 10 * SECOND;
+    let bursts = [vec![0, 1, 3], (4..=40).collect(), vec![2], (41..50).collect()];
+    let source = Waiting {
+        bursts: bursts
+            .into_iter()
+            .zip(0..)
+            .map(|(burst, n)| (burst, since + n * SECOND / 8))
+            .collect(),
+        stop: Arc::clone(&stop),
+    };
+    let gauge = InputGauge::new(&Setup::default(), true);
+    let reader = Reader {
+        source: RxSource::Source(Box::new(source)),
+        handler: dispatch.handler(),
+        watermark: dispatch.watermark(),
+        listener: 0,
+        meter: gauge.meter(),
+        ends_on_error: true,
+        latest: None,
+    };
+    reader.run(&stop);
+    let worker = lock(&worker);
+    let streams: Vec<_> = worker.collector().streams().collect();
+    let [view] = &streams[..] else {
+        panic!("one stream")
+    };
+    assert_eq!((view.datagrams, view.lost, view.reordered), (50, 0, 1));
+}

@@ -1,0 +1,425 @@
+//! Which node was behind each egress interface, and when: known from reports while packets pass, and remembered after a link has failed, so
+//! that packets that are dropped before it can be put down to it. It is in a file beside the store, so that it survives a restart.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use collector::{LinkUse, event::Nanos};
+use serde::{Deserialize, Serialize};
+
+use runtime::{lock::lock, save::SavedFile};
+
+/// What is remembered, and where it is saved.
+#[derive(Debug)]
+pub struct KnownLinks {
+    file: Option<Arc<SavedFile>>,
+    memory: Mutex<LinkMemory>,
+    saving: Mutex<Saving>,
+}
+
+/// When it was saved.
+#[derive(Debug, Default)]
+struct Saving {
+    last: Option<Instant>,
+    /// The last attempt failed, and the log says so.
+    failed: bool,
+}
+
+/// The nodes behind interfaces.
+#[derive(Debug, Default)]
+pub struct LinkMemory {
+    /// By node and egress interface, in the order in which they were learned.
+    ends: HashMap<(u32, u32), Vec<End>>,
+    /// Something is known that is not saved: a node behind an interface, or only until when it was there.
+    unsaved: Option<Unsaved>,
+    /// Whether the log says that there are too many.
+    is_cut: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Unsaved {
+    Time,
+    Node,
+}
+
+/// A node behind an interface, as packets showed between these times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct End {
+    to: u32,
+    first: Nanos,
+    last: Nanos,
+}
+
+/// What the file has: node, interface, node behind it, first and last time.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    links: Vec<(u32, u32, u32, Nanos, Nanos)>,
+}
+
+/// What was behind an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Behind {
+    /// This node.
+    Node(u32),
+    /// No packet had passed it, as far as is known.
+    Unknown,
+    /// Several nodes: it was connected to another one in that time, or leads to something that forwards without reports.
+    Several,
+}
+
+impl KnownLinks {
+    /// Goes on with what this file says. One that cannot be read is not worth more than what packets show from now on.
+    pub fn open(file: Option<PathBuf>) -> Self {
+        let file = file.map(|path| SavedFile::new(path, 0o600));
+        let mut memory = LinkMemory::default();
+        if let Some(file) = &file {
+            match file.read() {
+                Ok(text) => match serde_json::from_slice::<Saved>(&text) {
+                    Ok(saved) => memory.adopt(&saved),
+                    Err(error) => tracing::warn!(
+                        file = %file.path().display(),
+                        error = %error,
+                        "the saved table of known interfaces cannot be read: nodes behind interfaces are unknown until reports arrive"
+                    ),
+                },
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => tracing::warn!(
+                    file = %file.path().display(),
+                    error = %error,
+                    "the saved table of known interfaces cannot be read: nodes behind interfaces are unknown until reports arrive"
+                ),
+            }
+        }
+        Self {
+            file,
+            memory: Mutex::new(memory),
+            saving: Mutex::default(),
+        }
+    }
+
+    /// What is remembered.
+    pub fn memory(&self) -> MutexGuard<'_, LinkMemory> {
+        lock(&self.memory)
+    }
+
+    /// Saves what is new, at intervals: a new node soon, times later. `now`: in any case. May wait for the disk.
+    pub fn save(&self, now: bool) {
+        let Some(file) = &self.file else { return };
+        let mut saving = lock(&self.saving);
+        let (unsaved, text) = {
+            let mut memory = self.memory();
+            let Some(unsaved) = memory.unsaved else { return };
+            let pause = if unsaved == Unsaved::Node { SOON } else { LATER };
+            if !now && saving.last.is_some_and(|last| last.elapsed() < pause) {
+                return;
+            }
+            memory.unsaved = None;
+            (unsaved, serde_json::to_vec(&memory.saved()))
+        };
+        saving.last = Some(Instant::now());
+        let saved = text.map_err(Into::into).and_then(|text| file.replace(text));
+        if let Err(error) = saved {
+            let mut memory = self.memory();
+            memory.unsaved = memory.unsaved.max(Some(unsaved));
+            if !std::mem::replace(&mut saving.failed, true) {
+                tracing::warn!(
+                    file = %file.path().display(),
+                    error = %error,
+                    "the table of known interfaces cannot be saved: after a restart, nodes behind links that are down are unknown"
+                );
+            }
+        } else {
+            saving.failed = false;
+        }
+    }
+}
+
+impl LinkMemory {
+    /// Takes in links that are in use.
+    pub fn learn<'l>(&mut self, links: impl IntoIterator<Item = &'l LinkUse>) {
+        for link in links {
+            if let Some(interface) = link.egress_if {
+                self.see((link.from, interface), link.to, link.last_seen);
+            }
+        }
+    }
+
+    /// A packet passed an interface at this time, and this node came next.
+    pub fn see(&mut self, interface: (u32, u32), to: u32, at: Nanos) {
+        if self.ends.len() >= MOST_INTERFACES && !self.ends.contains_key(&interface) {
+            self.forget_oldest();
+        }
+        let ends = self.ends.entry(interface).or_default();
+        // Not one of a clock that was ahead, nor of a capture of a later time.
+        let is_past = |one: &End| one.to == to && one.first <= at.saturating_add(DELAY);
+        let latest = (0..ends.len())
+            .filter(|i| is_past(&ends[*i]))
+            .max_by_key(|i| ends[*i].last);
+        if let Some(i) = latest {
+            let known = ends[i];
+            if at <= known.last {
+                return;
+            }
+            // After another one, it is there again. If that takes no time, both are there.
+            let has_another = |one: &End| one.to != to && known.last < one.first && one.first < at;
+            if at - known.last <= TOGETHER || !ends.iter().any(has_another) {
+                ends[i].last = at;
+                self.unsaved = self.unsaved.max(Some(Unsaved::Time));
+                return;
+            }
+        }
+        if ends.len() >= MOST_ENDS
+            && let Some(oldest) = (0..ends.len()).min_by_key(|i| ends[*i].last)
+        {
+            ends.remove(oldest);
+        }
+        ends.push(End {
+            to,
+            first: at,
+            last: at,
+        });
+        self.unsaved = Some(Unsaved::Node);
+    }
+
+    fn forget_oldest(&mut self) {
+        let mut times: Vec<Nanos> = self.ends.values().map(|ends| last_of(ends)).collect();
+        let middle = times.len() / 4;
+        let (_, limit, _) = times.select_nth_unstable(middle);
+        let limit = *limit;
+        let mut room = middle + 1;
+        self.ends.retain(|_, ends| {
+            let goes = room > 0 && last_of(ends) <= limit;
+            room -= usize::from(goes);
+            !goes
+        });
+        if !std::mem::replace(&mut self.is_cut, true) {
+            tracing::warn!(
+                most = MOST_INTERFACES,
+                "the table of known interfaces is full: the least recently used ones are evicted"
+            );
+        }
+    }
+
+    /// What was behind an interface of a node between two times. What is not known of that time follows from the time before.
+    pub fn behind(&self, node: u32, interface: u32, (from, to): (Nanos, Nanos)) -> Behind {
+        let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
+        let before = ends
+            .iter()
+            .filter(|one| one.first <= from)
+            .max_by_key(|one| one.last);
+        // The first packets were seen a little later than they passed.
+        let soon = || {
+            ends.iter()
+                .filter(|one| one.first <= from.saturating_add(DELAY))
+                .min_by_key(|one| one.first)
+        };
+        let Some(known) = before.or_else(soon) else {
+            return Behind::Unknown;
+        };
+        let is_in = |one: &End, (first, last)| one.first <= last && one.last >= first;
+        let fits = |one: &End| {
+            one.to == known.to || !is_in(one, (from, to)) && !is_in(one, (known.first, known.last))
+        };
+        if ends.iter().all(fits) {
+            Behind::Node(known.to)
+        } else {
+            Behind::Several
+        }
+    }
+
+    fn saved(&self) -> Saved {
+        let links = self.ends.iter().flat_map(|((node, interface), ends)| {
+            ends.iter()
+                .map(|end| (*node, *interface, end.to, end.first, end.last))
+        });
+        Saved {
+            links: links.collect(),
+        }
+    }
+
+    fn adopt(&mut self, saved: &Saved) {
+        for (node, interface, to, first, last) in &saved.links {
+            if self.ends.len() >= MOST_INTERFACES && !self.ends.contains_key(&(*node, *interface)) {
+                continue;
+            }
+            let ends = self.ends.entry((*node, *interface)).or_default();
+            if ends.len() < MOST_ENDS {
+                ends.push(End {
+                    to: *to,
+                    first: *first,
+                    last: *last,
+                });
+            }
+        }
+    }
+}
+
+fn last_of(ends: &[End]) -> Nanos {
+    ends.iter().map(|end| end.last).max().unwrap_or(0)
+}
+
+/// In the directory of the store.
+pub const FILE: &str = "links.json";
+/// Interfaces that are remembered: some 6 MB.
+const MOST_INTERFACES: usize = 65_536;
+/// Nodes behind one interface that are remembered.
+const MOST_ENDS: usize = 8;
+/// How much later than its first packet a link may have been seen: links are looked at every few seconds.
+const DELAY: Nanos = 15_000_000_000;
+/// Two nodes that alternate like this are both behind the interface.
+const TOGETHER: Nanos = 60_000_000_000;
+/// How soon a new node is saved.
+const SOON: Duration = Duration::from_secs(10);
+/// How soon is saved until when a node was there.
+const LATER: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::records::Dir;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    fn memory(seen: &[(u32, u64)]) -> LinkMemory {
+        let mut memory = LinkMemory::default();
+        seen.iter()
+            .for_each(|(to, second)| memory.see((1, 5), *to, second * SECOND));
+        memory
+    }
+
+    fn behind(memory: &LinkMemory, from: u64, to: u64) -> Behind {
+        memory.behind(1, 5, (from * SECOND, to * SECOND))
+    }
+
+    #[test]
+    fn a_link_that_is_down_is_the_one_that_was_there() {
+        let memory = memory(&[(7, 100), (7, 200)]);
+        let node = Behind::Node(7);
+        assert_eq!(
+            [
+                behind(&memory, 150, 160),
+                behind(&memory, 150, 900),
+                behind(&memory, 500, 900)
+            ],
+            [node; 3]
+        );
+        assert_eq!(behind(&memory, 90, 95), node, "it was seen a little later");
+        assert_eq!(
+            behind(&memory, 50, 160),
+            Behind::Unknown,
+            "nothing is known of the time before"
+        );
+        assert_eq!(memory.behind(1, 6, (0, SECOND)), Behind::Unknown);
+    }
+
+    #[test]
+    fn a_link_to_another_node_is_not_blamed_for_the_time_before() {
+        // Node 7 until 200 s, node 8 from 300 s on, and node 7 again from 500 s on.
+        let mut memory = memory(&[(7, 100), (7, 200), (8, 300), (8, 400), (7, 500), (7, 600)]);
+        let all = |memory: &LinkMemory| {
+            [
+                (110, 190),
+                (250, 260),
+                (310, 390),
+                (450, 460),
+                (550, 700),
+                (190, 310),
+                (110, 900),
+            ]
+            .map(|(from, to)| behind(memory, from, to))
+        };
+        let [seven, eight] = [7, 8].map(Behind::Node);
+        let expected = [
+            seven,
+            seven,
+            eight,
+            eight,
+            seven,
+            Behind::Several,
+            Behind::Several,
+        ];
+        assert_eq!(all(&memory), expected);
+        // What workers still have of a flow that was there before says nothing new.
+        memory.see((1, 5), 7, 590 * SECOND);
+        memory.see((1, 5), 8, 399 * SECOND);
+        assert_eq!(all(&memory), expected);
+        // A later look at what was before.
+        memory.see((1, 5), 8, 420 * SECOND);
+        assert_eq!(all(&memory), expected);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_hides_no_link() {
+        let mut memory = memory(&[(7, 100_000), (7, 100), (7, 200)]);
+        assert_eq!(behind(&memory, 150, 160), Behind::Node(7));
+        assert_eq!(behind(&memory, 50, 60), Behind::Unknown);
+        memory.see((1, 5), 8, 300 * SECOND);
+        assert_eq!(
+            [behind(&memory, 150, 160), behind(&memory, 310, 320)],
+            [7, 8].map(Behind::Node)
+        );
+        assert_eq!(behind(&memory, 100_100, 100_200), Behind::Node(7));
+    }
+
+    #[test]
+    fn an_interface_with_several_nodes_behind_it_is_no_link() {
+        let seen: Vec<_> = (0..50)
+            .flat_map(|n| [(7, 100 + n * 10), (8, 101 + n * 10)])
+            .collect();
+        let memory = memory(&seen);
+        assert_eq!(behind(&memory, 200, 201), Behind::Several);
+        assert_eq!(behind(&memory, 900, 901), Behind::Several, "also when it is down");
+        assert!(memory.ends[&(1, 5)].len() <= 3);
+    }
+
+    #[test]
+    fn it_is_bounded_and_forgets_the_oldest() {
+        let mut memory = memory(&[]);
+        for n in 0..100_u64 {
+            memory.see((1, 5), n as u32, n * 2 * SECOND);
+        }
+        assert_eq!(memory.ends[&(1, 5)].len(), MOST_ENDS);
+        assert_eq!(behind(&memory, 198, 198), Behind::Node(99));
+        for n in 0..MOST_INTERFACES as u32 + 10 {
+            memory.see((n, 9), 3, u64::from(n) * SECOND);
+        }
+        assert!(memory.ends.len() <= MOST_INTERFACES && memory.ends.len() > MOST_INTERFACES / 2);
+        let last = MOST_INTERFACES as u32 + 9;
+        assert_eq!(memory.behind(last, 9, (u64::MAX, u64::MAX)), Behind::Node(3));
+        assert_eq!(memory.behind(0, 9, (u64::MAX, u64::MAX)), Behind::Unknown);
+    }
+
+    #[test]
+    fn it_survives_a_restart() {
+        let dir = Dir::new("known-links");
+        let file = dir.path().join(FILE);
+        let known = KnownLinks::open(Some(file.clone()));
+        let see = |known: &KnownLinks, to, second| known.memory().see((1, 5), to, second * SECOND);
+        let again = || behind(&KnownLinks::open(Some(file.clone())).memory(), 500, 501);
+        see(&known, 7, 100);
+        known.save(false);
+        assert_eq!(again(), Behind::Node(7));
+        // Not again at once, unless it is the end.
+        see(&known, 8, 300);
+        known.save(false);
+        assert_eq!(again(), Behind::Node(7));
+        known.save(true);
+        assert_eq!(again(), Behind::Node(8));
+        assert_eq!(dir.names(), [FILE]);
+        std::fs::write(&file, "{").unwrap();
+        assert_eq!(again(), Behind::Unknown);
+        // Without a directory it is not saved, and not forgotten either.
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        see(&known, 9, 400);
+        known.save(true);
+        assert_eq!(behind(&known.memory(), 500, 501), Behind::Node(9));
+        assert_eq!(known.memory().unsaved, Some(Unsaved::Node));
+        assert!(std::fs::create_dir_all(dir.path()).is_ok());
+        known.save(true);
+        assert_eq!(again(), Behind::Node(9));
+    }
+}

@@ -1,0 +1,24 @@
+//! The role of the collector: inputs, fan-out, workers, recorders and queues, with their settings.
+#![forbid(unsafe_code)]
+
+pub mod backlog;
+pub mod capabilities;
+pub mod datagram;
+pub mod fanout;
+pub mod flight_recorder;
+pub mod flow_index;
+pub mod hop_queue;
+pub mod hop_recorder;
+pub mod input;
+pub mod kernel;
+pub mod known_links;
+pub mod live;
+pub mod monitor;
+pub mod pipeline;
+pub mod record_queue;
+pub mod recorder;
+pub mod settings;
+pub mod topology;
+pub mod triggers;
+pub mod watermarks;
+pub mod worker;

@@ -1,0 +1,630 @@
+//! The live streams: they send telemetry events, or what changes at the manager, to all subscribed clients, each through its own
+//! bounded queue.
+//!
+//! A client that reads too slowly loses events, is notified of their number, and does not affect the others: an event is serialised
+//! only if its text can be queued for a client whose filter it passes.
+
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use collector::{
+    Batch, Event,
+    event::{FirstValues, Kind},
+};
+use detect::Match;
+use filter::Facts;
+use settings::values::Secret;
+use store::facts;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use wire::FlowKey;
+
+use runtime::lock::lock;
+use view::{EventView, ReasonNames, StreamsView};
+
+/// A client's filter. Absent fields match everything.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Filter {
+    /// Only events of this kind.
+    pub kind: Option<Kind>,
+    /// Only events of this node.
+    pub node: Option<u32>,
+    /// Only events of this flow.
+    pub flow: Option<FlowKey>,
+    /// Only events for which this filter holds.
+    pub condition: Option<Arc<filter::Filter>>,
+}
+
+impl Filter {
+    fn wants(&self, event: &Event, facts: &Facts<'_>) -> bool {
+        self.kind.is_none_or(|kind| event.kind == kind)
+            && (self.node.is_none() || event.node == self.node)
+            && (self.flow.is_none() || event.flow == self.flow)
+            && self
+                .condition
+                .as_ref()
+                .is_none_or(|condition| condition.matches(facts))
+    }
+}
+
+/// What a client subscribes to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Topic {
+    /// Telemetry events.
+    Events(Filter),
+    /// Changes at the manager.
+    Manager,
+}
+
+impl Topic {
+    fn tests(&self) -> usize {
+        match self {
+            Self::Events(filter) => filter.condition.as_ref().map_or(0, |condition| condition.tests()),
+            Self::Manager => 0,
+        }
+    }
+
+    fn wants(&self, event: &Event, facts: &Facts<'_>) -> bool {
+        matches!(self, Self::Events(filter) if filter.wants(event, facts))
+    }
+}
+
+/// What is sent to clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Its kind; `None`: the only one of its stream.
+    pub name: Option<&'static str>,
+    /// JSON.
+    pub text: Arc<str>,
+}
+
+/// A followed rule that became true.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RuleOn {
+    /// Its name.
+    pub rule: String,
+    /// For which flow.
+    pub flow: FlowKey,
+}
+
+/// Who is told when rules become true.
+#[derive(Debug, Default)]
+struct Follower {
+    rules: BTreeSet<String>,
+    queue: Option<mpsc::Sender<RuleOn>>,
+    missed: u64,
+    /// Whose events are counted.
+    counted: Vec<Counted>,
+}
+
+/// The events of some flows.
+#[derive(Debug)]
+struct Counted {
+    name: String,
+    flows: Vec<Match>,
+    events: u64,
+}
+
+impl Follower {
+    fn publish(&mut self, batch: &Batch, rules: &[String]) {
+        if !self.counted.is_empty() {
+            for flow in batch.events().filter_map(|(event, _)| event.flow) {
+                let is_of = |one: &&mut Counted| one.flows.iter().any(|flows| flows.matches(&flow));
+                self.counted
+                    .iter_mut()
+                    .filter(is_of)
+                    .for_each(|one| one.events += 1);
+            }
+        }
+        let Some(queue) = self.queue.as_ref().filter(|_| !self.rules.is_empty()) else {
+            return;
+        };
+        for (event, _) in batch.events().filter(|(event, _)| event.kind == Kind::RuleOn) {
+            let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
+            let Some((rule, flow)) = rule.filter(|rule| self.rules.contains(*rule)).zip(event.flow) else {
+                continue;
+            };
+            self.missed += u64::from(
+                queue
+                    .try_send(RuleOn {
+                        rule: rule.clone(),
+                        flow,
+                    })
+                    .is_err(),
+            );
+        }
+    }
+}
+
+/// Passes events to the clients of the live streams.
+#[derive(Debug)]
+pub struct Hub {
+    clients: Mutex<Clients>,
+    follower: Mutex<Follower>,
+    max_clients: usize,
+    queue: usize,
+    reasons: ReasonNames,
+}
+
+#[derive(Debug, Default)]
+struct Clients {
+    list: Vec<Client>,
+    sent: u64,
+    shed: u64,
+    /// Clients of the manager so far.
+    manager: u64,
+}
+
+#[derive(Debug)]
+struct Client {
+    topic: Topic,
+    /// With which it subscribed.
+    token: Option<Secret>,
+    queue: mpsc::Sender<Message>,
+    shed: Arc<AtomicU64>,
+}
+
+/// What became of a message to a client.
+enum Offered {
+    Sent,
+    Shed,
+    Closed,
+}
+
+impl Client {
+    /// Queues a message, unless the queue is full: then the client learns how many it has missed.
+    fn offer(&self, message: impl FnOnce() -> Message) -> Offered {
+        match self.queue.try_reserve() {
+            Ok(permit) => {
+                permit.send(message());
+                Offered::Sent
+            }
+            Err(TrySendError::Full(())) => {
+                // Relaxed: see `take_shed`.
+                self.shed.fetch_add(1, Ordering::Relaxed);
+                Offered::Shed
+            }
+            Err(TrySendError::Closed(())) => Offered::Closed,
+        }
+    }
+}
+
+/// A client's end.
+#[derive(Debug)]
+pub struct Subscription {
+    /// Events.
+    pub events: mpsc::Receiver<Message>,
+    shed: Arc<AtomicU64>,
+}
+
+impl Subscription {
+    /// Events that found the queue full since the last call.
+    pub fn take_shed(&self) -> u64 {
+        // Relaxed: an independent counter.
+        self.shed.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Hub {
+    /// A hub for `max_clients`, each with a queue of `queue` events; `reasons` are names of drop reasons.
+    pub fn new(max_clients: usize, queue: usize, reasons: ReasonNames) -> Self {
+        Self {
+            clients: Mutex::default(),
+            follower: Mutex::default(),
+            max_clients,
+            queue: queue.max(1),
+            reasons,
+        }
+    }
+
+    /// A new client, with its token; `None` when there are too many, or their filters have too many tests.
+    pub fn subscribe(&self, topic: Topic, token: Option<Secret>) -> Option<Subscription> {
+        let mut clients = self.clients();
+        clients.list.retain(|client| !client.queue.is_closed());
+        let tests = topic.tests()
+            + clients
+                .list
+                .iter()
+                .map(|client| client.topic.tests())
+                .sum::<usize>();
+        if clients.list.len() >= self.max_clients || topic.tests() > 0 && tests > MAX_TESTS {
+            return None;
+        }
+        let (queue, events) = mpsc::channel(self.queue);
+        let shed = Arc::new(AtomicU64::new(0));
+        clients.manager += u64::from(topic == Topic::Manager);
+        clients.list.push(Client {
+            topic,
+            token,
+            queue,
+            shed: Arc::clone(&shed),
+        });
+        Some(Subscription { events, shed })
+    }
+
+    /// Offers the events of a batch to all clients. `rules` are the active names when the batch was filled. Never blocks.
+    pub fn publish(&self, batch: &Batch, rules: &[String]) {
+        lock(&self.follower).publish(batch, rules);
+        let mut clients = self.clients();
+        if clients.list.is_empty() {
+            return;
+        }
+        let Clients { list, sent, shed, .. } = &mut *clients;
+        for (event, path, first) in batch.events_with_first_values() {
+            let mut text: Option<Arc<str>> = None;
+            let rule = event
+                .rule
+                .and_then(|index| rules.get(usize::from(index)))
+                .map(String::as_str);
+            let flow_text = OnceCell::new();
+            let facts = Facts {
+                flow_text: Some(&flow_text),
+                ..facts::from_event(event, rule, path, first)
+            };
+            for client in list.iter().filter(|client| client.topic.wants(event, &facts)) {
+                let of = || as_json(event, (path, first), rules, &self.reasons);
+                match client.offer(|| Message {
+                    name: None,
+                    text: Arc::clone(text.get_or_insert_with(of)),
+                }) {
+                    Offered::Sent => *sent += 1,
+                    Offered::Shed => *shed += 1,
+                    Offered::Closed => {}
+                }
+            }
+        }
+        list.retain(|client| !client.queue.is_closed());
+    }
+
+    /// Follows rules from now on: of those of [`Hub::set_followed`], each that becomes true is queued. One follower at a time.
+    pub fn follow_rules(&self, queue: usize) -> mpsc::Receiver<RuleOn> {
+        let (sender, receiver) = mpsc::channel(queue);
+        lock(&self.follower).queue = Some(sender);
+        receiver
+    }
+
+    /// Which rules are followed.
+    pub fn set_followed(&self, rules: BTreeSet<String>) {
+        lock(&self.follower).rules = rules;
+    }
+
+    /// Counts the events of these flows from now on, by name. Returns those of the names that were counted before. Names that have more flows
+    /// than there is room for are not counted.
+    pub fn counted_events<'a>(
+        &self,
+        wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
+    ) -> BTreeMap<String, u64> {
+        let follower = &mut *lock(&self.follower);
+        let mut old = std::mem::take(&mut follower.counted);
+        let mut room = MAX_COUNTED_FLOWS;
+        for (name, flows) in wanted {
+            let Some(left) = room.checked_sub(flows.len()) else {
+                continue;
+            };
+            room = left;
+            let known = old.iter_mut().find(|one| one.name == name && one.flows == flows);
+            follower.counted.push(match known {
+                Some(known) => Counted {
+                    flows: std::mem::take(&mut known.flows),
+                    name: name.to_owned(),
+                    ..*known
+                },
+                None => Counted {
+                    name: name.to_owned(),
+                    flows: flows.to_vec(),
+                    events: 0,
+                },
+            });
+        }
+        follower
+            .counted
+            .iter()
+            .map(|one| (one.name.clone(), one.events))
+            .collect()
+    }
+
+    /// Rules that became true and found the queue full since the last call.
+    pub fn take_missed_rules(&self) -> u64 {
+        std::mem::take(&mut lock(&self.follower).missed)
+    }
+
+    /// The number of clients that the manager has had so far, if there is one now.
+    pub fn manager_clients(&self) -> Option<u64> {
+        let clients = self.clients();
+        let open = |client: &Client| client.topic == Topic::Manager && !client.queue.is_closed();
+        clients.list.iter().any(open).then_some(clients.manager)
+    }
+
+    /// Offers something that changed at the manager to its clients. Never blocks.
+    pub fn publish_change(&self, message: &Message) {
+        let mut clients = self.clients();
+        let Clients { list, sent, shed, .. } = &mut *clients;
+        for client in list.iter().filter(|client| client.topic == Topic::Manager) {
+            match client.offer(|| message.clone()) {
+                Offered::Sent => *sent += 1,
+                Offered::Shed => *shed += 1,
+                Offered::Closed => {}
+            }
+        }
+        list.retain(|client| !client.queue.is_closed());
+    }
+
+    /// Ends the streams of clients whose token is no longer one, after what is already queued for them.
+    pub fn retain(&self, admits: impl Fn(Option<&Secret>) -> bool) {
+        self.clients().list.retain(|client| admits(client.token.as_ref()));
+    }
+
+    /// Ends every client's stream, after what is already queued for it.
+    pub fn close(&self) {
+        self.clients().list.clear();
+        lock(&self.follower).queue = None;
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> StreamsView {
+        let clients = self.clients();
+        let open = clients
+            .list
+            .iter()
+            .filter(|client| !client.queue.is_closed())
+            .count();
+        StreamsView {
+            clients: open as u64,
+            sent: clients.sent,
+            shed: clients.shed,
+        }
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        // The list is valid after each statement, so a panic elsewhere leaves it valid.
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tests of the filters of all clients together: they are made for each event, before it is stored.
+const MAX_TESTS: usize = 256;
+/// Flows whose events are counted, of all names together: each event is compared with each.
+pub const MAX_COUNTED_FLOWS: usize = 1024;
+
+fn as_json(
+    event: &Event,
+    path: (&[u32], Option<FirstValues<'_>>),
+    rules: &[String],
+    reasons: &ReasonNames,
+) -> Arc<str> {
+    let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
+    let view = EventView::new(event, rule.map(String::as_str), path, reasons);
+    // A plain struct of numbers and texts always has a JSON form.
+    serde_json::to_string(&view).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use collector::{Output, event::Basis};
+
+    use super::*;
+
+    fn event(kind: Kind, node: u32) -> Event {
+        Event {
+            ts: 1,
+            id: 2,
+            kind,
+            metric: None,
+            flow: None,
+            node: Some(node),
+            interface: None,
+            queue: None,
+            value: None,
+            previous: None,
+            threshold: None,
+            rule: Some(0),
+            reason: Some(7),
+            basis: Basis::Measured,
+        }
+    }
+
+    fn batch(events: &[Event]) -> Batch {
+        let mut batch = Batch::with_capacity(16);
+        events.iter().for_each(|event| batch.event(event, &[7, u32::MAX]));
+        batch
+    }
+
+    #[test]
+    fn events_of_flows_are_counted_by_name_within_bounds() {
+        let hub = Hub::new(0, 1, ReasonNames::default());
+        let to = |port: &str| Match {
+            dst_port: port.parse().unwrap(),
+            ..Match::default()
+        };
+        let flow = |port| FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, port)), 17);
+        let of = |port| Event {
+            flow: Some(flow(port)),
+            ..event(Kind::RuleOn, 7)
+        };
+        let (web, all, many) = ([to("80")], [Match::default()], vec![Match::default(); 1024]);
+        let counted = |names: &[(&str, &[Match])]| {
+            let counts = hub.counted_events(names.iter().copied());
+            names
+                .iter()
+                .map(|(name, _)| counts.get(*name).copied())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counted(&[("web", &web)]), [Some(0)]);
+        hub.publish(&batch(&[of(80), of(81), event(Kind::RuleOn, 7)]), &[]);
+        assert_eq!(
+            counted(&[("web", &web), ("all", &all), ("many", &many)]),
+            [Some(1), Some(0), None]
+        );
+        hub.publish(&batch(&[of(80), of(81)]), &[]);
+        assert_eq!(counted(&[("web", &web), ("all", &all)]), [Some(2), Some(2)]);
+        // Other flows count anew.
+        assert_eq!(counted(&[("web", &all)]), [Some(0)]);
+    }
+
+    #[test]
+    fn filters_of_all_clients_have_a_bounded_number_of_tests() {
+        let hub = Hub::new(9, 8, ReasonNames::default());
+        let of = |text: &str| {
+            let filter = filter::Filter::parse(text, filter::View::Events, &filter::no_names).unwrap();
+            Topic::Events(Filter {
+                condition: Some(Arc::new(filter)),
+                ..Filter::default()
+            })
+        };
+        let many = vec!["flow ~ x"; MAX_TESTS / 2].join(" or ");
+        let mut drops = hub
+            .subscribe(of("kind == drop and node in (7, 8)"), None)
+            .unwrap();
+        let first = hub.subscribe(of(&many), None);
+        assert!(first.is_some() && hub.subscribe(of(&many), None).is_none());
+        assert!(
+            hub.subscribe(Topic::Events(Filter::default()), None).is_some(),
+            "without a filter"
+        );
+        hub.publish(
+            &batch(&[event(Kind::Drop, 7), event(Kind::Drop, 9), event(Kind::RuleOn, 8)]),
+            &[],
+        );
+        assert!(drops.events.try_recv().unwrap().text.contains("\"node\":7"));
+        assert!(drops.events.try_recv().is_err());
+        drop(first);
+        assert!(
+            hub.subscribe(of(&many), None).is_some(),
+            "when another one has gone"
+        );
+    }
+
+    #[test]
+    fn followed_rules_that_become_true_are_queued_and_others_are_not() {
+        let hub = Hub::new(0, 1, ReasonNames::default());
+        let mut queue = hub.follow_rules(1);
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17);
+        let of = |kind, rule| Event {
+            flow: Some(flow),
+            rule: Some(rule),
+            ..event(kind, 7)
+        };
+        let rules = ["a".to_owned(), "b".to_owned()];
+        hub.publish(&batch(&[of(Kind::RuleOn, 1)]), &rules);
+        hub.set_followed(["b".to_owned()].into());
+        // The second one finds the queue full; one of another name, or that became false, is nothing.
+        let kinds = [
+            (Kind::RuleOn, 0),
+            (Kind::RuleOff, 1),
+            (Kind::RuleOn, 1),
+            (Kind::RuleOn, 1),
+        ];
+        hub.publish(&batch(&kinds.map(|(kind, rule)| of(kind, rule))), &rules);
+        assert_eq!(
+            queue.try_recv(),
+            Ok(RuleOn {
+                rule: "b".to_owned(),
+                flow
+            })
+        );
+        assert_eq!((hub.take_missed_rules(), hub.take_missed_rules()), (1, 0));
+        assert!(queue.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_client_gets_what_it_wants_with_the_rules_name() {
+        let hub = Hub::new(2, 8, [(7, "tail drop".to_owned())].into());
+        let mut all = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
+        let mut drops = hub
+            .subscribe(
+                Topic::Events(Filter {
+                    kind: Some(Kind::Drop),
+                    node: Some(7),
+                    ..Filter::default()
+                }),
+                None,
+            )
+            .unwrap();
+        hub.publish(
+            &batch(&[event(Kind::RuleOn, 7), event(Kind::Drop, 8), event(Kind::Drop, 7)]),
+            &["slow".into()],
+        );
+        let first = all.events.try_recv().unwrap();
+        let expected = r#"{"ts":1,"id":"0000000000000002","kind":"rule_on","metric":null,"flow":null,"text":null,"node":7,"interface":null,"queue":null,"value":null,"previous":null,"threshold":null,"rule":"slow","reason":7,"reason_name":"tail drop","basis":"measured","path":[7,null]}"#;
+        assert_eq!((first.name, &*first.text), (None, expected));
+        assert!(
+            drops
+                .events
+                .try_recv()
+                .unwrap()
+                .text
+                .contains(r#""kind":"drop","metric":null,"flow":null,"text":null,"node":7"#)
+        );
+        assert!(drops.events.try_recv().is_err());
+        assert_eq!(
+            hub.stats(),
+            StreamsView {
+                clients: 2,
+                sent: 4,
+                shed: 0
+            }
+        );
+    }
+
+    #[test]
+    fn a_slow_client_is_shed_and_notified_while_the_others_get_everything() {
+        let hub = Hub::new(2, 2, ReasonNames::new());
+        let slow = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
+        hub.publish(&batch(&[event(Kind::New, 1); 5]), &[]);
+        let mut quick = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
+        hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
+        assert_eq!((slow.take_shed(), slow.take_shed()), (4, 0));
+        assert_eq!((quick.take_shed(), quick.events.try_recv().is_ok()), (0, true));
+        assert_eq!(
+            hub.stats(),
+            StreamsView {
+                clients: 2,
+                sent: 3,
+                shed: 4
+            }
+        );
+    }
+
+    #[test]
+    fn a_connection_above_the_maximum_is_refused_until_one_closes() {
+        let hub = Hub::new(1, 1, ReasonNames::new());
+        let first = hub.subscribe(Topic::Events(Filter::default()), None);
+        assert!(hub.subscribe(Topic::Events(Filter::default()), None).is_none());
+        drop(first);
+        assert!(hub.subscribe(Topic::Events(Filter::default()), None).is_some());
+    }
+
+    #[test]
+    fn clients_of_the_manager_get_its_changes_and_no_telemetry() {
+        let hub = Hub::new(2, 1, ReasonNames::new());
+        assert_eq!(hub.manager_clients(), None);
+        let mut telemetry = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
+        let mut manager = hub.subscribe(Topic::Manager, None).unwrap();
+        assert_eq!(hub.manager_clients(), Some(1));
+        hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
+        let change = Message {
+            name: Some("device"),
+            text: "{}".into(),
+        };
+        hub.publish_change(&change);
+        hub.publish_change(&change);
+        assert_eq!(telemetry.events.try_recv().unwrap().name, None);
+        assert!(telemetry.events.try_recv().is_err());
+        assert_eq!((manager.events.try_recv(), manager.take_shed()), (Ok(change), 1));
+        assert_eq!(
+            hub.stats(),
+            StreamsView {
+                clients: 2,
+                sent: 2,
+                shed: 1
+            }
+        );
+        drop(manager);
+        assert_eq!(hub.manager_clients(), None);
+    }
+}

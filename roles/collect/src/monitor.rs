@@ -1,0 +1,849 @@
+//! Counters of all stages, combined for the API and for Prometheus.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet, VecDeque},
+    mem,
+    net::Ipv6Addr,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use collector::{
+    Collector, FlowSummary, LinkUse, Losses, NetworkEntry, Output, SourceView, Stats, StreamView,
+    stats::Table, stats::Tables,
+};
+use tokio::{sync::oneshot, task, time};
+
+use crate::{
+    fanout::FanoutGauge,
+    flight_recorder::{FlightCounts, FlightGauge},
+    flow_index::{FlowIndex, LatestIndex, touched},
+    input::InputGauge,
+    live::Hub,
+    pipeline::Gauge,
+    record_queue::Account,
+    topology::{NetworkMerge, Slice, Topology},
+    worker::{Entries, WorkerHandle, copy_flows, visit_network},
+};
+use model::SourceSettings;
+use runtime::{lock::lock, save};
+use view::{
+    self, Evidence, FileProblemView, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView,
+    TableView, TriedView, WorkerView,
+};
+
+/// The counters of all stages.
+#[derive(Debug)]
+pub struct Monitor {
+    workers: Vec<WorkerHandle>,
+    inputs: Vec<Arc<InputGauge>>,
+    fanouts: Vec<Arc<FanoutGauge>>,
+    pipeline: Gauge,
+    flight_recorder: Option<FlightGauge>,
+    hub: Arc<Hub>,
+    started: Instant,
+    samples: Mutex<VecDeque<Sample>>,
+    topology: tokio::sync::Mutex<Option<(Instant, Arc<Topology>)>>,
+    flow_index: tokio::sync::Mutex<LatestIndex>,
+}
+
+/// Totals at one moment, for rates.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    /// The same by the wall clock, ns.
+    ts: u64,
+    reports: u64,
+    events: u64,
+    datagrams: u64,
+}
+
+/// Figures of the workers' tables.
+#[derive(Clone, Debug, Default)]
+pub struct Detail {
+    /// Streams with sequence numbers.
+    pub streams: Vec<StreamView>,
+    /// Losses of these streams and of evicted ones.
+    pub losses: Losses,
+    /// Tables by name, all workers together.
+    pub tables: Vec<(&'static str, Table)>,
+    /// Entries of the tables of each worker.
+    pub entries: Vec<Arc<Entries>>,
+}
+
+impl Monitor {
+    /// A monitor of these parts. `fanouts`: one per input with several workers, otherwise none.
+    pub fn new(
+        workers: Vec<WorkerHandle>,
+        inputs: Vec<Arc<InputGauge>>,
+        fanouts: Vec<Arc<FanoutGauge>>,
+        pipeline: Gauge,
+        hub: Arc<Hub>,
+    ) -> Self {
+        let (started, samples) = (Instant::now(), Mutex::default());
+        Self {
+            workers,
+            inputs,
+            fanouts,
+            pipeline,
+            flight_recorder: None,
+            hub,
+            started,
+            samples,
+            topology: tokio::sync::Mutex::default(),
+            flow_index: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The same with a flight recorder.
+    #[must_use]
+    pub fn with_flight_recorder(mut self, gauge: Option<FlightGauge>) -> Self {
+        self.flight_recorder = gauge;
+        self
+    }
+
+    /// The counters of the flight recorder, if there is one.
+    pub fn flight_recorder(&self) -> Option<FlightCounts> {
+        self.flight_recorder.as_ref().map(FlightGauge::counts)
+    }
+
+    /// Samples the totals, and frees what nobody asks for any more; called once a second.
+    pub fn sample(&self) {
+        if let Ok(mut latest) = self.flow_index.try_lock() {
+            latest.expire(Instant::now());
+        }
+        let stats: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
+        let sample = Sample {
+            at: Instant::now(),
+            ts: nic::time::now(),
+            reports: stats.iter().map(|stats| stats.reports).sum(),
+            events: self.pipeline.events(),
+            datagrams: self.inputs.iter().map(|input| input.stats().datagrams).sum(),
+        };
+        let mut samples = lock(&self.samples);
+        samples.push_back(sample);
+        if samples.len() > HISTORY_SECONDS + 1 {
+            samples.pop_front();
+        }
+    }
+
+    /// Mean rates of the last five seconds.
+    pub fn rates(&self) -> Rates {
+        let samples = lock(&self.samples);
+        let first = samples.len().saturating_sub(RATE_SECONDS + 1);
+        match (samples.get(first), samples.back()) {
+            (Some(first), Some(last)) => rates(first, last),
+            _ => Rates::default(),
+        }
+    }
+
+    /// The same for every second of the last 15 minutes, the oldest first.
+    pub fn rate_history(&self) -> Vec<RatesThen> {
+        history(&lock(&self.samples))
+    }
+
+    /// Queries all workers, and waits for the responses up to a time limit.
+    ///
+    /// # Errors
+    /// A worker does not answer: a partial response would look complete.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Collector) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Busy> {
+        let asked: Vec<_> = self
+            .workers
+            .iter()
+            .map(|worker| worker.ask(question.clone()))
+            .collect();
+        let mut answers = Vec::new();
+        for answer in asked {
+            answers.push(in_time(answer).await?);
+        }
+        Ok(answers)
+    }
+
+    /// As [`Monitor::ask`], with the output of each worker for results.
+    ///
+    /// # Errors
+    /// A worker does not answer; others may have emitted their results.
+    pub async fn emit<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Collector, &mut dyn Output) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Busy> {
+        let asked: Vec<_> = self
+            .workers
+            .iter()
+            .map(|worker| worker.emit(work.clone()))
+            .collect();
+        let mut answers = Vec::new();
+        for answer in asked {
+            answers.push(in_time(answer).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Queries all workers in steps: `step` covers the table slots from one on, and returns the next slot. `process` gets each
+    /// response, with the number of its worker; those of one worker come in order.
+    ///
+    /// # Errors
+    /// As [`Monitor::ask`].
+    pub async fn walk<T: Send + 'static>(
+        &self,
+        step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
+        mut process: impl FnMut(usize, T),
+    ) -> Result<(), Busy> {
+        let mut next: Vec<Option<u32>> = vec![Some(0); self.workers.len()];
+        // Each makes its step within the same tick.
+        while next.iter().any(Option::is_some) {
+            let ask = |(worker, first): (&WorkerHandle, &Option<u32>)| {
+                let (step, first) = (step.clone(), (*first)?);
+                Some(worker.ask(move |collector| step(collector, first)))
+            };
+            let asked: Vec<_> = self.workers.iter().zip(&next).map(ask).collect();
+            for (index, asked) in asked.into_iter().enumerate() {
+                let Some(asked) = asked else { continue };
+                let (answer, further) = in_time(asked).await?;
+                process(index, answer);
+                next[index] = further;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes, links and paths, at most a second old.
+    pub async fn topology(&self) -> Result<Arc<Topology>, Busy> {
+        // Locked until the end, so that concurrent requests get the same result.
+        let mut cached = self.topology.lock().await;
+        if let Some((at, topology)) = &*cached
+            && at.elapsed() < Duration::from_secs(1)
+        {
+            return Ok(Arc::clone(topology));
+        }
+        let mut merge = NetworkMerge::default();
+        let step = |collector: &Collector, first: u32| Slice::of(collector, first, nic::time::now());
+        self.walk(step, |worker, slice| merge.add(worker, slice)).await?;
+        let whole = Arc::new(
+            task::spawn_blocking(|| merge.topology())
+                .await
+                .map_err(|_| Busy)?,
+        );
+        *cached = Some((Instant::now(), Arc::clone(&whole)));
+        Ok(whole)
+    }
+
+    /// The links of each worker.
+    ///
+    /// # Errors
+    /// As [`Monitor::ask`].
+    pub async fn links(&self) -> Result<Vec<LinkUse>, Busy> {
+        let step = |collector: &Collector, first: u32| {
+            let mut part = Vec::new();
+            let next = visit_network(collector, first, |entry| {
+                if let NetworkEntry::Link(link) = entry {
+                    part.push(link);
+                }
+            });
+            (part, next)
+        };
+        let mut links = Vec::new();
+        self.walk(step, |_, part| links.extend(part)).await?;
+        Ok(links)
+    }
+
+    /// A copy of all flows for a request of `arrival`: begun since then if it must be `current`, else possibly a little older.
+    ///
+    /// # Errors
+    /// As [`Monitor::ask`].
+    pub async fn flow_index(&self, arrival: Instant, current: bool) -> Result<Arc<FlowIndex>, Busy> {
+        // Locked until the end, so that concurrent requests get the same copy.
+        let mut latest = self.flow_index.lock().await;
+        if let Some(index) = latest.get(arrival, current) {
+            return Ok(index);
+        }
+        let mut memory = latest.take_memory();
+        memory.resize_with(self.workers.len(), Vec::new);
+        let flows = |worker: &WorkerHandle| worker.snapshot().tables.flows.used as usize;
+        let rooms: Vec<usize> = self.workers.iter().map(flows).collect();
+        let touch = move || {
+            memory
+                .into_iter()
+                .zip(rooms)
+                .map(|(memory, room)| touched(memory, room))
+                .collect()
+        };
+        let mut copies: Vec<_> = task::spawn_blocking(touch).await.map_err(|_| Busy)?;
+        let begun = (Instant::now(), nic::time::now());
+        let mut next = vec![Some(0); copies.len()];
+        while next.iter().any(Option::is_some) {
+            // Each worker copies one slice; the memory travels with the query.
+            let asked: Vec<_> = self
+                .workers
+                .iter()
+                .zip(copies.iter_mut().zip(&mut next))
+                .map(|(worker, (copies, next))| {
+                    let first = next.take()?;
+                    Some(ask_for_flows(worker, mem::take(copies), first))
+                })
+                .collect();
+            for (index, asked) in asked.into_iter().enumerate() {
+                let Some(asked) = asked else { continue };
+                (copies[index], next[index]) = in_time(asked).await?;
+            }
+        }
+        Ok(latest.set(FlowIndex::new(copies, begun)))
+    }
+
+    /// Streams, sources and tables, as last published by the workers and by the fan-outs in front of them. Never waits.
+    pub fn detail(&self) -> Detail {
+        let mut detail = Detail::default();
+        for worker in &self.workers {
+            let snapshot = worker.snapshot();
+            detail.losses += snapshot.losses;
+            detail.add_tables(&snapshot.tables);
+            detail.entries.push(snapshot.entries);
+        }
+        for fanout in &self.fanouts {
+            let (streams, table, before) = &*lock(&fanout.streams);
+            detail.streams.extend(streams);
+            detail.losses += *before;
+            detail.losses += streams.iter().map(StreamView::losses).sum();
+            detail.add_table("streams", *table);
+        }
+        for entries in &detail.entries {
+            detail.streams.extend(&entries.streams);
+        }
+        detail
+    }
+
+    /// The stages of the loss budget, in order. `missing`: those of [`Detail::losses`].
+    pub fn stages(&self, missing: Losses) -> Vec<Stage> {
+        // Later stages are read first: then a stage never seems to have more output than input.
+        let later = self.pipeline.stages();
+        let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
+        let stats = |count: fn(&Stats) -> u64| workers.iter().map(count).sum::<u64>();
+        let state = balance("state", "reports", workers.iter().map(Stats::state_balance));
+        let decode = balance("decode", "datagrams", workers.iter().map(Stats::decode_balance));
+        let mut stages = vec![decode, state];
+        if stats(|stats| stats.sf.records) > 0 {
+            let mut join = balance("join", "records", workers.iter().map(|stats| stats.sf.balance()));
+            join.queued = stats(|stats| stats.sf.pending);
+            join.out -= join.queued;
+            stages.insert(1, join);
+        }
+        if !self.fanouts.is_empty() {
+            let out = stats(|stats| stats.datagrams);
+            let (mut into, mut ended) = (0, 0);
+            for fanout in &self.fanouts {
+                let stats = *lock(&fanout.stats);
+                into += stats.datagrams;
+                ended += stats.ended;
+            }
+            let queued = into.saturating_sub(out + ended);
+            let drops = [("worker_ended", ended)].into();
+            stages.insert(
+                0,
+                Stage {
+                    stage: "fanout".into(),
+                    unit: "datagrams".into(),
+                    into,
+                    out,
+                    queued,
+                    drops,
+                    evidence: None,
+                },
+            );
+        }
+        let mut all = self.arrival(missing);
+        all.extend(stages);
+        all.extend(later);
+        all
+    }
+
+    /// The stages before the program: `network`, `nic` when there are interfaces, `kernel`.
+    fn arrival(&self, missing: Losses) -> Vec<Stage> {
+        let (mut received, mut missed, mut by_device, mut interfaces) = (0, 0, 0, false);
+        let mut drops: NamedCounts = [("socket_buffer_full", 0)].into();
+        for input in &self.inputs {
+            let stats = input.stats();
+            received += stats.datagrams;
+            by_device += input.counters().device_dropped;
+            interfaces |= input.setup().interface.is_some();
+            // The kernel's program counts the sequence numbers of events that it could not pass to user space.
+            let numbered = input.setup().kind.starts_with("kernel");
+            // Nobody's sequence is known to lack a datagram with a wrong checksum: anyone can forge one.
+            let explaining = stats.lost() - stats.bad_checksum;
+            missed += if numbered { 0 } else { explaining };
+            for (reason, count) in drops_of(&stats) {
+                drops.add(reason, count);
+            }
+        }
+        let dropped: u64 = drops.values().sum();
+        let arrived = received + dropped;
+        let stage = |stage: &'static str, into, out, drops| Stage {
+            stage: stage.into(),
+            unit: "datagrams".into(),
+            into,
+            out,
+            queued: 0,
+            drops,
+            evidence: None,
+        };
+        let kernel = stage("kernel", arrived, received, drops);
+        let at_device = arrived + by_device;
+        // Datagrams dropped here are missing in the sequence, too; they must not count twice.
+        let explained = missed + by_device;
+        let lost = missing.lost.saturating_sub(explained);
+        let unconfirmed = missing
+            .unconfirmed
+            .saturating_sub(explained.saturating_sub(missing.lost));
+        let mut network = stage("network", at_device + lost, at_device, [("lost", lost)].into());
+        network.evidence = Some(Evidence {
+            unconfirmed,
+            datagrams: missing.datagrams,
+        });
+        let mut stages = vec![network];
+        if interfaces {
+            stages.push(stage("nic", at_device, arrived, [("device", by_device)].into()));
+        }
+        stages.push(kernel);
+        stages
+    }
+
+    /// Outcomes of postcards, in all workers.
+    pub fn postcards(&self) -> view::PostcardsView {
+        let mut all = collector::Stats::default();
+        self.workers.iter().for_each(|worker| all += &worker.stats());
+        view::PostcardsView::from(&all)
+    }
+
+    /// The response of `/status`.
+    pub fn status(&self, sources: &[SourceSettings], is_console: bool) -> StatusView {
+        let program = StatusView {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            now: nic::time::now(),
+            replaced_files: save::replaced(),
+            ..StatusView::default()
+        };
+        if is_console {
+            return StatusView {
+                console: Some(true),
+                ..program
+            };
+        }
+        let detail = self.detail();
+        StatusView {
+            rates: self.rates(),
+            loss_budget: self.stages(detail.losses),
+            refused: self.refused(),
+            inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
+            sources: source_views(&detail, sources),
+            tables: detail
+                .tables
+                .iter()
+                .map(|(name, table)| table_view(name, table))
+                .collect(),
+            store: self
+                .pipeline
+                .store()
+                .map(|stats| store_view(stats, &self.pipeline.store_queue())),
+            workers: self
+                .workers
+                .iter()
+                .enumerate()
+                .map(|(index, worker)| worker_view(index, worker))
+                .collect(),
+            streams: self.hub.stats(),
+            postcards: self.postcards(),
+            implausible_latencies: self.total(|stats| stats.implausible_latencies),
+            ..program
+        }
+    }
+
+    /// Reports refused, by reason, including those inside accepted datagrams.
+    pub fn refused(&self) -> NamedCounts {
+        let mut reasons = NamedCounts::default();
+        for worker in &self.workers {
+            add_refused(&mut reasons, &worker.stats().refused);
+        }
+        reasons
+    }
+
+    /// The sum of `count` over all workers.
+    pub fn total(&self, count: impl Fn(&Stats) -> u64) -> u64 {
+        self.workers.iter().map(|worker| count(&worker.stats())).sum()
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> Vec<InputView> {
+        self.inputs.iter().map(|input| input_view(input)).collect()
+    }
+
+    /// The pipeline.
+    pub fn pipeline(&self) -> &Gauge {
+        &self.pipeline
+    }
+
+    /// The live stream.
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl Detail {
+    /// The source addresses, one entry each: several workers may have received from it.
+    fn sources(&self) -> HashMap<[u8; 16], SourceView> {
+        let mut all: HashMap<[u8; 16], SourceView> = HashMap::new();
+        for source in self.entries.iter().flat_map(|entries| &entries.sources) {
+            let Some(known) = all.get_mut(&source.source) else {
+                all.insert(source.source, *source);
+                continue;
+            };
+            known.datagrams += source.datagrams;
+            known.last_seen = known.last_seen.max(source.last_seen);
+            for (sum, more) in known.refused.iter_mut().zip(source.refused) {
+                *sum += more;
+            }
+        }
+        all
+    }
+
+    fn add_tables(&mut self, tables: &Tables) {
+        for (name, table) in tables.named() {
+            self.add_table(name, table);
+        }
+    }
+
+    fn add_table(&mut self, name: &'static str, table: Table) {
+        match self.tables.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => {
+                sum.used += table.used;
+                sum.capacity += table.capacity;
+                sum.evicted += table.evicted;
+                sum.refused += table.refused;
+            }
+            None => self.tables.push((name, table)),
+        }
+    }
+}
+
+fn balance(
+    stage: &'static str,
+    unit: &'static str,
+    balances: impl Iterator<Item = collector::stats::Balance>,
+) -> Stage {
+    let mut sum = Stage {
+        stage: stage.into(),
+        unit: unit.into(),
+        ..Stage::default()
+    };
+    for balance in balances {
+        sum.into += balance.input;
+        sum.out += balance.output;
+        for (reason, count) in balance.drops {
+            sum.drops.add(reason, count);
+        }
+    }
+    sum
+}
+
+fn add_refused(reasons: &mut NamedCounts, counts: &[u64; wire::Refusal::COUNT]) {
+    for (refusal, count) in wire::Refusal::ALL
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| **count > 0)
+    {
+        reasons.add(refusal.name(), *count);
+    }
+}
+
+fn input_view(input: &InputGauge) -> InputView {
+    let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
+    let (message, reopened) = input.failure_state();
+    let interface = setup.interface.unwrap_or_default();
+    let tried = interface.tried.into_iter().map(|(rx_path, reason)| TriedView {
+        rx_path: rx_path.into(),
+        reason,
+    });
+    let passed = [
+        ("fragment", counters.passed_fragment),
+        ("too_long", counters.passed_too_long),
+        ("unusual", counters.passed_unusual),
+        ("no_socket", counters.passed_no_socket),
+    ];
+    InputView {
+        listen: setup.listen,
+        kind: setup.kind.into(),
+        up: message.is_none(),
+        message,
+        interface: Some(interface.name).filter(|name| !name.is_empty()),
+        queues: interface.queues,
+        tried: tried.collect(),
+        reopened,
+        drops: drops_of(&stats),
+        passed: passed.into_iter().filter(|(_, count)| *count > 0).collect(),
+        device_drops: counters.device_dropped,
+        datagrams: stats.datagrams,
+        handled_in_kernel: stats.handled_in_kernel,
+        bytes: stats.bytes,
+        kernel_drops: stats.kernel_drops,
+        truncated: stats.truncated,
+        receive_buffer: setup.receive_buffer,
+    }
+}
+
+/// Datagrams sent to an input and not received, by reason; without zero counts.
+fn drops_of(stats: &nic::source::Stats) -> NamedCounts {
+    let reasons = [
+        ("socket_buffer_full", stats.kernel_drops),
+        ("bad_checksum", stats.bad_checksum),
+        ("ring_full", stats.ring_full),
+        ("fill_empty", stats.fill_empty),
+        ("frame_refused", stats.refused.iter().sum()),
+    ];
+    reasons.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+fn table_view(name: &'static str, table: &Table) -> TableView {
+    let Table {
+        used,
+        capacity,
+        evicted,
+        refused,
+    } = *table;
+    TableView {
+        name: name.into(),
+        used,
+        capacity,
+        evicted,
+        refused,
+    }
+}
+
+fn store_view(stats: store::Stats, queue: &Account) -> StoreView {
+    StoreView {
+        state: stats.state.name().into(),
+        message: stats.message,
+        written: stats.written,
+        committed: stats.committed,
+        queue: queue.queued() + stats.queued,
+        shed: queue.shed.sum() + stats.shed,
+        failed: stats.failed,
+        last_commit: stats.last_commit,
+        bytes: stats.bytes,
+        files: stats.files,
+        indexed_later: stats.indexed_later,
+        index_failures: stats.index_failures,
+        set_aside: stats.set_aside,
+        moved_files: stats.moved_files,
+        removed: stats.removed,
+        problems: stats.problems.list().iter().map(problem_view).collect(),
+        more_problems: stats.problems.more() as u64,
+    }
+}
+
+fn problem_view(problem: &store::FileProblem) -> FileProblemView {
+    FileProblemView {
+        file: problem.file.clone(),
+        kind: problem.kind.name().into(),
+        message: problem.message.clone(),
+        found: problem.found,
+        records: problem.records,
+    }
+}
+
+fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
+    let stats = worker.stats();
+    WorkerView {
+        worker: index,
+        datagrams: stats.datagrams,
+        reports: stats.reports,
+    }
+}
+
+/// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
+/// report.
+fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceView> {
+    let sources = detail.sources();
+    let refused_by = |source: &[u8; 16]| {
+        let mut refused = NamedCounts::default();
+        if let Some(known) = sources.get(source) {
+            add_refused(&mut refused, &known.refused);
+        }
+        refused
+    };
+    let name_of = |source: &[u8; 16]| {
+        let named = named
+            .iter()
+            .filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
+        named
+            .max_by_key(|known| known.prefix.map(|prefix| prefix.len()))
+            .and_then(|known| known.name.clone())
+    };
+    let mut counted = HashSet::new();
+    let stream_view = |stream: &StreamView| view::SourceView {
+        source: address(&stream.id.source),
+        name: name_of(&stream.id.source),
+        node: stream.id.node,
+        hw_id: Some(stream.id.hw_id),
+        version: version_name(stream.id.version).to_owned(),
+        reports: stream.datagrams,
+        lost: stream.lost,
+        unconfirmed: stream.unconfirmed,
+        reordered: stream.reordered,
+        duplicated: stream.duplicated,
+        restarts: stream.restarts,
+        countable: stream.countable,
+        mixed: stream.mixed,
+        last_seen: stream.last_seen,
+        refused: if counted.insert(stream.id.source) {
+            refused_by(&stream.id.source)
+        } else {
+            NamedCounts::default()
+        },
+    };
+    let mut streams: Vec<_> = detail.streams.iter().collect();
+    streams.sort_by_key(|stream| Reverse(stream.datagrams));
+    let mut views: Vec<_> = streams.into_iter().take(SHOWN_SOURCES).map(stream_view).collect();
+    let numbered: HashSet<_> = detail.streams.iter().map(|stream| stream.id.source).collect();
+    let mut silent: Vec<_> = sources
+        .values()
+        .filter(|known| !numbered.contains(&known.source))
+        .collect();
+    silent.sort_by_key(|known| (Reverse(known.datagrams), known.source));
+    let room = SHOWN_SOURCES - views.len();
+    views.extend(silent.into_iter().take(room).map(|known| view::SourceView {
+        source: address(&known.source),
+        name: name_of(&known.source),
+        last_seen: known.last_seen,
+        refused: refused_by(&known.source),
+        ..view::SourceView::default()
+    }));
+    views
+}
+
+/// The name of a report version.
+pub fn version_name(code: u8) -> &'static str {
+    match code {
+        5 => "0.5",
+        10 => "1.0",
+        20 => "2.0",
+        collector::AGGREGATE_VERSION => "aggregate",
+        _ => "",
+    }
+}
+
+/// An address as text; IPv4 addresses are stored as mapped IPv6.
+fn address(octets: &[u8; 16]) -> String {
+    Ipv6Addr::from(*octets).to_canonical().to_string()
+}
+
+/// Rates at every sample but the first.
+fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
+    let at = |index: usize| {
+        let (first, last) = (
+            samples.get(index.saturating_sub(RATE_SECONDS))?,
+            samples.get(index)?,
+        );
+        Some(RatesThen {
+            ts: last.ts,
+            rates: rates(first, last),
+        })
+    };
+    (1..samples.len()).filter_map(at).collect()
+}
+
+/// Rates between two samples.
+fn rates(first: &Sample, last: &Sample) -> Rates {
+    let seconds = (last.at - first.at).as_secs_f64();
+    let rate = |first: u64, last: u64| {
+        if seconds > 0.0 {
+            last.saturating_sub(first) as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    Rates {
+        reports: rate(first.reports, last.reports),
+        events: rate(first.events, last.events),
+        datagrams: rate(first.datagrams, last.datagrams),
+    }
+}
+
+/// A worker did not answer in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Busy;
+
+/// Flows that were copied, and the slot of the next one.
+type FlowSlice = (Vec<FlowSummary>, Option<u32>);
+
+/// Asks for a slice of a worker's flows from slot `first` on, which is appended to `copies`.
+fn ask_for_flows(
+    worker: &WorkerHandle,
+    mut copies: Vec<FlowSummary>,
+    first: u32,
+) -> oneshot::Receiver<FlowSlice> {
+    worker.ask(move |collector| {
+        let next = copy_flows(collector, first, &mut copies);
+        (copies, next)
+    })
+}
+
+async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
+    time::timeout(RESPONSE_TIMEOUT, answer)
+        .await
+        .map_err(|_| Busy)?
+        .map_err(|_| Busy)
+}
+
+/// Time limit for a worker to answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Rates are averages over this many seconds.
+const RATE_SECONDS: usize = 5;
+/// Rates are stored for this many seconds.
+const HISTORY_SECONDS: usize = 900;
+/// Maximum number of sources in `/status`.
+const SHOWN_SOURCES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_reported_for_every_second_over_those_before_it() {
+        let begun = Instant::now();
+        let sample = |second: u64| Sample {
+            at: begun + Duration::from_secs(second),
+            ts: second * 1_000_000_000,
+            // 10 in the first second, 20 in the second, ...
+            reports: 5 * second * (second + 1),
+            events: 0,
+            datagrams: second,
+        };
+        let rates = history(&(0..=7).map(sample).collect());
+        let rates: Vec<_> = rates
+            .iter()
+            .map(|then| (then.ts / 1_000_000_000, then.rates.reports))
+            .collect();
+        assert_eq!(
+            rates,
+            [
+                (1, 10.),
+                (2, 15.),
+                (3, 20.),
+                (4, 25.),
+                (5, 30.),
+                (6, 40.),
+                (7, 50.)
+            ]
+        );
+        assert_eq!(history(&[sample(3)].into()), []);
+        assert_eq!(history(&(0..2).map(sample).collect())[0].rates.datagrams, 1.0);
+    }
+}

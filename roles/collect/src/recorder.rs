@@ -1,0 +1,71 @@
+//! Every report, for the store's table of reports (`[store] reports = true`): decoded separately from the collector,
+//! so that the default configuration has no overhead.
+
+use std::sync::Arc;
+
+use collector::{Access, Datagram};
+use store::ReportRow;
+use wire::{Decoder, report::Report};
+
+use crate::{datagram::Profiles, pipeline::Outlet};
+
+/// Turns datagrams into rows.
+#[derive(Debug)]
+pub struct ReportRecorder {
+    profiles: Profiles,
+    access: Arc<Access>,
+    rows: Vec<ReportRow>,
+}
+
+impl ReportRecorder {
+    /// A recorder that reads sources by these profiles, and those only that may report.
+    pub fn new(profiles: Profiles, access: Arc<Access>) -> Self {
+        Self {
+            profiles,
+            access,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
+    pub fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
+        let mut rows = std::mem::take(&mut self.rows);
+        for datagram in datagrams {
+            self.each(datagram, |report| {
+                rows.push(ReportRow::new(report, datagram.received, datagram.source));
+            });
+        }
+        self.rows = rows;
+        if self.rows.len() >= ROWS {
+            self.send(outlet);
+        }
+    }
+
+    /// Passes the reports of a datagram to `take`, if its sender may report.
+    pub fn each(&self, datagram: &Datagram<'_>, mut take: impl FnMut(&Report<'_>)) {
+        let profile = self.profiles.of(&datagram.source);
+        let node = || wire::peek(datagram.payload, profile).map(|peek| peek.node_id);
+        if self
+            .access
+            .check(datagram.listener, &datagram.source, node)
+            .is_err()
+        {
+            return;
+        }
+        let mut decoder = Decoder::new(*profile);
+        decoder
+            .reports(datagram.payload)
+            .flatten()
+            .for_each(|report| take(&report));
+    }
+
+    /// Passes on a partial batch.
+    pub fn send(&mut self, outlet: &Outlet) {
+        if !self.rows.is_empty() {
+            outlet.send_reports(std::mem::take(&mut self.rows));
+        }
+    }
+}
+
+/// Reports per batch.
+const ROWS: usize = 1024;

@@ -1,0 +1,366 @@
+//! Converts settings to the configuration of the other crates: thresholds, rules, profiles, tables.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use collector::{Access, Grant, Profile};
+use detect::{
+    Detection, Match, Metric, PortRange, Prefix, RuleError, RuleSet, ThresholdError, Thresholds,
+    threshold::Override,
+};
+use wire::profile::TelemetryPorts;
+
+use model::{Clocks, Listen, OverrideSettings, ProfileSettings, TcpShim};
+use runtime::{control::Asked, host::seed};
+
+use super::{AllowSettings, CollectSettings, CollectorSettings};
+use crate::datagram::{AggregatePorts, Profiles};
+
+fn one_override(written: &OverrideSettings) -> (Match, Override) {
+    let mut values = [None; Metric::COUNT];
+    for (metric, amount) in [
+        (Metric::FlowLatency, written.flow_latency.map(|amount| amount.0)),
+        (Metric::HopLatency, written.hop_latency.map(|amount| amount.0)),
+        (
+            Metric::QueueOccupancy,
+            written.queue_occupancy.map(|amount| amount.0),
+        ),
+        (
+            Metric::QueueCongestion,
+            written.queue_congestion.map(|amount| amount.0),
+        ),
+        (
+            Metric::LinkUtilization,
+            written.link_utilization.map(|amount| amount.0),
+        ),
+    ] {
+        values[metric as usize] = amount;
+    }
+    let matches = Match {
+        src: written.src,
+        dst: written.dst,
+        src_port: written.sport.unwrap_or(PortRange::ANY),
+        dst_port: written.dport.unwrap_or(PortRange::ANY),
+        proto: written.proto.map(|protocol| protocol.0),
+    };
+    (matches, values)
+}
+
+impl CollectSettings {
+    /// The thresholds.
+    ///
+    /// # Errors
+    /// Overrides that match nothing, or too many of them.
+    pub fn compile_thresholds(&self) -> Result<Thresholds, ThresholdError> {
+        self.compile_thresholds_with(&[])
+    }
+
+    fn compile_thresholds_with(&self, least: &[(Match, Override)]) -> Result<Thresholds, ThresholdError> {
+        let defaults = &self.thresholds;
+        let mut set = [0; Metric::COUNT];
+        for (metric, amount) in [
+            (Metric::FlowLatency, defaults.flow_latency.0),
+            (Metric::HopLatency, defaults.hop_latency.0),
+            (Metric::QueueOccupancy, defaults.queue_occupancy.0),
+            (Metric::QueueCongestion, defaults.queue_congestion.0),
+            (Metric::LinkUtilization, defaults.link_utilization.0),
+        ] {
+            set[metric as usize] = amount;
+        }
+        Thresholds::with_least(set, defaults.r#override.iter().map(one_override).collect(), least)
+    }
+
+    /// The rules.
+    ///
+    /// # Errors
+    /// The first invalid rule.
+    pub fn compile_rules(&self) -> Result<RuleSet, RuleError> {
+        let rules: Vec<_> = self
+            .rules
+            .iter()
+            .map(|rule| (rule.name.clone(), rule.when.clone()))
+            .collect();
+        RuleSet::compile(&rules)
+    }
+
+    /// What decides which events are emitted: the self, and what intents ask for.
+    ///
+    /// # Errors
+    /// A sentence. It cannot happen with self that were checked, if no intent asks for anything.
+    pub fn detection(&self, asked: &Asked, generation: u32) -> Result<Arc<Detection>, String> {
+        let thresholds = self
+            .compile_thresholds_with(&asked.thresholds)
+            .map_err(|error| error.to_string())?;
+        let written = self
+            .rules
+            .iter()
+            .map(|rule| (rule.name.clone(), rule.when.clone()));
+        let of_intents = asked
+            .rules
+            .iter()
+            .map(|rule| (rule.name.clone(), rule.when.clone()));
+        let all: Vec<_> = written.chain(of_intents).collect();
+        let rules = RuleSet::compile(&all).map_err(|error| error.to_string())?;
+        let first = self.rules.len();
+        let flows: Vec<_> = asked
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(at, rule)| (first + at, rule.flows.clone()))
+            .collect();
+        let rules = rules.limited_to(&flows).map_err(|error| error.to_string())?;
+        Ok(Arc::new(Detection {
+            thresholds,
+            rules,
+            generation,
+        }))
+    }
+
+    /// The self of each of `workers` collectors. With several, the fan-out in front of them accounts for losses.
+    ///
+    /// # Errors
+    /// A sentence; it cannot happen with self that were checked.
+    pub fn collector_config(&self, workers: usize, generation: u32) -> Result<collector::Config, String> {
+        let written = &self.collector;
+        let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let (default_profile, profiles) = self.resolve_profiles();
+        Ok(collector::Config {
+            max_flows: written.max_flows.div_ceil(workers),
+            max_queues: written.max_queues,
+            max_links: written.max_links,
+            max_nodes: written.max_nodes,
+            max_sources: written.max_sources,
+            flow_timeout: nanos(written.flow_timeout),
+            push_interval: nanos(written.push_interval),
+            seed: seed(),
+            profiles,
+            default_profile,
+            node_profiles: self.node_profiles(),
+            detection: self.detection(&Asked::default(), generation)?,
+            sequence: workers == 1,
+            sf: collector::config::JoinConfig {
+                max_flows: written.sf.max_flows.div_ceil(workers),
+                max_sets: written.sf.max_sets.div_ceil(workers),
+                max_nodes: written.sf.max_nodes,
+                timeout: nanos(written.sf.timeout),
+                hop_limit: written.sf.hop_limit,
+                confirmations: u8::try_from(written.sf.confirmations).unwrap_or(u8::MAX),
+            },
+            postcards: self.postcards(workers),
+            ..collector::Config::default()
+        })
+    }
+
+    fn postcards(&self, workers: usize) -> collector::config::PostcardConfig {
+        let written = &self.collector.postcards;
+        let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        collector::config::PostcardConfig {
+            timeout: nanos(written.timeout),
+            max_pending: written.max_pending.div_ceil(workers),
+            proximity: nanos(written.proximity),
+            confirmations: written.confirmations.min(255) as u8,
+            links: written.links.iter().map(|link| link.0).collect(),
+            flow_ids: written.flow_ids.iter().map(|named| (named.0, named.1)).collect(),
+        }
+    }
+
+    /// The ports of aggregates.
+    pub fn aggregate_ports(&self) -> AggregatePorts {
+        AggregatePorts(self.collector.aggregate_ports.as_slice().into())
+    }
+
+    /// Who may report to each input; `inputs`: the entry of `[collector] listen` that each belongs to.
+    pub fn access(&self, inputs: impl IntoIterator<Item = usize>) -> Access {
+        let collector = &self.collector;
+        let grants = |entry: usize| collector.grants(|listen| collector.listen.get(entry) == Some(listen));
+        Access::new(inputs.into_iter().map(grants))
+    }
+
+    /// Who may report to each of `ports`, if the interface and the address are unknown. The senders of all listeners may report to a
+    /// port without a listener.
+    pub fn access_by_port(&self, ports: &[u16]) -> Access {
+        let collector = &self.collector;
+        let known = |port: &u16| {
+            collector
+                .listen
+                .iter()
+                .any(|listen| listen.ports().contains(port))
+        };
+        let grants = |port: &u16| collector.grants(|listen| !known(port) || listen.ports().contains(port));
+        Access::new(ports.iter().map(grants))
+    }
+
+    /// The profile for sources that no prefix names, and those for the others.
+    pub fn resolve_profiles(&self) -> (Profile, Vec<(Prefix, Profile)>) {
+        let ports: Vec<u16> = self.collector.listen.iter().flat_map(Listen::ports).collect();
+        let listening = |name: &str| {
+            let mut profile = self.profile(name);
+            receive_on(&mut profile.wire, &ports);
+            profile
+        };
+        let listed = self.sources.iter();
+        let by_source = listed.filter_map(|source| Some((source.prefix?, listening(&source.profile))));
+        (listening("default"), by_source.collect())
+    }
+
+    /// The profiles of nodes whose units differ from those of their reporters.
+    pub fn node_profiles(&self) -> Vec<(u32, Profile)> {
+        let named = self
+            .nodes
+            .iter()
+            .filter_map(|(id, node)| Some((*id, node.0.profile.as_ref()?)));
+        named.map(|(id, name)| (id, self.profile(name))).collect()
+    }
+
+    /// The profile of that name: written in the file, or built in.
+    pub fn profile(&self, name: &str) -> Profile {
+        match self.profiles.get(name) {
+            Some(written) => written_profile(name, written),
+            None => {
+                let dialect = wire::Dialect::from_name(name).unwrap_or_default();
+                let standard = Profile::new(name, wire::Profile::new(dialect));
+                match dialect {
+                    // Its switches are BMv2, which counts microseconds and packets.
+                    wire::Dialect::Onos => Profile {
+                        timestamp_unit_ns: 1_000,
+                        latency_unit_ns: 1_000,
+                        queue_unit: "packets".to_owned(),
+                        ..standard
+                    },
+                    _ => standard,
+                }
+            }
+        }
+    }
+
+    /// The profiles as the fan-out needs them.
+    pub fn wire_profiles(&self) -> Profiles {
+        let (default, mut by_source) = self.resolve_profiles();
+        by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Profiles {
+            default: default.wire,
+            by_source: by_source
+                .into_iter()
+                .map(|(prefix, profile)| (prefix, profile.wire))
+                .collect(),
+        }
+    }
+
+    /// The units of queue occupancy, by the profile's number in the collector ([`SeriesView::profile`]).
+    ///
+    /// [`SeriesView::profile`]: collector::SeriesView::profile
+    pub fn queue_units(&self) -> Vec<String> {
+        let (default, by_source) = self.resolve_profiles();
+        let listed = by_source
+            .into_iter()
+            .take(255)
+            .map(|(_, profile)| profile.queue_unit);
+        let nodes = self
+            .node_profiles()
+            .into_iter()
+            .map(|(_, profile)| profile.queue_unit);
+        std::iter::once(default.queue_unit)
+            .chain(listed)
+            .chain(nodes)
+            .collect()
+    }
+
+    /// Configured names of nodes.
+    pub fn node_names(&self) -> BTreeMap<u32, String> {
+        let named = self
+            .nodes
+            .iter()
+            .filter_map(|(node, entry)| Some((*node, entry.0.name.clone()?)));
+        named.collect()
+    }
+
+    /// Names of drop reasons for output. A code that two profiles name differently has none: events do not name the profile.
+    pub fn drop_reasons(&self) -> BTreeMap<u8, String> {
+        let (default, by_source) = self.resolve_profiles();
+        let mut names: BTreeMap<u8, String> = BTreeMap::new();
+        let mut disputed = Vec::new();
+        for profile in std::iter::once(&default).chain(by_source.iter().map(|(_, profile)| profile)) {
+            for (code, name) in &profile.drop_reasons {
+                if names.entry(*code).or_insert_with(|| name.clone()) != name {
+                    disputed.push(*code);
+                }
+            }
+        }
+        names.retain(|code, _| !disputed.contains(code));
+        names
+    }
+}
+
+impl CollectorSettings {
+    /// Whether only some senders may report to `listen`.
+    pub fn is_restricted(&self, listen: &Listen) -> bool {
+        self.allow.iter().any(|entry| entry.is_for(listen))
+    }
+
+    /// Who may report to the listeners for which `concerns` holds; `None`: everyone.
+    fn grants(&self, concerns: impl Fn(&Listen) -> bool) -> Option<Vec<Grant>> {
+        let concerned = |entry: &&AllowSettings| {
+            self.listen
+                .iter()
+                .any(|listen| concerns(listen) && entry.is_for(listen))
+        };
+        let entries: Vec<&AllowSettings> = self.allow.iter().filter(concerned).collect();
+        let grants = entries.iter().flat_map(|entry| {
+            let nodes: Vec<(u32, u32)> = entry.nodes.iter().map(|range| (range.0, range.1)).collect();
+            entry.from.iter().map(move |from| Grant {
+                from: *from,
+                nodes: nodes.clone(),
+            })
+        });
+        (!entries.is_empty()).then(|| grants.collect())
+    }
+}
+
+impl AllowSettings {
+    fn is_for(&self, listen: &Listen) -> bool {
+        self.listen.is_empty() || self.listen.contains(listen)
+    }
+}
+
+/// Adds ports on which reports are received to those by which reports about reports are recognised, up to the maximum.
+pub fn receive_on(profile: &mut wire::Profile, ports: &[u16]) {
+    for port in ports {
+        let known = profile.telemetry_ports;
+        if !known.contains(*port) {
+            let more = [known.as_slice(), &[*port]].concat();
+            profile.telemetry_ports = TelemetryPorts::new(&more).unwrap_or(known);
+        }
+    }
+}
+
+fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
+    let dialect = wire::Dialect::from_name(written.dialect.word()).unwrap_or_default();
+    let usual = wire::Profile::new(dialect);
+    let wire = wire::Profile {
+        dscp: written.dscp.unwrap_or(usual.dscp),
+        dscp_mask: written.dscp_mask.unwrap_or(usual.dscp_mask),
+        dscp_other: written.dscp_other.or(usual.dscp_other),
+        int_udp_port: written.int_udp_port,
+        probe_marker: written.probe_marker.map(|marker| marker.0),
+        gre_protocol: written.gre_protocol,
+        tcp_shim: match written.tcp_shim {
+            TcpShim::AfterFixed => wire::profile::TcpShim::AfterFixed,
+            TcpShim::AfterOptions => wire::profile::TcpShim::AfterOptions,
+        },
+        telemetry_ports: wire::profile::TelemetryPorts::new(&written.telemetry_ports).unwrap_or_default(),
+        ..usual
+    };
+    let ticks = |unit: std::time::Duration| u32::try_from(unit.as_nanos()).unwrap_or(u32::MAX);
+    Profile {
+        timestamp_unit_ns: ticks(written.timestamp_unit),
+        latency_unit_ns: ticks(written.latency_unit),
+        max_hop_latency: u64::try_from(written.max_hop_latency.as_nanos()).unwrap_or(u64::MAX),
+        queue_unit: written.queue_unit.clone(),
+        utilization_scale: written.utilization_scale,
+        clocks: match written.clocks {
+            Clocks::Free => collector::config::Clocks::Free,
+            Clocks::Synchronised => collector::config::Clocks::Synchronised,
+        },
+        drop_reasons: written.drop_reasons.clone(),
+        ..Profile::new(name, wire)
+    }
+}

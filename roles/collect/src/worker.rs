@@ -1,0 +1,536 @@
+//! A worker: a collector with its inputs and outputs. Bursts go in, batches go out to the pipeline; queries run in between.
+
+mod removals;
+pub mod slice;
+mod snapshot;
+mod tasks;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    time::{Duration, Instant},
+};
+
+use collector::{
+    Batch, Collector, Datagram, Drop, Event, FlowRow, Loss, Output, Removed, Rollup, Stats, event::Nanos,
+};
+use detect::Detection;
+use tokio::sync::oneshot;
+
+use crate::{
+    datagram::{AggregatePorts, Contents},
+    flight_recorder::Tap,
+    hop_recorder::{HopRecorder, Marks},
+    pipeline::{Outlet, RuleNames},
+    recorder::ReportRecorder,
+    watermarks::{LEAD, Watermarks},
+};
+use runtime::lock::lock;
+
+pub use removals::Removals;
+pub use slice::{copy_flows, visit_network};
+use snapshot::Publisher;
+pub use snapshot::{Entries, Snapshot};
+use tasks::Tasks;
+
+/// Interval of the collector's timers, ns. Also the longest delay of a query while the queue of queries is short.
+pub const TICK: Nanos = 20_000_000;
+
+/// Maximum number of queued queries of a worker.
+const QUESTIONS: usize = 16;
+
+/// Work for a worker between two bursts. It must be short: datagrams queue in the meantime.
+type Task = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// A collector with its outlet. Belongs to one thread at a time.
+pub struct Worker {
+    collector: Collector,
+    outlet: Outlet,
+    recorder: Option<ReportRecorder>,
+    hops: Option<HopRecorder>,
+    tap: Option<Tap>,
+    batch: Batch,
+    rules: RuleNames,
+    tasks: Tasks<Task>,
+    publisher: Publisher,
+    watermarks: Arc<Watermarks>,
+    polled: Option<Nanos>,
+    /// Counters of kernel programs.
+    external_stats: Stats,
+    removals: Removals,
+    pending: Option<PendingDetection>,
+    aggregate_ports: AggregatePorts,
+}
+
+/// Thresholds and rules that a kernel program must apply first.
+struct PendingDetection {
+    detection: Arc<Detection>,
+    rules: RuleNames,
+    done: SyncSender<()>,
+}
+
+/// A handle of a worker: its latest statistics, and queries.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    tasks: SyncSender<Task>,
+    published: Arc<Mutex<Snapshot>>,
+}
+
+impl Worker {
+    /// A worker around `collector`, with a handle for others. `recorder` stores every report.
+    pub fn new(
+        collector: Collector,
+        outlet: Outlet,
+        rules: RuleNames,
+        recorder: Option<ReportRecorder>,
+    ) -> (Self, WorkerHandle) {
+        let (sender, queue) = sync_channel(QUESTIONS);
+        let tasks = Tasks::new(queue);
+        let publisher = Publisher::new(&collector);
+        let handle = WorkerHandle {
+            tasks: sender,
+            published: publisher.published(),
+        };
+        let batch = outlet.batch();
+        let (external_stats, removals) = (Stats::default(), Removals::default());
+        let worker = Self {
+            collector,
+            outlet,
+            recorder,
+            hops: None,
+            tap: None,
+            batch,
+            rules,
+            tasks,
+            publisher,
+            watermarks: Arc::default(),
+            polled: None,
+            external_stats,
+            removals,
+            pending: None,
+            aggregate_ports: AggregatePorts::default(),
+        };
+        (worker, handle)
+    }
+
+    /// The same, whose datagrams the flight recorder keeps for a while.
+    #[must_use]
+    pub fn with_tap(mut self, tap: Option<Tap>) -> Self {
+        self.tap = tap;
+        self
+    }
+
+    /// Ports that receive aggregates.
+    pub fn aggregate_ports(&self) -> AggregatePorts {
+        self.aggregate_ports.clone()
+    }
+
+    /// See [`Worker::aggregate_ports`].
+    #[must_use]
+    pub fn with_aggregate_ports(mut self, ports: AggregatePorts) -> Self {
+        self.aggregate_ports = ports;
+        self
+    }
+
+    /// The watermarks of the threads whose datagrams it processes.
+    pub fn watermarks(&self) -> Arc<Watermarks> {
+        Arc::clone(&self.watermarks)
+    }
+
+    /// See [`Worker::watermarks`].
+    #[must_use]
+    pub fn with_watermarks(mut self, watermarks: Arc<Watermarks>) -> Self {
+        self.watermarks = watermarks;
+        self
+    }
+
+    /// With exports that want hops.
+    #[must_use]
+    pub fn with_hops(mut self, hops: Option<HopRecorder>) -> Self {
+        self.hops = hops;
+        self
+    }
+
+    /// Processes datagrams of one kind.
+    pub fn process(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
+        match contents {
+            Contents::Reports => self.process_reports(datagrams),
+            Contents::Aggregates => {
+                let Self {
+                    collector,
+                    outlet,
+                    batch,
+                    rules,
+                    ..
+                } = self;
+                collector.handle_aggregates(
+                    datagrams,
+                    &mut FlushOutput {
+                        batch,
+                        outlet,
+                        rules,
+                        marks: None,
+                        blocking: false,
+                    },
+                );
+                self.send_full();
+            }
+        }
+    }
+
+    /// Processes reports.
+    pub fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
+        // The first of them may end an interval, whose results are then emitted.
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            hops,
+            ..
+        } = self;
+        let marks = hops.as_mut().map(HopRecorder::marks);
+        collector.handle(
+            datagrams,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks,
+                blocking: false,
+            },
+        );
+        if let Some(hops) = hops {
+            hops.record(datagrams);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(datagrams, &self.outlet);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.keep(datagrams);
+        }
+        self.send_full();
+    }
+
+    fn send_full(&mut self) {
+        if self.batch.is_half_full() {
+            self.outlet.send(&mut self.batch, &self.rules);
+        }
+    }
+
+    /// Runs work due at `now`: the collector's timers, queries, pending results, statistics. The timers run up to `until`: what arrived
+    /// before it has been processed.
+    pub fn poll(&mut self, now: Nanos, until: Nanos) {
+        // The clock may have been set back.
+        if self
+            .polled
+            .is_some_and(|polled| now >= polled && now - polled < TICK)
+        {
+            return;
+        }
+        self.polled = Some(now);
+        // Far behind the collector's time, it would mean that the clock was set back.
+        let until = until.max(self.collector.time().saturating_sub(LEAD)).min(now);
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            ..
+        } = self;
+        collector.tick(
+            until,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks: None,
+                blocking: false,
+            },
+        );
+        self.outlet.send(&mut self.batch, &self.rules);
+        self.send_reports();
+        if let Some(tap) = &mut self.tap {
+            tap.poll();
+        }
+        self.run_tasks();
+        self.publish();
+    }
+
+    /// Runs queries if the worker has `caught_up` with its input; otherwise they wait for the next tick. Returns how long to wait
+    /// for datagrams at most, ms.
+    pub fn serve(&mut self, caught_up: bool) -> u32 {
+        if caught_up {
+            self.run_tasks();
+        }
+        self.tasks.patience_ms()
+    }
+
+    /// Runs tasks of other threads. Datagrams queue in the meantime, so tasks beyond the time limit wait for the next turn.
+    fn run_tasks(&mut self) {
+        let Some(first) = self.tasks.next(Duration::ZERO) else {
+            return;
+        };
+        let begun = Instant::now();
+        first(self);
+        while let Some(task) = self.tasks.next(begun.elapsed()) {
+            task(self);
+        }
+    }
+
+    /// The end: closes open intervals and emits their results.
+    pub fn finish(&mut self, now: Nanos) {
+        // Datagrams no longer wait for us, so this may wait for the store.
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            ..
+        } = self;
+        collector.finish(
+            now,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks: None,
+                blocking: true,
+            },
+        );
+        self.outlet.send_blocking(&mut self.batch, &self.rules);
+        self.send_reports();
+        if let Some(tap) = &mut self.tap {
+            tap.end();
+        }
+        self.publish();
+    }
+
+    fn send_reports(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.send(&self.outlet);
+        }
+        if let Some(hops) = &mut self.hops {
+            hops.send();
+        }
+    }
+
+    /// The collector, for queries.
+    pub fn collector(&self) -> &Collector {
+        &self.collector
+    }
+
+    /// Applies thresholds and rules at once, unless a kernel program must apply them first.
+    fn set_detection(&mut self, pending: PendingDetection) {
+        self.pending = Some(pending);
+        if !self.removals.is_tracked() {
+            self.apply_detection();
+        }
+    }
+
+    /// Applies the pending ones.
+    pub fn apply_detection(&mut self) {
+        let Some(PendingDetection {
+            detection,
+            rules,
+            done,
+        }) = self.pending.take()
+        else {
+            return;
+        };
+        // Results so far refer to the old rules.
+        self.outlet.send(&mut self.batch, &self.rules);
+        self.collector.set_detection(detection);
+        self.rules = rules;
+        // The requester may be gone.
+        let _ = done.send(());
+    }
+
+    fn publish(&mut self) {
+        let mut stats = self.collector.stats();
+        stats += &self.external_stats;
+        self.publisher.publish(&self.collector, stats);
+    }
+}
+
+impl Worker {
+    /// Runs `work` on the collector, with the output for its results.
+    pub fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            ..
+        } = self;
+        work(
+            collector,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks: None,
+                blocking: false,
+            },
+        )
+    }
+
+    /// Thresholds and rules that a kernel program must apply first.
+    pub fn pending_detection(&self) -> Option<Arc<Detection>> {
+        self.pending
+            .as_ref()
+            .map(|pending| Arc::clone(&pending.detection))
+    }
+
+    /// Adds counts of datagrams that were processed outside the collector.
+    pub fn count(&mut self, more: &Stats) {
+        self.external_stats += more;
+    }
+
+    /// Passes what the collector removed since the last call of this input to `visit`.
+    pub fn drain_removed(&mut self, input: usize, visit: &mut dyn FnMut(Removed)) {
+        self.removals.update(&mut self.collector, input, visit);
+    }
+
+    /// Registers an input for removals; returns its number.
+    pub fn track_removals(&mut self) -> usize {
+        self.removals.add(&mut self.collector)
+    }
+
+    /// The input of this number has ended.
+    pub fn end_removals(&mut self, input: usize) {
+        self.removals.end(input);
+    }
+}
+
+/// An output that flushes its batch whenever it is half full, for operations that may emit more than a batch holds.
+struct FlushOutput<'b> {
+    batch: &'b mut Batch,
+    outlet: &'b Outlet,
+    rules: &'b RuleNames,
+    /// Events of reports, for exports that want the hops of these.
+    marks: Option<&'b mut Marks>,
+    blocking: bool,
+}
+
+impl FlushOutput<'_> {
+    fn check(&mut self) {
+        if !self.batch.is_half_full() {
+            return;
+        }
+        if self.blocking {
+            self.outlet.send_blocking(self.batch, self.rules);
+        } else {
+            self.outlet.send(self.batch, self.rules);
+        }
+    }
+}
+
+impl Output for FlushOutput<'_> {
+    fn sender(&mut self, sender: u32) {
+        self.batch.sender(sender);
+    }
+
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        self.batch.event(event, path);
+        if let Some(marks) = &mut self.marks {
+            marks.add(event);
+        }
+        self.check();
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.batch.rollup(rollup);
+        self.check();
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        self.batch.flow(row, path);
+        self.check();
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.batch.drop_report(drop);
+        self.check();
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.batch.loss(loss);
+        self.check();
+    }
+}
+
+impl WorkerHandle {
+    /// The counters, as of the last tick.
+    pub fn stats(&self) -> Stats {
+        lock(&self.published).stats
+    }
+
+    /// The counters as of the last tick, and the contents of the tables as of the last second.
+    pub fn snapshot(&self) -> Snapshot {
+        lock(&self.published).clone()
+    }
+
+    /// Queries the collector; the response comes within a tick, or never if the worker has ended or its queue is full.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Collector) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        let task: Task = Box::new(move |worker| {
+            // The requester may be gone.
+            let _ = sender.send(question(worker.collector()));
+        });
+        // Refused when full: the sender is dropped, which closes the receiver.
+        let _ = self.tasks.try_send(task);
+        receiver
+    }
+
+    /// As [`WorkerHandle::ask`], with the output for results: they keep their order with those of reports. Nothing is done for a requester
+    /// that is gone.
+    pub fn emit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Collector, &mut dyn Output) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        let task: Task = Box::new(move |worker| {
+            if !sender.is_closed() {
+                let _ = sender.send(worker.with(|collector, output| work(collector, output)));
+            }
+        });
+        let _ = self.tasks.try_send(task);
+        receiver
+    }
+
+    /// Replaces thresholds and rules. The receiver gets a message when they are active, within a tick; it is closed if the worker has ended.
+    pub fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
+        let (sender, receiver) = sync_channel(1);
+        let task: Task = Box::new(move |worker| {
+            worker.set_detection(PendingDetection {
+                detection,
+                rules,
+                done: sender,
+            })
+        });
+        // Blocks for at most a tick while the queue is full; fails only when the worker has ended.
+        let _ = self.tasks.send(task);
+        receiver
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("batch", &self.batch.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WorkerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerHandle").finish_non_exhaustive()
+    }
+}

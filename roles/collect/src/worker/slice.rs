@@ -1,0 +1,105 @@
+//! Walks over a worker's tables in slices of bounded time: datagrams never wait long for them.
+
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use collector::{Collector, FlowSummary, FlowView, NetworkEntry};
+
+/// Copies the flows in the slots from `first` on until the slice is over. Returns the next slot; `None` at the end.
+pub fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<FlowSummary>) -> Option<u32> {
+    let begun = Instant::now();
+    let over = || begun.elapsed() >= SLICE;
+    visit_slots(first, collector.flow_slots(), over, |slots| {
+        copies.extend(collector.flow_summaries_in(slots));
+    })
+}
+
+/// Passes the flows in the slots from `first` on to `visit` until the slice is over. Returns the next slot; `None` at the end.
+pub fn visit_flows(collector: &Collector, first: u32, mut visit: impl FnMut(FlowView<'_>)) -> Option<u32> {
+    let begun = Instant::now();
+    let over = || begun.elapsed() >= SLICE;
+    visit_slots(first, collector.flow_slots(), over, |slots| {
+        collector.flows_in(slots).for_each(&mut visit)
+    })
+}
+
+/// Passes the entries of the network's tables in the slots from `first` on to `visit` until the slice is over. Returns the next
+/// slot; `None` at the end.
+pub fn visit_network(
+    collector: &Collector,
+    first: u32,
+    mut visit: impl FnMut(NetworkEntry<'_>),
+) -> Option<u32> {
+    let begun = Instant::now();
+    let over = || begun.elapsed() >= SLICE;
+    visit_slots(first, collector.network_slots(), over, |slots| {
+        collector.network_in(slots, &mut visit)
+    })
+}
+
+/// Passes ranges of slots on to `visit`, at least one, until the slice is over or the table ends. Returns the next slot.
+fn visit_slots(
+    first: u32,
+    slots: u32,
+    over: impl Fn() -> bool,
+    mut visit: impl FnMut(Range<u32>),
+) -> Option<u32> {
+    let mut next = first;
+    while next < slots && (next == first || !over()) {
+        let end = next.saturating_add(SLOTS_PER_LOOK);
+        visit(next..end);
+        next = end;
+    }
+    (next < slots).then_some(next)
+}
+
+/// Time of a slice: at a million datagrams per second, 500 wait.
+const SLICE: Duration = Duration::from_micros(500);
+/// Slots between two reads of the clock: far less than a slice, even with the longest paths.
+const SLOTS_PER_LOOK: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use collector::workload::{CASES, Input};
+
+    use super::*;
+
+    #[test]
+    fn slices_copy_every_flow_once() {
+        let (mut collector, mut feed) = (CASES[0].collector(), CASES[0].feed());
+        let mut batch = collector::Batch::with_capacity(1 << 16);
+        let mut reports = 0;
+        while reports < 1_000 {
+            reports += feed.burst(Input::Frames, &mut collector, &mut batch);
+        }
+        let (mut next, mut seen) = (Some(0), Vec::new());
+        while let Some(first) = next {
+            next = copy_flows(&collector, first, &mut seen);
+        }
+        assert!(
+            seen.into_iter()
+                .map(|copy| copy.flow)
+                .eq(collector.flows().map(|flow| flow.row.flow))
+        );
+    }
+
+    #[test]
+    fn a_slice_visits_something_even_if_it_is_over_at_once() {
+        let visited = |first, slots| {
+            let mut ranges = Vec::new();
+            let next = visit_slots(
+                first,
+                slots,
+                || true,
+                |range| ranges.push((range.start, range.end)),
+            );
+            (ranges, next)
+        };
+        assert_eq!(visited(0, 0), (vec![], None));
+        assert_eq!(visited(0, 64), (vec![(0, 64)], None));
+        assert_eq!(visited(64, 129), (vec![(64, 128)], Some(128)));
+        assert_eq!(visited(128, 129), (vec![(128, 192)], None));
+    }
+}

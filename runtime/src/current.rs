@@ -1,0 +1,29 @@
+//! A value that all threads share and a reload replaces as a whole, such as the active configuration.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Holds the present value.
+#[derive(Debug)]
+pub struct Current<T> {
+    value: RwLock<Arc<T>>,
+}
+
+impl<T> Current<T> {
+    /// Holds `value` until another replaces it.
+    pub fn new(value: T) -> Self {
+        Self {
+            value: RwLock::new(Arc::new(value)),
+        }
+    }
+
+    /// Returns the value now.
+    pub fn get(&self) -> Arc<T> {
+        // The value is replaced as a whole, so it is valid even after a panic of another thread.
+        Arc::clone(&self.value.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the value by another.
+    pub fn replace(&self, value: T) {
+        *self.value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+    }
+}
