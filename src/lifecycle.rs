@@ -18,7 +18,6 @@ use tokio::sync::Semaphore;
 
 use crate::list_events::ListEvents;
 use crate::{
-    aggregator,
     alerts::Notes,
     api::{self, Api},
     config::{Overrides, Settings, build},
@@ -27,6 +26,7 @@ use crate::{
     log::Log,
     manager_role, switch,
 };
+use aggregate_role::role as aggregator;
 use collect_role::{
     capabilities::CapabilityDrop,
     fanout::{self, Ledger, LoadSender, Plan},
@@ -294,7 +294,7 @@ impl Server {
         } else {
             Vec::new()
         };
-        let open_aggregator = |one| aggregator::Ready::open(&settings, one);
+        let open_aggregator = |one| aggregator::Ready::open(one, build::aggregator_profile(one, &settings));
         let aggregator = settings.aggregator.as_ref().map(open_aggregator).transpose()?;
         let reporter = settings
             .reporter

@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-mod aggregator;
 mod alerts;
 mod api;
 mod cli;

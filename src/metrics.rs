@@ -15,11 +15,11 @@ use collector::{StreamView, Summary, stats::Table};
 use store::ProblemKind;
 
 use crate::{
-    aggregator::AggregatorView,
     export_role::view::ExportsView,
     manager_role::view::DeviceCounterView,
     switch::{FilterView, PortView, SwitchView},
 };
+use aggregate_role::view::AggregatorView;
 use collect_role::{
     monitor::{Detail, Monitor, version_name},
     topology::merged,

@@ -8,7 +8,7 @@ use settings::{
     read::{DeValue, Node, Reader},
     section,
     setting::{Chapter, Setting, Shown},
-    values::{from_text, refuse},
+    values::{Clocks, from_text, refuse},
 };
 
 section! {
@@ -79,16 +79,6 @@ choice! {
         AfterFixed = "after-fixed",
         /// After the options.
         AfterOptions = "after-options",
-    }
-}
-
-choice! {
-    /// Whether clocks of different nodes can be compared.
-    pub enum Clocks("\"free\" or \"synchronised\"") {
-        /// Each node counts its own time.
-        Free = "free",
-        /// PTP or similar keeps them together.
-        Synchronised = "synchronised",
     }
 }
 

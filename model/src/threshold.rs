@@ -1,14 +1,9 @@
 //! Thresholds of significant changes, and rules.
 
-use detect::{Metric, PortRange, Prefix, observation::UTILIZATION_ONE};
+use detect::{PortRange, Prefix};
 use settings::{
-    read::{DeValue, Node, Reader},
     section,
-    setting::{Setting, Shown},
-    values::{
-        LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold, duration_text, integer,
-        percent_text, refuse, threshold,
-    },
+    values::{LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold},
 };
 
 section! {
@@ -65,52 +60,5 @@ section! {
         pub name: String = String::new(),
         /// The condition, for example `max(queue_occupancy) > 50 and flow_latency > 5ms`.
         pub when: String = String::new(),
-    }
-}
-
-/// A threshold of a metric that another key names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Amount(String);
-
-impl Amount {
-    /// A value in the smallest unit of its metric: ns, device units, millionths.
-    pub fn new(metric: Metric, value: u64) -> Self {
-        Self(match metric {
-            Metric::FlowLatency | Metric::HopLatency => duration_text(value),
-            // A greater difference cannot be.
-            Metric::LinkUtilization => percent_text(value.min(UTILIZATION_ONE)),
-            _ => value.to_string(),
-        })
-    }
-
-    /// The value in that unit; `None`: the written unit is not one of the metric's.
-    pub fn value(&self, metric: Metric) -> Option<u64> {
-        threshold(metric, &self.0)
-    }
-}
-
-impl Setting for Amount {
-    const KIND: &'static str =
-        "as in `[thresholds]`: a duration such as \"500us\", a whole number, or a percentage such as \"5%\"";
-
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let read = match node.get_ref() {
-            DeValue::String(text) => Some(text.to_string()),
-            DeValue::Float(number) => Some(number.as_str().to_owned()),
-            other => integer(other).map(|number| number.to_string()),
-        };
-        let is_amount = |text: &String| {
-            Metric::ALL
-                .iter()
-                .any(|metric| threshold(*metric, text).is_some())
-        };
-        read.filter(is_amount).map(Self).or_else(|| refuse(node, reader))
-    }
-
-    fn show(&self) -> Shown {
-        match self.0.parse::<u64>() {
-            Ok(number) => Shown::Plain(number.into()),
-            Err(_) => Shown::Plain(self.0.as_str().into()),
-        }
     }
 }

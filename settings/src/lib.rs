@@ -1,7 +1,7 @@
 //! Settings of a TOML file: declared once, read with every problem located, shown, and explained in a manual.
 //!
 //! [`read`] locates problems; [`setting`] has the trait of settings and the macros that declare tables and choices; [`values`] has the
-//! plain values: numbers, durations, sizes, addresses; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page;
+//! plain values: numbers, durations, sizes, addresses; [`listen`] has inputs of reports; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page;
 //! [`time`] reads points in time.
 //!
 //! # Example
@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+pub mod listen;
 mod quote;
 pub mod read;
 pub mod setting;

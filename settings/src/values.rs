@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use detect::{Metric, PortRange, Prefix, prefix::PrefixError, rule::amount};
+use detect::{Metric, PortRange, Prefix, observation::UTILIZATION_ONE, prefix::PrefixError, rule::amount};
 use toml::de::DeValue;
 
 use super::{
@@ -295,6 +295,63 @@ pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
 pub fn percent_text(millionths: u64) -> String {
     let text = format!("{}.{:04}", millionths / 10_000, millionths % 10_000);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A threshold of a metric that another key names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Amount(String);
+
+impl Amount {
+    /// A value in the smallest unit of its metric: ns, device units, millionths.
+    pub fn new(metric: Metric, value: u64) -> Self {
+        Self(match metric {
+            Metric::FlowLatency | Metric::HopLatency => duration_text(value),
+            // A greater difference cannot be.
+            Metric::LinkUtilization => percent_text(value.min(UTILIZATION_ONE)),
+            _ => value.to_string(),
+        })
+    }
+
+    /// The value in that unit; `None`: the written unit is not one of the metric's.
+    pub fn value(&self, metric: Metric) -> Option<u64> {
+        threshold(metric, &self.0)
+    }
+}
+
+impl Setting for Amount {
+    const KIND: &'static str =
+        "as in `[thresholds]`: a duration such as \"500us\", a whole number, or a percentage such as \"5%\"";
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = match node.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            DeValue::Float(number) => Some(number.as_str().to_owned()),
+            other => integer(other).map(|number| number.to_string()),
+        };
+        let is_amount = |text: &String| {
+            Metric::ALL
+                .iter()
+                .any(|metric| threshold(*metric, text).is_some())
+        };
+        read.filter(is_amount).map(Self).or_else(|| refuse(node, reader))
+    }
+
+    fn show(&self) -> Shown {
+        match self.0.parse::<u64>() {
+            Ok(number) => Shown::Plain(number.into()),
+            Err(_) => Shown::Plain(self.0.as_str().into()),
+        }
+    }
+}
+
+crate::choice! {
+    /// Whether clocks of different nodes can be compared.
+    pub enum Clocks("\"free\" or \"synchronised\"") {
+        /// Each node counts its own time.
+        Free = "free",
+        /// PTP or similar keeps them together.
+        Synchronised = "synchronised",
+    }
 }
 
 impl Setting for Prefix {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::aggregator::{self, AggregatorView};
+use aggregate_role::{role, view::AggregatorView};
 
 /// `/aggregator`: its counters now.
 pub(crate) async fn view(
@@ -13,7 +13,7 @@ pub(crate) async fn view(
     params: Params,
 ) -> Result<Json<AggregatorView>, Refusal> {
     params.only(&[])?;
-    let view = context.aggregator.as_ref().map(aggregator::view);
+    let view = context.aggregator.as_ref().map(role::view);
     view.map(Json).ok_or_else(|| {
         Refusal::not_found("this process runs no aggregator; add [aggregator] to its configuration")
     })

@@ -73,7 +73,7 @@ pub(crate) struct Context {
     /// The switch, if there is one.
     pub(crate) switch: Option<crate::switch::Handle>,
     /// The aggregator, if there is one.
-    pub(crate) aggregator: Option<crate::aggregator::Handle>,
+    pub(crate) aggregator: Option<aggregate_role::role::Handle>,
     /// The DTA reporter of this machine, if there is one.
     pub(crate) reporter: Option<dta_role::reporter::Handle>,
     /// The DTA translator, if there is one.

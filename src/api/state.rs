@@ -235,7 +235,7 @@ pub(crate) async fn metrics(
         Some(switch) => switch.last_view().await,
         None => None,
     };
-    let aggregator = context.aggregator.as_ref().map(crate::aggregator::view);
+    let aggregator = context.aggregator.as_ref().map(aggregate_role::role::view);
     let exports = context.exports.as_ref().map(crate::export_role::view::view);
     let reporter = context.reporter.as_ref().map(dta_role::reporter::view);
     let translator = context.translator.as_ref().map(dta_role::translator::view);

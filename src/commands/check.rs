@@ -3,7 +3,7 @@
 pub(crate) mod intents;
 
 use collect_role::settings::XdpMode;
-use model::Listen;
+use settings::listen::Listen;
 use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
@@ -323,7 +323,10 @@ fn summary_of_roles(settings: &Settings) -> String {
     let aggregator = settings.aggregator.as_ref().map(|aggregator| {
         let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
         let (from, kind, r) = (&aggregator.listen, aggregator.kind.word(), aggregator.r);
-        let memory = build::aggregator(aggregator, settings).bytes().div_ceil(1 << 20);
+        let memory = aggregator
+            .config(build::aggregator_profile(aggregator, settings))
+            .bytes()
+            .div_ceil(1 << 20);
         format!(
             "aggregator {kind}({r}) from {from} to {}, {memory} MiB, ",
             to.join(" ")

@@ -6,8 +6,6 @@ mod network;
 mod past;
 mod streams;
 
-use model::Clocks;
-use model::Listen;
 use model::NodeEntry;
 use model::ProfileSettings;
 use model::RuleSettings;
@@ -24,7 +22,8 @@ use std::time::{Duration, Instant};
 use dataplane::demo;
 use dataplane::fabric::Kind;
 use detect::Metric;
-use settings::values::{LatencyThreshold, QueueThreshold, UtilizationThreshold};
+use settings::listen::Listen;
+use settings::values::{Clocks, LatencyThreshold, QueueThreshold, UtilizationThreshold};
 
 use self::dta::{Done, Reported};
 use self::network::Network;

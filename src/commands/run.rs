@@ -1,6 +1,5 @@
 //! `hopwise run`
 
-use model::Listen;
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use crate::{
@@ -10,6 +9,7 @@ use crate::{
     lifecycle::Server,
     log::Log,
 };
+use settings::listen::Listen;
 use terminal::CliError;
 
 /// Receive reports, detect and store events, serve the API and the web UI

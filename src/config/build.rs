@@ -1,7 +1,6 @@
 //! Converts settings to the configuration of the other crates.
 
-use std::net::SocketAddr;
-
+use aggregate_role::settings::AggregatorSettings;
 use collect_role::{
     settings::{XdpMode, receive_on},
     triggers,
@@ -9,7 +8,6 @@ use collect_role::{
 use manager::inventory;
 use view::{Names, NamesView};
 
-use super::aggregator::{AggregateSpread, AggregatorSettings};
 use super::sections::Period;
 use super::settings::Settings;
 
@@ -46,26 +44,9 @@ pub(crate) fn names(settings: &Settings) -> Names {
     .into()
 }
 
-/// The settings of the aggregator.
-pub(crate) fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> ::aggregator::Config {
+/// The profile by which the aggregator decodes postcards.
+pub(crate) fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
     let mut profile = settings.collect().profile(&aggregator.profile).wire;
     receive_on(&mut profile, &aggregator.listen.ports());
-    ::aggregator::Config {
-        kind: wire::aggregate::Kind::from_name(aggregator.kind.word()).unwrap_or(wire::aggregate::Kind::Agg),
-        r: aggregator.r,
-        timer: u64::try_from(aggregator.timer.as_nanos()).unwrap_or(u64::MAX),
-        registers: aggregator.registers,
-        ways: aggregator.ways,
-        aggregator: aggregator.aggregator,
-        destinations: aggregator.forward.len(),
-        spread: match aggregator.spread {
-            AggregateSpread::Flow => ::aggregator::Spread::Flow,
-            AggregateSpread::Node => ::aggregator::Spread::Node,
-        },
-        packet_fields: aggregator.packet_fields,
-        interop: aggregator.interop,
-        pmtu: aggregator.pmtu,
-        over_ipv6: aggregator.forward.iter().any(SocketAddr::is_ipv6),
-        profile,
-    }
+    profile
 }

@@ -3,18 +3,19 @@
 use collect_role::settings::RxPath;
 use collect_role::settings::XdpMode;
 use collect_role::settings::ZeroCopy;
-use model::Listen;
 use model::ProfileSettings;
 use model::SourceSettings;
 use std::ops::Range;
 
+use aggregate_role::settings::AggregatorSettings;
 use detect::{RuleError, RuleSet, ThresholdError};
 use export::record::Stream;
 
-use super::{aggregator::AggregatorSettings, build, console, sections::ApiSettings, settings::Settings};
+use super::{build, console, sections::ApiSettings, settings::Settings};
 use net::tls::Part;
 use runtime::control::Asked;
 use settings::{
+    listen::Listen,
     read::{Node, Reader, is_written, nearest, span_of},
     values::Size,
 };
@@ -66,9 +67,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
     );
     checker.api(settings);
     if let Some(aggregator) = &settings.aggregator {
-        for (key, message) in self::aggregator(aggregator, settings) {
-            checker.refuse(&["aggregator", key], message);
-        }
+        checker.aggregator(aggregator, settings);
     }
     if let Some(reporter) = &settings.reporter {
         dta_role::reporter::settings::check(reporter, &mut |path, message| checker.refuse(path, message));
@@ -686,54 +685,16 @@ impl Checker<'_, '_> {
             }
         }
     }
-}
 
-/// The problems of `[aggregator]`: the key, and a message.
-fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> Vec<(&'static str, String)> {
-    use ::aggregator::ConfigError;
-    let mut wrong = Vec::new();
-    if aggregator.listen.interface().is_some() {
-        wrong.push((
-            "listen",
-            "an aggregator reads UDP sockets; write \"udp://*:32766\"".to_owned(),
-        ));
-    }
-    if aggregator.forward.is_empty() {
-        let what = "no destination; write the collector's address, such as [\"192.0.2.100:32767\"]";
-        wrong.push(("forward", what.to_owned()));
-        return wrong;
-    }
-    let ours = aggregator.listen.ports();
-    if aggregator
-        .forward
-        .iter()
-        .any(|to| to.ip().is_loopback() && ours.contains(&to.port()) && to.port() != 0)
-    {
-        wrong.push((
-            "forward",
-            "this is the aggregator's own listen address; write the collector's".to_owned(),
-        ));
-    }
-    if !BUILT_IN_PROFILES.contains(&aggregator.profile.as_str())
-        && !settings.profiles.contains_key(&aggregator.profile)
-    {
+    fn aggregator(&mut self, aggregator: &AggregatorSettings, settings: &Settings) {
         let name = &aggregator.profile;
-        wrong.push((
-            "profile",
-            format!("there is no profile `{name}`; write [profiles.{name}], or another name"),
-        ));
+        if !BUILT_IN_PROFILES.contains(&name.as_str()) && !settings.profiles.contains_key(name) {
+            let message = format!("there is no profile `{name}`; write [profiles.{name}], or another name");
+            self.refuse(&["aggregator", "profile"], message);
+        }
+        let profile = build::aggregator_profile(aggregator, settings);
+        aggregate_role::settings::check(aggregator, profile, &mut |path, message| {
+            self.refuse(path, message)
+        });
     }
-    if let Err(error) = build::aggregator(aggregator, settings).check() {
-        let key = match error {
-            ConfigError::R(0) => "pmtu",
-            ConfigError::R(_) => "r",
-            ConfigError::Timer => "timer",
-            ConfigError::Registers | ConfigError::Memory(_) => "registers",
-            ConfigError::Ways => "ways",
-            ConfigError::Destinations => "forward",
-            ConfigError::Interop => "interop",
-        };
-        wrong.push((key, error.to_string()));
-    }
-    wrong
 }

@@ -1,7 +1,5 @@
 //! `[[switch.filter]]` and `[[switch.role]]`: which packets the sink reports, and the role of the switch by flow.
 
-use model::Amount;
-use model::Clocks;
 use std::time::Duration;
 
 use dataplane::{
@@ -16,7 +14,7 @@ use detect::{
 use settings::{
     choice, section,
     setting::Setting,
-    values::{Fraction, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold},
+    values::{Amount, Clocks, Fraction, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold},
 };
 
 section! {

@@ -1,6 +1,5 @@
 //! `[manager]`: what a manager drives, and how. Its devices are in `[inventory]`, its intents in `[[intents]]`.
 
-use model::Clocks;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use detect::{Match, Metric};
@@ -34,7 +33,7 @@ use settings::{
     choice,
     read::{Node, Reader, span_of},
     section,
-    values::Secret,
+    values::{Clocks, Secret},
 };
 
 section! {

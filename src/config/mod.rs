@@ -1,6 +1,5 @@
 //! The configuration: declared once in `sections.rs`, read and checked in one step, so that all other code gets a valid one.
 
-pub(crate) mod aggregator;
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod console;
@@ -25,13 +24,13 @@ use std::{
 
 pub(crate) use self::settings::Settings;
 use ::settings::{
+    listen::Listen,
     read::{self, ConfigError},
     setting::{Setting, tables},
     show,
 };
 use collect_role::settings::CollectSettings;
 use export::ExportSettings;
-use model::Listen;
 
 use runtime::host;
 use terminal::CliError;

@@ -1,5 +1,6 @@
 //! The configuration file as a whole.
 
+use aggregate_role::settings::AggregatorSettings;
 use collect_role::settings::CollectorSettings;
 use model::NodeEntry;
 use model::ProfileSettings;
@@ -9,7 +10,6 @@ use model::ThresholdSettings;
 use std::collections::BTreeMap;
 
 use super::{
-    aggregator::AggregatorSettings,
     console::ConsoleSettings,
     export::{ExportSettings, SharedExportSettings},
     manager::ManagerSettings,

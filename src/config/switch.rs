@@ -1,6 +1,5 @@
 //! `[switch]`: its tables, checks across settings, and the configuration of the switch.
 
-use model::Clocks;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
@@ -23,7 +22,7 @@ use super::{
 };
 use settings::{
     choice, section,
-    values::{Fraction, Protocol, Rate, Size},
+    values::{Clocks, Fraction, Protocol, Rate, Size},
 };
 
 section! {

@@ -12,7 +12,6 @@ mod tests;
 
 use collect_role::settings::CollectorSettings;
 use collect_role::settings::XdpMode;
-use model::Listen;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nic::bpf::{LoadOptions, Object};
@@ -23,6 +22,7 @@ use crate::config::Settings;
 use collect_role::input::device::{memory as frames_memory, rx_paths};
 use memory::Writer;
 pub(crate) use rx_path::Expected;
+use settings::listen::Listen;
 use terminal::CliError;
 
 /// The judgement of a fact, the worst last.

@@ -12,7 +12,6 @@ mod tell;
 
 pub(super) use self::tell::key_of;
 
-use model::Listen;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -45,6 +44,7 @@ use super::{
 use crate::config::{Settings, manager::ManagerSettings};
 use collect_role::live::Hub;
 use runtime::control::Control;
+use settings::listen::Listen;
 use terminal::CliError;
 
 /// The manager with what it needs.

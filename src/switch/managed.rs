@@ -486,7 +486,7 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
                 rule.metric
             )
         };
-        let threshold = Some(model::Amount::new(rule.metric, rule.threshold));
+        let threshold = Some(settings::values::Amount::new(rule.metric, rule.threshold));
         Ok::<_, String>(FilterSettings {
             algorithm: Some(algorithm),
             metric: Some(metric.ok_or_else(message)?),

@@ -10,7 +10,7 @@ mod reader;
 mod udp;
 pub mod watch;
 
-use model::Listen;
+use settings::listen::Listen;
 use std::{
     fmt,
     sync::{Arc, Mutex, atomic::AtomicBool},

@@ -466,10 +466,8 @@ fn rules() -> Vec<Operation> {
 }
 
 fn roles() -> Vec<Operation> {
-    use crate::{
-        aggregator::AggregatorView,
-        switch::{PortView, SwitchView},
-    };
+    use crate::switch::{PortView, SwitchView};
+    use aggregate_role::view::AggregatorView;
     use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
     vec![
         get(

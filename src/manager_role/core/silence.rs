@@ -1,6 +1,6 @@
 //! Reports that do not arrive: which device does not send them, or whose are lost.
 
-use model::Listen;
+use settings::listen::Listen;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},

@@ -1,6 +1,6 @@
 //! Interfaces as inputs: opened on the best receive path that works, and again when they change.
 
-use model::Listen;
+use settings::listen::Listen;
 use std::sync::Arc;
 
 use nic::{

@@ -9,8 +9,10 @@ use detect::{
 };
 use wire::profile::TelemetryPorts;
 
-use model::{Clocks, Listen, OverrideSettings, ProfileSettings, TcpShim};
+use model::{OverrideSettings, ProfileSettings, TcpShim};
 use runtime::{control::Asked, host::seed};
+use settings::listen::Listen;
+use settings::values::Clocks;
 
 use super::{AllowSettings, CollectSettings, CollectorSettings};
 use crate::datagram::{AggregatePorts, Profiles};

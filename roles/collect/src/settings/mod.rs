@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use detect::Prefix;
 use dta::settings::MemorySettings;
-use model::{Listen, NodeEntry, ProfileSettings, RuleSettings, SourceSettings, ThresholdSettings};
+use model::{NodeEntry, ProfileSettings, RuleSettings, SourceSettings, ThresholdSettings};
+use settings::listen::Listen;
 use settings::{choice, section, values::Size};
 
 pub use build::receive_on;

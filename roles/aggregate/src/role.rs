@@ -1,9 +1,7 @@
 //! The aggregator role: postcards from a UDP socket through the aggregator to UDP sockets. One thread does everything, and
 //! publishes its counters for the others.
 
-use model::Listen;
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -16,13 +14,13 @@ use aggregator::{Aggregator, Cause, Output, Reason, Stats};
 use collector::Senders;
 use nic::source::Packet;
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
-use serde::{Deserialize, Serialize};
-use wire::Refusal;
+use wire::{Profile, Refusal};
 
-use crate::config::{Settings, aggregator::AggregatorSettings, build};
+use crate::settings::AggregatorSettings;
+use crate::view::{AggregatorView, ForwardView, NodeView, SentView};
 use runtime::control::Control;
+use settings::listen::Listen;
 use terminal::CliError;
-use view::{Name, NamedCounts};
 
 /// Maximum datagrams per receive or send call.
 const BURST: usize = 64;
@@ -34,7 +32,8 @@ const PUBLISH: u64 = 50_000_000;
 const MAX_NODES: usize = 1024;
 
 /// An aggregator with its sockets open, before its thread starts.
-pub(crate) struct Ready {
+#[derive(Debug)]
+pub struct Ready {
     settings: AggregatorSettings,
     receiver: Receiver,
     aggregator: Aggregator,
@@ -43,7 +42,7 @@ pub(crate) struct Ready {
 
 /// A running aggregator.
 #[derive(Debug)]
-pub(crate) struct Role {
+pub struct Role {
     shared: Arc<Mutex<AggregatorView>>,
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -51,21 +50,21 @@ pub(crate) struct Role {
 }
 
 /// The published counters, for the API.
-pub(crate) type Handle = Arc<Mutex<AggregatorView>>;
+pub type Handle = Arc<Mutex<AggregatorView>>;
 
 /// The last published counters. A thread that panicked left a complete value.
-pub(crate) fn view(handle: &Handle) -> AggregatorView {
+pub fn view(handle: &Handle) -> AggregatorView {
     handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Ready {
-    /// Opens sockets and allocates registers.
+    /// Opens sockets and allocates registers. `profile` decodes the postcards.
     ///
     /// # Errors
     /// A port in use, no route, or invalid settings.
-    pub(crate) fn open(settings: &Settings, wanted: &AggregatorSettings) -> Result<Self, CliError> {
+    pub fn open(wanted: &AggregatorSettings, profile: Profile) -> Result<Self, CliError> {
         let failed = |error: nic::Error| CliError::new(format!("[aggregator]: {error}"));
-        let aggregator = Aggregator::new(build::aggregator(wanted, settings))
+        let aggregator = Aggregator::new(wanted.config(profile))
             .map_err(|error| CliError::new(format!("[aggregator]: {error}")))?;
         let recv_buffer = usize::try_from(wanted.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options {
@@ -100,7 +99,7 @@ impl Ready {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
+    pub fn start(self, control: &Control) -> Result<Role, CliError> {
         let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
         let Self {
             settings,
@@ -138,12 +137,12 @@ impl Ready {
 
 impl Role {
     /// The published counters, for the API.
-    pub(crate) fn handle(&self) -> Handle {
+    pub fn handle(&self) -> Handle {
         Arc::clone(&self.shared)
     }
 
     /// The address that receives postcards.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -309,6 +308,7 @@ impl Worker {
 }
 
 /// A destination, and the datagrams that wait to be sent to it.
+#[derive(Debug)]
 struct Outlet {
     to: SocketAddr,
     sender: Sender,
@@ -394,6 +394,7 @@ fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
 }
 
 /// All destinations, by their index.
+#[derive(Debug)]
 struct Outlets(Vec<Outlet>);
 
 impl Outlets {
@@ -413,101 +414,4 @@ impl Output for Outlets {
             outlet.flush();
         }
     }
-}
-
-/// `/api/v1/aggregator`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Aggregator"))]
-pub(crate) struct AggregatorView {
-    /// Address or interface on which it receives postcards.
-    listen: String,
-    /// Kind of aggregation, as configured.
-    kind: Name,
-    /// Postcards per datagram or summary.
-    r: u32,
-    /// True when it sends plain Telemetry Report 2.0.
-    interop: bool,
-    /// Number of registers.
-    registers: usize,
-    /// Memory of the registers, bytes.
-    bytes: usize,
-    /// Datagrams received.
-    pub(crate) datagrams: u64,
-    /// Datagrams dropped in the kernel.
-    pub(crate) kernel_drops: u64,
-    /// Datagrams longer than 9,216 bytes, truncated.
-    cut: u64,
-    /// Reports decoded.
-    reports: u64,
-    /// Datagrams that could not be decoded, by reason.
-    pub(crate) unreadable: NamedCounts,
-    /// Reports that are not postcards for this aggregator, by reason.
-    pub(crate) refused: NamedCounts,
-    /// Postcards received.
-    pub(crate) postcards: u64,
-    /// Postcards that wait in registers.
-    pub(crate) pending: u64,
-    /// Registers in use.
-    pub(crate) occupied: u64,
-    /// Postcards sent, by cause: `full` (R postcards), `timer`, `evicted` (another node or flow needed the register), `stopped`.
-    #[cfg_attr(test, schemars(extend("required" = Cause::ALL.map(Cause::name))))]
-    pub(crate) sent: BTreeMap<Name, SentView>,
-    /// Missing values, which no summary includes.
-    missing_values: u64,
-    /// True while the balance holds.
-    balanced: bool,
-    /// Destinations.
-    pub(crate) forward: Vec<ForwardView>,
-    /// Nodes, at most 1,024.
-    pub(crate) nodes: Vec<NodeView>,
-    /// Datagrams of nodes beyond this maximum; their losses are not counted.
-    nodes_full: u64,
-    #[serde(skip)]
-    stats: Stats,
-}
-
-/// Postcards sent for one cause.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AggregatorSent"))]
-pub(crate) struct SentView {
-    /// Datagrams sent.
-    pub(crate) datagrams: u64,
-    /// Postcards in them, or in their summaries.
-    pub(crate) postcards: u64,
-}
-
-/// A destination.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AggregatorForward"))]
-pub(crate) struct ForwardView {
-    /// Address.
-    pub(crate) to: String,
-    /// Datagrams passed to the kernel.
-    pub(crate) datagrams: u64,
-    /// Payload of these datagrams, bytes.
-    pub(crate) bytes: u64,
-    /// Datagrams that the kernel refused for lack of memory.
-    pub(crate) no_buffers: u64,
-    /// Datagrams that the kernel refused for another reason.
-    pub(crate) failed: u64,
-}
-
-/// Sequence numbers of a node's postcards.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AggregatorNode"))]
-pub(crate) struct NodeView {
-    /// Node id.
-    pub(crate) node: u32,
-    /// Subsystem of the node.
-    hw_id: u8,
-    /// Datagrams with a sequence number.
-    numbered: u64,
-    /// Sequence numbers never received.
-    pub(crate) lost: u64,
-    /// Datagrams received after one with a higher sequence number.
-    reordered: u64,
-    /// Datagrams received twice.
-    duplicated: u64,
-    /// Restarts of the sequence.
-    restarts: u64,
 }

@@ -1,8 +1,8 @@
-//! Inputs of reports.
+//! Inputs of reports: UDP addresses of this machine, and interfaces.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
-use settings::{
+use super::{
     read::{Node, Reader},
     setting::{Setting, Shown},
     values::from_text,

@@ -1,0 +1,122 @@
+//! The view of an aggregator, which the API shows.
+
+use std::collections::BTreeMap;
+
+#[cfg(feature = "schema")]
+use aggregator::Cause;
+use aggregator::Stats;
+use serde::{Deserialize, Serialize};
+use view::{Name, NamedCounts};
+
+/// `/api/v1/aggregator`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Aggregator")
+)]
+pub struct AggregatorView {
+    /// Address or interface on which it receives postcards.
+    pub(crate) listen: String,
+    /// Kind of aggregation, as configured.
+    pub(crate) kind: Name,
+    /// Postcards per datagram or summary.
+    pub(crate) r: u32,
+    /// True when it sends plain Telemetry Report 2.0.
+    pub(crate) interop: bool,
+    /// Number of registers.
+    pub(crate) registers: usize,
+    /// Memory of the registers, bytes.
+    pub(crate) bytes: usize,
+    /// Datagrams received.
+    pub datagrams: u64,
+    /// Datagrams dropped in the kernel.
+    pub kernel_drops: u64,
+    /// Datagrams longer than 9,216 bytes, truncated.
+    pub(crate) cut: u64,
+    /// Reports decoded.
+    pub(crate) reports: u64,
+    /// Datagrams that could not be decoded, by reason.
+    pub unreadable: NamedCounts,
+    /// Reports that are not postcards for this aggregator, by reason.
+    pub refused: NamedCounts,
+    /// Postcards received.
+    pub postcards: u64,
+    /// Postcards that wait in registers.
+    pub pending: u64,
+    /// Registers in use.
+    pub occupied: u64,
+    /// Postcards sent, by cause: `full` (R postcards), `timer`, `evicted` (another node or flow needed the register), `stopped`.
+    #[cfg_attr(feature = "schema", schemars(extend("required" = Cause::ALL.map(Cause::name))))]
+    pub sent: BTreeMap<Name, SentView>,
+    /// Missing values, which no summary includes.
+    pub(crate) missing_values: u64,
+    /// True while the balance holds.
+    pub(crate) balanced: bool,
+    /// Destinations.
+    pub forward: Vec<ForwardView>,
+    /// Nodes, at most 1,024.
+    pub nodes: Vec<NodeView>,
+    /// Datagrams of nodes beyond this maximum; their losses are not counted.
+    pub(crate) nodes_full: u64,
+    #[serde(skip)]
+    pub(crate) stats: Stats,
+}
+
+/// Postcards sent for one cause.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "AggregatorSent")
+)]
+pub struct SentView {
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Postcards in them, or in their summaries.
+    pub postcards: u64,
+}
+
+/// A destination.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "AggregatorForward")
+)]
+pub struct ForwardView {
+    /// Address.
+    pub to: String,
+    /// Datagrams passed to the kernel.
+    pub datagrams: u64,
+    /// Payload of these datagrams, bytes.
+    pub bytes: u64,
+    /// Datagrams that the kernel refused for lack of memory.
+    pub no_buffers: u64,
+    /// Datagrams that the kernel refused for another reason.
+    pub failed: u64,
+}
+
+/// Sequence numbers of a node's postcards.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "AggregatorNode")
+)]
+pub struct NodeView {
+    /// Node id.
+    pub node: u32,
+    /// Subsystem of the node.
+    pub(crate) hw_id: u8,
+    /// Datagrams with a sequence number.
+    pub(crate) numbered: u64,
+    /// Sequence numbers never received.
+    pub lost: u64,
+    /// Datagrams received after one with a higher sequence number.
+    pub(crate) reordered: u64,
+    /// Datagrams received twice.
+    pub(crate) duplicated: u64,
+    /// Restarts of the sequence.
+    pub(crate) restarts: u64,
+}
