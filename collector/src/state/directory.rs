@@ -1,12 +1,11 @@
 //! Index of flows by Flow ID: known flows and those that the configuration names.
 //!
 //! The ID of a flow is the CRC-32C of its 5-tuple (wire-formats 4.1) unless the configuration names it. If two flows
-//! have the same ID, the ID is ambiguous until both have expired: the index does not know which of them is left.
+//! have the same ID, the ID is ambiguous until one of them has expired.
 
 use wire::FlowKey;
 
 use crate::hash::fold;
-use crate::index::NO_SLOT;
 
 /// The flows with an ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,15 +21,15 @@ pub(crate) enum Resolved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     id: u32,
-    /// The flow's slot; [`NO_SLOT`] if there is, or was, more than one.
-    slot: u32,
+    /// The exclusive or of the flows' slots: that of the flow if there is one.
+    slots: u32,
     /// Number of flows; 0: the entry is free.
     flows: u32,
 }
 
 const FREE: Entry = Entry {
     id: 0,
-    slot: NO_SLOT,
+    slots: 0,
     flows: 0,
 };
 
@@ -75,10 +74,10 @@ impl Directory {
         }
     }
 
-    /// Removes a flow that left the table.
-    pub(crate) fn leave(&mut self, key: &FlowKey) {
+    /// Removes a flow that left `slot` of the table.
+    pub(crate) fn leave(&mut self, key: &FlowKey, slot: u32) {
         if self.is_in_use() && key.known_id().is_none() {
-            self.remove(key.flow_id());
+            self.remove(key.flow_id(), slot);
         }
     }
 
@@ -108,10 +107,9 @@ impl Directory {
     pub(crate) fn add(&mut self, id: u32, slot: u32) {
         let at = self.seek(id);
         let entry = &mut self.entries[at];
-        let slot = if entry.flows == 0 { slot } else { NO_SLOT };
         *entry = Entry {
             id,
-            slot,
+            slots: entry.slots ^ slot,
             flows: entry.flows + 1,
         };
     }
@@ -119,19 +117,21 @@ impl Directory {
     pub(crate) fn find(&self, id: u32) -> Resolved {
         match self.entries[self.seek(id)] {
             Entry { flows: 0, .. } => Resolved::Unknown,
-            Entry { slot: NO_SLOT, .. } => Resolved::Ambiguous,
-            Entry { slot, .. } => Resolved::Slot(slot),
+            Entry { flows: 1, slots, .. } => Resolved::Slot(slots),
+            _ => Resolved::Ambiguous,
         }
     }
 
-    /// Removes one flow with this ID.
-    pub(crate) fn remove(&mut self, id: u32) {
+    /// Removes the flow in `slot`, which has this ID.
+    pub(crate) fn remove(&mut self, id: u32, slot: u32) {
         let mut hole = self.seek(id);
-        match self.entries[hole].flows {
+        let entry = &mut self.entries[hole];
+        match entry.flows {
             0 => return,
             1 => {}
             _ => {
-                self.entries[hole].flows -= 1;
+                entry.flows -= 1;
+                entry.slots ^= slot;
                 return;
             }
         }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_of_two_flows_is_ambiguous_until_both_are_gone() {
+    fn an_id_of_several_flows_is_ambiguous_until_one_is_left() {
         let mut directory = Directory::for_flows(4, 1, &[]);
         directory.begin();
         assert_eq!(directory.find(7), Resolved::Unknown);
@@ -167,12 +167,15 @@ mod tests {
         assert_eq!(directory.find(7), Resolved::Slot(0));
         directory.add(7, 2);
         assert_eq!(directory.find(7), Resolved::Ambiguous);
-        directory.remove(7);
+        directory.add(7, 3);
+        directory.remove(7, 0);
         assert_eq!(
             (directory.find(7), directory.find(8)),
             (Resolved::Ambiguous, Resolved::Slot(1))
         );
-        directory.remove(7);
+        directory.remove(7, 3);
+        assert_eq!(directory.find(7), Resolved::Slot(2));
+        directory.remove(7, 2);
         assert_eq!(directory.find(7), Resolved::Unknown);
         directory.add(7, 3);
         assert_eq!(directory.find(7), Resolved::Slot(3));
@@ -187,7 +190,7 @@ mod tests {
         for round in 0..5000_u32 {
             let slot = round.wrapping_mul(0x85eb_ca6b) >> 26;
             if std::mem::replace(&mut present[slot as usize], round % 3 != 0) {
-                directory.remove(id(slot));
+                directory.remove(id(slot), slot);
             }
             if present[slot as usize] {
                 directory.add(id(slot), slot);

@@ -101,7 +101,7 @@ impl State {
             if let Some(removals) = &mut self.removals {
                 removals.push(Removed::Flow(flow.key));
             }
-            self.directory.leave(&flow.key);
+            self.directory.leave(&flow.key, slot);
         }
         self.leave_topology(slot);
         self.postcards.forget(slot);
