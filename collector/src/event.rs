@@ -31,9 +31,9 @@ pub enum Kind {
     Loss = 7,
     /// A flow or key had no reports for its timeout.
     Expired = 8,
-    /// The E bit: a hop could not add data because the hop limit was reached.
+    /// The E bit: a hop could not add data because the hop limit was reached. Again after a minute of the clock without it.
     HopLimit = 9,
-    /// The M bit: a hop could not add data because of the MTU.
+    /// The M bit: a hop could not add data because of the MTU. Likewise.
     Mtu = 10,
     /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not a change.
     Latest = 11,

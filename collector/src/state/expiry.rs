@@ -67,6 +67,7 @@ impl State {
         if flow.count > 0 && self.minutes {
             out.rollup(&flow.minute(cold));
         }
+        flow.marks.begin_minute(flow.flags, minute == cold.minute + 1);
         cold.minute = minute;
         flow.flags.set(Flags::RETRY, flow.flags.has(Flags::TRUNCATED));
         flow.begin_minute(cold);

@@ -134,8 +134,10 @@ impl Flow {
     #[inline(never)]
     fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
         let now = Flags::from(signals);
+        // In packets that alternate they begin with every other report: that is one event.
+        let begun = self.marks.note_signals(now);
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
-            if now.has(flag) && !self.flags.has(flag) {
+            if begun.has(flag) {
                 let mut event = emitter.event(kind, Metric::FlowPath);
                 event.value = Some(u64::from(self.path_length()));
                 emitter.emit(event, &[]);

@@ -152,7 +152,7 @@ impl Flags {
     }
 }
 
-/// In which counts of the topology a flow is included.
+/// In which counts of the topology a flow is included, and E and M of the latest minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Marks(u8);
 
@@ -165,6 +165,10 @@ impl Marks {
     pub(crate) const PATH: Self = Self(4);
     /// Its hops have changed since it was last counted.
     pub(crate) const UNTRIED: Self = Self(8);
+    /// E and M in this minute, and in the minute before: the bits of [`Flags`], shifted.
+    const THIS_MINUTE: u32 = 4;
+    const MINUTE_BEFORE: u32 = 6;
+    const SIGNALS: u8 = Flags::HOP_LIMIT.0 | Flags::MTU.0;
 
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -172,6 +176,22 @@ impl Marks {
 
     pub(crate) fn set(&mut self, other: Self, on: bool) {
         self.0 = if on { self.0 | other.0 } else { self.0 & !other.0 };
+    }
+
+    /// Records E and M of a report. Returns those that were absent for a whole minute of the clock.
+    pub(crate) fn note_signals(&mut self, now: Flags) -> Flags {
+        let known = self.0 >> Self::THIS_MINUTE | self.0 >> Self::MINUTE_BEFORE;
+        let signals = now.0 & Self::SIGNALS;
+        self.0 |= signals << Self::THIS_MINUTE;
+        Flags(signals & !known)
+    }
+
+    /// Begins a minute with E and M of the latest report; `next`: it follows the one that ends.
+    pub(crate) fn begin_minute(&mut self, latest: Flags, next: bool) {
+        let ending = self.0 >> Self::THIS_MINUTE & Self::SIGNALS;
+        let before = if next { ending } else { 0 };
+        let network = self.0 & !(Self::SIGNALS << Self::THIS_MINUTE | Self::SIGNALS << Self::MINUTE_BEFORE);
+        self.0 = network | (latest.0 & Self::SIGNALS) << Self::THIS_MINUTE | before << Self::MINUTE_BEFORE;
     }
 }
 
