@@ -33,8 +33,8 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading,
-    RecordKind, StackReport, Stacked, fixed_records, is_plausible,
+    All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading, RecordKind,
+    StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
@@ -225,8 +225,9 @@ impl State {
         }
     }
 
-    /// Applies a report about a flow whose hops are not its path, because nodes could not add their data or no hop has a node
-    /// id. The values are applied; a known path remains.
+    /// Applies a report about a flow whose hops may not be its path, because nodes could not add their data to an IOAM trace or
+    /// no hop has a node id. The values are applied; a known path remains. Without one, the nodes of a trace are the path,
+    /// until a report with all nodes comes.
     #[cold]
     #[inline(never)]
     pub(crate) fn apply_incomplete<H: Hops>(&mut self, head: &Head, hops: H, out: &mut dyn Output) {
@@ -235,12 +236,8 @@ impl State {
             return;
         };
         self.counts.flow_reports += 1;
-        for node in hops
-            .records(0)
-            .map(|record| hops.node(record))
-            .filter(|node| *node != ABSENT)
-        {
-            self.add_hop_without_path(slot, node);
+        if head.signals.is_incomplete() {
+            self.set_incomplete_path(slot, head, hops, out);
         }
         let (flow, cold, mut states) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
@@ -265,7 +262,9 @@ impl State {
         } else {
             flow.apply(cold, (head, hops), total, &mut emitter);
         }
-        if flow.reports == 2 {
+        let twice = flow.reports == 2;
+        self.enter_topology(slot);
+        if twice {
             self.flows.touch(slot, self.second);
         }
     }

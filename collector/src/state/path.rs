@@ -64,6 +64,35 @@ impl State {
         self.emit_path(head, (kind, previous), looped, out);
     }
 
+    /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless it has a path of a report with all nodes or the
+    /// trace is a part of its path.
+    pub(super) fn set_incomplete_path<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        out: &mut dyn Output,
+    ) {
+        let (flow, _, states) = self.flows.parts(slot);
+        let known = flow.path_length() > 0;
+        if known && !flow.flags.has(Flags::INCOMPLETE) {
+            return;
+        }
+        let same = known
+            && states.len() == hops.count()
+            && states
+                .iter()
+                .zip(hops.records(0))
+                .all(|(state, record)| state.node == hops.node(record));
+        if same || self.is_part_of_path(slot, hops) {
+            return;
+        }
+        self.begin_int(slot);
+        self.set_path(slot, head, hops, out);
+        // The filter in the kernel does not evaluate such traces: it may know another path.
+        self.forget_filtered_path(slot);
+    }
+
     /// Whether the hops of an incomplete report can be a part of the longer path of the flow in `slot`, which INT carried: some of its nodes,
     /// in its order.
     pub(super) fn is_part_of_path<H: Hops>(&mut self, slot: u32, hops: H) -> bool {

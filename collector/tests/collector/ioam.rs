@@ -1,4 +1,4 @@
-//! IOAM traces without some nodes or their ids: their values are applied, but they give no paths.
+//! IOAM traces without some nodes or their ids: their values are applied, and a known path remains.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -43,7 +43,7 @@ fn kinds(batch: &Batch) -> Vec<Kind> {
 }
 
 #[test]
-fn an_overflow_marks_the_flow_and_changes_no_path() {
+fn an_overflow_marks_the_flow_and_changes_no_known_path() {
     let (collector, batch) = receive(&["tr10_ioam", "tr10_ioam_overflow", "tr10_ioam_overflow"]);
     let view = collector.flow(&flow()).unwrap();
     assert_eq!(
@@ -60,13 +60,20 @@ fn an_overflow_marks_the_flow_and_changes_no_path() {
 }
 
 #[test]
-fn an_overflow_alone_gives_nodes_and_no_path() {
-    let (collector, _) = receive(&["tr10_ioam_overflow"]);
-    let view = collector.flow(&flow()).unwrap();
-    let nodes: Vec<_> = view.hops().map(|hop| hop.node).collect();
+fn an_overflow_gives_a_path_until_a_trace_with_all_nodes_comes() {
+    let path_of = |names: &[&str]| {
+        let (collector, batch) = receive(names);
+        let view = collector.flow(&flow()).unwrap();
+        let nodes: Vec<_> = view.hops().map(|hop| hop.node).collect();
+        assert_eq!(nodes, view.path().map(Some).collect::<Vec<_>>());
+        (view.path().collect::<Vec<_>>(), view.incomplete, kinds(&batch))
+    };
+    let (once, twice) = (["tr10_ioam_overflow"], ["tr10_ioam_overflow"; 2]);
+    assert_eq!(path_of(&once), (vec![2, 3], true, vec![Kind::HopLimit]));
+    assert_eq!(path_of(&twice), (vec![2, 3], true, vec![Kind::HopLimit]));
     assert_eq!(
-        (view.path().len(), nodes, view.hop_limit),
-        (0, vec![Some(2), Some(3)], true)
+        path_of(&["tr10_ioam_overflow", "tr10_ioam"]),
+        (vec![1, 2], false, vec![Kind::HopLimit, Kind::PathChange])
     );
 }
 
