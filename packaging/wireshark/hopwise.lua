@@ -1629,6 +1629,12 @@ do
     return attribute == fin
   end
 
+  -- Whether this is a message of NTP version 2: its length, a precision below a second, and a transmit time after 1968.
+  local function is_ntp(w, at)
+    local len = w.fin - at
+    return (len == 48 or len == 60 or len == 68 or len == 72) and u8(w, at + 3) >= 0xe0 and u8(w, at + 40) >= 0x80
+  end
+
   local function flagged(report)
     local flags = report.flags
     return flags.drop or flags.queue or flags.flow or flags.intermediate
@@ -1647,7 +1653,9 @@ do
     if not is_doubtful(report) then return end
     local packet, is_05 = report.packet, report.version == "0.5"
     local is_one = packet.first == "ethernet" and is_known(w, packet)
-    if not is_one and padding == 0 and not is_dns(w, report.at) and not (is_05 and is_radius(w, report.at)) then
+    local other = is_dns(w, report.at)
+    if is_05 then other = other or is_radius(w, report.at) else other = other or is_ntp(w, report.at) end
+    if not is_one and padding == 0 and not other then
       local has_node = not is_05 or report.head.extra > 0
       is_one = report.walk.flow or is_llc(w, packet) or
         (has_node and (is_cut(w, packet) or is_packet(w, packet, report.flags.drop, report.metadata)))

@@ -95,7 +95,8 @@ impl Single<'_> {
                 || self.padding_clear
                     && self.is_plausible()
                     && !is_dns(self.payload)
-                    && !(self.version == Version::V05 && is_radius(self.payload)));
+                    && !(self.version == Version::V05 && is_radius(self.payload))
+                    && !(self.version == Version::V10 && is_ntp(self.payload)));
         if is_report {
             Ok(())
         } else {
@@ -296,6 +297,14 @@ fn is_radius(payload: &[u8]) -> bool {
         attributes = rest;
     }
     attributes.is_empty() && padding.len() <= MAX_PADDING && padding.iter().all(|byte| *byte == 0)
+}
+
+/// Whether this is a message of NTP version 2, which begins with the version of a report 1.0 and whose precision reads as Q and F: its
+/// length with or without authentication, a precision below a second, and a transmit time after 1968.
+fn is_ntp(payload: &[u8]) -> bool {
+    const PRECISION: usize = 3;
+    const TRANSMIT: usize = 40;
+    matches!(payload.len(), 48 | 60 | 68 | 72) && payload[PRECISION] >= 0xe0 && payload[TRANSMIT] >= 0x80
 }
 
 /// Whether this is a DNS message with one question. Its first 16 bits are arbitrary, and others look like reserved bits and sequence

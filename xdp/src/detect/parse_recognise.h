@@ -190,6 +190,14 @@ int is_radius(struct scratch *s, u32 at, u32 end)
     return attribute == len;
 }
 
+/* Whether this is a message of NTP version 2: recognise.rs. */
+static inline_always u32 is_ntp(const struct scratch *s, u32 at, u32 end)
+{
+    u32 len = end - at;
+
+    return (len == 48 || len == 60 || len == 68 || len == 72) && bytes(s, at)[3] >= 0xe0 && bytes(s, at)[40] >= 0x80;
+}
+
 /* Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType. */
 static inline_always u32 is_doubtful(const struct scratch *s, u32 first)
 {
@@ -209,7 +217,7 @@ static inline_always u32 is_single(struct scratch *s, const struct profile *p, u
     /* The padding of a drop header is reserved, too. */
     if (is_05 && s->head.kind == 1 && be16(bytes(s, s->head.extra) + 10))
         return 0;
-    if (is_dns(s, s->at, s->end) || (is_05 && is_radius(s, s->at, s->end)))
+    if (is_dns(s, s->at, s->end) || (is_05 ? is_radius(s, s->at, s->end) : is_ntp(s, s->at, s->end)))
         return 0;
     if (s->walk.has_flow || (first == FIRST_ETHERNET && is_llc(bytes(s, at), end - at)))
         return 1;
