@@ -98,11 +98,20 @@ pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
     if let Some(own) = get(tree, "report.hop").filter(|_| of_one_packet) {
         let own = hop(own, "report.hop");
         match hops.last_mut() {
-            Some(newest) if marks.iter().any(|mark| mark == "merged") => newest.extend(own),
+            Some(newest) if marks.iter().any(|mark| mark == "merged") => merge(newest, own),
             _ => hops.push(own),
         }
     }
     hops
+}
+
+/// Adds the reporter's own items to its record. A queue's id beside a drop reason leaves that of an occupancy.
+fn merge(record: &mut Map<String, Value>, mut own: Map<String, Value>) {
+    let is_known = |name| record.get(name).is_some_and(|value| !value.is_null());
+    if !own.contains_key("queue_occupancy") && is_known("queue_id") && is_known("queue_occupancy") {
+        own.remove("queue_id");
+    }
+    record.extend(own);
 }
 
 pub(crate) fn flow(tree: &Value, which: &str) -> Option<Value> {

@@ -65,10 +65,14 @@ pub struct Hop {
     pub hop_latency: Option<u32>,
     /// `hop_latency` is in ns, whatever the device's unit: the transit delay of IOAM.
     pub latency_in_ns: bool,
-    /// Queue through which the packet left.
+    /// Queue through which the packet left: that of the occupancy, else of the congestion status, else of the drop reason.
     pub queue_id: Option<u8>,
     /// Its occupancy, 24 bits, device units.
     pub queue_occupancy: Option<u32>,
+    /// Queue of the congestion status, which may be another one.
+    pub congestion_queue_id: Option<u8>,
+    /// Queue beside a drop reason, which may be another one (reports only).
+    pub drop_queue_id: Option<u8>,
     /// Queue congestion status (INT 0.5), 24 bits.
     pub queue_congestion: Option<u32>,
     /// Ingress timestamp; 32 bits wide unless `wide_ts`.

@@ -212,10 +212,7 @@ impl Inner {
         let mut widths = (false, false);
         let (mut first, mut last) = (units, units);
         for (at, mut hop) in report.hops().take(MAX_HOPS).enumerate() {
-            if report.version == wire::Version::V05
-                && report.metadata.is_some()
-                && at + 1 == report.hop_count()
-            {
+            if report.has_derived_latency() && at + 1 == report.hop_count() {
                 // It was derived from timestamps, so it is in their unit; it is derived again, and checked.
                 hop.hop_latency = None;
             }
@@ -292,7 +289,7 @@ impl Inner {
         event.flow = head.about.flow();
         event.node = report.node_id;
         event.interface = port(last.egress_if, last.l2_egress_if);
-        event.queue = last.queue_id;
+        event.queue = last.drop_queue_id.or(last.queue_id);
         event.reason = report.drop_reason;
         let id = emitter.emit(event, &[]);
         out.drop_report(&Drop {

@@ -124,7 +124,7 @@ impl Reading {
             (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
             _ => ABSENT,
         };
-        let congestion = match pair(hop.queue_id, hop.queue_congestion) {
+        let congestion = match pair(hop.congestion_queue_id, hop.queue_congestion) {
             ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
             congestion => congestion,
         };

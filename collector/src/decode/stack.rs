@@ -566,10 +566,8 @@ mod tests {
         };
         let mut read = 0;
         for bitmap in (0..=u16::MAX).step_by(2).filter(|bitmap| bitmap & 0x00fe == 0) {
-            for words in 0..=13 {
-                let Ok(layout) = Layout::int_2(bitmap, words, false) else {
-                    continue;
-                };
+            let layouts = (0..=13).filter_map(|words| Layout::int_2(bitmap, words, false).ok());
+            for layout in layouts.chain([Layout::int_05(bitmap)]) {
                 for seed in 0..8_u64 {
                     // Every fourth word is absent.
                     let word = |at: u64| match fold(seed, at) {
@@ -577,7 +575,7 @@ mod tests {
                         random if random % 16 == 1 => [0; 4],
                         random => (random as u32).to_be_bytes(),
                     };
-                    let record: Vec<u8> = (0..u64::from(words)).flat_map(word).collect();
+                    let record: Vec<u8> = (0..u64::from(layout.words())).flat_map(word).collect();
                     let hop = layout.hop(&record);
                     assert_eq!(
                         Reading::of_record(&layout, &record, units),

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use collector::Drop;
+use collector::{Drop, Kind};
+use detect::Metric;
 use testkit::reports::{Bench, config};
 use testkit::vectors::bytes;
 use wire::{Dialect, FlowKey, Profile};
@@ -66,6 +67,28 @@ fn a_drop_says_nothing_of_the_node_that_only_the_packet_says() {
         ..of_node
     };
     assert_eq!(drop_of("drop_with_own_record_in_int"), with_record);
+}
+
+#[test]
+fn a_drop_header_leaves_the_latency_and_the_queue_of_the_record_in_the_packet() {
+    let name = "drop_05_with_own_record_in_int";
+    let bench = receive(&[name]);
+    let values: Vec<_> = bench
+        .log
+        .events
+        .iter()
+        .filter(|event| event.node == Some(9))
+        .map(|event| (event.kind, event.metric, event.queue, event.value))
+        .collect();
+    assert_eq!(
+        values,
+        [
+            (Kind::Drop, None, Some(5), None),
+            (Kind::New, Some(Metric::QueueOccupancy), Some(2), Some(100)),
+        ]
+    );
+    let series = bench.collector.nodes().find(|series| series.node == 9);
+    assert_eq!(series.map(|series| series.latest), Some(500));
 }
 
 #[test]

@@ -433,9 +433,9 @@ impl Layout {
         let node = self.node_id(record);
         let (ingress_if, egress_if) = split16(self.interfaces(record));
         let (queue_id, queue_occupancy) = split24(self.queue(record));
-        let (congested_queue, queue_congestion) = split24(self.queue_congestion(record));
+        let (congestion_queue_id, queue_congestion) = split24(self.queue_congestion(record));
         let (buffer_id, buffer_occupancy) = split24(self.buffer(record));
-        let drop_queue = present(self.drop_word(record)).map(|word| (word >> 24) as u8);
+        let drop_queue_id = present(self.drop_word(record)).map(|word| (word >> 24) as u8);
         let (l2_ingress_if, l2_egress_if) = split32(self.l2_interfaces(record));
         Hop {
             carried,
@@ -444,7 +444,9 @@ impl Layout {
             egress_if,
             hop_latency: present(self.hop_latency(record)),
             latency_in_ns: false,
-            queue_id: queue_id.or(congested_queue).or(drop_queue),
+            queue_id: queue_id.or(congestion_queue_id).or(drop_queue_id),
+            congestion_queue_id,
+            drop_queue_id,
             queue_occupancy,
             queue_congestion,
             ingress_ts: present64(self.ingress_ts(record)),
@@ -477,7 +479,8 @@ impl Layout {
         put(PORTS, join16(hop.ingress_if, hop.egress_if));
         put(LATENCY, hop.hop_latency.unwrap_or(u32::MAX));
         put(QUEUE, join24(hop.queue_id, hop.queue_occupancy));
-        put(CONGESTION, join24(hop.queue_id, hop.queue_congestion));
+        let congested = hop.congestion_queue_id.or(hop.queue_id);
+        put(CONGESTION, join24(congested, hop.queue_congestion));
         put(TX, hop.tx_utilization.unwrap_or(u32::MAX));
         put(BUFFER, join24(hop.buffer_id, hop.buffer_occupancy));
         put(CHECKSUM, hop.checksum_complement.unwrap_or(u32::MAX));
@@ -757,21 +760,19 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_beside_another_queue_id_is_never_written_as_unavailable() {
+    fn each_item_keeps_the_id_of_its_queue() {
         let layout = Layout::int_05(0x1200);
         let hop = layout.hop(&[0xff, 0, 0, 9, 0, 0xff, 0xff, 0xff]);
+        let queues = (hop.queue_id, hop.congestion_queue_id, hop.drop_queue_id);
+        assert_eq!(queues, (Some(0xff), Some(0), None));
         assert_eq!(
-            (hop.queue_id, hop.queue_occupancy, hop.queue_congestion),
-            (Some(0xff), Some(9), Some(0x00ff_ffff))
+            (hop.queue_occupancy, hop.queue_congestion),
+            (Some(9), Some(0x00ff_ffff))
         );
-        let again = written(layout, hop);
-        assert_eq!(
-            again,
-            Hop {
-                queue_congestion: Some(0x00ff_fffe),
-                ..hop
-            }
-        );
+        assert_eq!(written(layout, hop), hop);
+        let drop = Layout::report_10(0x0a).hop(&[2, 0, 0, 100, 5, 71, 0, 0]);
+        let queues = (drop.queue_id, drop.congestion_queue_id, drop.drop_queue_id);
+        assert_eq!(queues, (Some(2), None, Some(5)));
     }
 
     #[test]

@@ -310,6 +310,13 @@ impl<'a> Report<'a> {
         self.metadata.is_some()
     }
 
+    /// Whether the hop latency of the reporter is the difference of two timestamps, in their unit: Report 0.5 with a switch-local
+    /// header.
+    #[inline]
+    pub fn has_derived_latency(&self) -> bool {
+        self.metadata.is_some_and(|metadata| metadata.latency_from_stamps)
+    }
+
     /// Whether there is a field for the reporter. If so, `node_id` without a value means that it is not available.
     pub fn has_node_id(&self) -> bool {
         self.node_id.is_some() || self.metadata.is_some() || self.version != Version::V05
@@ -506,9 +513,11 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
         hop.hop_latency = header.hop_latency;
         hop.latency_in_ns = header.latency_in_ns;
     }
-    if has(Items::QUEUE_ID) {
+    // An occupancy keeps the id of its queue.
+    if has(Items::QUEUE_ID) && (hop.queue_id.is_none() || hop.queue_occupancy.is_none()) {
         hop.queue_id = header.queue_id;
     }
+    hop.drop_queue_id = header.drop_queue_id;
     if has(Items::QUEUE) {
         (hop.queue_id, hop.queue_occupancy) = (header.queue_id, header.queue_occupancy);
     }

@@ -161,7 +161,7 @@ impl Repr {
             Kind::Plain | Kind::Node { sink: None } => {}
             Kind::Drop { metadata, reason } => {
                 Layout::DROP_05.write(&metadata, extra);
-                Layout::DROP_05.write_drop(metadata.queue_id, reason, extra);
+                Layout::DROP_05.write_drop(metadata.drop_queue_id.or(metadata.queue_id), reason, extra);
             }
             Kind::Local { metadata } => Layout::LOCAL_05.write(&metadata, extra),
             Kind::Gap {

@@ -135,7 +135,8 @@ impl Repr {
         put_u32(out, field::INGRESS_TS, self.ingress_ts);
         let layout = Layout::report_10(self.bits);
         layout.write(&self.metadata, &mut out[LEN..]);
-        layout.write_drop(self.metadata.queue_id, self.drop_reason, &mut out[LEN..]);
+        let drop_queue = self.metadata.drop_queue_id.or(self.metadata.queue_id);
+        layout.write_drop(drop_queue, self.drop_reason, &mut out[LEN..]);
         len
     }
 }

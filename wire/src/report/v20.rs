@@ -641,7 +641,8 @@ impl<'a> Repr<'a> {
             let (baseline, rest) = out[MAIN_LEN..].split_at_mut(layout.len());
             baseline.fill(0xff);
             layout.write(&main.metadata, baseline);
-            layout.write_drop(main.metadata.queue_id, main.drop_reason, baseline);
+            let drop_queue = main.metadata.drop_queue_id.or(main.metadata.queue_id);
+            layout.write_drop(drop_queue, main.drop_reason, baseline);
             rest[..main.domain.len()].copy_from_slice(main.domain);
             at += MAIN_LEN + main.md_len();
         }

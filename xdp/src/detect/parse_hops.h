@@ -25,7 +25,7 @@ struct node_metadata {
     u32 latency_in_ns; /* whatever the device's unit */
     u32 queue_id;
     u32 occupancy;
-    u32 congestion;
+    u32 congestion; /* with its queue's id, which may be another one */
     u32 l2_egress;
     u32 tx;
     u32 buffer; /* id << 24 | occupancy: both are reported, or neither */
@@ -109,7 +109,7 @@ static inline_always void read_metadata(struct node_metadata *metadata, const st
     metadata->latency_in_ns = 0;
     metadata->queue_id = pair != ABSENT ? pair >> 24 : ABSENT;
     metadata->occupancy = low24(queue);
-    metadata->congestion = low24(congestion);
+    metadata->congestion = congestion;
     metadata->ingress_ts = stamp(l, record, INGRESS);
     metadata->egress_ts = stamp(l, record, EGRESS);
     if (l->wide_l2) {
@@ -150,14 +150,16 @@ static inline_always u64 if_carried(u32 carried, u32 items)
 /* Merges two records of one hop: items that the header carries win, the others stay. */
 static noinline void merge(struct node_metadata *hop, const struct node_metadata *header)
 {
-    u32 has = header->carried;
+    u32 has = header->carried, ids = ITEM(QUEUE);
 
+    /* A drop reason has a queue's id beside it. An occupancy keeps its own. */
+    if (hop->queue_id == ABSENT || hop->occupancy == ABSENT)
+        ids |= ITEM(DROP);
     hop->carried |= has;
     MERGE(ports, ITEM(PORTS));
     MERGE(latency, ITEM(LATENCY));
     MERGE(latency_in_ns, ITEM(LATENCY));
-    /* A drop reason has a queue's id beside it. */
-    MERGE(queue_id, ITEM(QUEUE) | ITEM(DROP));
+    MERGE(queue_id, ids);
     MERGE(occupancy, ITEM(QUEUE));
     MERGE(ingress_ts, ITEM(INGRESS));
     MERGE(egress_ts, ITEM(EGRESS));
@@ -184,7 +186,7 @@ static inline_always void reading(struct hop *hop, const struct node_metadata *m
         hop->latency = between(metadata->ingress_ts, metadata->egress_ts, metadata->wide_ts, p->stamp_ns);
     judge(hop, metadata->ingress_ts, metadata->egress_ts, p);
     hop->queue = pair(metadata->queue_id, metadata->occupancy);
-    hop->congestion = pair(metadata->queue_id, metadata->congestion);
+    hop->congestion = metadata->congestion;
     if (hop->congestion == ABSENT)
         hop->congestion = metadata->buffer;
     hop->utilization = scaled(metadata->tx, p->utilization_unit);
@@ -252,7 +254,7 @@ int read_hop(struct scratch *s, const struct profile *p, u32 i, u32 passed)
         merge(&metadata, &reporter);
     }
     /* Derived from stamps, and so in their unit; it is derived again, and checked. */
-    if (last && r->version == 5 && s->has_reporter)
+    if (last && r->version == 5 && s->has_reporter && s->head.kind == 2)
         metadata.latency = ABSENT;
     reading(&r->hops[i], &metadata, p);
     r->marks |= r->hops[i].implausible ? REPORT_IMPLAUSIBLE : 0;

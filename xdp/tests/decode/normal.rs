@@ -396,7 +396,7 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
 fn one_by_one(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
     let (mut hops, mut ends, mut widths) = (Vec::new(), (NO_VALUE, NO_VALUE), (false, false));
     for (at, mut hop) in report.hops().enumerate() {
-        if report.version == Version::V05 && report.metadata.is_some() && at + 1 == report.hop_count() {
+        if report.has_derived_latency() && at + 1 == report.hop_count() {
             hop.hop_latency = None;
         }
         if at == 0 {
@@ -441,7 +441,7 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
         level_2,
         latency: mark_implausible(latency, ingress, egress, units),
         queue: pair(hop.queue_id, hop.queue_occupancy),
-        congestion: match pair(hop.queue_id, hop.queue_congestion) {
+        congestion: match pair(hop.congestion_queue_id, hop.queue_congestion) {
             ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
             congestion => congestion,
         },
