@@ -352,8 +352,13 @@ pub enum SequenceEventKind {
     },
     /// A missing number arrived late.
     Late(u32),
-    /// A number arrived that was counted as lost: it no longer is.
-    Recovered(u32),
+    /// `count` numbers from `first` on were counted as lost, and no longer are: they had arrived, or arrived now.
+    Recovered {
+        /// First number.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
     /// A number arrived again.
     Duplicate(u32),
     /// A number far from the expected one, which the next datagram did not confirm.

@@ -31,6 +31,10 @@
 //! them in order: they may be very late. One of the first [`FIRST_NUMBERS`] that the sequence before an outage already had is held, because
 //! the reporter may have restarted.
 //!
+//! **Late batches.** A second path may deliver more than a window of numbers late and at once, which looks like a restart. So the stream stores
+//! the sequence before a restart that followed no silence. If it goes on within [`PAUSE`], the numbers since then were late: none of them is
+//! missing, and those in the gap before that sequence are recovered. Otherwise the restart counts.
+//!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
 //! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; if both are missing,
 //! one after the other, they were late: the highest number was forged, or the clock made a step. Otherwise the reporter has restarted.

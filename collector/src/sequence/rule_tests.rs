@@ -6,6 +6,7 @@ struct Silent;
 impl Output for Silent {}
 
 const SECOND: Nanos = 1_000_000_000;
+const FIRST: u32 = 1_000_000;
 const V10: StreamId = StreamId {
     version: 10,
     hw_id: 1,
@@ -135,6 +136,63 @@ fn a_second_path_that_is_late_loses_at_most_what_comes_late() {
         let (lost, _, duplicated, restarts, _) = counted(&V10, &[(0, numbers)]);
         assert!(lost <= late, "{delay} {share}: {lost} of {late}");
         assert_eq!((duplicated, restarts), (0, 0), "{delay} {share}");
+    }
+}
+
+/// Cycles of a second path that delivers the first `size` numbers of each in order and at once, after `others` that follow them; then
+/// `between` in order.
+fn late_batches(first: u32, cycles: u32, (size, others, between): (u32, u32, u32)) -> Vec<u32> {
+    let cycle = |number: u32| {
+        let start = first + number * (size + others + between);
+        let rest = start + size + others;
+        joined(&[start + size..rest, start..start + size, rest..rest + between])
+    };
+    (0..cycles).flat_map(cycle).collect()
+}
+
+#[test]
+fn late_batches_of_a_second_path_are_no_restarts_and_no_losses_if_they_fill_a_gap() {
+    for id in [V10, StreamId { version: 20, ..V10 }] {
+        for size in [1, 5, 17, 100, 128, 129, 150, 300, 2000, 5000] {
+            for others in [100, 128, 129, 300, 1000, 6000, 20_000] {
+                for (first, cycles, between) in [
+                    (1000, 20, 0),
+                    (1, 1, 500),
+                    (1_000_000, 20, 700),
+                    (4_190_000, 1, 9000),
+                ] {
+                    let shape = (size, others, between);
+                    let mut numbers: Vec<u32> = (first - first.min(1000)..first).collect();
+                    numbers.extend(late_batches(first, cycles, shape));
+                    let last = *numbers.iter().max().unwrap();
+                    numbers.extend(last + 1..last + 50);
+                    let mask = u32::MAX >> (32 - id.bits());
+                    numbers.iter_mut().for_each(|number| *number &= mask);
+                    let (lost, _, duplicated, restarts, _) = counted(&id, &[(0, numbers)]);
+                    let late = u64::from(size * cycles);
+                    assert_eq!((duplicated, restarts), (0, 0), "{first} {shape:?}: lost {lost}");
+                    let most = if size > 129 && others > 128 { 0 } else { late };
+                    assert!(lost <= most, "{first} {shape:?}: {lost} of {late}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_path_with_copies_in_batches_loses_nothing() {
+    for lag in [50, 130, 300, 2000, 20_000] {
+        for size in [1, 20, 130, 200, 1000] {
+            let mut numbers: Vec<u32> = (FIRST - 30_000..FIRST).collect();
+            let mut next = FIRST;
+            for _ in 0..20_000 / size {
+                numbers.extend(joined(&[next..next + size, next - lag..next - lag + size]));
+                next += size;
+            }
+            numbers.extend(next..next + 100);
+            let (lost, _, _, restarts, _) = counted(&V10, &[(0, numbers)]);
+            assert_eq!((lost, restarts), (0, 0), "{lag} {size}");
+        }
     }
 }
 

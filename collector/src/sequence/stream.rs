@@ -10,7 +10,7 @@ use crate::sequence::StreamView;
 use crate::sequence::track::{Origins, Track, is_late, low_bits};
 use crate::stream::{StreamId, pack};
 
-use jump::{Former, Place};
+use jump::{Former, Left, Place};
 
 /// The nodes whose reports 0.5 come from the address of a stream: only some forms of these reports name their node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -116,6 +116,7 @@ pub(super) struct Stream {
     /// The latest stray. If the sequence jumps to its neighbourhood later, it is not missing there.
     stray: Option<u32>,
     former: Option<Former>,
+    left: Option<Left>,
     pub(super) stalled: u32,
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
@@ -164,6 +165,7 @@ impl Stream {
             held: None,
             stray: None,
             former: None,
+            left: None,
             stalled: 0,
             resumed: 0,
             advancing: false,
@@ -249,7 +251,10 @@ impl Stream {
         match self.place(seq, ahead, paused) {
             Place::Current if ahead > 0 => {
                 self.refute(now, out);
-                self.advance(seq, ahead.unsigned_abs(), now, out);
+                if self.reaches_left(seq, ahead, now) {
+                    self.return_to_left(now, out);
+                }
+                self.observe_near(seq, now, out);
             }
             Place::Current => self.observe_late(seq, ahead.unsigned_abs(), now, out),
             Place::Former => self.observe_former(seq, now, out),
@@ -297,7 +302,7 @@ impl Stream {
 
     /// Whether all numbers are of one sequence, as far as is known.
     pub(super) fn is_single(&self) -> bool {
-        self.held.is_none() && self.former.is_none() && !self.is_mixed()
+        self.held.is_none() && self.former.is_none() && !self.may_return() && !self.is_mixed()
     }
 
     pub(super) fn is_mixed(&self) -> bool {
@@ -315,6 +320,7 @@ impl Stream {
             self.held = None;
             self.stray = None;
             self.former = None;
+            self.left = None;
             self.steady = false;
         }
         self.mixed_until = until;
@@ -464,7 +470,7 @@ impl Stream {
             self.reordered += 1;
             self.support(1, 0);
             self.recover();
-            self.note(now, SequenceEventKind::Recovered(seq), out);
+            self.note(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
         } else if self.current.window & bit != 0 {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(seq), out);
@@ -486,6 +492,7 @@ impl Stream {
 
     /// Ends an accounting interval: nothing more is expected of a sequence that was left.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.end_left_sequence(now, out);
         if now.saturating_sub(self.last_seen) >= SETTLE {
             self.settle(now, out);
         }
@@ -521,6 +528,7 @@ impl Stream {
             self.restore_put_aside();
         }
         self.end_former(now, out);
+        self.confirm_restart(out);
         self.settle(now, out);
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Track {
     pub(super) next: u32,
     /// The place in the stream of the datagram that began it.
     pub(super) began: u64,
+    /// The count of numbers before the first that are counted as lost.
+    pub(super) gap: u32,
     /// Only the first number of the stream has been received.
     pub(super) alone: bool,
 }
@@ -35,6 +37,7 @@ impl Track {
             numbers: 1,
             next: 0,
             began,
+            gap: 0,
             alone: false,
         }
     }

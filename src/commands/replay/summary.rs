@@ -44,7 +44,7 @@ pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
         SequenceEventKind::Gap { first, count } => ("gap", first, count),
         SequenceEventKind::Lost { first, count } => ("lost", first, count),
         SequenceEventKind::Late(number) => ("reordered", number, 1),
-        SequenceEventKind::Recovered(number) => ("recovered", number, 1),
+        SequenceEventKind::Recovered { first, count } => ("recovered", first, count),
         SequenceEventKind::Duplicate(number) => ("duplicate", number, 1),
         SequenceEventKind::Stray(number) => ("stray", number, 1),
         SequenceEventKind::Restart(number) => ("restart", number, 1),

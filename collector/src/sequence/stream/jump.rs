@@ -3,7 +3,7 @@
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
 use crate::sequence::track::{Track, is_ahead, is_late, is_near};
-use crate::sequence::{FAR, FIRST_NUMBERS, SETTLE, STALLED, WINDOW};
+use crate::sequence::{FAR, FIRST_NUMBERS, PAUSE, SETTLE, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
 const FEW: u32 = 16;
@@ -28,6 +28,25 @@ pub(super) struct Former {
     pub(super) returns: bool,
     /// Unconfirmed losses that the datagrams of the newer sequence do not confirm.
     pub(super) put_aside: u64,
+    /// When the newer sequence began.
+    since: Nanos,
+    /// Numbers that were counted as reordered, and as duplicated, before it.
+    reordered: u64,
+    duplicated: u64,
+}
+
+/// The sequence before a restart. If the stream returns to it within [`PAUSE`], there was no restart: a second path delivered many
+/// numbers late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Left {
+    former: Former,
+    /// The place in the stream of the datagram that began the sequence after it, and its number.
+    began: u64,
+    first: u32,
+    /// The count of missing numbers before it.
+    absent: u64,
+    /// Restarts since then, which count when the stream can no longer return.
+    restarts: u32,
 }
 
 /// The sequence that a number belongs to.
@@ -36,6 +55,18 @@ pub(super) enum Place {
     Former,
     /// Neither.
     Elsewhere,
+}
+
+impl Left {
+    /// Whether late numbers may still arrive.
+    fn is_recent(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.former.since) < PAUSE
+    }
+
+    /// Whether the sequence after it began as that of a restarted reporter does.
+    fn is_start(&self) -> bool {
+        self.first < FIRST_NUMBERS
+    }
 }
 
 impl Stream {
@@ -74,6 +105,9 @@ impl Stream {
             let ahead_of_former = self.distance(seq, former.track.highest);
             (1..ahead).contains(&ahead_of_former)
                 || self.is_tentative() && (1 - ahead..=0).contains(&ahead_of_former)
+                || self.is_behind()
+                    && self.current.first >= FIRST_NUMBERS
+                    && former.track.is_missing(ahead_of_former)
         };
         is_ahead(ahead) && !self.former.as_ref().is_some_and(is_closer_to_former)
     }
@@ -159,11 +193,7 @@ impl Stream {
             self.held = None;
             let silence = held.silence.max(number.silence);
             self.jump_to(Held { silence, ..held }, now, out);
-            if apart > 0 {
-                self.advance(number.seq, apart.unsigned_abs(), now, out);
-            } else {
-                self.observe_late(number.seq, apart.unsigned_abs(), now, out);
-            }
+            self.observe_near(number.seq, now, out);
             self.fill_stray();
         } else if self.is_gap(held.seq, self.current.highest) && self.is_gap(number.seq, held.seq) {
             // Few numbers arrive: the held one is behind a gap, and before this one, which may be a stray.
@@ -174,6 +204,19 @@ impl Stream {
             self.stray = self.stray.filter(|_| number.silence < SETTLE);
             let silence = held.silence.max(number.silence);
             self.held = Some(Held { silence, ..number });
+        }
+    }
+
+    /// Processes a number that is near the highest one.
+    pub(super) fn observe_near(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+        let ahead = self.distance(seq, self.current.highest);
+        if ahead > 0 {
+            self.advance(seq, ahead.unsigned_abs(), now, out);
+        } else if is_late(ahead) {
+            self.observe_late(seq, ahead.unsigned_abs(), now, out);
+        } else {
+            self.reordered += 1;
+            self.note(now, SequenceEventKind::Late(seq), out);
         }
     }
 
@@ -215,7 +258,26 @@ impl Stream {
             self.exchange();
             self.restore_put_aside();
         }
+        if self
+            .former
+            .as_ref()
+            .is_some_and(|former| self.may_reach(former, now) && self.distance(seq, former.track.highest) > 0)
+        {
+            self.exchange();
+        }
         self.end_former(now, out);
+        if self.returns_to_left(seq, now) {
+            self.return_to_left(now, out);
+            if is_near(self.distance(seq, self.current.highest)) {
+                self.observe_near(seq, now, out);
+                return;
+            }
+        } else if self
+            .left
+            .is_some_and(|left| self.distance(seq, left.former.track.highest) >= 0)
+        {
+            self.confirm_restart(out);
+        }
         let gap = self.distance(seq, self.current.highest);
         let is_far = gap > FAR.cast_signed();
         let is_outage = gap > 0 && seq >= if is_far { WINDOW } else { FIRST_NUMBERS };
@@ -235,6 +297,9 @@ impl Stream {
             is_outage,
             returns,
             put_aside,
+            since: now,
+            reordered: self.reordered,
+            duplicated: self.duplicated,
         });
         self.support(1, 0);
         self.note_turn(now);
@@ -247,18 +312,29 @@ impl Stream {
     /// Ends the former sequence if no number of it can be expected any more, unless the current one may be a few strays.
     pub(super) fn end_left(&mut self, silent: bool, now: Nanos, out: &mut dyn Output) {
         let is_left = self.former.as_ref().is_some_and(|former| {
-            silent || former.after_silence || self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW)
+            let is_passed = self.datagrams.wrapping_sub(former.at) > u64::from(WINDOW);
+            silent || former.after_silence || is_passed && !self.may_reach(former, now)
         });
         if is_left && !self.is_tentative() {
             self.end_former(now, out);
         }
     }
 
+    /// Whether the older sequence may be a second path that is late, and ends where the newer one began.
+    fn may_reach(&self, former: &Former, now: Nanos) -> bool {
+        !former.is_older
+            && former.is_outage
+            && former.track.numbers > FEW
+            && self.is_gap(former.track.highest, self.current.highest)
+            && now.saturating_sub(former.since) < PAUSE
+    }
+
     /// Ends the former sequence. If it is the older one, this decides what the jump to the current one was; otherwise it was a few strays.
     pub(super) fn end_former(&mut self, now: Nanos, out: &mut dyn Output) {
-        let Some(former) = self.former.take() else { return };
+        let Some(mut former) = self.former.take() else {
+            return;
+        };
         let Track {
-            window,
             highest,
             numbers,
             alone,
@@ -270,10 +346,10 @@ impl Stream {
             self.note(now, SequenceEventKind::Stray(highest), out);
             return;
         }
-        self.lose_all(!window, highest, now, out);
+        let missing = former.track.write_off();
+        self.lose_all(missing, highest, now, out);
         if !former.is_outage {
-            self.restarts += 1;
-            self.note(now, SequenceEventKind::Restart(self.current.first), out);
+            self.begin_restart(former, now, out);
             // Missing numbers of the new sequence that have left its window.
             let Track { first, highest, .. } = self.current;
             let span = self.distance(highest, first).unsigned_abs() + 1;
@@ -285,6 +361,7 @@ impl Stream {
         } else if gap > 1 {
             let between = gap.unsigned_abs() - 1;
             let first = self.after(highest, 1);
+            self.current.gap = between;
             self.lose(first, between, now, out);
             if former.returns {
                 self.balance += i64::from(between);
@@ -301,15 +378,127 @@ impl Stream {
         }
     }
 
+    /// The current sequence is that of a restarted reporter, unless the stream returns to the former one.
+    fn begin_restart(&mut self, former: Former, now: Nanos, out: &mut dyn Output) {
+        let is_behind_left = self.may_return()
+            && self.left.is_some_and(|left| {
+                left.is_recent(now) && self.distance(former.track.highest, left.former.track.highest) < 0
+            });
+        if let Some(left) = self.left.as_mut().filter(|_| is_behind_left) {
+            left.restarts += 1;
+            return;
+        }
+        self.confirm_restart(out);
+        self.left = Some(Left {
+            former,
+            began: self.current.began,
+            first: self.current.first,
+            absent: self.absent,
+            restarts: 1,
+        });
+        if former.after_silence {
+            self.confirm_restart(out);
+        }
+    }
+
+    /// The stream does not return to the sequence before a restart.
+    pub(super) fn confirm_restart(&mut self, out: &mut dyn Output) {
+        let Some(left) = self.left.take() else { return };
+        for _ in 0..left.restarts {
+            self.restarts += 1;
+            self.note(left.former.since, SequenceEventKind::Restart(left.first), out);
+        }
+    }
+
+    /// Counts a restart after which the stream did not return for as long as a network may hold a datagram.
+    pub(super) fn end_left_sequence(&mut self, now: Nanos, out: &mut dyn Output) {
+        if self.left.is_some_and(|left| !left.is_recent(now)) {
+            self.confirm_restart(out);
+        }
+    }
+
+    /// Whether the sequence after a restart did not begin as that of a restarted reporter does, and may reach the one before.
+    pub(super) fn may_return(&self) -> bool {
+        self.left.is_some_and(|left| !left.is_start())
+    }
+
+    /// Whether a jump to this number shows that the sequence before a restart goes on: it is near the end of it, or ahead, and the
+    /// sequence since then ended where that one had begun, or began where no reporter does.
+    fn returns_to_left(&self, seq: u32, now: Nanos) -> bool {
+        self.left.is_some_and(|left| {
+            let Track { first, highest, .. } = left.former.track;
+            let ahead = self.distance(seq, highest);
+            let fills_gap = (1..=FEW.cast_signed()).contains(&self.distance(first, self.current.highest));
+            let continues = if left.is_start() && !fills_gap {
+                ahead.unsigned_abs() <= FEW
+            } else {
+                is_near(ahead) || self.is_gap(seq, highest)
+            };
+            left.is_recent(now) && self.distance(self.current.highest, highest) < 0 && continues
+        })
+    }
+
+    /// Whether a number that is ahead of the current sequence belongs to the one before a restart, because it is closer to it: all
+    /// numbers since then were late.
+    pub(super) fn reaches_left(&self, seq: u32, ahead: i32, now: Nanos) -> bool {
+        self.left.is_some_and(|left| {
+            let ahead_of_left = self.distance(seq, left.former.track.highest);
+            let is_closer = is_ahead(ahead_of_left) || (1 - ahead..=0).contains(&ahead_of_left);
+            is_closer && !left.is_start() && left.is_recent(now)
+        })
+    }
+
+    /// The count of numbers from the first after a restart to the highest, if all are in the gap before the sequence that the stream left.
+    fn fills(&self, left: &Left) -> u64 {
+        let Track { first, gap, .. } = left.former.track;
+        let [begin, end] = [left.first, self.current.highest].map(|seq| self.distance(first, seq));
+        if i64::from(begin) > i64::from(gap) || end <= 0 || begin < end {
+            return 0;
+        }
+        u64::from(begin.abs_diff(end)) + 1
+    }
+
+    /// Makes the sequence before a restart the current one: all numbers since then were late, so none of them is missing.
+    pub(super) fn return_to_left(&mut self, now: Nanos, out: &mut dyn Output) {
+        let Some(left) = self.left.take() else { return };
+        let late = self
+            .datagrams
+            .wrapping_sub(left.began)
+            .saturating_sub(self.duplicated - left.former.duplicated);
+        self.reordered = self.reordered.max(left.former.reordered + late);
+        let lost = self.losses().0;
+        // They are not missing twice, and those that fill the gap before that sequence had been counted as lost.
+        let filled = self.fills(&left).min(late);
+        let absent = self.absent.saturating_sub(left.absent) + filled;
+        self.current = left.former.track;
+        self.current.gap -= u32::try_from(filled).unwrap_or(u32::MAX);
+        self.absent -= absent;
+        self.balance += i64::try_from(absent).unwrap_or(i64::MAX);
+        self.take_up(left.former.put_aside);
+        self.recovered += lost.saturating_sub(self.losses().0);
+        if absent > 0 {
+            let kind = SequenceEventKind::Recovered {
+                first: left.first,
+                count: u32::try_from(absent).unwrap_or(u32::MAX),
+            };
+            self.note(now, kind, out);
+        }
+    }
+
     /// The newer sequence is not the one that goes on.
     pub(super) fn restore_put_aside(&mut self) {
         if let Some(former) = &mut self.former
             && !former.is_older
         {
             let put_aside = std::mem::take(&mut former.put_aside);
-            self.refuted = self.refuted.saturating_sub(put_aside);
-            self.balance -= i64::try_from(put_aside).unwrap_or(i64::MAX);
+            self.take_up(put_aside);
         }
+    }
+
+    /// Lets the following datagrams confirm losses that were put aside.
+    fn take_up(&mut self, put_aside: u64) {
+        self.refuted = self.refuted.saturating_sub(put_aside);
+        self.balance -= i64::try_from(put_aside).unwrap_or(i64::MAX);
     }
 
     /// The latest sequence to which the stream may return is the former one.
