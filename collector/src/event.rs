@@ -136,8 +136,8 @@ pub struct Event {
     /// When it was observed (receive time).
     pub ts: Nanos,
     /// Deterministic record id, a hash of what the event says and of the report that showed it: its reporter, number, timestamp and
-    /// flow. Two collectors give the same event the same id. That of a loss also depends on the time, since each collector
-    /// has its own losses.
+    /// flow. Two collectors give the same event the same id. That of a loss depends on the reporter, the first missing number, and
+    /// how many are missing.
     pub id: u64,
     /// The kind.
     pub kind: Kind,
@@ -309,15 +309,15 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The event that reports it; `None` when nothing was lost.
-    pub(crate) fn event(&self, stream: &StreamId) -> Option<Event> {
+    /// The event that reports it, with `first`, the first missing number; `None` when nothing was lost.
+    pub(crate) fn event(&self, stream: &StreamId, first: u32) -> Option<Event> {
         if self.lost == 0 {
             return None;
         }
         let mut event = Event::blank(self.ts, Kind::Loss);
         event.node = self.node;
         event.value = Some(self.lost);
-        event.id = record_id(fold(stream.hash(0), self.ts), &event);
+        event.id = record_id(fold(stream.hash(0), first.into()), &event);
         Some(event)
     }
 }

@@ -317,3 +317,34 @@ fn a_stray_after_a_pause_hides_no_restart() {
     let found = (view.lost, view.reordered, view.duplicated, view.restarts);
     assert_eq!(found, (0, 1, 0, 1));
 }
+
+#[test]
+fn one_forged_number_does_not_make_a_constant_one_countable() {
+    for id in [V10, V20] {
+        for forged in [1, 100, 5000, FIRST] {
+            let mut arrivals = Arrivals::new(id);
+            for _ in 0..5 {
+                arrivals.observe([0; 100]).observe([forged]);
+            }
+            // As a run of a filter.
+            let run = Run {
+                last: 0,
+                count: 100,
+                same: true,
+            };
+            let now = arrivals.now;
+            arrivals.sequencer.receive_run(&id, run, now, &mut Silent);
+            let view = arrivals.observe([forged]).finish();
+            assert!(!view.countable, "{forged}: {view:?}");
+        }
+        // A reporter that begins to count is.
+        let mut arrivals = Arrivals::new(id);
+        let view = arrivals
+            .observe([0; 100])
+            .observe([1, 2, 4])
+            .observe(5..300)
+            .finish();
+        let found = (view.countable, view.lost, view.duplicated, view.restarts);
+        assert_eq!(found, (true, 1, 0, 0));
+    }
+}

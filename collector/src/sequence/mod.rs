@@ -52,7 +52,7 @@
 //!
 //! **Not countable.** A stream whose number is constant (many devices always send 0) is *not countable*: its counts of lost
 //! and duplicated are meaningless, and [`StreamView::countable`] is false. A stream becomes countable when its number
-//! first advances, and is no longer countable when one number arrives [`STALLED`] times in a row. When it advances again, counting goes on
+//! first advances (twice in a row, if it has been constant for [`STALLED`] datagrams, because one number may be forged), and is no longer countable when one number arrives [`STALLED`] times in a row. When it advances again, counting goes on
 //! where it was: copies of a number hide no outage.
 //!
 //! **Silence.** Numbers that are missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) are counted

@@ -104,6 +104,7 @@ impl Stream {
         }
         self.datagrams = self.datagrams.wrapping_add(count);
         self.support(0, count);
+        self.drop_held_before_count();
         self.resumed = self.resumed.saturating_add(u32::from(self.is_pause(now)));
         self.last_seen = now;
         self.stalled = self

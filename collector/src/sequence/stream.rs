@@ -7,7 +7,7 @@ use super::{
 };
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, sender_of};
 use crate::sequence::StreamView;
-use crate::sequence::track::{Origins, Track, is_late, low_bits};
+use crate::sequence::track::{Origins, Track, is_ahead, is_late, low_bits};
 use crate::stream::{StreamId, pack};
 
 use jump::{Former, Left, Place};
@@ -146,6 +146,10 @@ pub(super) struct Stream {
     restarts: u64,
     /// Lost, reordered, duplicated as last reported.
     reported: [u64; 3],
+    /// The first number that was lost since the last report.
+    first_lost: Option<u32>,
+    /// The number after those that were reported as lost.
+    after_lost: u32,
     pub(super) last_seen: Nanos,
 }
 
@@ -184,6 +188,8 @@ impl Stream {
             duplicated: 0,
             restarts: 0,
             reported: [0; 3],
+            first_lost: None,
+            after_lost: 0,
             last_seen: now,
         }
     }
@@ -242,6 +248,7 @@ impl Stream {
             // A constant number may repeat without limit.
             self.stalled = self.stalled.saturating_add(1);
             if !self.advancing {
+                self.drop_held_before_count();
                 self.resumed = self.resumed.saturating_add(u32::from(paused));
                 return;
             }
@@ -369,8 +376,12 @@ impl Stream {
         count >= TURNS
     }
 
-    /// The number advances. `false`: it was constant from the beginning, and counting starts here.
+    /// The number advances. `false`: it was constant from the beginning, and counting starts here, or with the next number.
     fn begin_to_advance(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
+        if self.has_always_stalled() {
+            self.begin_to_count(seq, now, out);
+            return false;
+        }
         let stalled = std::mem::take(&mut self.stalled);
         let resumed = std::mem::take(&mut self.resumed);
         if self.advancing {
@@ -382,18 +393,48 @@ impl Stream {
             self.duplicated += u64::from(stalled.saturating_sub(STALLED));
             return true;
         }
-        if stalled < STALLED {
-            // A few repetitions of the first number were duplicates, or restarts after a pause.
-            self.duplicated += u64::from(stalled - resumed);
-            self.restarts += u64::from(resumed);
-            if resumed > 0 {
-                self.note(now, SequenceEventKind::Restart(self.current.highest), out);
-            }
-            return true;
+        // A few repetitions of the first number were duplicates, or restarts after a pause.
+        self.duplicated += u64::from(stalled - resumed);
+        self.restarts += u64::from(resumed);
+        if resumed > 0 {
+            self.note(now, SequenceEventKind::Restart(self.current.highest), out);
         }
-        self.held = None;
-        self.begin(seq);
-        false
+        true
+    }
+
+    /// The constant number goes on, so another one was a stray.
+    pub(super) fn drop_held_before_count(&mut self) {
+        self.held = self.held.filter(|_| self.has_advanced);
+    }
+
+    /// Whether the number has been constant from the beginning, and not only for a few repetitions.
+    fn has_always_stalled(&self) -> bool {
+        !self.advancing && !self.has_advanced && self.stalled >= STALLED
+    }
+
+    /// Begins to count with the second number in a row that differs from the constant one and is ahead of the first: a single one may be
+    /// forged.
+    fn begin_to_count(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
+        let held = self
+            .held
+            .take()
+            .map(|held| (held.seq, self.distance(seq, held.seq)));
+        match held.filter(|(_, ahead)| is_ahead(*ahead)) {
+            Some((first, ahead)) => {
+                self.advancing = true;
+                self.stalled = 0;
+                self.resumed = 0;
+                self.begin(first);
+                self.advance(seq, ahead.unsigned_abs(), now, out);
+            }
+            None => {
+                self.held = Some(Held {
+                    seq,
+                    repeated: 0,
+                    silence: 0,
+                });
+            }
+        }
     }
 
     fn begin(&mut self, seq: u32) {
@@ -452,6 +493,7 @@ impl Stream {
     fn lose(&mut self, first: u32, count: u32, now: Nanos, out: &mut dyn Output) {
         self.absent += u64::from(count);
         self.balance -= i64::from(count);
+        self.first_lost.get_or_insert(first);
         self.note(now, SequenceEventKind::Lost { first, count }, out);
     }
 
@@ -601,7 +643,13 @@ impl Stream {
         };
         self.reported = counted;
         out.loss(&loss);
-        let Some(event) = loss.event(&self.id) else {
+        if loss.lost == 0 {
+            return 0;
+        }
+        // Without new ones, earlier losses were confirmed.
+        let first = self.first_lost.take().unwrap_or(self.after_lost);
+        self.after_lost = self.after(first, loss.lost as u32);
+        let Some(event) = loss.event(&self.id, first) else {
             return 0;
         };
         out.sender(sender_of(&loss.source));

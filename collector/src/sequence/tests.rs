@@ -825,3 +825,37 @@ fn lost_and_unconfirmed_are_what_never_came_for_any_numbers() {
         );
     }
 }
+
+/// The ids of the loss events of a collector that receives numbers `later` than another, with the time of the second in which it is.
+fn loss_ids(later: Nanos) -> Vec<u64> {
+    #[derive(Default)]
+    struct Ids(Vec<u64>);
+    impl Output for Ids {
+        fn event(&mut self, event: &crate::event::Event, _: &[u32]) {
+            self.0.push(event.id);
+        }
+    }
+    let (mut sequencer, mut ids) = (Sequencer::new(4, later), Ids::default());
+    let mut number = 0;
+    for second in 1..20_u32 {
+        for _ in 0..200 {
+            // Some losses, and an outage that is confirmed little by little.
+            number += match number {
+                1000 => 100_000,
+                _ if number % 50 == 0 => 3,
+                _ => 1,
+            };
+            sequencer.observe(&V10, number, u64::from(second) * SETTLE / 2 + later, &mut ids);
+        }
+        sequencer.account(u64::from(second) * SETTLE / 2 + 2 * later, &mut ids);
+    }
+    ids.0
+}
+
+#[test]
+fn two_collectors_that_receive_the_same_reports_give_a_loss_the_same_id() {
+    let ids = loss_ids(0);
+    assert_eq!(ids, loss_ids(300_000));
+    let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+    assert_eq!((ids.len(), distinct.len()), (19, 19));
+}

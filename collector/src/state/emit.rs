@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_different_streams_and_times_have_ids_of_their_own() {
+    fn losses_of_different_streams_and_numbers_have_ids_of_their_own() {
         let loss = Loss {
             ts: 1,
             node: None,
@@ -263,10 +263,18 @@ mod tests {
             StreamId { hw_id: 2, ..named },
             StreamId { listener: 1, ..named },
         ];
-        let of_streams = streams.iter().map(|stream| loss.event(stream).unwrap().id);
-        let others = [Loss { ts: 2, ..loss }, Loss { lost: 6, ..loss }];
-        let of_others = others.iter().map(|loss| loss.event(&unnamed).unwrap().id);
+        let of_streams = streams.iter().map(|stream| loss.event(stream, 7).unwrap().id);
+        let others = [(loss, 8), (Loss { lost: 6, ..loss }, 7)];
+        let of_others = others
+            .iter()
+            .map(|(loss, first)| loss.event(&unnamed, *first).unwrap().id);
         let ids: BTreeSet<u64> = of_streams.chain(of_others).collect();
         assert_eq!(ids.len(), 8);
+        // Another collector counts it at another time.
+        let later = Loss { ts: 2, ..loss };
+        assert_eq!(
+            later.event(&named, 7).unwrap().id,
+            loss.event(&named, 7).unwrap().id
+        );
     }
 }
