@@ -22,6 +22,10 @@ const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
 /// After fewer datagrams than this the input is nearly empty.
 const FEW: usize = 16;
 
+/// Maximum time for which the kernel has stamped a datagram and not yet passed it on, ns: it publishes the frames of a queue in groups, and
+/// the blocks of a packet socket after 4 ms.
+const UNPUBLISHED: Nanos = 5_000_000;
+
 /// Time limit for draining an input at the end, ns.
 const DRAIN: Nanos = 500_000_000;
 
@@ -126,8 +130,14 @@ impl Reader {
     /// whether nothing waits.
     fn processed_until(&self, before: Nanos) -> (Option<Nanos>, bool) {
         match &self.source {
-            RxSource::Source(source) if source.is_drained() => (Some(before), true),
-            RxSource::Source(_) => (self.latest, false),
+            RxSource::Source(source) => {
+                let published = before.saturating_sub(UNPUBLISHED);
+                if source.is_drained() {
+                    (Some(published), true)
+                } else {
+                    (self.latest.map(|latest| latest.min(published)), false)
+                }
+            }
             RxSource::Kernel(kernel) => {
                 let until = kernel.processed_until(before);
                 (Some(until), until == before)

@@ -11,6 +11,7 @@ use crate::{
     input::{Dispatch, gauge::InputGauge, gauge::Setup},
     live::Hub,
     pipeline::{Config, Pipeline},
+    watermarks::Watermarks,
     worker::Worker,
 };
 use runtime::control::Control;
@@ -69,8 +70,7 @@ impl Source for Waiting {
     }
 }
 
-#[test]
-fn numbers_that_wait_in_a_socket_are_not_lost() {
+fn worker() -> Arc<std::sync::Mutex<Worker>> {
     let control = Control::new().0;
     let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
     let config = Config {
@@ -84,7 +84,24 @@ fn numbers_that_wait_in_a_socket_are_not_lost() {
     let config = CollectSettings::default().collector_config(1, 0).unwrap();
     let outlet = pipeline.outlet().unwrap();
     let (worker, _) = Worker::new(Collector::new(config), outlet, Arc::from([]), None);
-    let worker = Arc::new(std::sync::Mutex::new(worker));
+    Arc::new(std::sync::Mutex::new(worker))
+}
+
+fn reader(source: Box<dyn Source>, dispatch: &Dispatch) -> Reader {
+    Reader {
+        source: RxSource::Source(source),
+        handler: dispatch.handler(),
+        watermark: dispatch.watermark(),
+        listener: 0,
+        meter: InputGauge::new(&Setup::default(), true).meter(),
+        ends_on_error: true,
+        latest: None,
+    }
+}
+
+#[test]
+fn numbers_that_wait_in_a_socket_are_not_lost() {
+    let worker = worker();
     let dispatch = Dispatch::Inline(Arc::clone(&worker));
     let stop = Arc::new(AtomicBool::new(false));
     // The program was stopped for ten seconds, and 2 is behind 40 and its successors.
@@ -98,21 +115,66 @@ fn numbers_that_wait_in_a_socket_are_not_lost() {
             .collect(),
         stop: Arc::clone(&stop),
     };
-    let gauge = InputGauge::new(&Setup::default(), true);
-    let reader = Reader {
-        source: RxSource::Source(Box::new(source)),
-        handler: dispatch.handler(),
-        watermark: dispatch.watermark(),
-        listener: 0,
-        meter: gauge.meter(),
-        ends_on_error: true,
-        latest: None,
-    };
-    reader.run(&stop);
+    reader(Box::new(source), &dispatch).run(&stop);
     let worker = lock(&worker);
     let streams: Vec<_> = worker.collector().streams().collect();
     let [view] = &streams[..] else {
         panic!("one stream")
     };
     assert_eq!((view.datagrams, view.lost, view.reordered), (50, 0, 1));
+}
+
+/// Notes when it was asked first, and up to when everything had been passed on when it was asked again.
+struct Asked {
+    watermarks: Arc<Watermarks>,
+    times: Arc<std::sync::Mutex<Vec<Nanos>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Source for Asked {
+    fn receive(&mut self, _: u32, _: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, nic::Error> {
+        let mut times = lock(&self.times);
+        let now = nic::time::now();
+        let time = if times.is_empty() {
+            now
+        } else {
+            self.watermarks.time(now)
+        };
+        times.push(time);
+        self.stop.store(times.len() > 1, Ordering::Relaxed);
+        Ok(0)
+    }
+
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    fn stats(&mut self) -> Stats {
+        Stats::default()
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([0; 4], 0))
+    }
+
+    fn kind(&self) -> &'static str {
+        "asked"
+    }
+}
+
+#[test]
+fn a_reader_holds_time_back_by_what_the_kernel_may_not_have_published() {
+    let worker = worker();
+    let dispatch = Dispatch::Inline(Arc::clone(&worker));
+    let stop = Arc::new(AtomicBool::new(false));
+    let times = Arc::default();
+    let source = Asked {
+        watermarks: lock(&worker).watermarks(),
+        times: Arc::clone(&times),
+        stop: Arc::clone(&stop),
+    };
+    reader(Box::new(source), &dispatch).run(&stop);
+    let times = lock(&times);
+    // A datagram that was stamped shortly before the first time may have come only after it.
+    assert!(times[1] + UNPUBLISHED <= times[0], "{times:?}");
 }
