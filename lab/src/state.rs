@@ -131,7 +131,7 @@ impl Directory {
             CliError::io(
                 format!("cannot write {}", path.display()),
                 error,
-                "free space in /run",
+                "check the directory's owner and mode",
             )
         })
     }

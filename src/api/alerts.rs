@@ -400,13 +400,16 @@ async fn change<T: Send + 'static>(
         Refusal::unavailable("nothing was saved; this is a fault in hopwise, please report it")
     })?;
     done.map_err(|full| match full {
-        Full::Wrong { at, message } => Refusal::bad(format!("the filter is wrong at character {at}: {message}")),
-        Full::Silences => Refusal::conflict("the maximum number of silences is active; end one first"),
-        Full::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => {
-            Refusal::conflict(format!("nothing was saved: alerts.json in the directory of the store: {error}"))
+        Full::Wrong { at, message } => {
+            Refusal::bad(format!("the filter is wrong at character {at}: {message}"))
         }
+        Full::Silences => Refusal::conflict("the maximum number of silences is active; end one first"),
+        Full::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => Refusal::conflict(format!(
+            "nothing was saved: alerts.json in the directory of the store: {error}"
+        )),
         Full::NotSaved(error) => Refusal::unavailable(format!(
-            "nothing was saved: alerts.json in the directory of the store cannot be written ({error}); free some space, or correct its permissions"
+            "nothing was saved: alerts.json in the directory of the store cannot be written ({error}); {}",
+            settings::remedy(&error).unwrap_or("correct its permissions")
         )),
     })
 }

@@ -35,7 +35,7 @@ use serde_json::Value;
 use super::{
     Local,
     drivers::Driver,
-    journal::{Entry, Journal, Kept},
+    journal::{self, Entry, Journal, Kept},
     learn::Link,
     namespaces::Namespaces,
     progress::{Progress, States},
@@ -163,9 +163,9 @@ pub(crate) enum Error {
     NotSaved(String),
 }
 
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::NotSaved(format!("cannot save it: {error}; free space for [manager] state"))
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::NotSaved(format!("cannot save it in [manager] state: {error}"))
     }
 }
 
@@ -202,11 +202,6 @@ impl Core {
     ) -> Result<Self, CliError> {
         let inventory = manager::inventory::from_settings(&all.inventory);
         let journal = Journal::open(settings.state.as_deref())?;
-        let broken = |error: rusqlite::Error| {
-            CliError::new(format!(
-                "cannot read [manager] state: {error}; correct the file, or remove it"
-            ))
-        };
         let stopped = journal.is_stopped().map_err(broken)?;
         let mut core_settings = encoded(settings.core(&inventory), &journal).map_err(broken)?;
         core_settings.domain.dta_map = settings
@@ -268,7 +263,7 @@ impl Core {
     }
 
     /// Takes over devices and intents, and acts unless it is on standby.
-    fn begin(&mut self, all: &Arc<Settings>, now: u64) -> Result<(), rusqlite::Error> {
+    fn begin(&mut self, all: &Arc<Settings>, now: u64) -> Result<(), store::Error> {
         for device in self.inventory.clone().devices() {
             self.start_driver(device, now);
         }
@@ -290,7 +285,7 @@ impl Core {
     }
 
     /// Takes over the intents of the journal.
-    fn restore(&mut self, now: u64) -> Result<(), rusqlite::Error> {
+    fn restore(&mut self, now: u64) -> Result<(), store::Error> {
         for (name, kept) in self.journal.intents()? {
             match intents::read(&kept.body, self.asking.collects(), now) {
                 Ok(intent) => self.hold(
@@ -467,7 +462,7 @@ impl Core {
             match self.journal.set_encoding(encoding) {
                 Ok(()) => self.encoding = Some(encoding),
                 Err(error) => {
-                    tracing::error!(%error, "cannot keep the encoding; free space for [manager] state")
+                    tracing::error!(%error, "cannot save the encoding in [manager] state")
                 }
             }
         }
@@ -498,7 +493,7 @@ impl Core {
                 self.note(now, "manager", "take over", "", &format!("{text}{copy}"));
                 self.manager.set_term(Some(term), now);
             }
-            Err(error) => tracing::error!(%error, "cannot take over; free space for [manager] state"),
+            Err(error) => tracing::error!(%error, "cannot take over without [manager] state"),
         }
     }
 
@@ -554,14 +549,22 @@ impl Core {
     fn note(&mut self, time: u64, by: &str, action: &str, subject: &str, text: &str) {
         let entry = Entry::new(time, [by, action, subject, text]);
         if let Err(error) = self.journal.note(&entry) {
-            tracing::warn!(%error, "cannot write the history; free space for [manager] state");
+            tracing::warn!(%error, "cannot write the history in [manager] state");
         }
         self.progress.note(entry.into());
     }
 }
 
+/// Returns the error of a start without a usable journal.
+fn broken(error: store::Error) -> CliError {
+    CliError::new(format!(
+        "cannot use [manager] state: {}",
+        journal::with_remedy(&error)
+    ))
+}
+
 /// The settings of the core, which must know whether the encoding has changed since the last run.
-fn encoded(settings: CoreSettings, journal: &Journal) -> Result<CoreSettings, rusqlite::Error> {
+fn encoded(settings: CoreSettings, journal: &Journal) -> Result<CoreSettings, store::Error> {
     let last = journal.encoding()?;
     let reencode = last.is_some_and(|last| last != code(settings.domain.encoding));
     Ok(CoreSettings { reencode, ..settings })

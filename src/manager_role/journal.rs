@@ -11,9 +11,9 @@ use manager::{
     inventory::{Device, DeviceRole, DriverOptions},
 };
 use runtime::save;
-use rusqlite::{Connection, Error, OptionalExtension, ffi, params};
+use rusqlite::{Connection, OptionalExtension, Result as Sql, ffi, params};
 use serde_json::Value;
-use store::{FileChange, FileIdentity, remove_database, temp_file};
+use store::{Error, FileChange, FileIdentity, remove_database, temp_file};
 use terminal::CliError;
 use terminal::text;
 
@@ -121,12 +121,19 @@ impl Journal {
                 revision: 0,
             })
         };
-        open().map_err(|error: Error| {
-            let file = file.map_or_else(|| "the journal".into(), |file| file.display().to_string());
-            CliError::new(format!(
-                "cannot open {file}: {error}; correct [manager] state, or remove the file"
-            ))
+        open().map_err(|error: rusqlite::Error| {
+            let error = Error::sqlite(file.unwrap_or(Path::new(IN_MEMORY)), error);
+            CliError::new(format!("cannot open [manager] state: {}", with_remedy(&error)))
         })
+    }
+
+    /// Adds the path of the file to an error of SQLite, and the system's reason where there is one.
+    fn located<T>(&self, done: Sql<T>) -> Result<T, Error> {
+        let path = self
+            .file
+            .as_ref()
+            .map_or(Path::new(IN_MEMORY), FileIdentity::path);
+        done.map_err(|error| Error::sqlite(path, error))
     }
 
     /// Writes the file again if something removed it, or its log: it is open, so all of it is still there.
@@ -139,9 +146,9 @@ impl Journal {
         save::set_replaced(file.path(), change == Some(FileChange::Replaced));
         match change {
             Some(FileChange::Replaced) => {
-                let message = format!("{}: {}", file.path().display(), save::NOT_WRITTEN);
                 let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
-                Err(Error::SqliteFailure(moved, Some(message)))
+                let message = Some(save::NOT_WRITTEN.to_owned());
+                self.located(Err(rusqlite::Error::SqliteFailure(moved, message)))
             }
             None if self.logs.iter().all(FileIdentity::is_in_place) => Ok(()),
             None | Some(FileChange::Removed) => {
@@ -153,18 +160,13 @@ impl Journal {
 
     fn write_again(&mut self, path: &Path) -> Result<(), Error> {
         let temp = temp_file(path);
-        let cannot = |error: io::Error| {
-            let failed = ffi::Error::new(ffi::SQLITE_CANTOPEN);
-            Error::SqliteFailure(
-                failed,
-                Some(format!("cannot write {} again: {error}", path.display())),
-            )
-        };
+        let cannot = |error: io::Error| Error::Io(path.to_owned(), error);
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(cannot)?;
         // Of an attempt that failed.
         remove_database(&temp).map_err(cannot)?;
         self.database
-            .execute("VACUUM INTO ?1", [temp.to_string_lossy()])?;
+            .execute("VACUUM INTO ?1", [temp.to_string_lossy()])
+            .map_err(|error| Error::sqlite(&temp, error))?;
         let out = File::open(&temp).map_err(cannot)?;
         out.sync_all().map_err(cannot)?;
         // SQLite would take the log of the old file for that of the new one.
@@ -173,10 +175,7 @@ impl Journal {
             .try_for_each(|log| fs::remove_file(log.path()))
             .map_err(cannot)?;
         save::publish(&out, &temp, path).map_err(cannot)?;
-        let database = Connection::open(path)?;
-        database.execute_batch(DURABLE)?;
-        database.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        self.database = database;
+        self.database = self.located(reopen(path))?;
         self.file = FileIdentity::read(path);
         self.logs = logs_of(path);
         tracing::warn!(
@@ -246,7 +245,7 @@ impl Journal {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
             false => "DELETE FROM opening WHERE node = ?1 AND port = ?2",
         };
-        self.database.execute(change, [node, port])?;
+        self.located(self.database.execute(change, [node, port]))?;
         Ok(())
     }
 
@@ -255,12 +254,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn opening(&self) -> Result<Vec<(u32, u32)>, Error> {
-        let mut query = self
-            .database
-            .prepare("SELECT node, port FROM opening ORDER BY node, port")?;
-        query
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect()
+        self.located(read_opening(&self.database))
     }
 
     /// Keeps which devices are driven, with their ports.
@@ -269,33 +263,8 @@ impl Journal {
     /// It cannot be saved.
     pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
         self.restore()?;
-        let transaction = self.database.transaction()?;
-        transaction.execute("DELETE FROM devices", [])?;
-        for (
-            Device {
-                name,
-                node,
-                driver,
-                address,
-                options,
-                ..
-            },
-            ports,
-        ) in devices
-        {
-            transaction.execute(
-                "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![
-                    node,
-                    name,
-                    driver,
-                    address,
-                    options.confirm,
-                    Value::from(ports.as_slice()).to_string()
-                ],
-            )?;
-        }
-        transaction.commit()
+        let done = replace_devices(&mut self.database, devices);
+        self.located(done)
     }
 
     /// These devices.
@@ -303,23 +272,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn devices(&self) -> Result<Vec<(Device, Vec<u32>)>, Error> {
-        let mut query = self
-            .database
-            .prepare("SELECT node, name, driver, address, confirm, ports FROM devices ORDER BY node")?;
-        let rows = query.query_map([], |row| {
-            let ports: String = row.get(5)?;
-            let device = Device {
-                node: row.get(0)?,
-                name: row.get(1)?,
-                driver: row.get(2)?,
-                address: row.get(3)?,
-                options: DriverOptions { confirm: row.get(4)? },
-                labels: Vec::new(),
-                role: DeviceRole::Switch,
-            };
-            Ok((device, serde_json::from_str(&ports).unwrap_or_default()))
-        })?;
-        rows.collect()
+        self.located(read_devices(&self.database))
     }
 
     fn setting(&self, name: &str) -> Result<Option<u64>, Error> {
@@ -328,16 +281,18 @@ impl Journal {
             .query_row("SELECT value FROM settings WHERE name = ?1", [name], |row| {
                 row.get::<_, i64>(0)
             });
-        Ok(found.optional()?.and_then(|value| u64::try_from(value).ok()))
+        let value = self.located(found.optional())?;
+        Ok(value.and_then(|value| u64::try_from(value).ok()))
     }
 
     fn set(&mut self, name: &str, value: u64) -> Result<(), Error> {
         self.restore()?;
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        self.database.execute(
+        let done = self.database.execute(
             "INSERT OR REPLACE INTO settings VALUES (?1, ?2)",
             params![name, value],
-        )?;
+        );
+        self.located(done)?;
         Ok(())
     }
 
@@ -346,23 +301,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn intents(&self) -> Result<Vec<(String, Kept)>, Error> {
-        let mut query = self
-            .database
-            .prepare("SELECT name, body, by, added FROM intents ORDER BY name")?;
-        let rows = query.query_map([], |row| {
-            let body: String = row.get(1)?;
-            let added: i64 = row.get(3)?;
-            let body = serde_json::from_str(&body).unwrap_or_default();
-            Ok((
-                row.get(0)?,
-                Kept {
-                    body,
-                    by: row.get(2)?,
-                    added: u64::try_from(added).unwrap_or(0),
-                },
-            ))
-        })?;
-        rows.collect()
+        self.located(read_intents(&self.database))
     }
 
     /// Keeps an intent, in place of the one of this name.
@@ -372,7 +311,7 @@ impl Journal {
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
         self.restore()?;
         self.revision += 1;
-        keep(&self.database, name, kept)
+        self.located(keep(&self.database, name, kept))
     }
 
     /// Forgets intents, and then keeps others: all, or nothing.
@@ -382,11 +321,8 @@ impl Journal {
     pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
         self.restore()?;
         self.revision += 1;
-        let transaction = self.database.transaction()?;
-        gone.iter().try_for_each(|name| forget(&transaction, name))?;
-        kept.iter()
-            .try_for_each(|(name, _, kept)| keep(&transaction, name, kept))?;
-        transaction.commit()
+        let done = replace_intents(&mut self.database, gone, kept);
+        self.located(done)
     }
 
     /// Forgets an intent.
@@ -396,7 +332,7 @@ impl Journal {
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
         self.restore()?;
         self.revision += 1;
-        forget(&self.database, name)
+        self.located(forget(&self.database, name))
     }
 
     /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`] of the manager and as many of others. What the manager writes
@@ -407,37 +343,8 @@ impl Journal {
     /// It cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
         self.restore()?;
-        let Entry {
-            time,
-            by,
-            action,
-            subject,
-            text,
-        } = entry;
-        let time = i64::try_from(*time).unwrap_or(i64::MAX);
-        let database = self.database.transaction()?;
-        let repeated = if by == MANAGER {
-            repeated(&database, entry, time)?
-        } else {
-            None
-        };
-        database.execute(
-            "INSERT INTO history (time, by, action, subject, text) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![time, by, action, subject, text],
-        )?;
-        let id = database.last_insert_rowid();
-        if let Some((times, first)) = repeated {
-            database.execute("INSERT INTO repeats VALUES (?1, ?2, ?3)", [id, times, first])?;
-        }
-        if id % PRUNE == 0 {
-            database.execute(
-                "DELETE FROM history WHERE id IN (
-                     SELECT id FROM history WHERE (by = ?1) = (?2 = ?1) ORDER BY id DESC LIMIT -1 OFFSET ?3)",
-                params![MANAGER, by, MAX_HISTORY],
-            )?;
-            database.execute("DELETE FROM repeats WHERE id NOT IN (SELECT id FROM history)", [])?;
-        }
-        database.commit()
+        let done = insert_note(&mut self.database, entry);
+        self.located(done)
     }
 
     /// The last entries, newest first. `subject`: only of this intent or device.
@@ -445,34 +352,173 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn history(&self, subject: Option<&str>, limit: usize) -> Result<Vec<Entry>, Error> {
-        let mut query = self.database.prepare(
-            "SELECT time, by, action, subject, text, times, first FROM history LEFT JOIN repeats USING (id)
-             WHERE ?1 IS NULL OR subject = ?1 ORDER BY id DESC LIMIT ?2",
+        self.located(read_history(&self.database, subject, limit))
+    }
+}
+
+fn read_opening(database: &Connection) -> Sql<Vec<(u32, u32)>> {
+    let mut query = database.prepare("SELECT node, port FROM opening ORDER BY node, port")?;
+    query
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+fn replace_devices(database: &mut Connection, devices: &[(Device, Vec<u32>)]) -> Sql<()> {
+    let transaction = database.transaction()?;
+    transaction.execute("DELETE FROM devices", [])?;
+    for (
+        Device {
+            name,
+            node,
+            driver,
+            address,
+            options,
+            ..
+        },
+        ports,
+    ) in devices
+    {
+        transaction.execute(
+            "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                node,
+                name,
+                driver,
+                address,
+                options.confirm,
+                Value::from(ports.as_slice()).to_string()
+            ],
         )?;
-        let rows = query.query_map(params![subject, limit as i64], |row| {
-            let time: i64 = row.get(0)?;
-            let mut text: String = row.get(4)?;
-            if let (Some(times), Some(first)) = (row.get::<_, Option<i64>>(5)?, row.get::<_, Option<i64>>(6)?)
-            {
-                let seconds = time.saturating_sub(first) / 1_000_000_000;
-                text.push_str(&format!(" ({times} times in {seconds} s; the last one is shown)"));
-            }
-            let time = u64::try_from(time).unwrap_or(0);
-            Ok(Entry {
-                time,
-                by: row.get(1)?,
-                action: row.get(2)?,
-                subject: row.get(3)?,
-                text,
-            })
-        })?;
-        rows.collect()
+    }
+    transaction.commit()
+}
+
+fn read_devices(database: &Connection) -> Sql<Vec<(Device, Vec<u32>)>> {
+    let mut query =
+        database.prepare("SELECT node, name, driver, address, confirm, ports FROM devices ORDER BY node")?;
+    let rows = query.query_map([], |row| {
+        let ports: String = row.get(5)?;
+        let device = Device {
+            node: row.get(0)?,
+            name: row.get(1)?,
+            driver: row.get(2)?,
+            address: row.get(3)?,
+            options: DriverOptions { confirm: row.get(4)? },
+            labels: Vec::new(),
+            role: DeviceRole::Switch,
+        };
+        Ok((device, serde_json::from_str(&ports).unwrap_or_default()))
+    })?;
+    rows.collect()
+}
+
+fn read_intents(database: &Connection) -> Sql<Vec<(String, Kept)>> {
+    let mut query = database.prepare("SELECT name, body, by, added FROM intents ORDER BY name")?;
+    let rows = query.query_map([], |row| {
+        let body: String = row.get(1)?;
+        let added: i64 = row.get(3)?;
+        let body = serde_json::from_str(&body).unwrap_or_default();
+        Ok((
+            row.get(0)?,
+            Kept {
+                body,
+                by: row.get(2)?,
+                added: u64::try_from(added).unwrap_or(0),
+            },
+        ))
+    })?;
+    rows.collect()
+}
+
+fn replace_intents(database: &mut Connection, gone: &[String], kept: &[(String, Intent, Kept)]) -> Sql<()> {
+    let transaction = database.transaction()?;
+    gone.iter().try_for_each(|name| forget(&transaction, name))?;
+    kept.iter()
+        .try_for_each(|(name, _, kept)| keep(&transaction, name, kept))?;
+    transaction.commit()
+}
+
+fn insert_note(database: &mut Connection, entry: &Entry) -> Sql<()> {
+    let Entry {
+        time,
+        by,
+        action,
+        subject,
+        text,
+    } = entry;
+    let time = i64::try_from(*time).unwrap_or(i64::MAX);
+    let database = database.transaction()?;
+    let repeated = if by == MANAGER {
+        repeated(&database, entry, time)?
+    } else {
+        None
+    };
+    database.execute(
+        "INSERT INTO history (time, by, action, subject, text) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![time, by, action, subject, text],
+    )?;
+    let id = database.last_insert_rowid();
+    if let Some((times, first)) = repeated {
+        database.execute("INSERT INTO repeats VALUES (?1, ?2, ?3)", [id, times, first])?;
+    }
+    if id % PRUNE == 0 {
+        database.execute(
+            "DELETE FROM history WHERE id IN (
+                 SELECT id FROM history WHERE (by = ?1) = (?2 = ?1) ORDER BY id DESC LIMIT -1 OFFSET ?3)",
+            params![MANAGER, by, MAX_HISTORY],
+        )?;
+        database.execute("DELETE FROM repeats WHERE id NOT IN (SELECT id FROM history)", [])?;
+    }
+    database.commit()
+}
+
+fn read_history(database: &Connection, subject: Option<&str>, limit: usize) -> Sql<Vec<Entry>> {
+    let mut query = database.prepare(
+        "SELECT time, by, action, subject, text, times, first FROM history LEFT JOIN repeats USING (id)
+         WHERE ?1 IS NULL OR subject = ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let rows = query.query_map(params![subject, limit as i64], |row| {
+        let time: i64 = row.get(0)?;
+        let mut text: String = row.get(4)?;
+        if let (Some(times), Some(first)) = (row.get::<_, Option<i64>>(5)?, row.get::<_, Option<i64>>(6)?) {
+            let seconds = time.saturating_sub(first) / 1_000_000_000;
+            text.push_str(&format!(" ({times} times in {seconds} s; the last one is shown)"));
+        }
+        let time = u64::try_from(time).unwrap_or(0);
+        Ok(Entry {
+            time,
+            by: row.get(1)?,
+            action: row.get(2)?,
+            subject: row.get(3)?,
+            text,
+        })
+    })?;
+    rows.collect()
+}
+
+/// Opens the file that was written again.
+fn reopen(path: &Path) -> Sql<Connection> {
+    let database = Connection::open(path)?;
+    database.execute_batch(DURABLE)?;
+    database.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(database)
+}
+
+/// Returns the message of an error at the start, with what to do.
+pub(super) fn with_remedy(error: &Error) -> String {
+    match error {
+        Error::Sqlite(..) if !error.is_full() => {
+            format!(
+                "{error}; name another file, or move this one away: its intents and its history are then missing"
+            )
+        }
+        _ => error.to_string(),
     }
 }
 
 /// If there are enough entries like this one of the manager lately, takes the last one out, and returns how many it and the new one stand for,
 /// and the time of the first.
-fn repeated(database: &Connection, entry: &Entry, now: i64) -> Result<Option<(i64, i64)>, Error> {
+fn repeated(database: &Connection, entry: &Entry, now: i64) -> Sql<Option<(i64, i64)>> {
     let mut query = database.prepare_cached(
         "SELECT id, time, times, first FROM history LEFT JOIN repeats USING (id)
          WHERE subject = ?1 AND action = ?2 AND by = ?3 AND time > ?4 ORDER BY id DESC LIMIT ?5",
@@ -496,7 +542,7 @@ fn repeated(database: &Connection, entry: &Entry, now: i64) -> Result<Option<(i6
     Ok(Some((times.saturating_add(1), first)))
 }
 
-fn keep(database: &Connection, name: &str, kept: &Kept) -> Result<(), Error> {
+fn keep(database: &Connection, name: &str, kept: &Kept) -> Sql<()> {
     let added = i64::try_from(kept.added).unwrap_or(i64::MAX);
     database.execute(
         "INSERT OR REPLACE INTO intents VALUES (?1, ?2, ?3, ?4)",
@@ -505,7 +551,7 @@ fn keep(database: &Connection, name: &str, kept: &Kept) -> Result<(), Error> {
     Ok(())
 }
 
-fn forget(database: &Connection, name: &str) -> Result<(), Error> {
+fn forget(database: &Connection, name: &str) -> Sql<()> {
     database.execute("DELETE FROM intents WHERE name = ?1", [name])?;
     Ok(())
 }
@@ -531,6 +577,8 @@ impl Drop for Journal {
     }
 }
 
+/// The path in errors of a journal without a file.
+const IN_MEMORY: &str = "the journal";
 /// Who writes entries that nobody asked for.
 const MANAGER: &str = "manager";
 /// Entries of the history that are kept: of the manager, and of all others.
@@ -562,6 +610,23 @@ mod tests {
             subject: subject.to_owned(),
             text: "1 device".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_named_with_its_remedy() {
+        let dir = Dir::new("journal-full");
+        let file = dir.path().join("manager.db");
+        let mut journal = Journal::open(Some(&file)).unwrap();
+        // The file cannot grow any more.
+        journal
+            .database
+            .execute_batch("PRAGMA max_page_count = 1")
+            .unwrap();
+        let full = (0..1000).find_map(|time| journal.note(&entry(time, "a")).err());
+        assert_eq!(
+            full.unwrap().to_string(),
+            format!("{}: the disk is full; free space there", file.display())
+        );
     }
 
     #[test]
@@ -681,7 +746,7 @@ mod tests {
             Journal::open(Some(&file))
                 .unwrap_err()
                 .to_string()
-                .contains("remove the file")
+                .contains("move this one away")
         );
         for end in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{end}", file.display()));

@@ -97,7 +97,7 @@ impl Error {
     }
 
     /// Returns true if the cause is a full disk.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         match self {
             Self::Sqlite(_, error) => {
                 error.sqlite_error_code() == Some(ErrorCode::DiskFull)
@@ -111,11 +111,16 @@ impl Error {
     }
 
     /// Returns an error of SQLite at this file. Where SQLite says only that it cannot open a file, the system says why.
-    pub(crate) fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
-        use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
+    pub fn sqlite(path: &Path, error: rusqlite::Error) -> Self {
+        use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
         let reason = match error.sqlite_error_code() {
             Some(CannotOpen) => check_access(path, false),
             Some(PermissionDenied | ReadOnly) => check_access(path, true),
+            // A file system that became read-only while the file was open fails like a broken disk.
+            Some(SystemIoFailure) => check_access(path, true).or_else(|error| match error.kind() {
+                std::io::ErrorKind::ReadOnlyFilesystem => Err(error),
+                _ => Ok(()),
+            }),
             _ => Ok(()),
         };
         match reason {
@@ -169,19 +174,12 @@ impl fmt::Display for Error {
                 let path = path.display();
                 let reason = error.to_string();
                 let reason = reason.split(" (os error").next().unwrap_or(&reason);
-                match error.kind() {
-                    std::io::ErrorKind::InvalidInput => write!(f, "{path}: {reason}; move it away"),
-                    std::io::ErrorKind::ReadOnlyFilesystem => write!(
-                        f,
-                        "{path}: {reason}; the kernel's log (`dmesg`) shows why if it was writable before"
-                    ),
-                    _ => {
-                        write!(
-                            f,
-                            "{path}: {reason}; check that it exists and that this user may write there"
-                        )
-                    }
-                }
+                let remedy = match error.kind() {
+                    std::io::ErrorKind::InvalidInput => "move it away",
+                    _ => settings::remedy(error)
+                        .unwrap_or("check that it exists and that this user may write there"),
+                };
+                write!(f, "{path}: {reason}; {remedy}")
             }
             Self::Locked(path) => write!(
                 f,
@@ -213,6 +211,9 @@ impl fmt::Display for Error {
                 path.display(),
                 change.name()
             ),
+            Self::Sqlite(path, _) if self.is_full() => {
+                write!(f, "{}: the disk is full; free space there", path.display())
+            }
             Self::Sqlite(path, error) => write!(f, "{}: {error}", path.display()),
         }
     }

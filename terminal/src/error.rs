@@ -19,8 +19,10 @@ impl CliError {
         }
     }
 
-    /// `what` failed with an I/O error: `cannot read a.pcap: no such file or directory; check the path`.
+    /// `what` failed with an I/O error: `cannot read a.pcap: no such file or directory; check the path`. Where the error alone decides
+    /// the remedy, as with a full disk, it is that one.
     pub fn io(what: impl fmt::Display, error: io::Error, remedy: &str) -> Self {
+        let remedy = settings::remedy(&error).unwrap_or(remedy);
         Self {
             message: format!("{what}: {}; {remedy}", reason(&error)),
             source: Some(error),
@@ -66,6 +68,16 @@ impl error::Error for CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_remedy_of_a_full_disk_is_space() {
+        let error = io::Error::from_raw_os_error(28);
+        let shown = CliError::io("cannot write a.pcap", error, "check the path").to_string();
+        assert_eq!(
+            shown,
+            "cannot write a.pcap: no space left on device; free space there"
+        );
+    }
 
     #[test]
     fn an_io_error_reads_as_one_sentence_with_a_remedy() {

@@ -371,7 +371,8 @@ fn a_failed_save_at_the_stop_is_reported_with_exit_code_1() {
     keeper.signal("-TERM");
     let line = keeper.log_line("the store `paths` is lost");
     assert!(
-        line.contains("paths.region cannot be written") && line.contains("free space there"),
+        line.contains("paths.region cannot be written")
+            && line.contains("check that this user may write there"),
         "{line}"
     );
     let (status, _files) = keeper.stop();

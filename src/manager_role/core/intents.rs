@@ -71,7 +71,7 @@ impl Core {
                 );
                 // An intent of that name that came by the API must not return when the file has it no more.
                 if let Err(error) = self.journal.forget(&name) {
-                    tracing::warn!(intent = name, %error, "cannot save that the file has this intent now");
+                    tracing::warn!(intent = name, %error, "cannot save in [manager] state that the file has this intent now");
                 }
                 self.note(now, "file", "add", &name, "");
             }
@@ -598,7 +598,7 @@ impl Core {
         for name in ended {
             self.drop_intent(&name, now);
             if let Err(error) = self.journal.forget(&name) {
-                tracing::warn!(intent = name, %error, "cannot save that an intent has ended");
+                tracing::warn!(intent = name, %error, "cannot save in [manager] state that an intent has ended");
             }
             self.note(now, "manager", "end", &name, "its time has expired");
         }

@@ -211,7 +211,7 @@ impl Core {
     }
 
     /// Devices that an earlier run of this manager drove, and that the file does not have any more, leave.
-    pub(super) fn restore_devices(&mut self, now: u64) -> Result<(), rusqlite::Error> {
+    pub(super) fn restore_devices(&mut self, now: u64) -> Result<(), store::Error> {
         for (device, ports) in self.journal.devices()? {
             if self.is_replaced(&device) || self.inventory.device(device.node).is_some() {
                 continue;
@@ -238,7 +238,7 @@ impl Core {
             .map(|device| (device.clone(), inventory.ports(device.node).collect()))
             .collect();
         if let Err(error) = self.journal.set_devices(&devices) {
-            tracing::warn!(%error, "cannot save which devices are driven; free space for [manager] state");
+            tracing::warn!(%error, "cannot save in [manager] state which devices are driven");
         }
     }
 
@@ -315,12 +315,12 @@ impl Core {
             false => self.opening.remove(&port),
         };
         if let Err(error) = self.journal.set_opening(port, opening) {
-            tracing::warn!(%error, "cannot save which ports become edge ports; free space for [manager] state");
+            tracing::warn!(%error, "cannot save in [manager] state which ports become edge ports");
         }
     }
 
     /// Asks for the announcements of ports that an earlier run of this manager had waited for.
-    pub(super) fn ask_for_openings(&mut self) -> Result<(), rusqlite::Error> {
+    pub(super) fn ask_for_openings(&mut self) -> Result<(), store::Error> {
         for port in self.journal.opening()? {
             if self.manager.inventory().device(port.0).is_some() {
                 self.opening.insert(port);

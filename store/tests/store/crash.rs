@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
-use store::{Config, Period, QueryOptions, Reader, State, Store, Value};
+use rusqlite::{Connection, ffi};
+use store::{Config, Error, Period, QueryOptions, Reader, State, Store, Value};
 use testkit::records::{Dir, SECOND, START, changes};
 
 const FILE: &str = "hopwise-2026-11-21.db";
@@ -269,11 +269,24 @@ fn files_where_nothing_may_be_written_can_be_read() {
         (table.rows, table.notes),
         (vec![vec![Value::Int(i64::from(BATCH))]], vec![])
     );
+    // A database that was open for writing before fails with an I/O error, and only its file tells why.
+    let file = dir.path().join(FILE);
+    let broken = || rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_WRITE), None);
+    assert_eq!(
+        Error::sqlite(&file, broken()).to_string(),
+        format!(
+            "{}: Read-only file system; remount it read-write (`dmesg` shows why, if it was writable before), or choose another directory",
+            file.display()
+        )
+    );
+    // Elsewhere it is an I/O error.
+    let elsewhere = std::env::current_exe().unwrap();
+    assert!(matches!(Error::sqlite(&elsewhere, broken()), Error::Sqlite(..)));
     // Opening a store there fails at once.
     let error = Store::open(Config::new(dir.path())).unwrap_err();
     assert!(
         error.to_string().ends_with(
-            "Read-only file system; the kernel's log (`dmesg`) shows why if it was writable before"
+            "Read-only file system; remount it read-write (`dmesg` shows why, if it was writable before), or choose another directory"
         ),
         "{error}"
     );

@@ -406,10 +406,11 @@ impl Memory {
             if let Err(error) = directory.and_then(|()| persist::save(&store.store, &file)) {
                 self.lost.store(true, Ordering::Relaxed);
                 tracing::error!(
-                    "the store `{}` is lost: {} cannot be written: {error}; the file has the contents of the last clean stop: free space there, or set \
+                    "the store `{}` is lost: {} cannot be written: {error}; the file has the contents of the last clean stop: {}, or set \
                      another [collector.memory] directory, before the next start",
                     store.name(),
-                    file.display()
+                    file.display(),
+                    ::settings::remedy(&error).unwrap_or("check that this user may write there")
                 );
             }
         }

@@ -218,8 +218,9 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
         let _ = fs::remove_file(&begun);
         let directory = directory.display();
         return Err(format!(
-            "cannot write a snapshot of `{}` to {directory}: {error}; free space there",
-            store.name()
+            "cannot write a snapshot of `{}` to {directory}: {error}; {}",
+            store.name(),
+            settings::remedy(&error).unwrap_or("check that it exists and that this user may write there")
         ));
     }
     let torn = Some(snapshot.torn());

@@ -1,0 +1,42 @@
+//! Remedies for errors of the system that mean the same wherever they occur.
+
+use std::io::{self, ErrorKind};
+
+/// Returns the remedy for a failed write to a file or a directory, if the error alone decides it. A missing permission and a missing
+/// path are not among these errors: there the caller knows more.
+pub fn remedy(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::StorageFull => Some("free space there"),
+        ErrorKind::QuotaExceeded => Some("free space there, or raise the quota of this user"),
+        ErrorKind::ReadOnlyFilesystem => Some(
+            "remount it read-write (`dmesg` shows why, if it was writable before), or choose another directory",
+        ),
+        _ => (error.raw_os_error() == Some(EIO)).then_some("check the disk: `dmesg` shows its errors"),
+    }
+}
+
+/// Linux's number of "Input/output error", for which there is no kind.
+const EIO: i32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_fits_the_error() {
+        let remedies = [28, 122, 30, EIO, 13, 2].map(|number| remedy(&io::Error::from_raw_os_error(number)));
+        assert_eq!(
+            remedies,
+            [
+                Some("free space there"),
+                Some("free space there, or raise the quota of this user"),
+                Some(
+                    "remount it read-write (`dmesg` shows why, if it was writable before), or choose another directory"
+                ),
+                Some("check the disk: `dmesg` shows its errors"),
+                None,
+                None
+            ]
+        );
+    }
+}
