@@ -59,7 +59,8 @@ pub struct Stats {
     pub early: u64,
     /// NACKs ignored because they would exceed the limit of retransmissions.
     pub limited: u64,
-    /// NACKs and ACKs about reports that were never sent, after the translator had confirmed the sequence.
+    /// NACKs and ACKs about reports that were never sent, after the translator had confirmed the sequence, or after the first
+    /// [`WINDOW`] reports.
     pub unbelieved: u64,
     /// Reports that NACKs requested after they had left the retransmit buffer; each is counted once.
     pub unavailable: u64,
@@ -267,7 +268,9 @@ impl Destination {
             return;
         }
         let sent = u64::from(missing) <= self.stats.essential;
-        if !sent && self.confirmed {
+        // A translator that knows an earlier reporter asks about one of the first reports. Later, what it would get with other numbers
+        // is what it has: it would execute these reports again.
+        if !sent && (self.confirmed || self.stats.essential > WINDOW as u64) {
             self.stats.unbelieved += 1;
             return;
         }

@@ -1000,6 +1000,22 @@ fn configurations_that_cannot_be_carried_out_name_the_setting() {
 }
 
 #[test]
+fn a_forged_nack_cannot_renumber_the_reports_of_a_reporter_that_runs() {
+    let keyed = Mapping {
+        options: ESSENTIAL,
+        ..mapping(Trigger::Path, key_write("flow", "node[5]"))
+    };
+    let (mut reporter, mut out) = (reporter(vec![keyed]), Outbox::new(1 << 20, 100_000));
+    let path = Path::new();
+    (0..257).for_each(|src_port| reporter.report(&path.context(&flow(src_port)), 0, &mut out));
+    assert_eq!(sent(&mut out).len(), 257);
+    // The translator has confirmed nothing: it sends no ACKs unless it is configured to, and needs no NACK without a loss.
+    reporter.control(0, &nack(60_000), 1, &mut out);
+    let stats = reporter.destinations(0).next().unwrap().stats;
+    assert_eq!((out.len(), stats.renumbered, stats.unbelieved), (0, 0, 1));
+}
+
+#[test]
 fn forged_nacks_cause_bounded_retransmission_and_count_a_report_once() {
     let keyed = Mapping {
         options: ESSENTIAL,
