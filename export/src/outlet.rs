@@ -244,7 +244,7 @@ impl Reading {
                 return Step::Failed(words.to_owned());
             }
             29 => return Step::Failed(format!("{}: allow this user to read the topic", name(29))),
-            error => return Step::Failed(name(error).to_owned()),
+            error => return Step::Failed(name(error).into_owned()),
         }
         let end = u64::try_from(fetched.end).unwrap_or(0);
         self.end = Some(end);

@@ -328,6 +328,14 @@ impl Route for Exporter {
                     (state.restarted, state.silenced) =
                         (state.restarted + u64::from(restarted), state.silenced + silenced);
                 }
+                if restarted {
+                    let (export, stream) = (&*self.gauge.export, self.stream().name());
+                    tracing::warn!(
+                        export,
+                        stream,
+                        "the store begins its count of records anew; the number of records that were lost unsent is unknown"
+                    );
+                }
                 self.ahead = ahead;
                 // Of a range nothing is left, and nothing is in flight.
                 let is_empty = page.records.is_empty() && page.left_out == 0;

@@ -11,6 +11,7 @@
 //! of a key is kept. Chunks have sequence numbers ([`Producer`]), so a broker recognises a chunk that it has; only a restart of the
 //! process, or a topic that gets more partitions while one of its leaders does not answer, makes doubles, which have the same header `id`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write as _;
 
@@ -336,7 +337,7 @@ impl Exchange {
             error,
             words,
         } = produced;
-        let mut said = name(*error).to_owned();
+        let mut said = name(*error).into_owned();
         if !words.is_empty() {
             said += &format!(": {words}");
         }
@@ -537,36 +538,62 @@ fn kind(error: i16) -> Kind {
     }
 }
 
-/// The name of an error.
-pub fn name(error: i16) -> &'static str {
-    match error {
+/// Returns the name of an error, or its number if it has none here.
+pub fn name(error: i16) -> Cow<'static, str> {
+    Cow::Borrowed(match error {
+        -1 => "UNKNOWN_SERVER_ERROR",
         0 => "no error",
+        1 => "OFFSET_OUT_OF_RANGE",
         2 => "CORRUPT_MESSAGE",
         3 => "UNKNOWN_TOPIC_OR_PARTITION",
         5 => "LEADER_NOT_AVAILABLE",
         6 => "NOT_LEADER_OR_FOLLOWER",
         7 => "REQUEST_TIMED_OUT",
+        8 => "BROKER_NOT_AVAILABLE",
+        9 => "REPLICA_NOT_AVAILABLE",
         10 => "MESSAGE_TOO_LARGE",
+        13 => "NETWORK_EXCEPTION",
+        14 => "COORDINATOR_LOAD_IN_PROGRESS",
+        15 => "COORDINATOR_NOT_AVAILABLE",
+        16 => "NOT_COORDINATOR",
         17 => "INVALID_TOPIC_EXCEPTION",
         18 => "RECORD_LIST_TOO_LARGE",
         19 => "NOT_ENOUGH_REPLICAS",
         20 => "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        21 => "INVALID_REQUIRED_ACKS",
         29 => "TOPIC_AUTHORIZATION_FAILED",
-        36 => "TOPIC_ALREADY_EXISTS",
-        37 => "INVALID_PARTITIONS",
-        41 => "NOT_CONTROLLER",
         31 => "CLUSTER_AUTHORIZATION_FAILED",
         32 => "INVALID_TIMESTAMP",
+        33 => "UNSUPPORTED_SASL_MECHANISM",
+        34 => "ILLEGAL_SASL_STATE",
+        35 => "UNSUPPORTED_VERSION",
+        36 => "TOPIC_ALREADY_EXISTS",
+        37 => "INVALID_PARTITIONS",
+        38 => "INVALID_REPLICATION_FACTOR",
+        40 => "INVALID_CONFIG",
+        41 => "NOT_CONTROLLER",
+        42 => "INVALID_REQUEST",
+        43 => "UNSUPPORTED_FOR_MESSAGE_FORMAT",
         44 => "POLICY_VIOLATION",
         45 => "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        46 => "DUPLICATE_SEQUENCE_NUMBER",
         47 => "INVALID_PRODUCER_EPOCH",
+        49 => "INVALID_PRODUCER_ID_MAPPING",
+        53 => "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
         56 => "KAFKA_STORAGE_ERROR",
         58 => "SASL_AUTHENTICATION_FAILED",
         59 => "UNKNOWN_PRODUCER_ID",
+        72 => "LISTENER_NOT_FOUND",
+        74 => "FENCED_LEADER_EPOCH",
+        75 => "UNKNOWN_LEADER_EPOCH",
         76 => "UNSUPPORTED_COMPRESSION_TYPE",
+        78 => "OFFSET_NOT_AVAILABLE",
         87 => "INVALID_RECORD",
-        _ => "an error of Kafka without a name here",
-    }
+        89 => "THROTTLING_QUOTA_EXCEEDED",
+        90 => "PRODUCER_FENCED",
+        100 => "UNKNOWN_TOPIC_ID",
+        _ => return Cow::Owned(format!("error {error} of Kafka")),
+    })
 }
 
 /// That there are three headers, the name of the first one, and the length of its value.
@@ -648,6 +675,20 @@ mod tests {
     use super::*;
 
     /// Those of Kafka's own test of its hash.
+    #[test]
+    fn an_error_has_a_name_or_its_number() {
+        let names = [14, 15, -1, 132].map(name);
+        assert_eq!(
+            names,
+            [
+                "COORDINATOR_LOAD_IN_PROGRESS",
+                "COORDINATOR_NOT_AVAILABLE",
+                "UNKNOWN_SERVER_ERROR",
+                "error 132 of Kafka"
+            ]
+        );
+    }
+
     #[test]
     fn a_key_has_the_partition_of_other_producers() {
         let cases: [(&[u8], i32); 6] = [

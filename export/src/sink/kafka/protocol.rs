@@ -348,7 +348,7 @@ pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Ma
         .to_vec();
     Ok(match error {
         0 => Ok(message),
-        error if words.is_empty() => Err(super::name(error).to_owned()),
+        error if words.is_empty() => Err(super::name(error).into_owned()),
         _ => Err(words),
     })
 }
