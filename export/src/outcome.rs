@@ -105,7 +105,12 @@ fn explain(words: String, host: &str, status: u16) -> String {
     } else {
         format!(": {words}")
     };
-    format!("{host} answers HTTP {status}{}{reason}", meaning(status))
+    let meaning = match status {
+        // A server that says what it did not find has been reached.
+        404 if !words.is_empty() => " (check the url, and that the database, table or index exists)",
+        _ => meaning(status),
+    };
+    format!("{host} answers HTTP {status}{meaning}{reason}")
 }
 
 /// Returns the meaning of an HTTP status, and what to do; empty for those that only the body explains.
@@ -158,6 +163,10 @@ mod tests {
         assert_eq!(
             words(503, "busy"),
             "h:1 answers HTTP 503 (it is overloaded, or not ready): busy"
+        );
+        assert_eq!(
+            words(404, "Database hopwise does not exist"),
+            "h:1 answers HTTP 404 (check the url, and that the database, table or index exists): Database hopwise does not exist"
         );
         let by_record = Outcome::Settled {
             rejected: vec![(0, String::new()), (1, "bad".to_owned())],
