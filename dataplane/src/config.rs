@@ -12,18 +12,18 @@ use crate::watchlist::{Mode, Watchlist};
 /// The INT configuration of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How packets with INT are marked; the same in the whole domain.
+    /// The mark of packets with INT; the same in the whole domain.
     pub mark: Mark,
     /// Treatment of the L4 checksum of packets with INT; the same in the whole domain.
     pub l4_checksum: L4Checksum,
     /// Instruction bits that this switch supports (as in an instruction bitmap); for others it writes all-ones. Bit 15 is not
     /// among them: it depends on the treatment of the L4 checksum, all-ones if that is updated and the complement if not.
     pub available: u16,
-    /// How it reports.
+    /// The form of its reports.
     pub format: Format,
     /// Queue depths that it reports.
     pub congestion: Option<Congestion>,
-    /// SF-INT.
+    /// SF-INT: registers, form of reports, urgent packets.
     pub sf: sf::Config,
 }
 
@@ -41,7 +41,7 @@ impl Default for Config {
     }
 }
 
-/// How packets with INT are marked.
+/// The mark of packets with INT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// DSCP of packets with INT, 1 to 63.
@@ -74,7 +74,7 @@ pub struct Congestion {
     pub quota: u32,
 }
 
-/// Why a configuration is invalid.
+/// The reason for which a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// DSCP 0 marks everything, and more than six bits do not fit.

@@ -15,7 +15,7 @@ use crate::watchlist::{Watch, Watchlist};
 pub struct Line {
     /// When it happens, ns since the start.
     pub at: u64,
-    /// Human-readable description.
+    /// A description for people.
     pub text: String,
 }
 
@@ -57,10 +57,9 @@ const LINK: (u32, u32) = (101, 201);
 
 /// Names of the drop reason codes in the demo's reports.
 pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
-    let reported = |reason: &DropReason| *reason != DropReason::LostOnLink;
     DropReason::ALL
         .into_iter()
-        .filter(reported)
+        .filter(|reason| *reason != DropReason::LostOnLink)
         .map(|reason| (reason.code(), reason.name()))
 }
 
@@ -133,10 +132,9 @@ fn config(start: u64) -> Config {
 /// 56 flows, one from each host to each other, of several kinds and about 180 packets/s each.
 fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
     let hosts = 10_001..=10_008u32;
-    let pairs = hosts
+    hosts
         .clone()
-        .flat_map(move |from| hosts.clone().map(move |to| (from, to)));
-    pairs
+        .flat_map(move |from| hosts.clone().map(move |to| (from, to)))
         .filter(|(from, to)| from != to)
         .enumerate()
         .map(move |(at, (from, to))| {
@@ -186,7 +184,8 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
                 format!("microburst: h1, h3, h4 and h6 send {BURST_PACKETS} packets each to h8 at once");
             lines.push(Line { at, text });
         }
-        let (cut, restore) = (act * ACT + CUT * SECOND, act * ACT + RESTORE * SECOND);
+        let cut = act * ACT + CUT * SECOND;
+        let restore = act * ACT + RESTORE * SECOND;
         fabric.schedule(start + cut, Action::CutLink { a, b })?;
         fabric.schedule(start + restore, Action::MendLink { a, b })?;
         lines.push(Line {

@@ -13,7 +13,8 @@ use crate::watchlist::Watch;
 pub(crate) fn postcard(
     node: &mut Node,
     frame: &[u8],
-    (flow, headers): (&FlowKey, &Headers),
+    flow: &FlowKey,
+    headers: &Headers,
     watch: &Watch,
     visit: &Visit,
     out: &mut Outbox,
@@ -22,13 +23,12 @@ pub(crate) fn postcard(
     if node.suppresses_record(Some(flow), bits, visit) {
         return Outcome::forward(PacketOutcome::Filtered);
     }
-    if !node.report_dta(frame, (Some(flow), None), (Trigger::Hop, bits), visit) {
-        let edges = (visit.from_edge, visit.to_edge);
+    if !node.report_dta(frame, Some(flow), None, Trigger::Hop, bits, visit) {
         let postcard = Subject {
             frame,
             bits,
             metadata: &visit.hop(node.id, u16::MAX),
-            edges,
+            edges: (visit.from_edge, visit.to_edge),
         };
         node.exporter.postcard(flow, headers, &postcard, out);
     }
@@ -48,13 +48,12 @@ pub(crate) fn mx(
     if node.suppresses_record(flow, bits, visit) {
         return PacketOutcome::Filtered;
     }
-    if !node.report_dta(frame, (flow, Some(carried)), (Trigger::Hop, bits), visit) {
-        let edges = (visit.from_edge, visit.to_edge);
+    if !node.report_dta(frame, flow, Some(carried), Trigger::Hop, bits, visit) {
         let postcard = Subject {
             frame,
             bits,
             metadata: &visit.hop(node.id, u16::MAX),
-            edges,
+            edges: (visit.from_edge, visit.to_edge),
         };
         node.exporter.postcard_of_mx(carried, &postcard, out);
     }

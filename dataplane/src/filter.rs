@@ -54,7 +54,7 @@ const MAX_HOPS: usize = 256;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// The flows.
+    /// The flows to which the detector applies.
     pub flows: Match,
     /// The detector, which selects the packets to report.
     pub detector: Detector,
@@ -96,16 +96,16 @@ impl Default for Units {
     }
 }
 
-/// Why filters were refused.
+/// The reason for which filters were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterError {
-    /// More than [`MAX_FILTERS`].
+    /// There are more than [`MAX_FILTERS`].
     TooMany(usize),
     /// One of them contradicts itself.
     Detector {
-        /// Its index, from 0.
+        /// The index of the filter, from 0.
         index: usize,
-        /// The contradiction.
+        /// The contradiction in its detector.
         why: DetectorError,
     },
 }
@@ -145,13 +145,14 @@ impl Entry {
 
     /// The registers of both mean the same. Also true of equal filters.
     fn differs_in_threshold(&self, before: &Self) -> bool {
-        let (now, then) = (&self.filter.detector, &before.filter.detector);
+        let now = &self.filter.detector;
+        let then = &before.filter.detector;
         let is_same_detector = now.algorithm == then.algorithm && now.metric == then.metric;
         is_same_detector && self.filter.flows == before.filter.flows && self.registers == before.registers
     }
 }
 
-/// Which values a detector uses; others are not read.
+/// The values that a detector uses; others are not read.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
     latency: bool,
@@ -163,22 +164,25 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(detector: &Detector) -> Self {
-        let uses = |metric: Metric| match &detector.algorithm {
-            Algorithm::Noop => false,
-            Algorithm::Change(_) => matches!(metric, Metric::HopLatency | Metric::QueueOccupancy),
-            Algorithm::Rule(program) => program.table.uses(metric),
-            _ => metric == detector.metric,
-        };
-        let flow_latency = uses(Metric::FlowLatency);
+    fn new(detector: &Detector) -> Self {
+        let flow_latency = uses(detector, Metric::FlowLatency);
         Self {
-            latency: uses(Metric::HopLatency) || flow_latency,
-            queue: uses(Metric::QueueOccupancy),
-            congestion: uses(Metric::QueueCongestion),
-            utilization: uses(Metric::LinkUtilization),
+            latency: uses(detector, Metric::HopLatency) || flow_latency,
+            queue: uses(detector, Metric::QueueOccupancy),
+            congestion: uses(detector, Metric::QueueCongestion),
+            utilization: uses(detector, Metric::LinkUtilization),
             flow_latency,
-            looped: matches!(detector.algorithm, Algorithm::Rule(_)) && uses(Metric::FlowPath),
+            looped: matches!(detector.algorithm, Algorithm::Rule(_)) && uses(detector, Metric::FlowPath),
         }
+    }
+}
+
+fn uses(detector: &Detector, metric: Metric) -> bool {
+    match &detector.algorithm {
+        Algorithm::Noop => false,
+        Algorithm::Change(_) => matches!(metric, Metric::HopLatency | Metric::QueueOccupancy),
+        Algorithm::Rule(program) => program.table.uses(metric),
+        _ => metric == detector.metric,
     }
 }
 
@@ -208,27 +212,24 @@ impl Filters {
         if filters.len() > MAX_FILTERS {
             return Err(FilterError::TooMany(filters.len()));
         }
-        let room = if filters.is_empty() { 0 } else { MAX_HOPS };
-        let entry = |(index, filter): (usize, Filter)| {
+        let hops = if filters.is_empty() { 0 } else { MAX_HOPS };
+        let mut entries = Vec::with_capacity(filters.len());
+        for (index, filter) in filters.into_iter().enumerate() {
             let monitor = Monitor::new(filter.detector.clone(), registers)
                 .map_err(|why| FilterError::Detector { index, why })?;
-            let needs = Needs::of(&filter.detector);
-            Ok(Entry {
+            let needs = Needs::new(&filter.detector);
+            entries.push(Entry {
                 filter,
                 monitor,
                 registers,
                 needs,
-            })
-        };
+            });
+        }
         Ok(Self {
-            entries: filters
-                .into_iter()
-                .enumerate()
-                .map(entry)
-                .collect::<Result<_, _>>()?,
+            entries,
             units,
-            values: Vec::with_capacity(room),
-            nodes: Vec::with_capacity(room),
+            values: Vec::with_capacity(hops),
+            nodes: Vec::with_capacity(hops),
         })
     }
 
@@ -244,7 +245,7 @@ impl Filters {
             .map(|entry| (&entry.filter, entry.monitor.counts()))
     }
 
-    /// Empties all registers.
+    /// Empties the registers of all filters.
     pub fn wipe(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.monitor.wipe());
     }
@@ -284,7 +285,9 @@ impl Filters {
             .entries
             .iter_mut()
             .find(|entry| entry.filter.flows.matches(flow))?;
-        let (values, needs, units) = (&mut self.values, entry.needs, self.units);
+        let values = &mut self.values;
+        let needs = entry.needs;
+        let units = self.units;
         values.clear();
         let records = stack
             .records()
@@ -307,9 +310,10 @@ impl Filters {
             looped,
             hops: values,
         };
-        Some(match implausible {
-            true => entry.monitor.decide_implausible(&observation, flow),
-            false => entry.monitor.decide(&observation, flow, now),
+        Some(if implausible {
+            entry.monitor.decide_implausible(&observation, flow)
+        } else {
+            entry.monitor.decide(&observation, flow, now)
         })
     }
 }
@@ -362,18 +366,16 @@ fn level(word: u32) -> u64 {
 
 /// Reads all values of this switch's own record.
 fn read_hop(hop: &Hop, units: Units) -> HopValues {
-    let stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
     let stamps = EndTimestamps {
-        ingress: stamp(hop.ingress_ts),
-        egress: stamp(hop.egress_ts),
+        ingress: hop.ingress_ts.unwrap_or(ABSENT),
+        egress: hop.egress_ts.unwrap_or(ABSENT),
         wide: false,
     };
-    let latency = hop_latency(hop.hop_latency, stamps, units);
     let utilization = hop
         .tx_utilization
         .map(|raw| u64::from(raw) * u64::from(units.utilization));
     HopValues {
-        hop_latency: latency,
+        hop_latency: hop_latency(hop.hop_latency, stamps, units),
         queue_occupancy: hop.queue_occupancy.map_or(ABSENT, u64::from),
         queue_congestion: hop.buffer_occupancy.map_or(ABSENT, u64::from),
         link_utilization: utilization.unwrap_or(ABSENT),
@@ -398,8 +400,11 @@ fn hop_latency(reported: Option<u32>, stamps: EndTimestamps, units: Units) -> u6
             latency => latency,
         },
     };
-    let odd = latency > units.max_latency || lacks_ingress(stamps, units);
-    if odd { IMPLAUSIBLE } else { latency }
+    if latency > units.max_latency || lacks_ingress(stamps, units) {
+        IMPLAUSIBLE
+    } else {
+        latency
+    }
 }
 
 /// Whether these stamps have an egress, and 0 for their ingress.
@@ -470,21 +475,22 @@ fn flow_latency(
 }
 
 fn ends(stack: &Stack<'_>, metadata: Option<&Metadata>) -> EndTimestamps {
-    let metadata_stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
     let layout = &stack.layout;
     let first = stack.records().next_back();
     let last = stack.records().next();
     // A report's header has 32-bit timestamps of this switch; with a 64-bit timestamp, both are taken modulo 2^32.
     let wide = layout.wide_ts() && metadata.is_none_or(|metadata| metadata.on_stack);
-    let ingress = first.map(|record| layout.ingress_ts(record));
-    let egress = last.map(|record| layout.egress_ts(record));
+    let ingress = match first {
+        Some(record) => Some(layout.ingress_ts(record)),
+        None => metadata.and_then(|metadata| metadata.hop.ingress_ts),
+    };
+    let egress = match metadata {
+        Some(metadata) => metadata.hop.egress_ts,
+        None => last.map(|record| layout.egress_ts(record)),
+    };
     EndTimestamps {
-        ingress: ingress
-            .unwrap_or_else(|| metadata_stamp(metadata.and_then(|metadata| metadata.hop.ingress_ts))),
-        egress: match metadata {
-            Some(metadata) => metadata_stamp(metadata.hop.egress_ts),
-            None => egress.unwrap_or(ABSENT),
-        },
+        ingress: ingress.unwrap_or(ABSENT),
+        egress: egress.unwrap_or(ABSENT),
         wide,
     }
 }

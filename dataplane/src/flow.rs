@@ -7,14 +7,14 @@ use wire::{FlowKey, ipv4, ipv6, tcp, udp};
 
 use crate::packet::{UDP, fill_l4};
 
-/// A host's addresses.
+/// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Ethernet address.
+    /// The Ethernet address.
     pub mac: [u8; 6],
-    /// IPv4 address.
+    /// The IPv4 address of the host.
     pub v4: Ipv4Addr,
-    /// IPv6 address.
+    /// The IPv6 address of the host.
     pub v6: Ipv6Addr,
 }
 
@@ -34,17 +34,17 @@ impl Address {
 /// One flow of equal packets between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// Sending host's id.
+    /// Node id of the sending host.
     pub from: u32,
-    /// Receiving host's id.
+    /// Node id of the receiving host.
     pub to: u32,
-    /// IPv4 or IPv6.
+    /// Version of the Internet Protocol.
     pub family: Family,
-    /// UDP or TCP.
+    /// Protocol above the Internet Protocol.
     pub transport: Transport,
-    /// Source port.
+    /// The UDP or TCP source port.
     pub src_port: u16,
-    /// Destination port.
+    /// The UDP or TCP destination port.
     pub dst_port: u16,
     /// DSCP of the packets, 0 to 63. Must not be the INT mark where that is used.
     pub dscp: u8,
@@ -77,26 +77,26 @@ impl FlowSpec {
     }
 }
 
-/// IP version.
+/// Version of the Internet Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// IPv4.
+    /// Internet Protocol version 4.
     V4,
-    /// IPv6.
+    /// Internet Protocol version 6.
     V6,
 }
 
-/// L4 protocol.
+/// A protocol above the Internet Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// UDP.
+    /// UDP, with a checksum.
     Udp,
     /// TCP headers only, without congestion control and retransmission.
     Tcp,
 }
 
 impl Transport {
-    /// IP protocol number.
+    /// Returns the IP protocol number.
     pub fn number(self) -> u8 {
         match self {
             Self::Udp => 17,
@@ -115,7 +115,7 @@ pub enum Pattern {
         /// Time between packets, ns.
         gap: u64,
     },
-    /// Poisson arrivals.
+    /// Independently, as a Poisson process.
     Poisson {
         /// Mean time between packets, ns.
         mean: u64,
@@ -170,37 +170,33 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
     }
     .emit(&mut frame);
     if is_v6 {
-        let (src, dst) = (from.v6.octets(), to.v6.octets());
-        let traffic_class = spec.dscp << 2;
         ipv6::Repr {
-            src,
-            dst,
+            src: from.v6.octets(),
+            dst: to.v6.octets(),
             next_header: proto,
             hop_limit: 64,
-            traffic_class,
+            traffic_class: spec.dscp << 2,
             flow_label: 0,
             payload_len: length,
         }
         .emit(&mut frame[ip..]);
     } else {
         const DO_NOT_FRAGMENT: u16 = 0x4000;
-        let (src, dst) = (from.v4.octets(), to.v4.octets());
-        let total_len = length + ipv4::HEADER_LEN as u16;
-        let (tos, fragment) = (spec.dscp << 2, DO_NOT_FRAGMENT);
         ipv4::Repr {
-            src,
-            dst,
+            src: from.v4.octets(),
+            dst: to.v4.octets(),
             proto,
-            tos,
-            total_len,
+            tos: spec.dscp << 2,
+            total_len: length + ipv4::HEADER_LEN as u16,
             ident: 0,
-            fragment,
+            fragment: DO_NOT_FRAGMENT,
             ttl: 64,
             options: &[],
         }
         .emit(&mut frame[ip..]);
     }
-    let (src_port, dst_port) = (spec.src_port, spec.dst_port);
+    let src_port = spec.src_port;
+    let dst_port = spec.dst_port;
     if proto == UDP {
         udp::Repr {
             src_port,
@@ -211,13 +207,12 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
         .emit(&mut frame[l4..]);
     } else {
         const ACK: u16 = 0x10;
-        let (seq, ack, flags) = (1, 1, ACK);
         tcp::Repr {
             src_port,
             dst_port,
-            seq,
-            ack,
-            flags,
+            seq: 1,
+            ack: 1,
+            flags: ACK,
             window: 0x2000,
             checksum: 0,
             urgent: 0,
@@ -225,10 +220,9 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
         }
         .emit(&mut frame[l4..]);
     }
-    frame[l4 + l4_header..]
-        .iter_mut()
-        .enumerate()
-        .for_each(|(at, byte)| *byte = at as u8);
+    for (at, byte) in frame[l4 + l4_header..].iter_mut().enumerate() {
+        *byte = at as u8;
+    }
     fill_l4(&mut frame, ip, l4, proto, usize::from(length));
     let (src, dst): (IpAddr, IpAddr) = if is_v6 {
         (from.v6.into(), to.v6.into())

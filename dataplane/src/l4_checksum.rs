@@ -3,9 +3,7 @@
 //! The code that inserts, pushes and strips INT updates the checksum. If the domain treats it otherwise, it is set again
 //! afterwards.
 
-use wire::{checksum, tcp, udp};
-
-use wire::Profile;
+use wire::{Profile, checksum, tcp, udp};
 
 use crate::packet::{Headers, ParsedPacket, TCP, TCP_CHECKSUM, UDP, fill_l4, tcp_checksum};
 
@@ -36,11 +34,11 @@ pub(crate) struct Before {
 
 impl Before {
     /// `None` if the checksum need not be set again.
-    pub(crate) fn of(frame: &[u8], setting: L4Checksum) -> Option<Self> {
+    pub(crate) fn read(frame: &[u8], setting: L4Checksum) -> Option<Self> {
         if setting == L4Checksum::Update {
             return None;
         }
-        let headers = Headers::of(frame)?;
+        let headers = Headers::parse(frame)?;
         Some(Self {
             proto: headers.proto,
             checksum: read(frame, &headers)?,
@@ -55,13 +53,13 @@ impl Before {
         if self.proto == UDP && self.checksum == 0 {
             return;
         }
-        let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else {
+        let Some(headers) = Headers::parse(frame).filter(|headers| headers.proto == self.proto) else {
             return;
         };
         let Some(updated) = read(frame, &headers) else {
             return;
         };
-        let carried = ParsedPacket::of(frame, profile)
+        let carried = ParsedPacket::parse(frame, profile)
             .ok()
             .and_then(|seen| seen.carried);
         let Some(carried) = carried.filter(|carried| carried.bitmap & CHECKSUM_COMPLEMENT != 0) else {
@@ -99,7 +97,7 @@ pub(crate) fn is_sampled(number: u64) -> bool {
 
 /// Whether the L4 checksum of a packet is correct. True if it has none.
 pub(crate) fn is_valid(frame: &[u8]) -> bool {
-    let Some(headers) = Headers::of(frame) else {
+    let Some(headers) = Headers::parse(frame) else {
         return true;
     };
     let Some(checksum) = read(frame, &headers) else {
@@ -151,7 +149,7 @@ fn write(frame: &mut [u8], headers: &Headers, checksum: u16) {
         if let Ok(mut header) = udp::Packet::new_checked(rest) {
             header.set_checksum(checksum);
         }
-    } else if let Some(place) = tcp_checksum(rest) {
-        *place = checksum.to_be_bytes();
+    } else if let Some(field) = tcp_checksum(rest) {
+        *field = checksum.to_be_bytes();
     }
 }

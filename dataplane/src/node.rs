@@ -35,7 +35,7 @@ pub struct Stats {
     pub filtered: u64,
     /// Dropped packets that were reported.
     pub drops_reported: u64,
-    /// Queues reported.
+    /// Reports of queues that became congested or recovered.
     pub queues_reported: u64,
     /// Packets reported because they passed a congested queue; see [`Congestion::quota`](crate::switch::Congestion::quota).
     pub congested_reported: u64,
@@ -48,7 +48,7 @@ pub struct Stats {
     pub edge_stripped: u64,
     /// Refused packets that arrived so, and would carry INT, or its mark, after one was removed: dropped.
     pub edge_refused: u64,
-    /// How often each rule of SF-INT was applied, by its number; 0: the hop count was used up.
+    /// Number of applications of each rule of SF-INT, by the rule's number; 0: the hop count was used up.
     pub sf_rules: [u64; 10],
     /// Packets that this source marked urgent.
     pub urgent: u64,
@@ -70,7 +70,6 @@ pub(crate) struct Node {
     pub(crate) registers: Registers,
     pub(crate) cache: direct::Cache,
     pub(crate) stats: Stats,
-    /// The DTA reporter.
     pub(crate) dta: Option<Box<SwitchReporter>>,
 }
 
@@ -106,8 +105,7 @@ pub(crate) enum PacketOutcome {
 
 /// A packet that leaves the domain is dropped if D is set.
 pub(crate) fn verdict(flags: Flags, visit: &Visit) -> Verdict {
-    let discard = visit.to_edge && flags.contains(Flags::DISCARD);
-    if discard {
+    if visit.to_edge && flags.contains(Flags::DISCARD) {
         Verdict::Discard
     } else {
         Verdict::Forward
@@ -126,7 +124,7 @@ impl Node {
 
     #[inline(never)]
     fn parse_any(&self, frame: &[u8]) -> Result<ParsedPacket, Refusal> {
-        ParsedPacket::of(frame, &self.profile)
+        ParsedPacket::parse(frame, &self.profile)
     }
 
     /// The parsed frame in full. `packet` is the latest frame that was parsed.
@@ -139,7 +137,7 @@ impl Node {
 
     /// The INT of a frame that a sink can remove, also behind a malformed stack.
     pub(crate) fn removable(&self, frame: &[u8]) -> Option<CarriedInt> {
-        match ParsedPacket::of(frame, &self.profile) {
+        match ParsedPacket::parse(frame, &self.profile) {
             Ok(seen) => seen.carried,
             Err(_) => CarriedInt::malformed(frame, &self.profile),
         }
@@ -147,7 +145,7 @@ impl Node {
 
     /// Whether a frame carries neither INT nor its mark before something else.
     pub(crate) fn is_plain(&self, frame: &[u8]) -> bool {
-        let parsed = ParsedPacket::of(frame, &self.profile);
+        let parsed = ParsedPacket::parse(frame, &self.profile);
         parsed.is_ok_and(|seen| seen.carried.is_none() && !seen.unsupported)
     }
 
@@ -156,14 +154,16 @@ impl Node {
     pub(crate) fn report_dta(
         &mut self,
         frame: &[u8],
-        (flow, carried): (Option<&FlowKey>, Option<&CarriedInt>),
-        (trigger, bits): (Trigger, u16),
+        flow: Option<&FlowKey>,
+        carried: Option<&CarriedInt>,
+        trigger: Trigger,
+        bits: u16,
         visit: &Visit,
     ) -> bool {
         let Some(dta) = &mut self.dta else { return false };
         let headers = carried
             .map(|carried| carried.headers)
-            .or_else(|| Headers::of(frame));
+            .or_else(|| Headers::parse(frame));
         let seen = ParsedPacket {
             flow: flow.copied(),
             headers,

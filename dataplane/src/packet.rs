@@ -33,12 +33,10 @@ pub(crate) struct ParsedPacket {
     pub(crate) unsupported: bool,
 }
 
-/// A parsed frame.
 #[derive(Clone, Copy)]
 pub(crate) enum Parsed {
     /// A common frame; see [`direct`].
     Direct(direct::Common),
-    /// Any other frame.
     Full(Result<ParsedPacket, Refusal>),
 }
 
@@ -65,11 +63,9 @@ pub(crate) struct CarriedInt {
     source_only: usize,
     /// Words of header and stack.
     pub(crate) int_words: u8,
-    /// SF-INT.
     pub(crate) sf: Option<Sf>,
     /// Offset of the shim; in an IPv6 option it follows type and length.
     pub(crate) shim: usize,
-    /// End of INT.
     pub(crate) end: usize,
 }
 
@@ -78,7 +74,7 @@ impl ParsedPacket {
     ///
     /// # Errors
     /// As [`packet::contents`]: INT or IP headers that contradict themselves.
-    pub(crate) fn of(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
+    pub(crate) fn parse(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
         let contents = packet::contents(frame, profile)?;
         let mut seen = Self {
             flow: contents.flow,
@@ -87,7 +83,7 @@ impl ParsedPacket {
             unsupported: contents.destination,
         };
         let (Some(int), Some(location)) = (contents.int, contents.location) else {
-            seen.headers = Headers::of(frame);
+            seen.headers = Headers::parse(frame);
             return Ok(seen);
         };
         let proto = match location.encapsulation {
@@ -107,8 +103,8 @@ impl ParsedPacket {
             return Ok(seen);
         }
         let headers = Headers::at(frame, location.ip, location.l4, proto);
-        let whole = |headers: &Headers| location.end <= headers.ip + headers.ip_len(frame);
-        let Some(headers) = headers.filter(whole) else {
+        let Some(headers) = headers.filter(|headers| location.end <= headers.ip + headers.ip_len(frame))
+        else {
             seen.unsupported = true;
             return Ok(seen);
         };
@@ -161,7 +157,7 @@ impl CarriedInt {
         }
     }
 
-    /// INT that [`ParsedPacket::of`] refuses only because of its stack, as far as a sink needs it to remove INT.
+    /// INT that [`ParsedPacket::parse`] refuses only because of its stack, as far as a sink needs it to remove INT.
     pub(crate) fn malformed(frame: &[u8], profile: &Profile) -> Option<Self> {
         let location = packet::malformed_stack(frame, profile)?;
         let option = location.encapsulation == Encapsulation::HopByHop;
@@ -319,7 +315,6 @@ pub(crate) struct Headers {
     pub(crate) v6: bool,
     pub(crate) l4: usize,
     pub(crate) proto: u8,
-    /// DSCP, six bits.
     pub(crate) dscp: u8,
     /// Bytes of UDP, of TCP's fixed part, or of the hop-by-hop header.
     l4_len: usize,
@@ -333,7 +328,7 @@ const MAX_TAGS: usize = 4;
 
 impl Headers {
     /// The headers of a packet without INT.
-    pub(crate) fn of(frame: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let (ip, l4, proto) = Self::locate(frame)?;
         Self::at(frame, ip, l4, proto)
     }
@@ -346,15 +341,7 @@ impl Headers {
 
     /// Offsets of the IP header and of what follows it, and the protocol of that; `None` of a fragment.
     fn locate(frame: &[u8]) -> Option<(usize, usize, u8)> {
-        let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
-        let mut ip = ethernet::HEADER_LEN;
-        for _ in 0..MAX_TAGS {
-            if !ethertype::is_tag(ethertype) {
-                break;
-            }
-            ethertype = ethernet::Tag::parse(frame.get(ip..)?).ok()?.ethertype;
-            ip += ethernet::TAG_LEN;
-        }
+        let (ethertype, ip) = network(frame)?;
         let rest = frame.get(ip..)?;
         let (len, proto) = match ethertype {
             ethertype::IPV4 => {
@@ -447,7 +434,6 @@ impl Headers {
         len.unwrap_or(0)
     }
 
-    /// Destination port.
     pub(crate) fn dst_port(&self, frame: &[u8]) -> u16 {
         let rest = &frame[self.l4..];
         let port = if self.proto == UDP {
@@ -486,13 +472,15 @@ impl Headers {
         if self.has_option() {
             return self.splice_option(frame, range, with);
         }
-        let (old, new) = (sum(&frame[range.clone()]), sum(with));
+        let old = sum(&frame[range.clone()]);
+        let new = sum(with);
         let before = self.ip_len(frame);
         let after = before - range.len() + with.len();
         replace(frame, range, with);
         self.set_ip_len(frame, after);
         // The L4 length is in the pseudo-header, and changes by the same amount as the IP length. UDP includes it a second time.
-        let (short, long) = (before as u16, after as u16);
+        let short = before as u16;
+        let long = after as u16;
         if self.proto == UDP
             && let Ok(mut header) = udp::Packet::new_checked(&mut frame[self.l4..])
         {
@@ -534,10 +522,11 @@ impl Headers {
         let len = (fixed + OPTION_HEAD + data.len()).next_multiple_of(8);
         let pad = len - fixed - OPTION_HEAD - data.len();
         let mut block = [0; OPTIONS_MOST];
-        let next = frame[self.ip + NEXT_HEADER];
-        (block[0], block[1]) = (next, (len / 8).wrapping_sub(1) as u8);
+        block[0] = frame[self.ip + NEXT_HEADER];
+        block[1] = (len / 8).wrapping_sub(1) as u8;
         let body = &mut block[fixed..len];
-        (body[0], body[1]) = (int::sf::OPTION, data.len() as u8);
+        body[0] = int::sf::OPTION;
+        body[1] = data.len() as u8;
         body[OPTION_HEAD..OPTION_HEAD + data.len()].copy_from_slice(data);
         body[OPTION_HEAD + data.len()..].copy_from_slice(&PADDING[pad][..pad]);
         if has_header {
@@ -614,7 +603,9 @@ impl Headers {
     pub(crate) fn grow(
         &self,
         frame: &mut Vec<u8>,
-        (from, at, len): (usize, usize, usize),
+        from: usize,
+        at: usize,
+        len: usize,
         fill: impl FnOnce(&mut [u8]),
         change: impl FnOnce(&mut [u8]),
     ) {
@@ -647,10 +638,10 @@ impl Headers {
                 return (before, before.wrapping_add(by as u16));
             }
         } else if let Ok(mut header) = ipv4::Packet::new_checked(rest) {
-            let (before, sum) = (header.total_len(), header.checksum());
+            let before = header.total_len();
             let after = before.wrapping_add(by as u16);
             header.set_total_len(after);
-            header.set_checksum(checksum::update(sum, before, after));
+            header.set_checksum(checksum::update(header.checksum(), before, after));
             return (before, after);
         }
         (0, 0)
@@ -729,21 +720,16 @@ impl Headers {
     /// removing the inserted bytes restores the checksum.
     #[inline]
     fn update_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
-        let updated = |old| {
-            changes
-                .iter()
-                .fold(old, |sum, &(old, new)| checksum::update(sum, old, new))
-        };
         let rest = &mut frame[self.l4..];
         if self.proto == TCP {
             // Also if its options are not whole, which a removal of INT may cause.
             if let Some(checksum) = tcp_checksum(rest) {
-                *checksum = updated(u16::from_be_bytes(*checksum)).to_be_bytes();
+                *checksum = updated(u16::from_be_bytes(*checksum), changes).to_be_bytes();
             }
         } else if let Ok(mut header) = udp::Packet::new_checked(rest)
             && header.checksum() != 0
         {
-            let sum = updated(header.checksum());
+            let sum = updated(header.checksum(), changes);
             header.set_checksum(if sum == 0 { 0xffff } else { sum });
         }
     }
@@ -754,7 +740,8 @@ const PADDING: [[u8; 8]; 8] = {
     let mut padding = [[0; 8]; 8];
     let mut len = 2;
     while len < 8 {
-        (padding[len][0], padding[len][1]) = (1, len as u8 - 2);
+        padding[len][0] = 1;
+        padding[len][1] = len as u8 - 2;
         len += 1;
     }
     padding
@@ -765,6 +752,20 @@ const OPTIONS_MOST: usize = 2 + 2 + 255 + 7;
 pub(crate) const TCP_CHECKSUM: usize = 16;
 /// Offset of the IPv6 next-header field.
 const NEXT_HEADER: usize = 6;
+
+/// The EtherType after VLAN tags, and the offset of its payload, which may be the frame's end.
+pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
+    let mut at = ethernet::HEADER_LEN;
+    for _ in 0..MAX_TAGS {
+        if !ethertype::is_tag(ethertype) {
+            break;
+        }
+        ethertype = ethernet::Tag::parse(frame.get(at..)?).ok()?.ethertype;
+        at += ethernet::TAG_LEN;
+    }
+    Some((ethertype, at))
+}
 
 /// The options of a hop-by-hop header that ends at `end`, as ranges of the frame; Pad1 has one byte. Ends before the first that
 /// extends beyond the end.
@@ -798,6 +799,14 @@ pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
         .get_mut(..tcp::HEADER_LEN)?
         .get_mut(TCP_CHECKSUM..)?
         .first_chunk_mut()
+}
+
+/// A checksum after covered sums changed from the first to the second of each pair.
+#[inline]
+fn updated(checksum: u16, changes: &[(u16, u16)]) -> u16 {
+    changes
+        .iter()
+        .fold(checksum, |sum, &(old, new)| checksum::update(sum, old, new))
 }
 
 /// One's complement sum; `bytes` begin at an even offset of what a checksum covers.
@@ -841,7 +850,7 @@ mod tests {
     #[test]
     fn words_of_the_source_are_no_records() {
         let frame = testkit::vectors::bytes("int21_mx_src");
-        let seen = ParsedPacket::of(&frame, &Profile::default()).unwrap();
+        let seen = ParsedPacket::parse(&frame, &Profile::default()).unwrap();
         let carried = seen.carried.unwrap();
         assert_eq!((carried.mode, carried.source_only), (Mode::Mx, 8));
         let stack = carried.records(&frame);

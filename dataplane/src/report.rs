@@ -26,11 +26,11 @@ pub enum ReportKind {
 pub enum Version {
     /// 1.0: one report per datagram.
     V10,
-    /// 2.0.
+    /// 2.0: one or several reports per datagram.
     V20,
 }
 
-/// How a switch writes its reports.
+/// The form of a switch's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Version of the format.
@@ -49,7 +49,7 @@ pub struct Format {
     pub drop_with_int: bool,
     /// Number of subsystems (`hw_id` from 0) over which the egress interfaces are distributed, 1 to 64, each with its own sequence.
     pub subsystems: u8,
-    /// First sequence number.
+    /// Sequence number of the first datagram of each subsystem.
     pub first_sequence: u32,
 }
 
@@ -91,13 +91,13 @@ pub struct Outbox {
 /// One datagram in an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Subsystem.
+    /// Number of the subsystem.
     pub hw_id: u8,
-    /// Sequence number.
+    /// Sequence number of the datagram.
     pub seq: u32,
     /// Number of reports in it.
     pub reports: u16,
-    /// UDP payload.
+    /// The UDP payload, without headers.
     pub payload: &'a [u8],
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Carrying {
 }
 
 impl Carrying {
-    fn of(frame: &[u8], carried: &CarriedInt) -> Option<Self> {
+    fn read(frame: &[u8], carried: &CarriedInt) -> Option<Self> {
         Self::at(frame, carried.sf, carried.end, carried.hop_ml)
     }
 
@@ -156,18 +156,18 @@ pub(crate) struct ReportedPacket {
 }
 
 impl ReportedPacket {
-    pub(crate) fn of(frame: &[u8], carried: &CarriedInt) -> Self {
+    pub(crate) fn new(frame: &[u8], carried: &CarriedInt) -> Self {
         let headers = carried.headers;
         let ip_end = headers.ip + headers.ip_len(frame);
         Self {
             headers,
             ip_end,
             int_end: int_end(carried),
-            record: Carrying::of(frame, carried),
+            record: Carrying::read(frame, carried),
         }
     }
 
-    /// As [`Self::of`], for INT that is not in an option.
+    /// As [`Self::new`], for INT that is not in an option.
     #[inline(always)]
     pub(crate) fn direct(frame: &[u8], common: Common, int: Int) -> Self {
         let record = Carrying::at(frame, int.sf(), int.end, int.hop_ml);
@@ -235,12 +235,12 @@ pub(crate) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     fn draft(&self, packet: Packet<'a>) -> ReportDraft<'a> {
-        let mark = |on, mark| if on { mark } else { 0 };
         let (entered, left) = self.edges;
-        let edges = mark(entered, v20::POSTCARD_ENTERED) | mark(left, v20::POSTCARD_LEFT);
+        let entered = if entered { v20::POSTCARD_ENTERED } else { 0 };
+        let left = if left { v20::POSTCARD_LEFT } else { 0 };
         ReportDraft {
             bits: Some(self.bits & REPORTABLE),
-            edges: Some(edges),
+            edges: Some(entered | left),
             ..ReportDraft::new(ReportKind::Postcard, Flags::FLOW, self.metadata, packet)
         }
     }
@@ -321,7 +321,8 @@ impl Exporter {
         &mut self,
         frame: &[u8],
         reported: &ReportedPacket,
-        (bits, egress_if): (u16, u16),
+        bits: u16,
+        egress_if: u16,
         write: impl FnOnce(u16, &mut [u8]),
         out: &mut Outbox,
     ) -> bool {
@@ -400,19 +401,13 @@ impl Exporter {
             Some(&carried.headers),
             int_end(carried) + usize::from(self.format.snap),
         );
-        let bits = bits.map(|bits| bits & REPORTABLE);
         let draft = ReportDraft {
-            bits,
+            bits: bits.map(|bits| bits & REPORTABLE),
             with_stack: true,
+            record: Carrying::read(frame, carried),
             ..ReportDraft::new(ReportKind::Flow, Flags::FLOW, metadata, packet)
         };
-        self.write(
-            &ReportDraft {
-                record: Carrying::of(frame, carried),
-                ..draft
-            },
-            out,
-        );
+        self.write(&draft, out);
     }
 
     /// A sink's compact report of an SF packet: INT header and record.
@@ -425,19 +420,13 @@ impl Exporter {
         out: &mut Outbox,
     ) {
         let packet = Packet::Int(&frame[carried.header()..carried.end]);
-        let bits = Some(bits & REPORTABLE);
         let draft = ReportDraft {
-            bits,
+            bits: Some(bits & REPORTABLE),
             with_stack: true,
+            record: Carrying::read(frame, carried),
             ..ReportDraft::new(ReportKind::Flow, Flags::FLOW, metadata, packet)
         };
-        self.write(
-            &ReportDraft {
-                record: Carrying::of(frame, carried),
-                ..draft
-            },
-            out,
-        );
+        self.write(&draft, out);
     }
 
     /// A node's report of a packet of INT-MX, with the head of the packet.
@@ -461,14 +450,11 @@ impl Exporter {
             Some(headers),
             headers.body() + usize::from(self.format.snap),
         );
-        let flow_id = Some(flow.flow_id().to_be_bytes());
-        self.write(
-            &ReportDraft {
-                flow_id,
-                ..about.draft(packet)
-            },
-            out,
-        );
+        let draft = ReportDraft {
+            flow_id: Some(flow.flow_id().to_be_bytes()),
+            ..about.draft(packet)
+        };
+        self.write(&draft, out);
     }
 
     /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
@@ -495,7 +481,7 @@ impl Exporter {
         let draft = ReportDraft {
             bits: Some(PORTS | INGRESS_TS | DROP_REASON),
             reason: Some(reason),
-            record: with_int.and_then(|carried| Carrying::of(frame, &carried)),
+            record: with_int.and_then(|carried| Carrying::read(frame, &carried)),
             with_stack: with_int
                 .is_some_and(|carried| carried.mode == wire::int::Mode::Md && carried.sf.is_none()),
             ..ReportDraft::new(
@@ -511,14 +497,7 @@ impl Exporter {
     /// A queue report: ports, queue, ingress time. It is about the queue and not a flow, so it contains no packet; in 1.0, which
     /// requires one, it is truncated to length 0.
     pub(crate) fn queue_report(&mut self, metadata: &Hop, out: &mut Outbox) {
-        let bits = Some(PORTS | QUEUE | INGRESS_TS);
-        self.write(
-            &ReportDraft {
-                bits,
-                ..ReportDraft::new(ReportKind::Queue, Flags::QUEUE, metadata, Packet::None)
-            },
-            out,
-        );
+        self.write(&ReportDraft::queue(metadata, Packet::None), out);
     }
 
     /// A report of a packet that passes a congested queue: as [`Exporter::queue_report`], with the head of the packet, cut
@@ -535,15 +514,8 @@ impl Exporter {
             (_, Some(headers)) => ports_end(&headers),
             (_, None) => 64,
         };
-        let bits = Some(PORTS | QUEUE | INGRESS_TS);
         let packet = self.packet(frame, seen.headers.as_ref(), end);
-        self.write(
-            &ReportDraft {
-                bits,
-                ..ReportDraft::new(ReportKind::Queue, Flags::QUEUE, metadata, packet)
-            },
-            out,
-        );
+        self.write(&ReportDraft::queue(metadata, packet), out);
     }
 
     /// The items in `bits` that a flow report contains for the switch itself; `None` without its own record.
@@ -588,11 +560,10 @@ impl Exporter {
             Version::V10 => self.write_10(draft, hw_id, out),
             Version::V20 => self.write_20(draft, hw_id, out),
         }
-        let record = draft.record;
         out.made.push(WrittenReport {
             kind: draft.kind,
             hw_id,
-            record,
+            record: draft.record,
             with_stack: draft.with_stack,
         });
     }
@@ -735,6 +706,13 @@ impl<'a> ReportDraft<'a> {
             packet,
             with_stack: false,
             record: None,
+        }
+    }
+
+    fn queue(metadata: &'a Hop, packet: Packet<'a>) -> Self {
+        Self {
+            bits: Some(PORTS | QUEUE | INGRESS_TS),
+            ..Self::new(ReportKind::Queue, Flags::QUEUE, metadata, packet)
         }
     }
 }

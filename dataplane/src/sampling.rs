@@ -13,9 +13,9 @@ use crate::packet::Headers;
 /// The packets of a watchlist entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// That matched it.
+    /// Packets that matched the entry.
     pub matched: u64,
-    /// That were chosen to be measured.
+    /// Packets that were chosen to be measured.
     pub measured: u64,
     /// Packets to skip before the next one that is measured.
     skip: u32,

@@ -25,7 +25,7 @@ pub struct Config {
     pub aging: u64,
     /// Contents of the sink's report.
     pub form: Form,
-    /// Which packets a source marks urgent.
+    /// The packets that a source marks urgent.
     pub urgent: Urgent,
 }
 
@@ -68,10 +68,10 @@ pub const MAX_RECORD: usize = 18 * 4;
 /// Maximum number of registers.
 pub const MAX_REGISTERS: usize = 1 << 20;
 
-/// Which record leaves with the packet.
+/// The record that leaves with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// The arriving record.
+    /// The record that arrived.
     Arrival,
     /// The record in the register.
     Register,
@@ -82,9 +82,9 @@ pub enum Forward {
 /// The actions of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its number in Table 1.
+    /// The number of the rule in Table 1.
     pub number: u8,
-    /// Which record leaves, and in which state.
+    /// The record that leaves, and its state.
     pub forward: (Forward, State),
     /// The state in which the arriving record is stored; `None`: the register stays empty.
     pub keep: Option<State>,
@@ -129,7 +129,7 @@ pub const RULES: [[Rule; 4]; 4] = {
 /// A record with its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its state.
+    /// State of the record.
     pub state: State,
     /// The number of its packet.
     pub packet_id: u16,
@@ -137,7 +137,7 @@ pub struct Entry<'a> {
     pub bitmap: u16,
     /// When it was put into the register, ns of the switch's clock.
     pub since: u64,
-    /// Its bytes.
+    /// The bytes of the record.
     pub record: &'a [u8],
 }
 
@@ -149,7 +149,7 @@ struct Register {
     tag: u32,
     packet_id: u16,
     bitmap: u16,
-    /// 0: empty.
+    /// State of the record; 0: the register is empty.
     state: u8,
     len: u8,
     record: [u8; MAX_RECORD],
@@ -221,7 +221,7 @@ pub fn tag(flow: &FlowKey) -> u32 {
 }
 
 impl Registers {
-    /// Empty registers.
+    /// Creates empty registers.
     pub fn new(config: Config) -> Self {
         let count = if config.single { 1 } else { config.registers };
         Self {
@@ -237,7 +237,7 @@ impl Registers {
         self.registers.iter_mut().for_each(|register| register.state = 0);
     }
 
-    /// The configuration.
+    /// Returns their configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -287,15 +287,14 @@ impl Registers {
             since,
             ..
         } = *entry;
-        let (state, len) = (entry.state as u8, entry.record.len() as u8);
         register.record[..entry.record.len()].copy_from_slice(entry.record);
         *register = Register {
             since,
             tag,
             packet_id,
             bitmap,
-            state,
-            len,
+            state: entry.state as u8,
+            len: entry.record.len() as u8,
             ..*register
         };
         true
@@ -363,7 +362,8 @@ impl Registers {
             packet_id,
         };
         let len = record.len().min(MAX_RECORD);
-        let (record, slot) = (&mut record[..len], &mut register.record[..len]);
+        let record = &mut record[..len];
+        let slot = &mut register.record[..len];
         let Some(keep) = rule.keep else {
             // The register was empty, or its record was too old or of another flow: by this rule it is empty now.
             register.state = 0;
@@ -379,8 +379,12 @@ impl Registers {
         } else {
             swap(slot, record)
         };
-        (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
-        (register.state, register.len, register.since) = (keep as u8, len as u8, now);
+        register.tag = tag;
+        register.bitmap = bitmap;
+        register.packet_id = sf.packet_id;
+        register.state = keep as u8;
+        register.len = len as u8;
+        register.since = now;
         SwapResult {
             rule,
             sf: sf_after,

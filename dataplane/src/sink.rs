@@ -57,7 +57,7 @@ pub(crate) fn process(
         };
     }
     let bits = carried.bitmap & node.config.available;
-    if node.report_dta(frame, (flow, Some(carried)), (Trigger::Path, bits), visit) {
+    if node.report_dta(frame, flow, Some(carried), Trigger::Path, bits, visit) {
         strip(frame, carried);
         return Outcome {
             done: PacketOutcome::Reported,
@@ -93,7 +93,7 @@ fn report_sf(
     out: &mut Outbox,
 ) {
     let bits = carried.bitmap & node.config.available;
-    if node.report_dta(frame, (flow, Some(carried)), (Trigger::Sample, bits), visit) {
+    if node.report_dta(frame, flow, Some(carried), Trigger::Sample, bits, visit) {
         return strip(frame, carried);
     }
     let metadata = visit.hop(node.id, u16::MAX);
@@ -117,14 +117,18 @@ fn report_sf(
 fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Visit, out: &mut Outbox) {
     let bits = carried.bitmap & node.config.available;
     let id = node.id;
-    let write = |bits, record: &mut [u8]| {
-        visit.write_record(id, bits, u16::MAX, record);
-    };
-    let packet = ReportedPacket::of(frame, carried);
-    if !node
-        .exporter
-        .flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out)
-    {
+    let packet = ReportedPacket::new(frame, carried);
+    let is_written = node.exporter.flow_report_direct(
+        frame,
+        &packet,
+        bits,
+        visit.egress_if,
+        |bits, record| {
+            visit.write_record(id, bits, u16::MAX, record);
+        },
+        out,
+    );
+    if !is_written {
         node.exporter
             .flow_report(frame, carried, Some(bits), &visit.hop(id, u16::MAX), out);
     }
@@ -140,9 +144,10 @@ fn report_on_stack(
 ) -> (PacketOutcome, CarriedInt) {
     let metadata = visit.hop(node.id, u16::MAX);
     // This stack never leaves on a link, so the MTU does not matter.
-    let write = |record: &mut [u8]| node.write_record(carried, visit, record);
-    let pushed = transit::push(frame, carried, write, usize::MAX);
-    let after = ParsedPacket::of(frame, &node.profile)
+    let pushed = transit::push(frame, carried, usize::MAX, |record| {
+        node.write_record(carried, visit, record)
+    });
+    let after = ParsedPacket::parse(frame, &node.profile)
         .ok()
         .and_then(|seen| seen.carried)
         .unwrap_or(*carried);

@@ -26,12 +26,13 @@ pub(crate) enum Embedded {
 pub(crate) fn process(
     node: &mut Node,
     frame: &mut Vec<u8>,
-    (flow, headers): (&FlowKey, &Headers),
+    flow: &FlowKey,
+    headers: &Headers,
     watch: &Watch,
     visit: &Visit,
 ) -> Embedded {
     if watch.mode == Mode::Sf {
-        return process_sf(node, frame, (flow, headers), watch, visit);
+        return process_sf(node, frame, flow, headers, watch, visit);
     }
     let mark = node.config.mark;
     let by_option = mark.hop_by_hop && headers.v6 && watch.mode != Mode::Md10;
@@ -59,7 +60,8 @@ pub(crate) fn process(
 fn process_sf(
     node: &mut Node,
     frame: &mut Vec<u8>,
-    (flow, headers): (&FlowKey, &Headers),
+    flow: &FlowKey,
+    headers: &Headers,
     watch: &Watch,
     visit: &Visit,
 ) -> Embedded {
@@ -74,7 +76,7 @@ fn process_sf(
         packet_id: number.packet_id,
     };
     let mtu = usize::from(visit.mtu);
-    if let Err(outcome) = insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) {
+    if let Err(outcome) = insert_sf(frame, headers, watch, node.config.mark, sf, record, mtu) {
         return Embedded::PacketOutcome(Outcome::forward(outcome));
     }
     node.stats.urgent += u64::from(number.urgent);
@@ -95,7 +97,7 @@ fn process_sf(
     }
 }
 
-/// Why INT was not inserted, in which case the packet is unchanged: the headers alone would exceed the egress MTU, or a sink could
+/// An error says why nothing was inserted; the packet is then unchanged. The headers alone would exceed the egress MTU, or a sink could
 /// not restore the packet.
 type Inserted = Result<(), PacketOutcome>;
 
@@ -105,7 +107,7 @@ fn insert(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mark: Mark, mtu
     let port = mark.port.filter(|_| watch.mode != Mode::Md10);
     let next = next(frame, headers, port);
     let len = emit(watch, next, headers.dscp, &mut bytes);
-    put(frame, headers, (mark, port), next, &bytes[..len], mtu)
+    put(frame, headers, mark, port, next, &bytes[..len], mtu)
 }
 
 /// The same into the IPv6 hop-by-hop header.
@@ -133,7 +135,8 @@ fn insert_sf(
     frame: &mut Vec<u8>,
     headers: &Headers,
     watch: &Watch,
-    (mark, sf): (Mark, Sf),
+    mark: Mark,
+    sf: Sf,
     record: &[u8],
     mtu: usize,
 ) -> Inserted {
@@ -156,7 +159,7 @@ fn insert_sf(
     Md2::stateful(hop_ml, watch.hops.saturating_sub(1), watch.bitmap, sf).emit(&mut bytes[shim::LEN..]);
     bytes[HEAD..len].copy_from_slice(record);
     if !headers.v6 {
-        return put(frame, headers, (mark, port), next, &bytes[..len], mtu);
+        return put(frame, headers, mark, port, next, &bytes[..len], mtu);
     }
     put_option(frame, headers, &bytes[..len], mtu)
 }
@@ -174,7 +177,8 @@ fn next(frame: &[u8], headers: &Headers, port: Option<u16>) -> Next {
 fn put(
     frame: &mut Vec<u8>,
     headers: &Headers,
-    (mark, port): (Mark, Option<u16>),
+    mark: Mark,
+    port: Option<u16>,
     next: Next,
     bytes: &[u8],
     mtu: usize,

@@ -132,7 +132,7 @@ impl Switch {
         &mut self.node.registers
     }
 
-    /// Its counters.
+    /// Returns the counters of the switch.
     pub fn stats(&self) -> &Stats {
         &self.node.stats
     }
@@ -142,7 +142,7 @@ impl Switch {
         self.node.dta = dta.map(Box::new);
     }
 
-    /// The DTA reporter.
+    /// Returns the DTA reporter, if there is one.
     pub fn dta(&self) -> Option<&SwitchReporter> {
         self.node.dta.as_deref()
     }
@@ -162,11 +162,14 @@ impl Switch {
             .matched()
             .map(|(watch, counted)| (watch.flows, (watch.mode, counted)))
             .collect();
-        let counted = |watch: &Watch| match old.get(&watch.flows) {
-            Some((mode, counted)) if *mode == watch.mode => counted.continuing(watch.sample),
-            _ => Counted::default(),
-        };
-        self.counted = watchlist.entries().iter().map(counted).collect();
+        let counted = watchlist
+            .entries()
+            .iter()
+            .map(|watch| match old.get(&watch.flows) {
+                Some((mode, counted)) if *mode == watch.mode => counted.continuing(watch.sample),
+                _ => Counted::default(),
+            });
+        self.counted = counted.collect();
         self.watchlist = watchlist;
         Ok(())
     }
@@ -219,7 +222,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Which flows are watched.
+    /// Returns the watched flows.
     pub fn watchlist(&self) -> &Watchlist {
         &self.watchlist
     }
@@ -242,7 +245,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Its configuration.
+    /// Returns the active configuration.
     pub fn config(&self) -> &Config {
         &self.node.config
     }
@@ -266,7 +269,7 @@ impl Switch {
             direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
         }
         let setting = self.node.config.l4_checksum;
-        let before = l4_checksum::Before::of(frame, setting);
+        let before = l4_checksum::Before::read(frame, setting);
         let outcome = match direct {
             Some(common) => self.process_common(frame, common, visit, out),
             None => self.process_other(frame, visit, out),
@@ -338,8 +341,9 @@ impl Switch {
         let Some(frame) = self.admitted(frame, visit) else {
             return false;
         };
-        let (frame, node) = (&*frame, &mut self.node);
-        let Ok(seen) = ParsedPacket::of(frame, &node.profile) else {
+        let frame = &*frame;
+        let node = &mut self.node;
+        let Ok(seen) = ParsedPacket::parse(frame, &node.profile) else {
             return false;
         };
         // Without an entry of its own, a node reports what its source watches: packets that carry INT.
@@ -347,14 +351,14 @@ impl Switch {
         let watched = entry.map_or(seen.carried.is_some(), |watch| watch.drops);
         let metadata = visit.hop(node.id, u16::MAX);
         let replaced = node.dta.as_mut().is_some_and(|dta| {
-            let happened = Event {
+            let event = Event {
                 reason: Some(reason),
                 ..Event::new(Trigger::Drop, &metadata)
             };
             if !watched {
                 dta.dropped(node.id, frame, &seen, visit);
             }
-            watched && dta.report(node.id, frame, &seen, visit, happened)
+            watched && dta.report(node.id, frame, &seen, visit, event)
         });
         node.stats.drops_reported += u64::from(watched);
         if watched && !replaced {
@@ -375,15 +379,19 @@ impl Switch {
 
     /// The flow of a frame, as it was before INT.
     pub fn flow_of(&self, frame: &[u8]) -> Option<wire::FlowKey> {
-        ParsedPacket::of(frame, &self.node.profile).ok()?.flow
+        ParsedPacket::parse(frame, &self.node.profile).ok()?.flow
     }
 
     /// The frame without INT; `None` if it carries no INT that this switch supports.
     pub fn without_int(&self, frame: &[u8]) -> Option<Vec<u8>> {
-        let carried = ParsedPacket::of(frame, &self.node.profile).ok()?.carried?;
+        let carried = self.carried(frame)?;
         let mut bare = frame.to_vec();
         sink::strip(&mut bare, &carried);
         Some(bare)
+    }
+
+    fn carried(&self, frame: &[u8]) -> Option<CarriedInt> {
+        ParsedPacket::parse(frame, &self.node.profile).ok()?.carried
     }
 
     /// Reports and strips the INT of a packet that is consumed here, regardless of the roles of flows. A packet without INT
@@ -392,12 +400,7 @@ impl Switch {
         if visit.is_from_outside() && !self.admit(frame) {
             return Verdict::Discard;
         }
-        let carried = |frame: &[u8], profile: &Profile| {
-            ParsedPacket::of(frame, profile)
-                .ok()
-                .and_then(|seen| seen.carried)
-        };
-        if carried(frame, &self.node.profile).is_none() {
+        if self.carried(frame).is_none() {
             return Verdict::Forward;
         }
         let verdict = self
@@ -411,7 +414,7 @@ impl Switch {
             )
             .verdict;
         // A flow without a role here keeps its INT until its host.
-        if let Some(carried) = carried(frame, &self.node.profile) {
+        if let Some(carried) = self.carried(frame) {
             sink::strip(frame, &carried);
         }
         verdict
@@ -439,7 +442,7 @@ impl Switch {
     /// Processes any other packet.
     #[inline(never)]
     fn process_other(&mut self, frame: &mut Vec<u8>, visit: &Visit, out: &mut Outbox) -> Outcome {
-        let parsed = ParsedPacket::of(frame, &self.node.profile);
+        let parsed = ParsedPacket::parse(frame, &self.node.profile);
         if self.observes() {
             self.observe(frame, Parsed::Full(parsed), visit, out);
         }
@@ -547,10 +550,10 @@ impl Switch {
         visit: &Visit,
         out: &mut Outbox,
     ) -> Embedded {
-        let node = &mut self.node;
         if seen.carried.is_some() {
             return Embedded::Yes(seen);
         }
+        let node = &mut self.node;
         let plain = Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Plain));
         if seen.unsupported {
             return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused));
@@ -577,15 +580,10 @@ impl Switch {
         }
         if is_postcard {
             return Embedded::PacketOutcome(export::postcard(
-                node,
-                frame,
-                (&flow, &headers),
-                watch,
-                visit,
-                out,
+                node, frame, &flow, &headers, watch, visit, out,
             ));
         }
-        source::process(node, frame, (&flow, &headers), watch, visit)
+        source::process(node, frame, &flow, &headers, watch, visit)
     }
 
     /// Reports a queue that becomes congested or recovers, and packets that pass it while it is congested.
@@ -630,11 +628,11 @@ impl Switch {
         node.stats.congested_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);
         if let Some(dta) = &mut node.dta {
-            let happened = Event {
+            let event = Event {
                 congested: Some(true),
                 ..Event::new(Trigger::CongestedPacket, &metadata)
             };
-            if dta.report(node.id, frame, seen, visit, happened) {
+            if dta.report(node.id, frame, seen, visit, event) {
                 return;
             }
         }

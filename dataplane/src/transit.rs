@@ -25,15 +25,17 @@ pub(crate) fn process(
 ) -> Outcome {
     if let Some(sf) = carried.sf.filter(|sf| !sf.urgent) {
         return match flow {
-            Some(flow) => swap(node, frame, flow, (carried, sf), visit),
+            Some(flow) => swap(node, frame, flow, carried, sf, visit),
             None => Outcome::forward(PacketOutcome::Refused),
         };
     }
     if carried.mode == int::Mode::Mx {
         return Outcome::forward(export::mx(node, frame, flow, carried, visit, out));
     }
-    let write = |record: &mut [u8]| node.write_record(carried, visit, record);
-    let done = match push(frame, carried, write, usize::from(visit.mtu)) {
+    let pushed = push(frame, carried, usize::from(visit.mtu), |record| {
+        node.write_record(carried, visit, record)
+    });
+    let done = match pushed {
         PushResult::Added => PacketOutcome::Recorded,
         PushResult::HopsExceeded => PacketOutcome::HopsExceeded,
         PushResult::MtuExceeded => PacketOutcome::MtuExceeded,
@@ -65,7 +67,8 @@ fn swap(
     node: &mut Node,
     frame: &mut [u8],
     flow: &FlowKey,
-    (carried, sf): (&CarriedInt, Sf),
+    carried: &CarriedInt,
+    sf: Sf,
     visit: &Visit,
 ) -> Outcome {
     let Node {
@@ -75,9 +78,9 @@ fn swap(
         config,
         ..
     } = node;
-    let (header, stack) = (carried.header(), carried.stack());
-    let done = carried.headers.change(frame, header..carried.end, |int| {
-        let (head, record) = int.split_at_mut(stack - header);
+    let header = carried.header();
+    let (done, sf) = carried.headers.change(frame, header..carried.end, |int| {
+        let (head, record) = int.split_at_mut(carried.stack() - header);
         if carried.remaining == 0 {
             stats.sf_rules[0] += 1;
             if let Ok(mut head) = Header::new_checked(head) {
@@ -92,8 +95,9 @@ fn swap(
             record,
             now: visit.egress_ts,
         };
-        let write = |record: &mut [u8]| visit.write_record(*id, carried.bitmap, config.available, record);
-        let SwapResult { rule, sf: after, .. } = registers.swap(arrival, write);
+        let SwapResult { rule, sf: after, .. } = registers.swap(arrival, |record| {
+            visit.write_record(*id, carried.bitmap, config.available, record)
+        });
         stats.sf_rules[usize::from(rule.number) % 10] += 1;
         let is_local = rule.forward.0 == sf::Forward::Local;
         if let Ok(mut head) = Header::new_checked(head) {
@@ -110,8 +114,8 @@ fn swap(
         )
     });
     Outcome {
-        sf: Some(done.1),
-        ..Outcome::forward(done.0)
+        sf: Some(sf),
+        ..Outcome::forward(done)
     }
 }
 
@@ -134,8 +138,8 @@ const MAX_RECORD: usize = 31 * 4;
 pub(crate) fn push(
     frame: &mut Vec<u8>,
     carried: &CarriedInt,
-    write: impl FnOnce(&mut [u8]),
     mtu: usize,
+    write: impl FnOnce(&mut [u8]),
 ) -> PushResult {
     let record_len = usize::from(carried.record_words()) * 4;
     if carried.remaining > 0
@@ -155,16 +159,20 @@ pub(crate) fn push(
 fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8]), record_len: usize) {
     const LENGTH: usize = 1;
     const REMAINING: usize = int::shim::LEN + 3;
-    let fill = |record: &mut [u8]| {
-        record.fill(0xff);
-        write(record);
-    };
-    carried
-        .headers
-        .grow(frame, (carried.shim, carried.stack(), record_len), fill, |head| {
+    carried.headers.grow(
+        frame,
+        carried.shim,
+        carried.stack(),
+        record_len,
+        |record| {
+            record.fill(0xff);
+            write(record);
+        },
+        |head| {
             head[LENGTH] += carried.hop_ml;
             head[REMAINING] -= 1;
-        });
+        },
+    );
 }
 
 fn push_any(

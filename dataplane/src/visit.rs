@@ -13,7 +13,7 @@ pub struct Visit {
     pub ingress_ts: u64,
     /// Egress timestamp, ns of the switch's clock.
     pub egress_ts: u64,
-    /// Egress queue.
+    /// Id of the egress queue.
     pub queue_id: u8,
     /// Occupancy of that queue, device units; clamped to 24 bits.
     pub queue_occupancy: u32,
@@ -30,7 +30,7 @@ pub struct Visit {
     pub from_edge: bool,
     /// It leaves the domain.
     pub to_edge: bool,
-    /// Its ingress port is at the border of the domain, also if packets from there are not measured: INT that it carries is not the
+    /// The ingress port is at the border of the domain, also if packets from there are not measured: INT that the packet carries is not the
     /// domain's.
     pub from_border: bool,
 }
@@ -38,7 +38,7 @@ pub struct Visit {
 /// Whether to send the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send it.
+    /// The packet leaves.
     Forward,
     /// Drop it: it is for measurement only (D).
     Discard,
@@ -70,14 +70,16 @@ impl Visit {
     /// (see [`wire::checksum::update_by_sum`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
-        let half = |interface: u16| {
+        let [ingress_if, egress_if] = [self.ingress_if, self.egress_if].map(|interface| {
             if interface == 0 {
                 0xffff
             } else {
                 u32::from(interface)
             }
-        };
-        let wide = |interface: Option<u32>| u64::from(interface.unwrap_or(u32::MAX));
+        });
+        let [l2_ingress, l2_egress] = self
+            .level_2()
+            .map(|interface| u64::from(interface.unwrap_or(u32::MAX)));
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
         let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MAX_OCCUPANCY);
         let mut words = Words {
@@ -87,13 +89,12 @@ impl Visit {
             sum: 0,
         };
         words.word(0, node);
-        words.word(1, half(self.ingress_if) << 16 | half(self.egress_if));
+        words.word(1, ingress_if << 16 | egress_if);
         words.word(2, latency);
         words.word(3, queue);
         words.wide(4, self.ingress_ts);
         words.wide(5, self.egress_ts);
-        let [l2_ingress, l2_egress] = self.level_2();
-        words.wide(6, wide(l2_ingress) << 32 | wide(l2_egress));
+        words.wide(6, l2_ingress << 32 | l2_egress);
         words.word(7, self.tx_utilization);
         words.word(8, self.buffer().unwrap_or(u32::MAX));
         // All-ones do not change the sum.
@@ -104,11 +105,10 @@ impl Visit {
     /// The level-2 interfaces, as far as they are known.
     fn level_2(&self) -> [Option<u32>; 2] {
         let [ingress, egress] = self.l2_interfaces;
-        let known = |level_2: u32, level_1: u16| {
+        [(ingress, self.ingress_if), (egress, self.egress_if)].map(|(level_2, level_1)| {
             let interface = if level_2 == 0 { u32::from(level_1) } else { level_2 };
             (interface != 0).then_some(interface)
-        };
-        [known(ingress, self.ingress_if), known(egress, self.egress_if)]
+        })
     }
 
     /// Occupancy of buffer 0, if it is known.
@@ -118,25 +118,27 @@ impl Visit {
 
     /// The record of switch `node`, with the items of the instruction bitmap `bits` that a switch can have.
     pub(crate) fn hop(&self, node: u32, bits: u16) -> wire::Hop {
-        let has = |bit: u32| bits & (0x8000 >> bit) != 0;
-        let known = |interface: u16| (interface != 0).then_some(interface);
+        let has: [bool; 9] = std::array::from_fn(|bit| bits & (0x8000 >> bit) != 0);
+        let [ingress_if, egress_if] = [self.ingress_if, self.egress_if]
+            .map(|interface| (interface != 0 && has[1]).then_some(interface));
+        let buffer = self.buffer().filter(|_| has[8]);
         let occupancy = self.queue_occupancy.min(MAX_OCCUPANCY);
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
         let [l2_ingress, l2_egress] = self.level_2();
         wire::Hop {
             node_id: Some(node),
-            ingress_if: known(self.ingress_if).filter(|_| has(1)),
-            egress_if: known(self.egress_if).filter(|_| has(1)),
-            hop_latency: has(2).then_some(latency),
-            queue_id: has(3).then_some(self.queue_id),
-            queue_occupancy: has(3).then_some(occupancy),
-            ingress_ts: has(4).then_some(self.ingress_ts),
-            egress_ts: has(5).then_some(self.egress_ts),
-            l2_ingress_if: l2_ingress.filter(|_| has(6)),
-            l2_egress_if: l2_egress.filter(|_| has(6)),
-            tx_utilization: has(7).then_some(self.tx_utilization),
-            buffer_id: self.buffer().filter(|_| has(8)).map(|_| 0),
-            buffer_occupancy: self.buffer().filter(|_| has(8)),
+            ingress_if,
+            egress_if,
+            hop_latency: has[2].then_some(latency),
+            queue_id: has[3].then_some(self.queue_id),
+            queue_occupancy: has[3].then_some(occupancy),
+            ingress_ts: has[4].then_some(self.ingress_ts),
+            egress_ts: has[5].then_some(self.egress_ts),
+            l2_ingress_if: l2_ingress.filter(|_| has[6]),
+            l2_egress_if: l2_egress.filter(|_| has[6]),
+            tx_utilization: has[7].then_some(self.tx_utilization),
+            buffer_id: buffer.map(|_| 0),
+            buffer_occupancy: buffer,
             ..wire::Hop::default()
         }
     }
@@ -180,8 +182,8 @@ impl Words<'_> {
     #[inline(always)]
     fn put<const LEN: usize>(&mut self, bytes: [u8; LEN]) -> bool {
         match std::mem::take(&mut self.rest).split_first_chunk_mut::<LEN>() {
-            Some((place, rest)) => {
-                *place = bytes;
+            Some((slot, rest)) => {
+                *slot = bytes;
                 self.rest = rest;
                 true
             }

@@ -3,12 +3,12 @@
 use detect::Match;
 use wire::FlowKey;
 
-/// How a watched flow is measured.
+/// The method by which a watched flow is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// INT-MD 2.1: the packet collects the records, the sink reports them.
     Md21,
-    /// INT 1.0, likewise.
+    /// INT 1.0: the packet collects the records, the sink reports them.
     Md10,
     /// SF-INT: packets have a constant size, and each carries one node's record; the collector joins the paths. Over IPv6 in the
     /// hop-by-hop header, over IPv4 after L4. The bitmap needs bit 0, and cannot have bit 15.
@@ -22,9 +22,9 @@ pub enum Mode {
 /// An entry of a watchlist.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watch {
-    /// The flows.
+    /// The watched flows.
     pub flows: Match,
-    /// How they are measured.
+    /// The method by which they are measured.
     pub mode: Mode,
     /// Instruction bitmap, bit 0 the most significant (wire-formats 1.4). Bit 0, the node id, is required for paths.
     pub bitmap: u16,

@@ -13,7 +13,7 @@ use crate::report::Outbox;
 use crate::switch::{Config, ConfigError, Switch, Visit};
 use crate::watchlist::{Mode, Watch, Watchlist};
 
-/// The switch's task.
+/// The task of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A transit node of INT-MD 2.1: pushes its record.
@@ -40,7 +40,7 @@ impl Task {
     }
 }
 
-/// Number of flows.
+/// Number of flows of a workload.
 pub const FLOWS: u16 = 256;
 /// Bytes after the UDP header.
 pub const PAYLOAD: u16 = 64;
@@ -62,7 +62,7 @@ impl Workload {
     /// A switch with this task, and packets of UDP over IPv4 (over IPv6 in the hop-by-hop header when `v6`).
     ///
     /// # Errors
-    /// Never: the configuration is good.
+    /// None in practice: the configuration is valid.
     pub fn new(task: Task, v6: bool) -> Result<Self, ConfigError> {
         let mode = if task == Task::SfTransit {
             Mode::Sf
@@ -74,9 +74,10 @@ impl Workload {
             hops: 32,
             ..Watch::new(Match::default())
         };
-        let switch = |node| Switch::new(node, Config::default(), Watchlist::from(watch));
         let before = if task.is_sink() { BEFORE_SINK } else { 1 };
-        let mut path = (1..=before).map(switch).collect::<Result<Vec<_>, _>>()?;
+        let mut path = (1..=before + 1)
+            .map(|node| Switch::new(node, Config::default(), Watchlist::from(watch)))
+            .collect::<Result<Vec<_>, _>>()?;
         let visit = Visit {
             ingress_if: 1,
             egress_if: 2,
@@ -95,7 +96,7 @@ impl Workload {
         let mut outbox = Outbox::default();
         let frames = (0..FLOWS).map(|flow| {
             let mut frame = template(flow, v6);
-            for (at, switch) in path.iter_mut().enumerate() {
+            for (at, switch) in path[..before as usize].iter_mut().enumerate() {
                 switch.forward(
                     &mut frame,
                     &Visit {
@@ -112,19 +113,18 @@ impl Workload {
             to_edge: task.is_sink(),
             ..visit
         };
-        let mut switch = switch(before + 1)?;
+        let mut switch = path.remove(before as usize);
         if task == Task::FilteredSink {
-            let (metric, threshold) = (Metric::QueueOccupancy, 0);
             let detector = Detector {
                 algorithm: Algorithm::PerHop,
-                metric,
-                threshold,
+                metric: Metric::QueueOccupancy,
+                threshold: 0,
             };
             let filter = Filter {
                 flows: Match::default(),
                 detector,
             };
-            // It is a good one.
+            // The filter is valid.
             switch.set_filters(Filters::new(vec![filter], 4096, Units::default()).unwrap_or_default());
         }
         Ok(Self {
@@ -178,22 +178,22 @@ impl Workload {
             Task::SfTransit => stats.recorded + stats.swapped == packets,
             Task::Sink => stats.reported == packets,
             Task::FilteredSink => {
-                let looked: u64 = self
+                let decisions: u64 = self
                     .switch
                     .filters()
                     .entries()
                     .map(|(_, counts)| counts.decisions.iter().sum::<u64>())
                     .sum();
-                stats.reported == packets && looked == packets
+                stats.reported == packets && decisions == packets
             }
         }
     }
 }
 
-/// Switches of [`simulate`].
+/// Number of switches of [`simulate`].
 pub const SIMULATED_SWITCHES: u32 = 20;
 
-/// Totals of [`simulate`].
+/// Totals of a [`simulate`] run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated {
     /// Packets delivered to their host, each counted once regardless of its hops.
@@ -224,7 +224,7 @@ impl FabricSink for Simulated {
 /// three of them and reported by a Report 2.0, including the ground truth.
 ///
 /// # Errors
-/// Never: topology and configuration are good.
+/// None in practice: topology and configuration are valid.
 pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     const FLOWS: u16 = 400;
     const HOSTS: u32 = 64;
@@ -240,8 +240,7 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     )?;
     for flow in 0..FLOWS {
         // To a host below another leaf, so through a spine.
-        let (from, to) = (u32::from(flow) % HOSTS, (u32::from(flow) + 4) % HOSTS);
-        let [from, to] = [from, to].map(|host| 10_001 + host);
+        let [from, to] = [u32::from(flow), u32::from(flow) + 4].map(|host| 10_001 + host % HOSTS);
         let spec = FlowSpec {
             payload: 300,
             pattern: Pattern::poisson(1_000),
@@ -260,18 +259,18 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
 }
 
 pub(crate) fn template(flow: u16, v6: bool) -> Vec<u8> {
-    let address = |n: u8| Address {
+    let [from, to] = [1, 2].map(|n| Address {
         mac: [2, 0, 0, 0, 0, n],
         v4: Ipv4Addr::new(10, 0, 0, n),
         v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)),
-    };
+    });
     let family = if v6 { Family::V6 } else { Family::V4 };
     let spec = FlowSpec {
         family,
         payload: PAYLOAD,
         ..FlowSpec::new(1, 2, 20_000 + flow, 9_000)
     };
-    flow::template(&spec, &address(1), &address(2)).0
+    flow::template(&spec, &from, &to).0
 }
 
 #[cfg(test)]

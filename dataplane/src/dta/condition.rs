@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::context::Context;
-use super::field::{Field, FieldError, ReportedHop, number_of};
+use super::field::{Field, FieldError, ReportedHop, parse_number};
 
 /// A comparison of a number with a constant. It is false for an unknown number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,40 +71,38 @@ impl FromStr for Condition {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let refused = || FieldError::Condition(text.to_owned());
-        let (at, word, operator) = OPERATORS
+        let invalid = FieldError::Condition(text.to_owned());
+        let Some((at, word, operator)) = OPERATORS
             .iter()
             .find_map(|(word, operator)| text.find(word).map(|at| (at, *word, *operator)))
-            .ok_or_else(refused)?;
+        else {
+            return Err(invalid);
+        };
         let field: Field = text[..at].parse()?;
         let written = text[at + word.len()..].trim();
-        let (number, factor) = UNITS
+        let value = UNITS
             .iter()
             .find_map(|(unit, factor)| written.strip_suffix(unit).map(|number| (number.trim(), *factor)))
-            .ok_or_else(refused)?;
-        let value = number_of(number)
-            .and_then(|number| number.checked_mul(factor))
-            .ok_or_else(refused)?;
-        if field.is_number() {
-            Ok(Self {
+            .and_then(|(number, factor)| parse_number(number)?.checked_mul(factor));
+        match value {
+            Some(value) if field.is_number() => Ok(Self {
                 field,
                 operator,
                 value,
-            })
-        } else {
-            Err(refused())
+            }),
+            _ => Err(invalid),
         }
     }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = OPERATORS.iter().find(|(_, operator)| *operator == self.operator);
+        let operator = OPERATORS.iter().find(|(_, operator)| *operator == self.operator);
         write!(
             f,
             "{} {} {}",
             self.field,
-            found.map_or("", |(word, _)| *word),
+            operator.map_or("", |(word, _)| *word),
             self.value
         )
     }

@@ -46,7 +46,7 @@ impl Trigger {
         Self::Window,
     ];
 
-    /// Its name in configuration files.
+    /// The name in configuration files.
     pub fn word(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -86,7 +86,7 @@ pub struct Context<'a> {
     pub reason: Option<u8>,
     /// The queue is congested. For [`Trigger::Queue`] and [`Trigger::CongestedPacket`].
     pub congested: Option<bool>,
-    /// The packet itself.
+    /// Fields of the packet itself.
     pub packet: PacketFacts,
     /// The record of a table.
     pub counter: Option<&'a Counter<'a>>,
@@ -128,15 +128,21 @@ pub struct Counter<'a> {
 /// The counters of a table's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Packets that passed.
+    /// Number of packets that passed.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes of these packets.
     pub bytes: u64,
     /// Packets that were dropped here.
     pub drops: u64,
 }
 
 impl Sums {
+    pub(super) const ZERO: Self = Self {
+        packets: 0,
+        bytes: 0,
+        drops: 0,
+    };
+
     /// Dropped packets, in millionths of all; `None` if there were no packets.
     pub fn loss_rate(&self) -> Option<u64> {
         let all = self.packets.saturating_add(self.drops);
@@ -145,7 +151,7 @@ impl Sums {
 
     /// Whether all counts are 0.
     pub fn is_zero(&self) -> bool {
-        *self == Self::default()
+        *self == Self::ZERO
     }
 
     pub(super) fn add(&mut self, other: Self) {
@@ -166,13 +172,13 @@ impl Sums {
 /// Totals of a period of a table, over the records that meet its conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    /// Records.
+    /// Number of records that meet the conditions.
     pub keys: u64,
     /// Their counts in the period.
     pub sums: Sums,
     /// The key with most packets.
     pub top_key: &'a [u8],
-    /// Its counts.
+    /// The counts of that key.
     pub top: Sums,
 }
 

@@ -8,7 +8,7 @@ use super::outbox::Outbox;
 /// W: number of essential reports that are stored, for each collector.
 pub const WINDOW: usize = 256;
 
-/// Retransmission settings.
+/// Settings of the retransmission of essential reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
     /// Time within which further NACKs for the same gap are ignored, ns.
@@ -32,7 +32,7 @@ const SEQUENCE: usize = 2;
 /// Delay between the first report that is retransmitted to a full translator and the others, ns: the minimum, and the maximum if
 /// the translator announced a time.
 const OVERLOAD_WAIT: (u64, u64) = (1_000_000, 100_000_000);
-/// How often the last report is retransmitted.
+/// Number of retransmissions of the last report.
 const PROBES: u8 = 8;
 /// Longest time, us, for which a congestion notice holds: control messages are not authenticated, and a translator that is still
 /// congested repeats its notice far sooner.
@@ -45,7 +45,7 @@ const ALLOWANCE: u64 = 512 * RETRANSMISSION;
 /// Counters of one collector's destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Essential reports.
+    /// Essential reports that were made.
     pub essential: u64,
     /// Essential reports that were overwritten before they were first sent.
     pub overwritten: u64,
@@ -68,15 +68,14 @@ pub struct Stats {
     pub renumbered: u64,
     /// NACKs that reject a report: malformed, or for a store or list that does not exist.
     pub refused: u64,
-    /// ACKs.
+    /// ACKs that were processed.
     pub acks: u64,
-    /// Congestion notices.
+    /// Congestion notices that were processed.
     pub congestions: u64,
     /// Reports that the translator dropped, according to its notices.
     pub translator_drops: u64,
 }
 
-/// One collector.
 #[derive(Debug)]
 pub(super) struct Destination {
     number: u8,
@@ -95,12 +94,12 @@ pub(super) struct Destination {
     /// Reports before this one have been sent once.
     fresh: u16,
     /// When the last NACK was processed, and for which report.
-    heeded: Option<(u64, u16)>,
+    last_nack: Option<(u64, u16)>,
     /// When the allowance for retransmissions is whole again, ns.
     spent_until: u64,
     /// The translator has named a sequence of ours.
     confirmed: bool,
-    /// Of the reports, counted from the first, those that are before this one are not counted as unavailable again.
+    /// Position of a report: earlier ones are not counted as unavailable again.
     unavailable_before: u64,
     /// When the last report is retransmitted, and how many times remain.
     probe: (u64, u8),
@@ -125,7 +124,7 @@ impl Destination {
             buffered_count: 0,
             unsent: None,
             fresh: 0,
-            heeded: None,
+            last_nack: None,
             spent_until: 0,
             confirmed: false,
             unavailable_before: 0,
@@ -175,16 +174,11 @@ impl Destination {
         if report.base.essential {
             return self.send_essential(report, now, probe, out);
         }
-        let Some(room) = out.room(report.len()) else {
+        let Some(Ok(len)) = out.buffer(report.len()).map(|buffer| report.emit(buffer)) else {
             return false;
         };
-        match report.emit(room) {
-            Ok(len) => {
-                out.commit(self.number, len);
-                true
-            }
-            Err(_) => false,
-        }
+        out.commit(self.number, len);
+        true
     }
 
     fn send_essential(&mut self, report: &Report<'_>, now: u64, probe: u64, out: &mut Outbox) -> bool {
@@ -248,21 +242,11 @@ impl Destination {
 
     /// Processes a NACK: the translator lacks the reports after `last`. `overload`: because it could not queue them; then only the
     /// first is retransmitted at once, the others when congestion is over.
-    pub(super) fn nack(
-        &mut self,
-        (last, overload): (u16, bool),
-        now: u64,
-        repeat: &Repeat,
-        out: &mut Outbox,
-    ) {
-        let missing = self
-            .next
-            .wrapping_add(self.shift)
-            .wrapping_sub(last)
-            .wrapping_sub(1);
+    pub(super) fn nack(&mut self, last: u16, overload: bool, now: u64, repeat: &Repeat, out: &mut Outbox) {
+        let missing = self.reports_after(last);
         let again = self
-            .heeded
-            .is_some_and(|(at, heeded)| heeded == last && now.saturating_sub(at) < repeat.patience);
+            .last_nack
+            .is_some_and(|(at, of)| of == last && now.saturating_sub(at) < repeat.patience);
         if again || missing == 0 || missing >= 1 << 15 {
             self.stats.early += 1;
             return;
@@ -284,7 +268,7 @@ impl Destination {
             return;
         }
         self.stats.nacks += 1;
-        self.heeded = Some((now, last));
+        self.last_nack = Some((now, last));
         self.confirmed = true;
         let missing = if sent { missing } else { self.renumber(last) };
         self.count_unavailable(missing);
@@ -305,6 +289,14 @@ impl Destination {
         self.pump(now, out);
     }
 
+    /// Number of reports after the one with sequence `last`.
+    fn reports_after(&self, last: u16) -> u16 {
+        self.next
+            .wrapping_add(self.shift)
+            .wrapping_sub(last)
+            .wrapping_sub(1)
+    }
+
     /// Takes `count` retransmissions from the allowance, if it has as many.
     fn allow(&mut self, count: u16, now: u64) -> bool {
         // Later than possible: the clock was set back.
@@ -322,7 +314,7 @@ impl Destination {
         allowed
     }
 
-    /// Of the last `missing` reports, counts those that have left the buffer and were not counted before.
+    /// Counts those of the last `missing` reports that have left the buffer and were not counted before.
     fn count_unavailable(&mut self, missing: u16) {
         let total = self.stats.essential;
         let from = total.saturating_sub(missing.into()).max(self.unavailable_before);
@@ -338,10 +330,10 @@ impl Destination {
         let first = self.next.wrapping_sub(self.buffered_count);
         self.shift = last.wrapping_add(1).wrapping_sub(first);
         for offset in 0..self.buffered_count {
-            let one = first.wrapping_add(offset);
-            let at = usize::from(one) % WINDOW * self.width;
+            let report = first.wrapping_add(offset);
+            let at = usize::from(report) % WINDOW * self.width;
             if let Some(sequence) = self.ring.get_mut(at + SEQUENCE..at + SEQUENCE + 2) {
-                sequence.copy_from_slice(&one.wrapping_add(self.shift).to_be_bytes());
+                sequence.copy_from_slice(&report.wrapping_add(self.shift).to_be_bytes());
             }
         }
         u16::try_from(self.stats.essential).unwrap_or(u16::MAX)
@@ -350,17 +342,13 @@ impl Destination {
     /// Processes an ACK: the translator has all reports up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
-        let missing = self
-            .next
-            .wrapping_add(self.shift)
-            .wrapping_sub(last)
-            .wrapping_sub(1);
+        let missing = self.reports_after(last);
         if u64::from(missing) >= self.stats.essential {
             self.stats.unbelieved += 1;
             return;
         }
         self.confirmed = true;
-        if last == self.next.wrapping_add(self.shift).wrapping_sub(1) {
+        if missing == 0 {
             self.probe = (u64::MAX, 0);
         }
     }

@@ -5,7 +5,7 @@ use wire::dta::{Base, Operation, Report};
 
 use super::context::{Context, Trigger};
 use super::destination::{Destination, Repeat};
-use super::field::{Field, ReportedHop, Scratch, ValueError};
+use super::field::{self, ReportedHop, ValueError};
 use super::mapping::{Action, Mapping, data_len};
 use super::outbox::Outbox;
 use super::spread::Spread;
@@ -65,7 +65,7 @@ struct Compiled {
     mapping: Mapping,
     /// Whether a field uses the hop that the report is about.
     needs_hop: bool,
-    /// Its bit in the records of a table, for [`Trigger::Passed`].
+    /// The mapping's bit in the records of a table, for [`Trigger::Passed`].
     bit: u8,
     seen: u32,
     batches: Vec<PendingBatch>,
@@ -83,7 +83,7 @@ struct PendingBatch {
     since: u64,
 }
 
-/// Why a mapping made no report.
+/// The reason for which a mapping made no report.
 enum MappingError {
     Value(ValueError),
     Send(SendError),
@@ -112,19 +112,17 @@ impl Engine {
         mappings: Vec<Mapping>,
         spread: Spread,
         repeat: Repeat,
-        (longest_essential, first): (usize, u16),
+        longest_essential: usize,
+        first: u16,
     ) -> Self {
         let mut by_trigger: [Vec<u16>; Trigger::ALL.len()] = Default::default();
         let mut passed = 0_u8;
         let mut compiled = Vec::with_capacity(mappings.len());
         for (index, mapping) in mappings.into_iter().enumerate() {
             by_trigger[mapping.on as usize].push(index as u16);
-            let bit = if mapping.on == Trigger::Passed {
-                1 << (passed & 7)
-            } else {
-                0
-            };
-            passed += u8::from(mapping.on == Trigger::Passed);
+            let is_passed = u8::from(mapping.on == Trigger::Passed);
+            let bit = is_passed << (passed & 7);
+            passed += is_passed;
             compiled.push(Compiled::new(mapping, bit, &spread));
         }
         let longest = compiled
@@ -147,9 +145,9 @@ impl Engine {
         }
     }
 
-    /// See [`Reporter::set_spread`](super::Reporter::set_spread).
     pub(super) fn set_spread(&mut self, spread: Spread, first: u16) -> Result<(), String> {
-        let (so_far, now) = (self.destinations.len(), spread.collectors());
+        let so_far = self.destinations.len();
+        let now = spread.collectors();
         if now < so_far {
             return Err(format!(
                 "there were {so_far} collectors, and now {now}; none can be taken away"
@@ -213,11 +211,13 @@ impl Engine {
                     hop,
                     number: hop_number(context),
                 },
-                (now, None),
+                now,
+                None,
                 out,
             );
         }
-        let (needs_hop, mut met) = (one.needs_hop, false);
+        let needs_hop = one.needs_hop;
+        let mut met = false;
         // A path is reported completely or not at all.
         let whole = postcards.then(|| one.comes_next());
         for i in 0..context.hops().min(usize::from(u8::MAX)) {
@@ -229,7 +229,8 @@ impl Engine {
                     hop,
                     number: i as u8 + 1,
                 },
-                (now, whole),
+                now,
+                whole,
                 out,
             );
         }
@@ -244,7 +245,8 @@ impl Engine {
         index: usize,
         context: &Context<'_>,
         subject: &ReportedHop,
-        (now, chosen): (u64, Option<bool>),
+        now: u64,
+        chosen: Option<bool>,
         out: &mut Outbox,
     ) -> bool {
         let one = &mut self.mappings[index];
@@ -293,14 +295,6 @@ impl Engine {
         } = self;
         let mapping = &mappings[index].mapping;
         let mut key = [0; wire::dta::hash::MAX_KEY];
-        let bytes = |fields: &[Field], bytes: &mut [u8]| -> Result<usize, ValueError> {
-            let mut scratch = Scratch::new(bytes);
-            fields
-                .iter()
-                .try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
-            Ok(scratch.len())
-        };
-        let number = |field: &Field| field.number(context, subject, now).ok_or(ValueError::Absent);
         let operation = match &mapping.action {
             Action::Append { .. } => return self.append(index, context, subject, now, out),
             Action::KeyWrite {
@@ -309,12 +303,8 @@ impl Engine {
                 key: fields,
                 data: parts,
             } => {
-                let len = bytes(fields, &mut key)?;
-                let mut scratch = Scratch::new(data);
-                parts
-                    .iter()
-                    .try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
-                let end = scratch.len();
+                let len = field::write_key(fields, context, subject, now, &mut key)?;
+                let end = field::write_data(parts, context, subject, now, data)?;
                 Operation::KeyWrite {
                     copies: *copies,
                     store: *store,
@@ -328,8 +318,8 @@ impl Engine {
                 key: fields,
                 delta,
             } => {
-                let len = bytes(fields, &mut key)?;
-                let delta = number(delta)?;
+                let len = field::write_key(fields, context, subject, now, &mut key)?;
+                let delta = delta.number(context, subject, now).ok_or(ValueError::Absent)?;
                 Operation::KeyIncrement {
                     copies: *copies,
                     store: *store,
@@ -342,8 +332,9 @@ impl Engine {
                 key: fields,
                 value,
             } => {
-                let len = bytes(fields, &mut key)?;
-                let value = u32::try_from(number(value)?).map_err(|_| ValueError::Size)?;
+                let len = field::write_key(fields, context, subject, now, &mut key)?;
+                let value = value.number(context, subject, now).ok_or(ValueError::Absent)?;
+                let value = u32::try_from(value).map_err(|_| ValueError::Size)?;
                 let value = Some(value)
                     .filter(|value| *value != u32::MAX)
                     .ok_or(ValueError::Absent)?;
@@ -396,11 +387,7 @@ impl Engine {
             1 => 0,
             lists => {
                 let mut key = [0; wire::dta::hash::MAX_KEY];
-                let mut scratch = Scratch::new(&mut key);
-                spread
-                    .iter()
-                    .try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
-                let len = scratch.len();
+                let len = field::write_key(spread, context, subject, now, &mut key)?;
                 let hash = wire::dta::hash::hashes(&key[..len]).checksum;
                 ((u64::from(hash) * lists as u64) >> 32) as usize
             }
@@ -415,11 +402,7 @@ impl Engine {
         if to.suppresses(mapping.options.priority, now) {
             return Err(SendError::Suppressed.into());
         }
-        let mut scratch = Scratch::new(&mut self.data);
-        entry
-            .iter()
-            .try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
-        let len = scratch.len();
+        let len = field::write_data(entry, context, subject, now, &mut self.data)?;
         let start = len * usize::from(batch.count);
         let slot = batch.bytes.get_mut(start..start + len).ok_or(SendError::NoRoom)?;
         slot.copy_from_slice(&self.data[..len]);
@@ -521,17 +504,7 @@ impl Engine {
 
     /// When [`Engine::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
-        let waiting = |one: &Compiled| {
-            let Action::Append { hold, .. } = one.mapping.action else {
-                return None;
-            };
-            one.batches
-                .iter()
-                .filter(|batch| batch.count > 0)
-                .map(|batch| batch.since.saturating_add(hold))
-                .min()
-        };
-        let batches = self.mappings.iter().filter_map(waiting);
+        let batches = self.mappings.iter().filter_map(Compiled::next_flush);
         self.destinations
             .iter()
             .filter_map(Destination::next_tick)
@@ -574,6 +547,15 @@ impl Compiled {
         }
     }
 
+    /// When the first batch must be sent that is not full, ns.
+    fn next_flush(&self) -> Option<u64> {
+        let Action::Append { hold, .. } = self.mapping.action else {
+            return None;
+        };
+        let waiting = self.batches.iter().filter(|batch| batch.count > 0);
+        waiting.map(|batch| batch.since.saturating_add(hold)).min()
+    }
+
     /// Whether this report is in the sample of one in `every`.
     fn sample(&mut self) -> bool {
         let chosen = self.comes_next();
@@ -614,7 +596,6 @@ struct Delivery {
     options: SendOptions,
     reporter: u32,
     now: u64,
-    /// See [`Repeat::probe`].
     probe: u64,
 }
 
@@ -661,15 +642,14 @@ fn emit(
         essential,
         immediate,
     } = delivery.options;
-    let base = Base {
-        immediate,
-        essential,
-        priority,
-        sequence: 0,
-        reporter: delivery.reporter,
-    };
     let report = Report {
-        base,
+        base: Base {
+            immediate,
+            essential,
+            priority,
+            sequence: 0,
+            reporter: delivery.reporter,
+        },
         operation: *operation,
     };
     if to.send(&report, delivery.now, delivery.probe, out) {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use wire::{FlowKey, Hop};
 
-pub(super) use text::number_of;
+pub(super) use text::parse_number;
 
 use super::context::{Context, Sums};
 use super::pint;
@@ -171,7 +171,7 @@ pub const NAMES: &[(&str, u8, &str)] = &[
     ),
 ];
 
-/// Why a report cannot be made from the known values.
+/// The reason for which a report cannot be made from the known values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError {
     /// A part of a key, or a required value, is not known.
@@ -180,7 +180,7 @@ pub enum ValueError {
     Size,
 }
 
-/// Why a text is not a field or condition.
+/// The reason for which a text is not a field or condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
     /// There is no field with this name; the text.
@@ -230,7 +230,7 @@ impl std::error::Error for FieldError {}
 
 impl Number {
     /// Whether it belongs to a hop, so that it can be a list.
-    fn is_of_hops(self) -> bool {
+    fn is_per_hop(self) -> bool {
         use Number as N;
         matches!(
             self,
@@ -260,7 +260,7 @@ impl Number {
         )
     }
 
-    fn of_hop(self, hop: &Hop) -> Option<u64> {
+    fn hop_value(self, hop: &Hop) -> Option<u64> {
         match self {
             Self::Node => hop.node_id.map(u64::from),
             Self::IngressIf => hop.ingress_if.map(u64::from),
@@ -276,7 +276,7 @@ impl Number {
         }
     }
 
-    fn of_sums(self, sums: &Sums, total: Option<&Sums>) -> Option<u64> {
+    fn sum_value(self, sums: &Sums, total: Option<&Sums>) -> Option<u64> {
         match self {
             Self::Packets => Some(sums.packets),
             Self::Bytes => Some(sums.bytes),
@@ -294,12 +294,24 @@ impl Number {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedHop {
     pub(super) hop: Option<Hop>,
-    /// Its position on the path, from 1; 0: unknown.
+    /// The position of the hop on the path, from 1; 0: unknown.
     pub(super) number: u8,
 }
 
+impl ReportedHop {
+    /// The default hop, if one of the fields uses it.
+    pub(super) fn for_fields<'f>(fields: impl IntoIterator<Item = &'f Field>, context: &Context<'_>) -> Self {
+        let hop = if fields.into_iter().any(Field::needs_hop) {
+            context.last_hop()
+        } else {
+            None
+        };
+        Self { hop, number: 0 }
+    }
+}
+
 impl Field {
-    /// Its value, if it is a number and known; for a list, the first element.
+    /// Returns the value, if it is a number and known; for a list, the first element.
     pub(super) fn number(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u64> {
         match self.what {
             FieldKind::Constant(value) => Some(value),
@@ -308,7 +320,7 @@ impl Field {
         }
     }
 
-    /// Its value as 32 bits: an IPv4 address, a flow's id, or a number that fits.
+    /// Returns the value as 32 bits: an IPv4 address, a flow's id, or a number that fits.
     pub(super) fn word(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u32> {
         match self.what {
             FieldKind::Flow { .. } => whole(context.flow).ok().map(FlowKey::flow_id),
@@ -328,7 +340,6 @@ impl Field {
     fn read(&self, number: Number, context: &Context<'_>, subject: &ReportedHop, now: u64) -> Option<u64> {
         use Number as N;
         let flow = context.flow.filter(|flow| flow.known_id().is_none());
-        let nonzero = |value: u32| (value != 0).then_some(u64::from(value));
         match number {
             N::SrcPort => flow.and_then(FlowKey::src_port).map(u64::from),
             N::DstPort => flow.and_then(FlowKey::dst_port).map(u64::from),
@@ -357,10 +368,10 @@ impl Field {
             N::TopBytes => context.window.map(|window| window.top.bytes),
             N::PintN => Some(pint::n_of(context, self.count).into()),
             N::PintDigest => pint::digest_of(context, self.count).map(u64::from),
-            hop if hop.is_of_hops() => subject.hop.as_ref().and_then(|subject| hop.of_hop(subject)),
+            hop if hop.is_per_hop() => subject.hop.as_ref().and_then(|subject| hop.hop_value(subject)),
             sum => match (context.counter, context.window) {
-                (Some(counter), _) => sum.of_sums(&counter.since, Some(&counter.total)),
-                (None, Some(window)) => sum.of_sums(&window.sums, None),
+                (Some(counter), _) => sum.sum_value(&counter.since, Some(&counter.total)),
+                (None, Some(window)) => sum.sum_value(&window.sums, None),
                 (None, None) => None,
             },
         }
@@ -368,7 +379,7 @@ impl Field {
 
     /// Whether it uses the hop that a report is about.
     pub(super) fn needs_hop(&self) -> bool {
-        matches!(self.what, FieldKind::Number(number) if number.is_of_hops()) && self.count == 0
+        matches!(self.what, FieldKind::Number(number) if number.is_per_hop()) && self.count == 0
     }
 
     /// Whether it is of a table's record, or of a window.
@@ -415,7 +426,7 @@ impl Field {
         matches!(self.what, FieldKind::Number(number) if number.is_pint())
     }
 
-    /// Its length in data, bytes; `None` if that is not fixed.
+    /// Returns the length in data, bytes; `None` if that is not fixed.
     pub fn data_len(&self) -> Option<usize> {
         match self.what {
             FieldKind::Key { .. } => (self.count > 0).then_some(usize::from(self.count)),
@@ -426,7 +437,7 @@ impl Field {
         }
     }
 
-    /// Its maximum length in a key, bytes.
+    /// Returns the maximum length in a key, bytes.
     pub fn longest_in_key(&self) -> usize {
         match self.what {
             FieldKind::Flow { .. } => 37,
@@ -437,7 +448,7 @@ impl Field {
     }
 
     /// Writes it as a part of a key: all of it must be known.
-    pub(super) fn put_key(
+    fn put_key(
         &self,
         context: &Context<'_>,
         subject: &ReportedHop,
@@ -447,11 +458,7 @@ impl Field {
         match self.what {
             FieldKind::Flow { wide: false } => {
                 let flow = whole(context.flow)?;
-                if flow.is_v6() {
-                    put_flow(flow, true, out)
-                } else {
-                    put_flow(flow, false, out)
-                }
+                put_flow(flow, flow.is_v6(), out)
             }
             FieldKind::Address { source, wide: false } => {
                 let flow = whole(context.flow)?;
@@ -475,7 +482,7 @@ impl Field {
     }
 
     /// Writes it as a part of data: an unknown number is all ones, as in INT.
-    pub(super) fn put_data(
+    fn put_data(
         &self,
         context: &Context<'_>,
         subject: &ReportedHop,
@@ -556,7 +563,7 @@ impl Field {
                 _ if i >= hops => 0,
                 Number::Node => context.node_of(i).map_or(u64::MAX, u64::from),
                 other => {
-                    let value = context.hop(i).and_then(|hop| other.of_hop(&hop));
+                    let value = context.hop(i).and_then(|hop| other.hop_value(&hop));
                     value.map_or(u64::MAX, |value| self.fitted(value))
                 }
             };
@@ -571,6 +578,40 @@ impl Field {
         let most = most(self.width);
         if value <= most || wraps { value } else { most - 1 }
     }
+}
+
+fn nonzero(value: u32) -> Option<u64> {
+    (value != 0).then_some(u64::from(value))
+}
+
+/// Writes a key of these fields into `out` and returns its length.
+pub(super) fn write_key(
+    fields: &[Field],
+    context: &Context<'_>,
+    subject: &ReportedHop,
+    now: u64,
+    out: &mut [u8],
+) -> Result<usize, ValueError> {
+    let mut scratch = Scratch { bytes: out, len: 0 };
+    for field in fields {
+        field.put_key(context, subject, now, &mut scratch)?;
+    }
+    Ok(scratch.len)
+}
+
+/// Writes data of these fields into `out` and returns their length.
+pub(super) fn write_data(
+    fields: &[Field],
+    context: &Context<'_>,
+    subject: &ReportedHop,
+    now: u64,
+    out: &mut [u8],
+) -> Result<usize, ValueError> {
+    let mut scratch = Scratch { bytes: out, len: 0 };
+    for field in fields {
+        field.put_data(context, subject, now, &mut scratch)?;
+    }
+    Ok(scratch.len)
 }
 
 /// The largest number of `width` bytes.
@@ -596,22 +637,14 @@ fn put_flow(flow: &FlowKey, wide: bool, out: &mut Scratch<'_>) -> Result<(), Val
 
 /// A buffer for a key or data that is being written.
 #[derive(Debug)]
-pub(super) struct Scratch<'a> {
+struct Scratch<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
-impl<'a> Scratch<'a> {
-    pub(super) fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, len: 0 }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
+impl Scratch<'_> {
     #[inline]
-    pub(super) fn put(&mut self, part: &[u8]) -> Result<(), ValueError> {
+    fn put(&mut self, part: &[u8]) -> Result<(), ValueError> {
         let end = self.len + part.len();
         self.bytes
             .get_mut(self.len..end)

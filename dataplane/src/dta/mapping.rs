@@ -12,9 +12,9 @@ use super::{ConfigError, Part, SendOptions};
 /// Maps the measurements of a switch to a DTA operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
-    /// Human-readable name.
+    /// A name for people.
     pub name: String,
-    /// The trigger.
+    /// The event that causes the report.
     pub on: Trigger,
     /// The table, for triggers of records or windows.
     pub table: Option<usize>,
@@ -28,7 +28,7 @@ pub struct Mapping {
     pub each_hop: bool,
     /// Options of its reports.
     pub options: SendOptions,
-    /// The operation.
+    /// The operation that is sent.
     pub action: Action,
 }
 
@@ -37,13 +37,13 @@ pub struct Mapping {
 pub enum Action {
     /// A value under a key.
     KeyWrite {
-        /// The store.
+        /// The number of the store.
         store: u16,
         /// Copies, 1 to 4.
         copies: u8,
-        /// The key's parts.
+        /// The parts of the key.
         key: Vec<Field>,
-        /// The value's parts.
+        /// The parts of the value.
         data: Vec<Field>,
     },
     /// An entry at the end of a list.
@@ -54,7 +54,7 @@ pub enum Action {
         lists: u16,
         /// The fields that select the list.
         spread: Vec<Field>,
-        /// The entry's parts.
+        /// The parts of the entry.
         entry: Vec<Field>,
         /// Entries that go into one report, 1 to 255.
         entries: u8,
@@ -63,20 +63,20 @@ pub enum Action {
     },
     /// Adds to the counters of a key.
     KeyIncrement {
-        /// The store.
+        /// The number of the store.
         store: u16,
         /// Counters, 1 to 4.
         copies: u8,
-        /// The key's parts.
+        /// The parts of the key.
         key: Vec<Field>,
-        /// The increment.
+        /// The number that is added.
         delta: Field,
     },
     /// One hop of the path of a key; for a path, each of its hops.
     Postcard {
-        /// The store.
+        /// The number of the store.
         store: u16,
-        /// The key's parts.
+        /// The parts of the key.
         key: Vec<Field>,
         /// Value of the hop.
         value: Field,
@@ -89,108 +89,92 @@ pub const MAX_SPREAD: u16 = 256;
 impl Mapping {
     /// All its fields, in the order in which they are written.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Field)> {
-        let (key, rest): (&[Field], Vec<(&'static str, &Field)>) = match &self.action {
-            Action::KeyWrite { key, data, .. } => (key, data.iter().map(|field| ("data", field)).collect()),
-            Action::Append { spread, entry, .. } => {
-                let spread = spread.iter().map(|field| ("spread", field));
-                (
-                    &[],
-                    spread.chain(entry.iter().map(|field| ("data", field))).collect(),
-                )
+        let none: &[Field] = &[];
+        let (key, spread, data) = match &self.action {
+            Action::KeyWrite { key, data, .. } => (key.as_slice(), none, ("data", data.as_slice())),
+            Action::Append { spread, entry, .. } => (none, spread.as_slice(), ("data", entry.as_slice())),
+            Action::KeyIncrement { key, delta, .. } => {
+                (key.as_slice(), none, ("delta", std::slice::from_ref(delta)))
             }
-            Action::KeyIncrement { key, delta, .. } => (key, vec![("delta", delta)]),
-            Action::Postcard { key, value, .. } => (key, vec![("value", value)]),
+            Action::Postcard { key, value, .. } => {
+                (key.as_slice(), none, ("value", std::slice::from_ref(value)))
+            }
         };
         let when = self.when.iter().map(|condition| ("when", condition.field()));
-        key.iter().map(|field| ("key", field)).chain(rest).chain(when)
+        key.iter()
+            .map(|field| ("key", field))
+            .chain(spread.iter().map(|field| ("spread", field)))
+            .chain(data.1.iter().map(move |field| (data.0, field)))
+            .chain(when)
     }
 
     /// Bytes of its longest report.
     pub(super) fn longest(&self) -> usize {
-        let of = |fields: &[Field]| {
-            fields
-                .iter()
-                .map(Field::longest_in_key)
-                .sum::<usize>()
-                .min(MAX_KEY)
-        };
         BASE_LEN
             + match &self.action {
-                Action::KeyWrite { key, data, .. } => 8 + of(key) + data_len(data).unwrap_or(0),
+                Action::KeyWrite { key, data, .. } => {
+                    8 + longest_key(key).min(MAX_KEY) + data_len(data).unwrap_or(0)
+                }
                 Action::Append { entry, entries, .. } => {
                     8 + data_len(entry).unwrap_or(0) * usize::from(*entries)
                 }
-                Action::KeyIncrement { key, .. } => 16 + of(key),
-                Action::Postcard { key, .. } => 12 + of(key),
+                Action::KeyIncrement { key, .. } => 16 + longest_key(key).min(MAX_KEY),
+                Action::Postcard { key, .. } => 12 + longest_key(key).min(MAX_KEY),
             }
     }
 
     /// Checks whether it can be executed. `index` is its number, `tables` the number of tables, `longest` the maximum length of a
     /// report.
     pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
-        let refuse = |key: &'static str, why: String| {
-            Err(ConfigError {
-                part: Part::Mapping(index),
-                key,
-                why,
-            })
-        };
-        self.check_trigger(index, tables)?;
-        self.check_sizes(index)?;
+        let part = Part::Mapping(index);
+        self.check_trigger(part, tables)?;
+        self.check_sizes(part)?;
         if self.every == 0 {
-            return refuse("every", "write at least 1; 1 reports all".to_owned());
+            return part.refuse("every", "write at least 1; 1 reports all");
         }
         let most = longest.min(usize::from(u16::MAX));
-        match self.longest() {
-            len if len > most => {
-                let key = if matches!(self.action, Action::Append { .. }) {
-                    "entries"
-                } else {
-                    "data"
-                };
-                refuse(
-                    key,
-                    format!("a report would have up to {len} bytes; at most {most} are allowed"),
-                )
-            }
-            _ => Ok(()),
+        let len = self.longest();
+        if len > most {
+            let key = if matches!(self.action, Action::Append { .. }) {
+                "entries"
+            } else {
+                "data"
+            };
+            return part.refuse(
+                key,
+                format!("a report would have up to {len} bytes; at most {most} are allowed"),
+            );
         }
+        Ok(())
     }
 
-    fn check_trigger(&self, index: usize, tables: usize) -> Result<(), ConfigError> {
-        let refuse = |key: &'static str, why: &str| {
-            Err(ConfigError {
-                part: Part::Mapping(index),
-                key,
-                why: why.to_owned(),
-            })
-        };
+    fn check_trigger(&self, part: Part, tables: usize) -> Result<(), ConfigError> {
         match (self.on.is_of_a_table(), self.table) {
-            (true, None) => return refuse("table", "the table is missing; add table = \"NAME\""),
+            (true, None) => return part.refuse("table", "the table is missing; add table = \"NAME\""),
             (false, Some(_)) => {
-                return refuse(
+                return part.refuse(
                     "table",
                     "this trigger has no table; write on = \"evicted\", \"period\", \"passed\" or \"window\", or remove this",
                 );
             }
-            (true, Some(table)) if table >= tables => return refuse("table", "there is no such table"),
+            (true, Some(table)) if table >= tables => return part.refuse("table", "there is no such table"),
             _ => {}
         }
         if self.each_hop && self.on != Trigger::Path {
-            return refuse(
+            return part.refuse(
                 "each_hop",
                 "only a path has several hops; write on = \"path\", or remove this",
             );
         }
         if self.on == Trigger::Passed && self.when.is_empty() {
-            return refuse(
+            return part.refuse(
                 "when",
                 "a condition is missing; add when = [\"drops >= 10\"] or the like",
             );
         }
         let flowless = matches!(self.on, Trigger::Evicted | Trigger::Period | Trigger::Window);
         if flowless && self.flows != Match::default() {
-            return refuse(
+            return part.refuse(
                 "on",
                 "records of a table have no flow; set the match at the table instead",
             );
@@ -199,22 +183,17 @@ impl Mapping {
             if field.needs_table() && !self.on.is_of_a_table() {
                 let why =
                     format!("`{field}` is a field of table records; write on = \"evicted\" or the like");
-                return refuse(key, &why);
+                return part.refuse(key, why);
             }
             if field.needs_flow() && flowless {
                 let why = format!("`{field}`: records of a table have no flow; use `key`");
-                return refuse(key, &why);
+                return part.refuse(key, why);
             }
         }
         Ok(())
     }
 
-    fn check_sizes(&self, index: usize) -> Result<(), ConfigError> {
-        let error = |key: &'static str, why: String| ConfigError {
-            part: Part::Mapping(index),
-            key,
-            why,
-        };
+    fn check_sizes(&self, part: Part) -> Result<(), ConfigError> {
         let (copies, key) = match &self.action {
             Action::KeyWrite { copies, key, .. } | Action::KeyIncrement { copies, key, .. } => {
                 (*copies, Some(key))
@@ -223,13 +202,13 @@ impl Mapping {
             Action::Append { .. } => (1, None),
         };
         if !(1..=MAX_COPIES).contains(&usize::from(copies)) {
-            return Err(error("copies", format!("write 1 to {MAX_COPIES}")));
+            return part.refuse("copies", format!("write 1 to {MAX_COPIES}"));
         }
         if let Some(key) = key {
-            check_key(key, MAX_KEY).map_err(|why| error("key", why))?;
+            check_key(key, MAX_KEY).or_else(|why| part.refuse("key", why))?;
         }
         match &self.action {
-            Action::KeyWrite { data, .. } => check_data(data).map_err(|why| error("data", why)),
+            Action::KeyWrite { data, .. } => check_data(data).or_else(|why| part.refuse("data", why)),
             Action::Append {
                 entry,
                 lists,
@@ -238,57 +217,53 @@ impl Mapping {
                 hold,
                 list,
             } => {
-                check_data(entry).map_err(|why| error("data", why))?;
+                check_data(entry).or_else(|why| part.refuse("data", why))?;
                 if *lists == 0 || *lists > MAX_SPREAD || list.checked_add(u32::from(*lists) - 1).is_none() {
-                    return Err(error("lists", format!("write 1 to {MAX_SPREAD}")));
+                    return part.refuse("lists", format!("write 1 to {MAX_SPREAD}"));
                 }
                 match (*lists > 1, spread.is_empty()) {
-                    (true, true) => Err(error(
+                    (true, true) => part.refuse(
                         "spread",
-                        "the fields that select a list are missing, such as [\"flow\"]".to_owned(),
-                    )),
-                    (false, false) => Err(error(
-                        "spread",
-                        "there is one list only; write lists = 4 or the like".to_owned(),
-                    )),
-                    _ if *entries == 0 => Err(error("entries", "write 1 to 255".to_owned())),
-                    _ if *entries > 1 && *hold == 0 => Err(error(
+                        "the fields that select a list are missing, such as [\"flow\"]",
+                    ),
+                    (false, false) => {
+                        part.refuse("spread", "there is one list only; write lists = 4 or the like")
+                    }
+                    _ if *entries == 0 => part.refuse("entries", "write 1 to 255"),
+                    _ if *entries > 1 && *hold == 0 => part.refuse(
                         "hold",
-                        "say how long an entry may wait for others, such as \"1ms\"".to_owned(),
-                    )),
-                    _ => check_key_of_any_length(spread).map_err(|why| error("spread", why)),
+                        "say how long an entry may wait for others, such as \"1ms\"",
+                    ),
+                    (_, true) => Ok(()),
+                    (_, false) => check_key(spread, MAX_KEY).or_else(|why| part.refuse("spread", why)),
                 }
             }
-            Action::KeyIncrement { delta: field, .. } if !field.is_number() => Err(error(
+            Action::KeyIncrement { delta: field, .. } if !field.is_number() => part.refuse(
                 "delta",
                 format!("`{field}` is not a number; write \"packets\" or the like"),
-            )),
-            Action::Postcard { value: field, .. } if !field.is_number() => Err(error(
+            ),
+            Action::Postcard { value: field, .. } if !field.is_number() => part.refuse(
                 "value",
                 format!("`{field}` is not a number; write \"node\" or the like"),
-            )),
+            ),
             Action::KeyIncrement { .. } | Action::Postcard { .. } => Ok(()),
         }
     }
 }
 
+/// The longest key of these fields, bytes.
+fn longest_key(key: &[Field]) -> usize {
+    key.iter().map(Field::longest_in_key).sum()
+}
+
 /// Checks that it is a key of at most `most` bytes.
 pub(super) fn check_key(key: &[Field], most: usize) -> Result<(), String> {
-    let longest: usize = key.iter().map(Field::longest_in_key).sum();
-    match longest {
+    match longest_key(key) {
         0 => Err("a key needs a field, such as [\"flow\"]".to_owned()),
         longest if longest > most => Err(format!(
             "it can have up to {longest} bytes; a key has at most {most}"
         )),
         _ => Ok(()),
-    }
-}
-
-fn check_key_of_any_length(key: &[Field]) -> Result<(), String> {
-    if key.is_empty() {
-        Ok(())
-    } else {
-        check_key(key, MAX_KEY)
     }
 }
 

@@ -64,11 +64,11 @@ pub struct Config {
     pub reporter: u32,
     /// Assignment of reports to collectors.
     pub spread: Spread,
-    /// The mappings.
+    /// Mappings of measurements to operations.
     pub mappings: Vec<Mapping>,
-    /// Tables of counters.
+    /// Tables of counters per key.
     pub tables: Vec<table::Config>,
-    /// Sketches.
+    /// Sketches of the packets that pass.
     pub sketches: Vec<sketches::Config>,
     /// Retransmission of essential reports.
     pub repeat: Repeat,
@@ -113,7 +113,7 @@ pub struct SendOptions {
     pub immediate: bool,
 }
 
-/// Why no report was sent.
+/// The reason for which no report was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// Congestion suppresses reports of its priority.
@@ -125,9 +125,9 @@ pub enum SendError {
 /// The invalid part of a configuration, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Which part.
+    /// The part of the configuration.
     pub part: Part,
-    /// Which of its settings.
+    /// The setting of that part.
     pub key: &'static str,
     /// The error, and how to correct it.
     pub why: String,
@@ -136,14 +136,21 @@ pub struct ConfigError {
 /// A part of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// Settings of the whole reporter.
     Reporter,
     /// A mapping, by its index.
     Mapping(usize),
-    /// A table.
+    /// A table, by its index.
     Table(usize),
-    /// A sketch.
+    /// A sketch, by its index.
     Sketch(usize),
+}
+
+impl Part {
+    fn refuse(self, key: &'static str, why: impl Into<String>) -> Result<(), ConfigError> {
+        let why = why.into();
+        Err(ConfigError { part: self, key, why })
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -162,13 +169,13 @@ impl std::error::Error for ConfigError {}
 /// Counters of a reporter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets processed.
+    /// Packets that were processed.
     pub packets: u64,
-    /// Other events processed.
+    /// Other events that were processed.
     pub triggers: u64,
     /// Reports sent for the first time.
     pub reports: u64,
-    /// Control messages processed.
+    /// Control messages that were processed.
     pub controls: u64,
     /// Control messages that could not be read.
     pub bad_controls: u64,
@@ -178,7 +185,7 @@ pub struct Stats {
     pub unknown_sketches: u64,
 }
 
-/// A reporter.
+/// A reporter of Direct Telemetry Access.
 #[derive(Debug)]
 pub struct Reporter {
     engine: Engine,
@@ -220,9 +227,8 @@ impl Reporter {
             first_sequence,
             ..
         } = config;
-        let essential = (longest, first_sequence);
         Ok(Self {
-            engine: Engine::new(reporter, mappings, spread, repeat, essential),
+            engine: Engine::new(reporter, mappings, spread, repeat, longest, first_sequence),
             tables: tables.into_iter().map(|table| Table::new(table, seed)).collect(),
             sketches: sketches.into_iter().map(Sketch::new).collect(),
             stats: Stats::default(),
@@ -274,16 +280,11 @@ impl Reporter {
 
     /// Counts a dropped packet of an unwatched flow in the tables.
     pub fn count_drop(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
-        self.count(
-            context,
-            Sums {
-                packets: 0,
-                bytes: 0,
-                drops: 1,
-            },
-            now,
-            out,
-        );
+        let dropped = Sums {
+            drops: 1,
+            ..Sums::ZERO
+        };
+        self.count(context, dropped, now, out);
     }
 
     /// Sends an operation without a mapping, to the collector of its key, list or sketch.
@@ -333,9 +334,7 @@ impl Reporter {
                 cause: Cause::Malformed | Cause::Unknown,
                 ..
             } => to.stats.refused += 1,
-            Body::Nack { cause, last, .. } => {
-                to.nack((last, cause == Cause::Overload), now, repeat, out);
-            }
+            Body::Nack { cause, last, .. } => to.nack(last, cause == Cause::Overload, now, repeat, out),
             Body::Congestion {
                 level,
                 hold_us,
@@ -393,7 +392,7 @@ impl Reporter {
             .min()
     }
 
-    /// Counters.
+    /// Returns the counters of the reporter.
     pub fn stats(&self) -> Stats {
         Stats {
             reports: self.engine.reports,
@@ -447,7 +446,7 @@ impl Reporter {
 /// The state of the path to a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Counters.
+    /// Counters of the destination.
     pub stats: DestinationStats,
     /// Level of congestion, 0 to 3.
     pub level: u8,
@@ -482,24 +481,17 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
 /// # Errors
 /// The first invalid setting.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
-    let refuse = |key, why: String| {
-        Err(ConfigError {
-            part: Part::Reporter,
-            key,
-            why,
-        })
-    };
     for (key, count, most) in [
         ("map", config.mappings.len(), MAX_MAPPINGS),
         ("tables", config.tables.len(), MAX_TABLES),
         ("sketches", config.sketches.len(), MAX_SKETCHES),
     ] {
         if count > most {
-            return refuse(key, format!("{count} are too many; at most {most}"));
+            return Part::Reporter.refuse(key, format!("{count} are too many; at most {most}"));
         }
     }
     if !(64..=65_507).contains(&config.longest) || config.longest_essential > config.longest {
-        return refuse("longest", "write 64 to 65507 bytes".to_owned());
+        return Part::Reporter.refuse("longest", "write 64 to 65507 bytes");
     }
     for (index, table) in config.tables.iter().enumerate() {
         check_table(index, table)?;
@@ -508,11 +500,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         check_sketch(index, sketch, config.longest)?;
         if config.sketches[..index].iter().any(|other| other.id == sketch.id) {
             let why = format!("there are two sketches {}; renumber one", sketch.id);
-            return Err(ConfigError {
-                part: Part::Sketch(index),
-                key: "id",
-                why,
-            });
+            return Part::Sketch(index).refuse("id", why);
         }
     }
     let mut passed = 0;
@@ -521,100 +509,80 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         passed += usize::from(mapping.on == Trigger::Passed);
         if passed > MAX_PASSED {
             let why = format!("at most {MAX_PASSED} mappings can be on \"passed\"");
-            return Err(ConfigError {
-                part: Part::Mapping(index),
-                key: "on",
-                why,
-            });
+            return Part::Mapping(index).refuse("on", why);
         }
     }
     Ok(())
 }
 
 fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
-    let refuse = |key, why: String| {
-        Err(ConfigError {
-            part: Part::Table(index),
-            key,
-            why,
-        })
-    };
-    if let Err(why) = mapping::check_key(&table.key, table::MAX_KEY) {
-        return refuse("key", why);
-    }
+    let part = Part::Table(index);
+    mapping::check_key(&table.key, table::MAX_KEY).or_else(|why| part.refuse("key", why))?;
     if let Some(field) = table.key.iter().find(|field| field.needs_table()) {
-        return refuse(
+        return part.refuse(
             "key",
             format!("`{field}` is a field of table records, and cannot be in the key"),
         );
     }
     if !table.slots.is_power_of_two() || table.slots > table::MAX_SLOTS {
-        return refuse(
+        return part.refuse(
             "slots",
             format!("write a power of two up to {}", table::MAX_SLOTS),
         );
     }
     if table.period > 0 && table.period < 1_000_000 {
-        return refuse("period", "write at least \"1ms\"".to_owned());
+        return part.refuse("period", "write at least \"1ms\"");
     }
     match table
         .having
         .iter()
         .find(|condition| !condition.field().needs_table())
     {
-        Some(condition) => refuse(
+        Some(condition) => part.refuse(
             "having",
             format!("`{condition}` does not use a field of table records"),
         ),
-        None if table.period == 0 && !table.having.is_empty() => refuse(
+        None if table.period == 0 && !table.having.is_empty() => part.refuse(
             "having",
-            "it is evaluated at the end of a period; add period = \"1s\" or the like".to_owned(),
+            "it is evaluated at the end of a period; add period = \"1s\" or the like",
         ),
         None => Ok(()),
     }
 }
 
 fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Result<(), ConfigError> {
-    let refuse = |key, why: &str| {
-        Err(ConfigError {
-            part: Part::Sketch(index),
-            key,
-            why: why.to_owned(),
-        })
-    };
-    if let Err(why) = mapping::check_key(&sketch.key, wire::dta::hash::MAX_KEY) {
-        return refuse("key", &why);
-    }
+    let part = Part::Sketch(index);
+    mapping::check_key(&sketch.key, wire::dta::hash::MAX_KEY).or_else(|why| part.refuse("key", why))?;
     if sketch.key.iter().chain(&sketch.item).any(Field::needs_table) {
-        return refuse("key", "fields of table records cannot be in a sketch");
+        return part.refuse("key", "fields of table records cannot be in a sketch");
     }
     let shape = sketch.shape;
     let aroma = sketch.kind == SketchKind::Aroma;
     if !(1..=MAX_DEPTH).contains(&shape.depth) {
-        return refuse("depth", "write 1 to 16 rows");
+        return part.refuse("depth", "write 1 to 16 rows");
     }
     if shape.columns == 0 || u64::from(shape.columns) * u64::from(shape.depth) > sketches::MAX_COUNTERS {
-        return refuse(
+        return part.refuse(
             "columns",
             "write at least 1; rows and columns make at most 16777216 counters",
         );
     }
     if !(shape.width == 8 || shape.width == 4 && !aroma) {
-        return refuse("width", "write 4 or 8 bytes for a counter; 8 for samples");
+        return part.refuse("width", "write 4 or 8 bytes for a counter; 8 for samples");
     }
     if aroma != sketch.item.is_some() {
-        return refuse(
+        return part.refuse(
             "item",
             "kind = \"aroma\" needs an item to sample, such as \"flow\"; other kinds have none",
         );
     }
     if sketch.epoch < 1_000_000 {
-        return refuse("epoch", "write at least \"1ms\"");
+        return part.refuse("epoch", "write at least \"1ms\"");
     }
     if sketch.per_report == 0 || sketch_len(sketch) > longest {
         let column = usize::from(shape.depth) * usize::from(shape.width);
         let most = (longest.saturating_sub(BASE_LEN + 12) / column).min(255);
-        return refuse("per_report", &format!("write 1 to {most} columns in a report"));
+        return part.refuse("per_report", format!("write 1 to {most} columns in a report"));
     }
     Ok(())
 }

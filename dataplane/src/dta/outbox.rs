@@ -14,7 +14,7 @@ pub struct Outbox {
 pub struct Datagram<'a> {
     /// Number of its collector.
     pub collector: u8,
-    /// UDP payload.
+    /// The UDP payload, without headers.
     pub payload: &'a [u8],
 }
 
@@ -41,12 +41,12 @@ impl Outbox {
         self.slots.is_empty()
     }
 
-    /// Number of reports.
+    /// Returns the number of reports.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Removes all reports.
+    /// Removes all reports; the memory is reused.
     pub fn clear(&mut self) {
         self.used = 0;
         self.slots.clear();
@@ -66,14 +66,14 @@ impl Outbox {
 
     /// A buffer for a report of at most `len` bytes; `None` if it does not fit.
     #[inline]
-    pub(super) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+    pub(super) fn buffer(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.slots.len() == self.slots.capacity() {
             return None;
         }
         self.bytes.get_mut(self.used..self.used + len)
     }
 
-    /// Adds the report of `len` bytes that was written to [`Outbox::room`].
+    /// Adds the report of `len` bytes that was written to [`Outbox::buffer`].
     #[inline]
     pub(super) fn commit(&mut self, collector: u8, len: usize) {
         self.slots.push(Slot {
@@ -87,10 +87,10 @@ impl Outbox {
     /// Adds a complete report; false: it does not fit.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, payload: &[u8]) -> bool {
-        let Some(room) = self.room(payload.len()) else {
+        let Some(buffer) = self.buffer(payload.len()) else {
             return false;
         };
-        room.copy_from_slice(payload);
+        buffer.copy_from_slice(payload);
         self.commit(collector, payload.len());
         true
     }

@@ -21,7 +21,7 @@ pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
     n(mix(u64::from(context.packet.id) << 32 ^ came) as u32, count)
 }
 
-/// Which hop of a path of `hops` nodes is reported under `n`, from 0. Each node decides without knowing how many follow: the i-th
+/// Returns the hop of a path of `hops` nodes that is reported under `n`, from 0. Each node decides without knowing how many follow: the i-th
 /// replaces the value with probability 1/i, and the last one that does is reported (reservoir sampling). All nodes are equally likely.
 pub fn hop(n: u8, hops: usize) -> Option<usize> {
     (0..hops as u64)

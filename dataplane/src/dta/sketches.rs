@@ -7,7 +7,7 @@ use wire::dta::layout::{Columns, SketchKind};
 use wire::dta::{Operation, hash, sketch};
 
 use super::context::Context;
-use super::field::{Field, ReportedHop, Scratch, ValueError};
+use super::field::{self, Field, ReportedHop, ValueError};
 use super::table::At;
 
 /// Maximum number of counters of a sketch.
@@ -21,23 +21,23 @@ const REPEATS: u64 = 4;
 /// The increment for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
-    /// 1.
+    /// One for each packet.
     #[default]
     Packets,
-    /// Its length.
+    /// The length of the packet, bytes.
     Bytes,
 }
 
 /// Configuration of a sketch. It must be the same at all switches whose sketches are merged, except for `at` and `flows`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its name.
+    /// The name in configuration and statistics.
     pub name: String,
-    /// Sketch ID.
+    /// The id of the sketch in reports.
     pub id: u16,
-    /// Its kind.
+    /// Kind of the sketch.
     pub kind: SketchKind,
-    /// Its shape.
+    /// Rows, columns and bytes per counter.
     pub shape: Columns,
     /// The key that is counted or distinguished: at most 64 bytes.
     pub key: Vec<Field>,
@@ -62,7 +62,7 @@ pub struct Config {
 /// Counters of a sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets counted.
+    /// Packets that were counted.
     pub counted: u64,
     /// Packets without a value of the key.
     pub keyless: u64,
@@ -76,7 +76,7 @@ pub struct Stats {
     pub expired: u64,
     /// Columns that congestion suppressed: all remaining ones of an epoch, because columns must arrive in order.
     pub suppressed: u64,
-    /// NACKs.
+    /// NACKs that were processed.
     pub nacks: u64,
     /// NACKs about an epoch that is no longer stored, or columns that were not sent.
     pub stale: u64,
@@ -84,7 +84,6 @@ pub struct Stats {
     pub limited: u64,
 }
 
-/// A sketch.
 #[derive(Debug)]
 pub(super) struct Sketch {
     pub(super) config: Config,
@@ -129,7 +128,6 @@ impl Sketch {
         }
     }
 
-    /// Counts a packet.
     pub(super) fn count(&mut self, context: &Context<'_>, now: u64) {
         let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else {
             return;
@@ -145,7 +143,6 @@ impl Sketch {
         self.rotate(now);
         let Self { config, filling, .. } = self;
         let Columns { depth, columns, .. } = config.shape;
-        let at = |column: u32, row: u8| column as usize * usize::from(depth) + usize::from(row);
         match config.kind {
             SketchKind::CountMin | SketchKind::Count => {
                 let amount = match config.counts {
@@ -154,7 +151,8 @@ impl Sketch {
                 };
                 for row in 0..depth {
                     let hash = sketch::row_hash(&hashes, row);
-                    let counter = &mut filling[at(sketch::column(hash, columns), row)];
+                    let column = sketch::column(hash, columns) as usize;
+                    let counter = &mut filling[column * usize::from(depth) + usize::from(row)];
                     let away = config.kind == SketchKind::Count && sketch::is_negative(hash);
                     *counter = counter.wrapping_add(if away { amount.wrapping_neg() } else { amount });
                 }
@@ -162,7 +160,7 @@ impl Sketch {
             SketchKind::HyperLogLog | SketchKind::Aroma => {
                 let hash = sketch::row_hash(&hashes, 0);
                 let cell = sketch::cell(hash, depth, columns);
-                let counter = &mut filling[at(cell.column, cell.row)];
+                let counter = &mut filling[cell.column as usize * usize::from(depth) + usize::from(cell.row)];
                 let value = match config.kind {
                     SketchKind::Aroma => sketch::sampled(hash, item),
                     _ => sketch::rank(hash).into(),
@@ -173,20 +171,10 @@ impl Sketch {
     }
 
     fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), ValueError> {
-        let fields = || self.config.key.iter().chain(&self.config.item);
-        let hop = if fields().any(Field::needs_hop) {
-            context.last_hop()
-        } else {
-            None
-        };
-        let subject = ReportedHop { hop, number: 0 };
+        let fields = self.config.key.iter().chain(&self.config.item);
+        let subject = ReportedHop::for_fields(fields, context);
         let mut key = [0; hash::MAX_KEY];
-        let mut out = Scratch::new(&mut key);
-        self.config
-            .key
-            .iter()
-            .try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
-        let len = out.len();
+        let len = field::write_key(&self.config.key, context, &subject, now, &mut key)?;
         let item = match &self.config.item {
             Some(item) => item.word(context, &subject, now).ok_or(ValueError::Absent)?,
             None => 0,
@@ -209,7 +197,9 @@ impl Sketch {
         self.stats.expired += u64::from(columns - self.fresh);
         std::mem::swap(&mut self.filling, &mut self.sealed);
         self.filling.fill(0);
-        (self.sealed_epoch, self.cursor, self.fresh) = (before as u16, 0, 0);
+        self.sealed_epoch = before as u16;
+        self.cursor = 0;
+        self.fresh = 0;
         self.allowance = REPEATS * u64::from(columns);
         self.epoch = Some(epoch);
         self.next_send = self.next_send.max(now);
@@ -233,7 +223,8 @@ impl Sketch {
                 Ok(()) => {}
                 Err(super::SendError::Suppressed) => {
                     self.stats.suppressed += u64::from(columns - self.fresh);
-                    (self.cursor, self.fresh) = (columns, columns);
+                    self.cursor = columns;
+                    self.fresh = columns;
                     return;
                 }
                 Err(super::SendError::NoRoom) => return,
@@ -242,7 +233,8 @@ impl Sketch {
             let new = end.saturating_sub(self.fresh.max(self.cursor));
             self.stats.columns += u64::from(new);
             self.stats.again += u64::from(count - new);
-            (self.cursor, self.fresh) = (end, self.fresh.max(end));
+            self.cursor = end;
+            self.fresh = self.fresh.max(end);
             let behind = self.config.pace.max(CATCH_UP);
             self.next_send = self.next_send.max(now.saturating_sub(behind)) + self.config.pace;
         }

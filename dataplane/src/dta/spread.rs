@@ -96,7 +96,7 @@ impl Spread {
         })
     }
 
-    /// Number of collectors.
+    /// Returns the number of collectors.
     pub fn collectors(&self) -> usize {
         usize::from(self.collectors)
     }

@@ -10,7 +10,7 @@ use crate::visit::Visit;
 /// A reporter, its outbox, and whether the switch also sends Telemetry Reports.
 #[derive(Debug)]
 pub struct SwitchReporter {
-    /// The reporter.
+    /// The reporter with its tables and sketches.
     pub reporter: Reporter,
     /// Reports that are ready to be sent. The caller sends and clears them.
     pub outbox: Outbox,

@@ -6,22 +6,22 @@ use detect::Match;
 use super::condition::Condition;
 use super::context::{Context, Counter, Sums, Trigger, Window};
 pub use super::field::MAX_KEY;
-use super::field::{Field, ReportedHop, Scratch, ValueError};
+use super::field::{self, Field, ReportedHop, ValueError};
 
 /// Maximum number of records of a table.
 pub const MAX_SLOTS: usize = 1 << 20;
 /// Records processed per call at the end of a period.
 const SWEEP: usize = 4096;
 
-/// Which packets a switch counts, so that not every node on the path counts the same packet.
+/// The packets that a switch counts, so that not every node on the path counts the same packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
-    /// All forwarded packets.
+    /// All packets that it forwards.
     #[default]
     Anywhere,
-    /// Packets from hosts.
+    /// Packets that arrive from hosts.
     Source,
-    /// Packets to hosts.
+    /// Packets that leave to hosts.
     Sink,
 }
 
@@ -40,7 +40,7 @@ impl At {
 /// Configuration of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its name, by which mappings refer to it.
+    /// The name by which mappings refer to the table.
     pub name: String,
     /// The fields of a key, at most [`MAX_KEY`] bytes.
     pub key: Vec<Field>,
@@ -56,7 +56,6 @@ pub struct Config {
     pub having: Vec<Condition>,
 }
 
-/// A table.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) config: Config,
@@ -77,7 +76,7 @@ pub struct Stats {
     pub counted: u64,
     /// Packets without a value of the key, for example of a protocol without ports.
     pub keyless: u64,
-    /// Records inserted.
+    /// Records that were inserted.
     pub made: u64,
     /// Records evicted by others.
     pub evicted: u64,
@@ -107,16 +106,8 @@ impl Record {
         key: [0; MAX_KEY],
         len: 0,
         passed: 0,
-        total: Sums {
-            packets: 0,
-            bytes: 0,
-            drops: 0,
-        },
-        last_reported: Sums {
-            packets: 0,
-            bytes: 0,
-            drops: 0,
-        },
+        total: Sums::ZERO,
+        last_reported: Sums::ZERO,
         first: 0,
         last: 0,
     };
@@ -145,7 +136,7 @@ struct SweepTotals {
     keys: u64,
     sums: Sums,
     top: Sums,
-    /// Its key, because the record may belong to another key by the end of the sweep.
+    /// The key of `top`, because the record may belong to another key by the end of the sweep.
     top_key: [u8; MAX_KEY],
     top_len: u8,
 }
@@ -153,16 +144,8 @@ struct SweepTotals {
 impl SweepTotals {
     const NEW: Self = Self {
         keys: 0,
-        sums: Sums {
-            packets: 0,
-            bytes: 0,
-            drops: 0,
-        },
-        top: Sums {
-            packets: 0,
-            bytes: 0,
-            drops: 0,
-        },
+        sums: Sums::ZERO,
+        top: Sums::ZERO,
         top_key: [0; MAX_KEY],
         top_len: 0,
     };
@@ -176,19 +159,17 @@ pub(super) trait RecordSink {
 impl Table {
     pub(super) fn new(config: Config, seed: u64) -> Self {
         let records = vec![Record::EMPTY; config.slots];
-        let (sweep, round, stats) = (None, SweepTotals::NEW, Stats::default());
         Self {
             config,
             records,
             seed,
             end: 0,
-            sweep,
-            round,
-            stats,
+            sweep: None,
+            round: SweepTotals::NEW,
+            stats: Stats::default(),
         }
     }
 
-    /// Counts a packet.
     pub(super) fn count(
         &mut self,
         context: &Context<'_>,
@@ -216,7 +197,7 @@ impl Table {
                 self.stats.evicted += 1;
                 let out = Context {
                     counter: Some(&record.counter()),
-                    ..last_reported(Trigger::Evicted, context)
+                    ..Context::new(Trigger::Evicted, context.node)
                 };
                 report.report(&out, 0);
             } else {
@@ -240,18 +221,8 @@ impl Table {
     }
 
     fn key_of(&self, context: &Context<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, ValueError> {
-        let hop = if self.config.key.iter().any(Field::needs_hop) {
-            context.last_hop()
-        } else {
-            None
-        };
-        let subject = ReportedHop { hop, number: 0 };
-        let mut out = Scratch::new(key);
-        self.config
-            .key
-            .iter()
-            .try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
-        Ok(out.len() as u8)
+        let subject = ReportedHop::for_fields(&self.config.key, context);
+        Ok(field::write_key(&self.config.key, context, &subject, now, key)? as u8)
     }
 
     /// Reports a finished period; a part of it in each call.
@@ -268,7 +239,7 @@ impl Table {
         };
         let to = (from + SWEEP).min(self.records.len());
         for at in from..to {
-            self.look(at, node, now, report);
+            self.sweep_record(at, node, now, report);
         }
         if to < self.records.len() {
             self.sweep = Some(to);
@@ -280,7 +251,7 @@ impl Table {
     }
 
     /// Processes one record at the end of a period.
-    fn look(&mut self, at: usize, node: u32, now: u64, report: &mut impl RecordSink) {
+    fn sweep_record(&mut self, at: usize, node: u32, now: u64, report: &mut impl RecordSink) {
         let record = &mut self.records[at];
         if record.len == 0 {
             return;
@@ -308,14 +279,16 @@ impl Table {
             self.round.keys += 1;
             self.round.sums.add(since);
             if self.round.top_len == 0 || since.packets > self.round.top.packets {
-                (self.round.top, self.round.top_key, self.round.top_len) = (since, record.key, record.len);
+                self.round.top = since;
+                self.round.top_key = record.key;
+                self.round.top_len = record.len;
             }
         }
         record.last_reported = record.total;
         record.passed = 0;
     }
 
-    /// The end of a sweep.
+    /// Reports the totals at the end of a sweep.
     fn finish(&mut self, node: u32, report: &mut impl RecordSink) {
         let SweepTotals {
             keys,
@@ -344,11 +317,6 @@ impl Table {
     pub(super) fn next(&self) -> Option<u64> {
         (self.config.period > 0).then_some(if self.sweep.is_some() { 0 } else { self.end })
     }
-}
-
-/// The context of a record that is not of the current packet.
-fn last_reported<'a>(trigger: Trigger, context: &Context<'a>) -> Context<'a> {
-    Context::new(trigger, context.node)
 }
 
 /// The hash of a key. The seed prevents senders from filling one slot on purpose.

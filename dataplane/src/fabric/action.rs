@@ -14,16 +14,16 @@ pub struct FlowId(pub(super) u32);
 pub enum Action {
     /// Cuts the link between two nodes (the first, if there are several).
     CutLink {
-        /// One end's id.
+        /// Node id of one end.
         a: u32,
-        /// The other end's id.
+        /// Node id of the other end.
         b: u32,
     },
-    /// Restores a link.
+    /// Restores the link between two nodes.
     MendLink {
-        /// One end's id.
+        /// Node id of one end.
         a: u32,
-        /// The other end's id.
+        /// Node id of the other end.
         b: u32,
     },
     /// The link loses packets on the way from `from` to `to`, unseen by both.
@@ -37,35 +37,35 @@ pub enum Action {
     },
     /// A flow sends `packets` more packets, `gap` ns apart (0: at the rate of its host's link).
     Burst {
-        /// The flow.
+        /// The flow that sends.
         flow: FlowId,
-        /// Number of packets.
+        /// Number of packets of the burst.
         packets: u32,
         /// Time between packets, ns.
         gap: u64,
     },
-    /// A flow begins.
+    /// A new flow begins.
     AddFlow(FlowSpec),
-    /// A flow ends.
+    /// A flow sends no more packets.
     StopFlow(FlowId),
     /// Clears the SF-INT registers of a switch, as a restart does.
     Wipe {
-        /// The switch's id.
+        /// Node id of the switch.
         node: u32,
     },
     /// `node` sends all packets for host `to` to its neighbour `via`, regardless of the routes; `None` ends
     /// this. It can cause a loop.
     Divert {
-        /// The switch's id.
+        /// Node id of the switch.
         node: u32,
         /// The destination host's id.
         to: u32,
-        /// The neighbour's id.
+        /// Node id of the neighbour.
         via: Option<u32>,
     },
 }
 
-/// Why a fabric, a flow or an action is invalid.
+/// The reason for which a fabric, a flow or an action is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricError {
     /// The switches' configuration contradicts itself.

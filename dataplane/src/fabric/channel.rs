@@ -50,19 +50,19 @@ impl Channel {
 /// Totals of the datagrams that one subsystem of a node sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelTotals {
-    /// Node id.
+    /// Id of the node that sent them.
     pub node: u32,
-    /// Subsystem.
+    /// Number of the subsystem.
     pub hw_id: u8,
-    /// Datagrams sent.
+    /// Datagrams that were sent.
     pub sent: u64,
-    /// Datagrams lost.
+    /// Datagrams that were lost.
     pub lost: u64,
     /// Arrivals of a datagram that had arrived before.
     pub duplicated: u64,
     /// First arrivals after that of a datagram that was sent later.
     pub reordered: u64,
-    /// First arrivals.
+    /// Datagrams that arrived, without repetitions.
     pub arrived: u64,
 }
 
@@ -104,12 +104,14 @@ impl ChannelAccounting {
 
     /// The totals, in order of node and subsystem.
     pub(crate) fn totals(&self) -> Vec<ChannelTotals> {
-        let with_ids = |(&(node, hw_id), entry): (&(u32, u8), &Entry)| ChannelTotals {
-            node,
-            hw_id,
-            ..entry.totals
-        };
-        self.entries.iter().map(with_ids).collect()
+        let entries = self.entries.iter();
+        entries
+            .map(|(&(node, hw_id), entry)| ChannelTotals {
+                node,
+                hw_id,
+                ..entry.totals
+            })
+            .collect()
     }
 
     fn entry(&mut self, node: u32, hw_id: u8) -> &mut Entry {

@@ -8,7 +8,7 @@ pub use crate::report::ReportKind;
 /// The true values of a packet at one switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopTruth {
-    /// The switch's id.
+    /// Node id of the switch.
     pub node: u32,
     /// Ingress interface of the packet.
     pub ingress_if: u16,
@@ -50,7 +50,7 @@ impl HopTruth {
 pub struct PacketTrace<'a> {
     /// Number of the packet in this run, from 0.
     pub packet: u64,
-    /// Its 5-tuple.
+    /// The 5-tuple of its flow.
     pub flow: FlowKey,
     /// When the traffic generator sent it, true time, ns.
     pub sent: u64,
@@ -67,7 +67,7 @@ impl PacketTrace<'_> {
     }
 }
 
-/// Why a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
+/// The reason for which a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropReason {
@@ -85,7 +85,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// All of them.
+    /// All reasons, in the order of their declaration.
     pub const ALL: [Self; 5] = [
         Self::TooManyHops,
         Self::NoRoute,
@@ -99,7 +99,7 @@ impl DropReason {
         self as u8
     }
 
-    /// Its name in profiles and output.
+    /// The name in profiles and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::TooManyHops => "ttl_zero",
@@ -114,7 +114,7 @@ impl DropReason {
 /// Expected contents of one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportTruth {
-    /// Kind of report.
+    /// Kind of the report.
     pub kind: ReportKind,
     /// Number of the packet that caused it.
     pub packet: u64,
@@ -122,7 +122,7 @@ pub struct ReportTruth {
     pub flow: FlowKey,
     /// The switches whose records it contains, in forwarding order, the reporter last.
     pub hops: Vec<HopTruth>,
-    /// Why the packet was dropped (drop reports).
+    /// The reason of the drop (drop reports).
     pub reason: Option<DropReason>,
     /// For SF-INT that is not urgent: the carried record. `hops` contains the records of one packet.
     pub sf: Option<SfTruth>,
@@ -149,11 +149,11 @@ impl ReportTruth {
 /// Outcome of a datagram of reports in the channel to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramOutcome {
-    /// It arrived once.
+    /// The datagram arrived once.
     Delivered,
-    /// It never arrived.
+    /// The datagram never arrived.
     Lost,
-    /// It arrived twice.
+    /// The datagram arrived twice.
     Duplicated,
     /// It arrived once, later than the channel's delay.
     Delayed,
@@ -168,9 +168,9 @@ pub struct DatagramTruth {
     pub node: u32,
     /// Subsystem of that node.
     pub hw_id: u8,
-    /// Its sequence number.
+    /// Sequence number of the datagram.
     pub seq: u32,
-    /// Its outcome in the channel.
+    /// Outcome of the datagram in the channel.
     pub outcome: DatagramOutcome,
     /// The reports in it, in order.
     pub reports: Vec<ReportTruth>,
@@ -185,7 +185,7 @@ pub struct Arrival {
     pub node: u32,
     /// Subsystem of that node.
     pub hw_id: u8,
-    /// Its sequence number.
+    /// Sequence number of the datagram.
     pub seq: u32,
     /// The same datagram had arrived before.
     pub duplicate: bool,
@@ -200,11 +200,11 @@ pub enum GroundTruth<'a> {
     Delivered(PacketTrace<'a>),
     /// A packet was lost, at `node`; for [`DropReason::LostOnLink`] the node before the link.
     Dropped {
-        /// Its path so far; `ended` is the time of the drop.
+        /// The path up to the drop; `ended` is its time.
         trace: PacketTrace<'a>,
-        /// The node.
+        /// Id of the node that lost it.
         node: u32,
-        /// The reason.
+        /// The reason of the drop.
         reason: DropReason,
         /// The node sent a drop report.
         reported: bool,
@@ -213,11 +213,11 @@ pub enum GroundTruth<'a> {
     PathChange {
         /// When it arrived, true time, ns.
         at: u64,
-        /// The flow.
+        /// The flow whose path changed.
         flow: FlowKey,
-        /// The old path.
+        /// The path of the previous packet.
         old: &'a [u32],
-        /// The new path.
+        /// The path of this packet.
         new: &'a [u32],
     },
     /// A datagram of reports was sent.
@@ -228,9 +228,9 @@ pub enum GroundTruth<'a> {
     Link {
         /// When, true time, ns.
         at: u64,
-        /// One end.
+        /// Node id of one end.
         a: u32,
-        /// The other end.
+        /// Node id of the other end.
         b: u32,
         /// Whether it is up now.
         up: bool,

@@ -92,11 +92,11 @@ pub struct Config {
     pub watchlist: Watchlist,
     /// The channel of reports to the collector.
     pub channel: Channel,
-    /// Impairments of links.
+    /// Loss and reordering on links.
     pub links: Impairments,
     /// Longest time a group of reports waits to be filled, ns.
     pub group_delay: u64,
-    /// Which frames the sink receives.
+    /// The frames that the sink receives.
     pub frames: Frames,
     /// Switches are routers, which decrement the hop limit, and each packet differs from the others of its flow; otherwise they
     /// are bridges, and all packets of a flow are equal.
@@ -138,7 +138,7 @@ pub struct Impairments {
 pub enum QueueUnit {
     /// Bytes of the frames as received.
     Bytes,
-    /// Frames.
+    /// Number of frames, whatever their length.
     Packets,
 }
 
@@ -152,10 +152,10 @@ impl QueueUnit {
     }
 }
 
-/// Which frames the sink receives.
+/// The frames that the sink receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// None.
+    /// The sink receives no frames.
     None,
     /// Frames that arrive at hosts.
     Delivered,
@@ -166,11 +166,11 @@ pub enum Frames {
 /// The sender of a datagram of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reporter {
-    /// Node id.
+    /// Id of the node.
     pub node: u32,
-    /// Its source address: 192.168.0.0/16 plus the id's low 16 bits.
+    /// The source address: 192.168.0.0/16 plus the id's low 16 bits.
     pub address: IpAddr,
-    /// Its UDP source port.
+    /// The UDP source port.
     pub port: u16,
 }
 
@@ -192,10 +192,10 @@ pub trait FabricSink {
     }
 }
 
-/// Ignores all events.
+/// Ignores everything that happens.
 impl FabricSink for () {}
 
-/// The running network.
+/// A network of switches and hosts in simulated time.
 #[derive(Debug)]
 pub struct Fabric {
     config: Config,
@@ -229,7 +229,7 @@ pub struct Fabric {
 struct NodeState {
     /// None for a host.
     switch: Option<Box<Switch>>,
-    /// Its ports in order of their numbers.
+    /// The ports in order of their numbers.
     ports: Vec<u32>,
 }
 
@@ -264,9 +264,9 @@ enum EventKind {
     Arrive { packet: u32, port: u32 },
     /// The port has finished a transmission, unless it was cut meanwhile.
     Sent { port: u32, epoch: u32 },
-    /// A scheduled action.
+    /// An action that [`Fabric::schedule`] scheduled.
     Act { action: u32 },
-    /// New routes.
+    /// All switches use the new routes.
     Converge,
     /// A datagram of reports arrives at the collector.
     Report { datagram: u32, duplicate: bool },
@@ -469,7 +469,8 @@ impl Fabric {
         });
         if let Some(port) = port {
             let port = &mut self.ports[*port as usize];
-            (port.source, port.sink) = (source, sink);
+            port.source = source;
+            port.sink = sink;
         }
     }
 
@@ -615,18 +616,17 @@ impl Fabric {
             .iter()
             .map(|station| station.switch.is_none())
             .collect();
-        let edge = |&port: &u32| {
-            let up = self.ports[port as usize].up;
-            Edge {
-                peer: self.ports[port as usize ^ 1].node,
-                port,
-                up,
-            }
-        };
         let edges: Vec<Vec<Edge>> = self
             .stations
             .iter()
-            .map(|station| station.ports.iter().map(edge).collect())
+            .map(|station| {
+                let ports = station.ports.iter().map(|&port| Edge {
+                    peer: self.ports[port as usize ^ 1].node,
+                    port,
+                    up: self.ports[port as usize].up,
+                });
+                ports.collect()
+            })
             .collect();
         self.routes = Routes::compute(&edges, &is_host);
     }
@@ -640,21 +640,18 @@ impl Fabric {
     }
 
     fn link(&self, a: u32, b: u32) -> Result<usize, FabricError> {
-        let ends = [a, b].map(|id| self.topology.index(id).ok_or(FabricError::NoNode(id)));
-        let [a_index, b_index] = [ends[0].clone()?, ends[1].clone()?];
-        let joins = |link: &topology::Link| {
-            (link.a, link.b) == (a_index, b_index) || (link.b, link.a) == (a_index, b_index)
-        };
-        self.topology
-            .links
-            .iter()
-            .position(joins)
+        let a_index = self.topology.index(a).ok_or(FabricError::NoNode(a))?;
+        let b_index = self.topology.index(b).ok_or(FabricError::NoNode(b))?;
+        let ends = [(a_index, b_index), (b_index, a_index)];
+        let mut links = self.topology.links.iter();
+        links
+            .position(|link| ends.contains(&(link.a, link.b)))
             .ok_or(FabricError::NoLink(a, b))
     }
 }
 
 impl Reporter {
-    fn of(node: u32) -> Self {
+    fn new(node: u32) -> Self {
         let [.., high, low] = node.to_be_bytes();
         Self {
             node,

@@ -25,7 +25,6 @@ pub(crate) struct Port {
     pub(crate) epoch: u32,
     /// A frame is being transmitted.
     pub(crate) busy: bool,
-    /// Its transmit utilization.
     pub(crate) meter: Meter,
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
@@ -41,8 +40,6 @@ pub(crate) struct Full {
 impl Port {
     /// An idle port of node `node`; `wire.depth` bounds its queue. `edge`: it is source and sink.
     pub(crate) fn new(node: usize, number: u16, edge: bool, wire: Wire) -> Self {
-        let meter = Meter::new(wire.rate);
-        let waiting = VecDeque::new();
         Self {
             node,
             number,
@@ -53,8 +50,8 @@ impl Port {
             loss: 0,
             epoch: 0,
             busy: false,
-            meter,
-            waiting,
+            meter: Meter::new(wire.rate),
+            waiting: VecDeque::new(),
             occupancy: 0,
         }
     }
@@ -135,7 +132,8 @@ impl Meter {
         if passed >= 128 {
             self.average = 0;
         }
-        (self.window, self.bits) = (window, 0);
+        self.window = window;
+        self.bits = 0;
     }
 }
 

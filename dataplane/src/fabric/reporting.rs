@@ -44,7 +44,7 @@ impl Reporting {
             channel,
             random,
             accounting: ChannelAccounting::default(),
-            reporters: topology.nodes.iter().map(|node| Reporter::of(node.id)).collect(),
+            reporters: topology.nodes.iter().map(|node| Reporter::new(node.id)).collect(),
             waiting: BTreeMap::new(),
             flush_due: vec![false; topology.nodes.len()],
             in_flight: Vec::new(),
@@ -83,17 +83,17 @@ impl Reporting {
         }
     }
 
-    fn store(&mut self, payload: &[u8], mut one: InFlight) -> u32 {
+    fn store(&mut self, payload: &[u8], mut datagram: InFlight) -> u32 {
         if let Some(slot) = self.idle.pop() {
             let old = &mut self.in_flight[slot as usize];
-            one.payload = std::mem::take(&mut old.payload);
-            one.payload.clear();
-            one.payload.extend_from_slice(payload);
-            *old = one;
+            datagram.payload = std::mem::take(&mut old.payload);
+            datagram.payload.clear();
+            datagram.payload.extend_from_slice(payload);
+            *old = datagram;
             return slot;
         }
-        one.payload.extend_from_slice(payload);
-        self.in_flight.push(one);
+        datagram.payload.extend_from_slice(payload);
+        self.in_flight.push(datagram);
         self.in_flight.len() as u32 - 1
     }
 }
@@ -166,7 +166,8 @@ impl Fabric {
         let reporting = &mut self.reporting;
         let id = reporting.reporters[node].node;
         for datagram in outbox.datagrams() {
-            let (hw_id, seq) = (datagram.hw_id, datagram.seq);
+            let hw_id = datagram.hw_id;
+            let seq = datagram.seq;
             let waiting = reporting.waiting.entry((node, hw_id)).or_default();
             let reports = waiting
                 .drain(..usize::from(datagram.reports).min(waiting.len()))
@@ -181,10 +182,8 @@ impl Fabric {
                 outcome,
                 reports,
             }));
-            let (usual, late) = (
-                reporting.channel.delay,
-                reporting.channel.delay.saturating_add(reporting.channel.extra),
-            );
+            let usual = reporting.channel.delay;
+            let late = usual.saturating_add(reporting.channel.extra);
             let delays = match outcome {
                 DatagramOutcome::Lost => [None, None],
                 DatagramOutcome::Delivered => [Some(usual), None],
@@ -206,14 +205,13 @@ impl Fabric {
             let slot = reporting.store(datagram.payload, one);
             for (copy, delay) in delays.into_iter().flatten().enumerate() {
                 self.order += 1;
-                let what = EventKind::Report {
-                    datagram: slot,
-                    duplicate: copy == 1,
-                };
                 self.events.push(Reverse(Event {
                     at: self.now.saturating_add(delay),
                     order: self.order,
-                    what,
+                    what: EventKind::Report {
+                        datagram: slot,
+                        duplicate: copy == 1,
+                    },
                 }));
             }
         }
@@ -225,7 +223,7 @@ impl Fabric {
 /// The SF-INT records that nodes have made, so that the contents of later reports are known.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    by: BTreeMap<RecordKey, (u64, HopTruth)>,
+    entries: BTreeMap<RecordKey, (u64, HopTruth)>,
     order: VecDeque<RecordKey>,
 }
 
@@ -236,19 +234,19 @@ impl Records {
     /// Maximum number of records; the oldest are removed.
     const MAX_ENTRIES: usize = 1 << 18;
 
-    pub(super) fn note(&mut self, key: RecordKey, packet: u64, hop: HopTruth) {
-        if self.by.insert(key, (packet, hop)).is_none() {
+    pub(super) fn insert(&mut self, key: RecordKey, packet: u64, hop: HopTruth) {
+        if self.entries.insert(key, (packet, hop)).is_none() {
             self.order.push_back(key);
         }
         if self.order.len() > Self::MAX_ENTRIES
             && let Some(oldest) = self.order.pop_front()
         {
-            self.by.remove(&oldest);
+            self.entries.remove(&oldest);
         }
     }
 
     fn get(&self, flow: u32, carrying: Carrying) -> Option<(u64, HopTruth)> {
-        self.by
+        self.entries
             .get(&(flow, carrying.sf.packet_id, carrying.node))
             .copied()
     }
@@ -266,7 +264,7 @@ fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
     hops
 }
 
-/// Which of a packet's hops a report contains.
+/// Returns the hops of a packet that a report contains.
 fn reported(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
     let Some((reporter, before)) = hops.split_last() else {
         return Vec::new();

@@ -29,14 +29,16 @@ impl Routes {
         let mut column = vec![None; edges.len()];
         let hosts: Vec<usize> = (0..edges.len()).filter(|&node| is_host[node]).collect();
         // A host has only one port and needs no routes.
-        let row = |node: usize| {
-            if is_host[node] {
-                Vec::new()
-            } else {
-                vec![Vec::new(); hosts.len()]
-            }
-        };
-        let mut choices: Vec<Vec<Vec<u32>>> = (0..edges.len()).map(row).collect();
+        let mut choices: Vec<Vec<Vec<u32>>> = is_host
+            .iter()
+            .map(|is_host| {
+                if *is_host {
+                    Vec::new()
+                } else {
+                    vec![Vec::new(); hosts.len()]
+                }
+            })
+            .collect();
         for (at, &host) in hosts.iter().enumerate() {
             column[host] = Some(at);
             let distance = distances(edges, is_host, host);
@@ -44,8 +46,10 @@ impl Routes {
                 if is_host[node] || distance[node] == u32::MAX {
                     continue;
                 }
-                let closer = |edge: &&Edge| edge.up && distance[edge.peer] < distance[node];
-                choices[node][at] = ports.iter().filter(closer).map(|edge| edge.port).collect();
+                let closer = ports
+                    .iter()
+                    .filter(|edge| edge.up && distance[edge.peer] < distance[node]);
+                choices[node][at] = closer.map(|edge| edge.port).collect();
             }
         }
         Self { choices, column }

@@ -16,9 +16,9 @@ pub struct Topology {
 pub struct Node {
     /// The node id in reports. Hosts have ids too (10001 and up in the standard shapes), used only in the ground truth.
     pub id: u32,
-    /// Human-readable name.
+    /// A name for people.
     pub name: String,
-    /// Its kind.
+    /// Switch or host.
     pub kind: Kind,
     /// Offset of this node's clock from the true time, ns.
     pub clock_offset: i64,
@@ -46,7 +46,7 @@ pub(crate) struct Link {
 pub struct Wire {
     /// Rate, bit/s. A frame takes `ceil(bytes * 8e9 / rate)` ns; preamble and gap are not counted.
     pub rate: u64,
-    /// Propagation delay, ns.
+    /// Propagation delay of the link, ns.
     pub delay: u64,
     /// Depth of the egress queue at each switch end, in the fabric's queue unit, without the frame being transmitted.
     pub depth: u32,
@@ -63,7 +63,7 @@ impl Default for Wire {
     }
 }
 
-/// Why a topology cannot be used; `Display` says what to change.
+/// The reason for which a topology cannot be used; `Display` says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
     /// A number is outside the range that the shape or port ids allow.
@@ -102,7 +102,7 @@ impl Topology {
     pub fn line(n: u32, wire: Wire) -> Result<Self, TopologyError> {
         within("line: the number of switches", n, 1, 99)?;
         let mut plan = Plan::default();
-        let switches: Vec<usize> = (1..=n).map(|i| plan.switch(100 + i, format!("s{i}"))).collect();
+        let switches = plan.layer(100, n, "s");
         plan.host(switches[0], 1, wire);
         plan.host(switches[switches.len() - 1], 2, wire);
         for pair in switches.windows(2) {
@@ -118,12 +118,8 @@ impl Topology {
         within("leaf-spine: the number of spines", spines, 1, 99)?;
         within("leaf-spine: the number of hosts per leaf", hosts, 1, 150)?;
         let mut plan = Plan::default();
-        let leaf: Vec<usize> = (1..=leaves)
-            .map(|i| plan.switch(100 + i, format!("leaf{i}")))
-            .collect();
-        let spine: Vec<usize> = (1..=spines)
-            .map(|i| plan.switch(200 + i, format!("spine{i}")))
-            .collect();
+        let leaf = plan.layer(100, leaves, "leaf");
+        let spine = plan.layer(200, spines, "spine");
         for (at, &node) in leaf.iter().enumerate() {
             (0..hosts).for_each(|_| plan.host(node, at + 1, wire));
         }
@@ -142,14 +138,9 @@ impl Topology {
         }
         let half = k / 2;
         let mut plan = Plan::default();
-        let layer = |plan: &mut Plan, base: u32, count: u32, name: &str| -> Vec<usize> {
-            (1..=count)
-                .map(|i| plan.switch(base + i, format!("{name}{i}")))
-                .collect()
-        };
-        let edges = layer(&mut plan, 1000, k * half, "edge");
-        let aggregations = layer(&mut plan, 2000, k * half, "agg");
-        let cores = layer(&mut plan, 3000, half * half, "core");
+        let edges = plan.layer(1000, k * half, "edge");
+        let aggregations = plan.layer(2000, k * half, "agg");
+        let cores = plan.layer(3000, half * half, "core");
         for (at, &edge) in edges.iter().enumerate() {
             (0..half).for_each(|_| plan.host(edge, at + 1, wire));
         }
@@ -221,7 +212,7 @@ pub struct TopologyBuilder {
 }
 
 impl TopologyBuilder {
-    /// Adds a switch.
+    /// Adds a switch with this node id.
     pub fn switch(mut self, id: u32) -> Self {
         self.nodes.push(Node {
             id,
@@ -262,8 +253,8 @@ impl TopologyBuilder {
             ..Plan::default()
         };
         for (a, b, wire) in self.links {
-            let index = |id| plan.nodes.iter().position(|node| node.id == id);
-            let (Some(from), Some(to)) = (index(a), index(b)) else {
+            let [from, to] = [a, b].map(|id| plan.nodes.iter().position(|node| node.id == id));
+            let (Some(from), Some(to)) = (from, to) else {
                 return Err(TopologyError::BadLink(a, b));
             };
             plan.join(from, to, wire);
@@ -281,14 +272,16 @@ struct Plan {
 }
 
 impl Plan {
-    fn switch(&mut self, id: u32, name: String) -> usize {
-        self.nodes.push(Node {
-            id,
-            name,
+    /// Adds `count` switches with ids after `base`, and returns their indices.
+    fn layer(&mut self, base: u32, count: u32, name: &str) -> Vec<usize> {
+        let first = self.nodes.len();
+        self.nodes.extend((1..=count).map(|i| Node {
+            id: base + i,
+            name: format!("{name}{i}"),
             kind: Kind::Switch,
             clock_offset: 0,
-        });
-        self.nodes.len() - 1
+        }));
+        (first..self.nodes.len()).collect()
     }
 
     /// Adds a host below `switch`; `at` is its number in addresses.

@@ -23,7 +23,6 @@ impl Schedule {
         }
     }
 
-    /// Stops the flow.
     pub(crate) fn stop(&mut self) {
         self.stop = 0;
     }
@@ -89,11 +88,11 @@ fn length(mean: u64, varies: bool, random: &mut Random) -> u64 {
 /// Outcomes of a flow's packets so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowTotals {
-    /// Its 5-tuple.
+    /// The 5-tuple of the flow.
     pub flow: FlowKey,
     /// Packets that its host sent.
     pub sent: u64,
-    /// Packets that arrived.
+    /// Packets that arrived at their host.
     pub delivered: u64,
     /// Packets that were lost. The rest is in flight.
     pub dropped: u64,

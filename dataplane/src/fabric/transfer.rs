@@ -34,18 +34,20 @@ impl Fabric {
             self.packets.push(Packet::default());
             self.packets.len() as u32 - 1
         });
-        let one = &mut self.flows[flow as usize];
-        one.totals.sent += 1;
+        let state = &mut self.flows[flow as usize];
+        state.totals.sent += 1;
         let packet = &mut self.packets[slot as usize];
         packet.bytes.clear();
-        packet.bytes.extend_from_slice(&one.frame);
+        packet.bytes.extend_from_slice(&state.frame);
         packet.hops.clear();
-        (packet.number, packet.flow, packet.made) = (self.packets_made, flow, self.now);
+        packet.number = self.packets_made;
+        packet.flow = flow;
+        packet.made = self.now;
         if self.config.routed {
             routed::write_number(&mut packet.bytes, self.packets_made);
         }
         self.packets_made += 1;
-        let port = self.stations[one.from].ports[0]; // a host has exactly one, Topology sees to that
+        let port = self.stations[state.from].ports[0]; // Topology ensures that a host has exactly one
         self.enqueue(slot, port, sink);
     }
 
@@ -148,7 +150,9 @@ impl Fabric {
             out.busy = true;
             out.meter.count(now, packet.bytes.len());
             let sent = now.saturating_add(out.duration(packet.bytes.len()));
-            let (epoch, delay, loss) = (out.epoch, out.wire.delay, out.loss);
+            let epoch = out.epoch;
+            let delay = out.wire.delay;
+            let loss = out.loss;
             if self.config.frames == Frames::Sent {
                 sink.frame(now, self.topology.nodes[out.node].id, out.number, &packet.bytes);
             }
@@ -197,7 +201,8 @@ impl Fabric {
         hop.tx_utilization = out.meter.read(self.now);
         let mut visit = visit(hop, self.config.mtu);
         visit.to_edge = out.sink;
-        (visit.from_edge, visit.from_border) = (from_edge, from_border);
+        visit.from_edge = from_edge;
+        visit.from_border = from_border;
         let step = switch.forward(&mut packet.bytes, &visit, &mut self.outbox);
         if let Some(hop) = packet.hops.last_mut() {
             hop.recorded = step.recorded;
@@ -205,11 +210,11 @@ impl Fabric {
             let made = step.recorded && (visit.from_edge || !visit.to_edge);
             if let Some(sf) = step.sf.filter(|sf| made && !sf.urgent) {
                 self.records
-                    .note((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
+                    .insert((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
             }
         }
-        let (node, reason) = (out.node, None);
-        self.send_reports(slot, node, reason, sink);
+        let node = out.node;
+        self.send_reports(slot, node, None, sink);
         step.verdict
     }
 
@@ -242,7 +247,8 @@ impl Fabric {
         {
             hop.egress = self.now;
             let mut visit = visit(hop, self.config.mtu);
-            (visit.from_edge, visit.from_border) = (from_edge, from_border);
+            visit.from_edge = from_edge;
+            visit.from_border = from_border;
             reported = switch.dropped(&packet.bytes, &visit, reason.code(), &mut self.outbox);
             self.send_reports(slot, node, Some(reason), sink);
         }
@@ -294,19 +300,14 @@ impl Fabric {
         let packet = &self.packets[slot as usize];
         let flow = &mut self.flows[packet.flow as usize];
         flow.totals.delivered += 1;
-        let same = flow
-            .path
-            .iter()
-            .copied()
-            .eq(packet.hops.iter().map(|hop| hop.node));
-        if !same {
-            let new: Vec<u32> = packet.hops.iter().map(|hop| hop.node).collect();
+        let nodes = packet.hops.iter().map(|hop| hop.node);
+        if !flow.path.iter().copied().eq(nodes.clone()) {
+            let new: Vec<u32> = nodes.collect();
             let old = std::mem::replace(&mut flow.path, new);
             if !old.is_empty() {
-                let (at, flow_key) = (self.now, flow.totals.flow);
                 sink.ground_truth(&GroundTruth::PathChange {
-                    at,
-                    flow: flow_key,
+                    at: self.now,
+                    flow: flow.totals.flow,
                     old: &old,
                     new: &flow.path,
                 });
@@ -324,7 +325,8 @@ impl Fabric {
         self.cuts[link].push(self.now);
         for port in [link * 2, link * 2 + 1] {
             let out = &mut self.ports[port];
-            (out.up, out.busy) = (false, false);
+            out.up = false;
+            out.busy = false;
             out.epoch += 1;
             while let Some(slot) = self.ports[port].dequeue() {
                 self.drop_here(slot, self.ports[port].node, DropReason::LinkDown, sink);

@@ -1,7 +1,7 @@
 //! Reads common frames without the general walk: Ethernet, IPv4 without options or IPv6 with at most the INT option, UDP or TCP,
 //! and INT-MD 2.x or SF-INT with the usual marks.
 //!
-//! Its result equals that of [`ParsedPacket::of`], or it returns `None`: the general walk reads unusual, truncated and malformed
+//! Its result equals that of [`ParsedPacket::parse`], or it returns `None`: the general walk reads unusual, truncated and malformed
 //! frames. Tests compare the two over all vectors and corrupted packets.
 
 use wire::ethernet::ethertype;
@@ -97,15 +97,15 @@ fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     let head = frame.first_chunk::<{ IP + ipv4::HEADER_LEN }>()?;
     let common = head[IP] == 0x45 && u16_at(head, IP + 6) & 0x3fff == 0;
     let bytes = frame.get(..IP + usize::from(u16_at(head, IP + 2)))?;
-    // Five words; the carries are folded at the end (RFC 1071).
-    let word = |at: usize| u64::from(u32_at(head, IP + at));
-    let sum = word(0) + word(4) + word(8) + word(12) + word(16);
+    // The carries of the five words are folded at the end (RFC 1071).
+    let words = [0, 4, 8, 12, 16].map(|at| u64::from(u32_at(head, IP + at)));
+    let sum = words[0] + words[1] + words[2] + words[3] + words[4];
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
     if !common || sum != 0xffff {
         return None;
     }
-    let start = Start::of(
+    let start = Start::parse(
         bytes,
         IP + ipv4::HEADER_LEN,
         head[IP + 9],
@@ -123,9 +123,10 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     let bytes = frame
         .get(..L4 + payload)
         .filter(|_| head[IP] >> 4 == 6 && payload != 0)?;
-    let (dscp, next) = ((head[IP] << 4 | head[IP + 1] >> 4) >> 2, head[IP + 6]);
+    let dscp = (head[IP] << 4 | head[IP + 1] >> 4) >> 2;
+    let next = head[IP + 6];
     if next != HOP_BY_HOP {
-        return Start::of(bytes, L4, next, dscp, true)?.marked(profile, cache);
+        return Start::parse(bytes, L4, next, dscp, true)?.marked(profile, cache);
     }
     // Only the INT option and padding.
     let first = bytes
@@ -149,7 +150,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     {
         return None;
     }
-    let start = Start::of(bytes, L4 + len, first[0], dscp, true)?;
+    let start = Start::parse(bytes, L4 + len, first[0], dscp, true)?;
     let headers = Headers {
         ip: IP,
         v6: true,
@@ -163,12 +164,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
         ip_end: bytes.len(),
         ports: (start.src_port, start.dst_port),
         proto: first[0],
-        int: Some(Int::read(
-            bytes,
-            shim,
-            (Mark::Option, Original::default()),
-            cache,
-        )?),
+        int: Some(Int::read(bytes, shim, Mark::Option, Original::default(), cache)?),
     })
 }
 
@@ -185,7 +181,7 @@ struct Start<'a> {
 impl<'a> Start<'a> {
     /// UDP or TCP, if its header is complete, its length is that of the packet, and its ports are not those of a tunnel.
     #[inline(always)]
-    fn of(bytes: &'a [u8], l4: usize, proto: u8, dscp: u8, v6: bool) -> Option<Self> {
+    fn parse(bytes: &'a [u8], l4: usize, proto: u8, dscp: u8, v6: bool) -> Option<Self> {
         let rest = bytes.get(l4..)?;
         let head = rest.first_chunk::<{ udp::HEADER_LEN }>()?;
         let l4_len = match proto {
@@ -199,7 +195,6 @@ impl<'a> Start<'a> {
             }
             _ => return None,
         };
-        let (src_port, dst_port) = (u16_at(head, 0), u16_at(head, 2));
         let headers = Headers {
             ip: IP,
             v6,
@@ -208,10 +203,11 @@ impl<'a> Start<'a> {
             dscp,
             l4_len,
         };
+        let dst_port = u16_at(head, 2);
         (!is_tunnel(dst_port)).then_some(Self {
             bytes,
             headers,
-            src_port,
+            src_port: u16_at(head, 0),
             dst_port,
         })
     }
@@ -234,8 +230,7 @@ impl<'a> Start<'a> {
         };
         let body = headers.body();
         let by_port = headers.proto == UDP && dst_port == profile.int_udp_port && dst_port != 0;
-        let nothing = bytes.len() <= body || !by_port && !profile.marks(headers.dscp);
-        if nothing {
+        if bytes.len() <= body || !by_port && !profile.marks(headers.dscp) {
             return Some(common);
         }
         let shim = bytes.get(body..)?.first_chunk::<{ shim::LEN }>()?;
@@ -264,7 +259,7 @@ impl<'a> Start<'a> {
         if is_tunnel(port) {
             return None;
         }
-        let int = Int::read(bytes, body, (mark, original), cache)?;
+        let int = Int::read(bytes, body, mark, original, cache)?;
         Some(Common {
             ports: (src_port, port),
             int: Some(int),
@@ -276,30 +271,28 @@ impl<'a> Start<'a> {
 impl Int {
     /// INT-MD 2.x or SF-INT with whole records and without domain data, after the shim at `shim`.
     #[inline(always)]
-    fn read(
-        bytes: &[u8],
-        shim: usize,
-        (mark, original): (Mark, Original),
-        cache: &mut Cache,
-    ) -> Option<Self> {
+    fn read(bytes: &[u8], shim: usize, mark: Mark, original: Original, cache: &mut Cache) -> Option<Self> {
         let head = bytes
             .get(shim..)?
             .first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
-        let (kind, words) = (head[0] >> 4, head[1]);
+        let kind = head[0] >> 4;
+        let words = head[1];
         let end = shim + shim::LEN + usize::from(words) * 4;
         let stack = usize::from(words).checked_sub(header::LEN_2 / 4)?;
         let int = head.last_chunk::<{ header::LEN_2 }>()?;
-        let (first, hop_ml, bitmap) = (u16_at(int, 0), int[2] & 0x1f, u16_at(int, 4));
+        let flags = u16_at(int, 0);
+        let hop_ml = int[2] & 0x1f;
+        let bitmap = u16_at(int, 4);
         let [ds_id, ds_instruction, ds_flags] = [6, 8, 10].map(|at| u16_at(int, at));
         if !cache.fits(bitmap, hop_ml) {
             return None;
         }
-        let flagged = first & 0x0100 != 0;
+        let flagged = flags & 0x0100 != 0;
         let sf = match kind {
             Shim2::MD if !flagged && (ds_id == 0 || ds_instruction == 0) => 0,
             // The state is not 0.
             Shim2::SF if flagged && bitmap & 0x8001 == 0x8000 && ds_instruction | ds_flags == 0 => {
-                first as u8 & (URGENT | STATE)
+                flags as u8 & (URGENT | STATE)
             }
             _ => return None,
         };
@@ -314,24 +307,21 @@ impl Int {
         if int[0] >> 4 != 2 || !whole || end > bytes.len() {
             return None;
         }
-        let domain = [ds_id, ds_instruction, ds_flags];
-        let (first, remaining) = (int[0], int[3]);
         Some(Self {
             mark,
             original,
             shim,
             end,
             words,
-            first,
+            first: int[0],
             hop_ml,
-            remaining,
+            remaining: int[3],
             bitmap,
-            domain,
+            domain: [ds_id, ds_instruction, ds_flags],
             sf,
         })
     }
 
-    /// Its SF-INT fields.
     #[inline(always)]
     pub(crate) fn sf(&self) -> Option<Sf> {
         let state = State::from_bits(self.sf >> 5)?;
@@ -359,7 +349,8 @@ impl Common {
     /// The flow, before INT, of the frame from which this was read.
     #[inline(always)]
     pub(crate) fn flow(&self, frame: &[u8]) -> Option<FlowKey> {
-        let (ports, proto) = (Some(self.ports), self.proto);
+        let ports = Some(self.ports);
+        let proto = self.proto;
         if self.headers.v6 {
             let [src, dst] = frame.get(IP + 8..)?.first_chunk::<32>()?.as_chunks::<16>().0 else {
                 return None;
@@ -372,7 +363,6 @@ impl Common {
         Some(FlowKey::v4(*src, *dst, ports, proto))
     }
 
-    /// The flow's [`FlowKey::flow_id`].
     #[inline(always)]
     pub(crate) fn flow_id(&self, frame: &[u8]) -> Option<u32> {
         if self.headers.v6 {
@@ -386,9 +376,9 @@ impl Common {
         Some(FlowKey::flow_id_v4(addresses, self.ports, self.proto))
     }
 
-    /// Converts to the result of [`ParsedPacket::of`]. `cache` must be the one used for reading, and not used since.
+    /// Converts to the result of [`ParsedPacket::parse`]. `cache` must be the one used for reading, and not used since.
     pub(crate) fn seen(self, frame: &[u8], cache: &Cache) -> ParsedPacket {
-        let carried = |int: &Int| CarriedInt {
+        let carried = self.int.as_ref().map(|int| CarriedInt {
             headers: self.headers,
             version: Version::V2,
             mode: Mode::Md,
@@ -407,8 +397,7 @@ impl Common {
             sf: int.sf(),
             shim: int.shim,
             end: int.end,
-        };
-        let carried = self.int.as_ref().map(carried);
+        });
         ParsedPacket {
             flow: self.flow(frame),
             headers: Some(self.headers),
@@ -500,7 +489,7 @@ mod tests {
                         let flow_id = direct.flow_id(&frame);
                         assert_eq!(direct.flow(&frame).map(|flow| flow.flow_id()), flow_id);
                         let direct = direct.seen(&frame, &cache);
-                        assert_eq!(ParsedPacket::of(&frame, profile), Ok(direct), "{frame:02x?}");
+                        assert_eq!(ParsedPacket::parse(&frame, profile), Ok(direct), "{frame:02x?}");
                     }
                 }
             }

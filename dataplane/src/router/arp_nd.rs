@@ -62,7 +62,14 @@ impl Router {
             && !target.is_multicast()
             && !target.is_broadcast()
             && !self.neighbours.is_other(port as u16, target.into(), mac);
-        let reply = replies.then(|| self.arp_reply(slot, port, at, (mac, sender), target));
+        let reply = replies.then(|| {
+            let ours = self.config.ports[port].mac;
+            // The reply has the request's VLAN tags.
+            let mut reply = bytes[..at].to_vec();
+            packet::address(&mut reply, mac, ours);
+            reply.extend(arp_packet(REPLY, (ours, target), (mac, sender)));
+            reply
+        });
         if !sender.is_unspecified() && !sender.is_multicast() && !sender.is_broadcast() {
             self.learn(port, sender.into(), mac, operation != REPLY, out);
         }
@@ -70,22 +77,6 @@ impl Router {
         if let Some(reply) = reply {
             self.originate(&reply, port, None, out);
         }
-    }
-
-    /// The reply to a request, with the request's VLAN tags.
-    fn arp_reply(
-        &self,
-        slot: u32,
-        port: usize,
-        at: usize,
-        requester: ([u8; 6], Ipv4Addr),
-        target: Ipv4Addr,
-    ) -> Vec<u8> {
-        let ours = self.config.ports[port].mac;
-        let mut reply = self.frames[slot as usize].bytes[..at].to_vec();
-        packet::address(&mut reply, requester.0, ours);
-        reply.extend(arp_packet(REPLY, (ours, target), requester));
-        reply
     }
 
     /// A solicitation or advertisement from a host.
@@ -137,7 +128,8 @@ impl Router {
     ) -> Vec<u8> {
         /// From a router, and solicited. Not "override": only the real owner of the address may set that.
         const FLAGS: u8 = 0xc0;
-        let (ours, ip) = (self.config.ports[port].mac, frame.len());
+        let ours = self.config.ports[port].mac;
+        let ip = frame.len();
         packet::address(&mut frame, mac, ours);
         frame.resize(ip + ipv6::HEADER_LEN + DISCOVERY_LEN + OPTION_LEN, 0);
         discovery_message(
@@ -232,12 +224,13 @@ fn arp_packet(
     sender: ([u8; 6], Ipv4Addr),
     target: ([u8; 6], Ipv4Addr),
 ) -> impl Iterator<Item = u8> {
-    let one = |(mac, address): ([u8; 6], Ipv4Addr)| mac.into_iter().chain(address.octets());
     ARP_HEAD
         .into_iter()
         .chain(operation.to_be_bytes())
-        .chain(one(sender))
-        .chain(one(target))
+        .chain(sender.0)
+        .chain(sender.1.octets())
+        .chain(target.0)
+        .chain(target.1.octets())
 }
 
 fn solicitation(mac: [u8; 6], target: Ipv6Addr) -> Vec<u8> {

@@ -7,7 +7,7 @@ use wire::{checksum, ethernet, ipv4, ipv6};
 use super::packet::{self, ICMP, ICMPV6, Ip};
 use super::{LOCAL, Router, Wires};
 
-/// Why a packet cannot be forwarded.
+/// The reason for which a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     TimeExceeded,
@@ -18,7 +18,7 @@ pub(super) enum Reason {
 
 impl Reason {
     /// Type, code and the four bytes after the checksum.
-    fn written(self, v6: bool) -> (u8, u8, u32) {
+    fn fields(self, v6: bool) -> (u8, u8, u32) {
         match (self, v6) {
             (Self::TimeExceeded, false) => (11, 0, 0),
             (Self::TimeExceeded, true) => (3, 0, 0),
@@ -44,7 +44,7 @@ impl RateLimit {
     const EACH: u64 = 1_000_000;
     const MAX_SAVED: u64 = 100 * Self::EACH;
 
-    fn take(&mut self, now: u64) -> bool {
+    fn spend(&mut self, now: u64) -> bool {
         self.saved = self
             .saved
             .saturating_add(now.saturating_sub(self.at))
@@ -77,7 +77,7 @@ impl Router {
         if self.frames[slot as usize].from == LOCAL || ip.later || is_error(bytes, ip) || ip.is_link_scope() {
             return;
         }
-        if !self.errors.take(self.now) {
+        if !self.errors.spend(self.now) {
             self.stats.errors_suppressed += 1;
             return;
         }
@@ -138,7 +138,8 @@ fn start(frame: &[u8], of: &Ip, longest: usize, header: usize) -> (Vec<u8>, usiz
     (error, kept)
 }
 
-fn write(icmp: &mut [u8], (kind, code, rest): (u8, u8, u32)) {
+fn write(icmp: &mut [u8], reason: Reason, v6: bool) {
+    let (kind, code, rest) = reason.fields(v6);
     icmp[0] = kind;
     icmp[1] = code;
     icmp[4..8].copy_from_slice(&rest.to_be_bytes());
@@ -163,7 +164,7 @@ fn error_4(frame: &[u8], of: &Ip, src: [u8; 4], reason: Reason) -> Vec<u8> {
     };
     header.emit(&mut error[ip..]);
     let icmp = &mut error[ip + ipv4::HEADER_LEN..];
-    write(icmp, reason.written(false));
+    write(icmp, reason, false);
     let sum = checksum::of(icmp);
     icmp[2..4].copy_from_slice(&sum.to_be_bytes());
     error
@@ -174,7 +175,7 @@ fn error_6(frame: &[u8], of: &Ip, src: [u8; 16], reason: Reason) -> Vec<u8> {
     let ip = of.at;
     let IpAddr::V6(dst) = of.src else { return error };
     let payload_len = (ICMP_HEADER + kept) as u16;
-    write(&mut error[ip + ipv6::HEADER_LEN..], reason.written(true));
+    write(&mut error[ip + ipv6::HEADER_LEN..], reason, true);
     emit_6(&mut error, ip, src, dst.octets(), payload_len, 64);
     error
 }
@@ -203,7 +204,6 @@ pub(super) fn emit_6(
     icmp[2..4].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// An Ethernet header.
 pub(super) fn ethernet_header(dst: [u8; 6], src: [u8; 6], ethertype: u16, len: usize) -> Vec<u8> {
     let mut frame = vec![0; ethernet::HEADER_LEN + len];
     ethernet::Repr { dst, src, ethertype }.emit(&mut frame);

@@ -12,7 +12,7 @@ use wire::{FlowKey, checksum, ipv4, ipv6, udp};
 use super::packet::{self, Ip};
 use super::stats::Drop;
 use super::{Router, Verdict, Visit, Wires};
-use crate::packet::UDP;
+use crate::packet::{UDP, fill_l4};
 
 /// Next header: a fragment header.
 const FRAGMENT: u8 = 44;
@@ -22,8 +22,7 @@ const HOPS: u8 = 64;
 impl Router {
     /// Consumes or drops a packet to an intercepted destination. False, with nothing changed, for any other packet.
     pub(super) fn intercept(&mut self, slot: u32, from: usize, ip: &Ip, out: &mut dyn Wires) -> bool {
-        let is_to = |address: &SocketAddr| address.ip() == ip.dst;
-        if !self.config.intercept.iter().any(is_to) || ip.later {
+        if ip.later || !self.config.intercept.iter().any(|address| address.ip() == ip.dst) {
             return false;
         }
         let Some(to) = self.intercepted(&self.frames[slot as usize].bytes, ip) else {
@@ -54,23 +53,27 @@ impl Router {
 
     /// The intercepted destination of a packet, by its index.
     fn intercepted(&self, frame: &[u8], ip: &Ip) -> Option<usize> {
-        let at = |port: u16| {
-            let destination = SocketAddr::new(ip.dst, port);
-            self.config
-                .intercept
-                .iter()
-                .position(|address| *address == destination)
-        };
-        let direct = udp_at(frame, ip).and_then(|header| at(header.dst_port()));
+        let direct = udp_at(frame, ip).and_then(|header| self.position(ip.dst, header.dst_port()));
         // INT may have changed the port, or lie before the UDP header.
         direct.or_else(|| {
             let flow = self.switch.flow_of(frame)?;
             let ports = flow.ports()?;
             // In a tunnel, the parsed flow is the inner one.
-            (flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP))
-                .then(|| at(ports.1))
-                .flatten()
+            let is_outer = flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP);
+            if is_outer {
+                self.position(ip.dst, ports.1)
+            } else {
+                None
+            }
         })
+    }
+
+    fn position(&self, address: IpAddr, port: u16) -> Option<usize> {
+        let destination = SocketAddr::new(address, port);
+        self.config
+            .intercept
+            .iter()
+            .position(|address| *address == destination)
     }
 
     /// Reports and strips a packet's INT.
@@ -160,13 +163,15 @@ pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8
     // Without a checksum: allowed over IPv4 only (RFC 768, RFC 8200 8.1).
     let unchecked = header.checksum() == 0 && ip.dst.is_ipv4();
     let addresses = if ip.dst.is_ipv4() { 12..20 } else { 8..40 };
-    let right = || checksum::transport(&frame[ip.at..][addresses], UDP, segment) == 0;
-    (unchecked || header.checksum() != 0 && right()).then(|| {
-        (
-            SocketAddr::new(ip.src, header.src_port()),
-            &segment[udp::HEADER_LEN..],
-        )
-    })
+    if !unchecked
+        && (header.checksum() == 0 || checksum::transport(&frame[ip.at..][addresses], UDP, segment) != 0)
+    {
+        return None;
+    }
+    Some((
+        SocketAddr::new(ip.src, header.src_port()),
+        &segment[udp::HEADER_LEN..],
+    ))
 }
 
 /// A frame with a datagram; its hardware addresses are written later. `None`: the address families differ, or it is too long.
@@ -185,34 +190,30 @@ fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     .emit(&mut frame);
     match (from.ip(), to.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let (src, dst) = (src.octets(), dst.octets());
-            let total_len = len.checked_add(ipv4::HEADER_LEN as u16)?;
             // Don't Fragment, so that the ident may be 0 (RFC 6864 4.1).
-            let (fragment, ttl) = (0x4000, HOPS);
+            const DO_NOT_FRAGMENT: u16 = 0x4000;
             ipv4::Repr {
-                src,
-                dst,
+                src: src.octets(),
+                dst: dst.octets(),
                 proto: UDP,
                 tos: 0,
-                total_len,
+                total_len: len.checked_add(ipv4::HEADER_LEN as u16)?,
                 ident: 0,
-                fragment,
-                ttl,
+                fragment: DO_NOT_FRAGMENT,
+                ttl: HOPS,
                 options: &[],
             }
             .emit(&mut frame[ip..]);
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            let (src, dst, payload_len) = (src.octets(), dst.octets(), len);
-            let (next_header, hop_limit) = (UDP, HOPS);
             ipv6::Repr {
-                src,
-                dst,
-                next_header,
-                hop_limit,
+                src: src.octets(),
+                dst: dst.octets(),
+                next_header: UDP,
+                hop_limit: HOPS,
                 traffic_class: 0,
                 flow_label: 0,
-                payload_len,
+                payload_len: len,
             }
             .emit(&mut frame[ip..]);
         }
@@ -226,10 +227,6 @@ fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     }
     .emit(&mut frame[l4..]);
     frame[l4 + udp::HEADER_LEN..].copy_from_slice(payload);
-    let (head, segment) = frame.split_at_mut(l4);
-    let addresses = if v6 { ip + 8..ip + 40 } else { ip + 12..ip + 20 };
-    udp::Packet::new_checked(segment)
-        .ok()?
-        .fill_checksum(&head[addresses]);
+    fill_l4(&mut frame, ip, l4, UDP, usize::from(len));
     Some(frame)
 }

@@ -43,7 +43,7 @@ pub(super) struct LinkQueue {
     link: Link,
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
-    most: u32,
+    max_occupancy: u32,
     /// When the transmitter is free.
     free_at: u64,
     /// An event is scheduled for that time.
@@ -59,7 +59,7 @@ impl LinkQueue {
             link,
             waiting: VecDeque::new(),
             occupancy: 0,
-            most: 0,
+            max_occupancy: 0,
             free_at: 0,
             scheduled: false,
             meter: Meter::new(link.rate.unwrap_or(1)),
@@ -79,7 +79,6 @@ impl LinkQueue {
         self.free_at
     }
 
-    /// Queued bytes.
     pub(super) fn occupancy(&self) -> u32 {
         self.occupancy
     }
@@ -116,13 +115,13 @@ impl LinkQueue {
         self.occupancy = after;
         // A frame that is transmitted at once is never queued.
         if self.free_at > now || found > 0 {
-            self.most = self.most.max(after);
+            self.max_occupancy = self.max_occupancy.max(after);
         }
         Ok(found)
     }
 
     /// Removes the first queued frame if the transmitter is free.
-    pub(super) fn take(&mut self, now: u64) -> Option<u32> {
+    pub(super) fn dequeue(&mut self, now: u64) -> Option<u32> {
         if self.free_at > now {
             return None;
         }
@@ -176,11 +175,10 @@ impl LinkQueue {
     }
 
     pub(super) fn stats(&self) -> QueueStats {
-        let (bytes, frames) = (self.occupancy, self.waiting.len() as u32);
         QueueStats {
-            bytes,
-            frames,
-            max_bytes: self.most,
+            bytes: self.occupancy,
+            frames: self.waiting.len() as u32,
+            max_bytes: self.max_occupancy,
         }
     }
 }

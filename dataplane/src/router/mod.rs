@@ -51,13 +51,13 @@ pub use stats::{Drop, PortStats, QueueStats, Stats};
 pub struct Config {
     /// The node's id in INT and reports.
     pub node: u32,
-    /// Its INT part.
+    /// Configuration of the INT switch.
     pub switch: switch::Config,
-    /// Flows it watches.
+    /// Flows that the switch watches.
     pub watchlist: Watchlist,
-    /// Its ports, at most [`MAX_PORTS`].
+    /// The ports, at most [`MAX_PORTS`].
     pub ports: Vec<Port>,
-    /// Its routes.
+    /// Routes to all destinations.
     pub routes: Vec<Route>,
     /// Source address of its ICMP errors; 192.0.0.8, the dummy address of nodes without one, by default (RFC 7600).
     pub address: Ipv4Addr,
@@ -75,14 +75,14 @@ pub const MAX_INTERCEPTED: usize = 64;
 /// Maximum number of ports.
 pub const MAX_PORTS: usize = 256;
 
-/// A port.
+/// Configuration of a port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Port {
-    /// Its number in INT, from 1; also its queue's id (the low eight bits).
+    /// The number of the port in INT, from 1; also the id of its queue (the low eight bits).
     pub number: u16,
-    /// Its hardware address, different from the interface's, so that the system's network stack does not accept frames for it.
+    /// The hardware address, different from the interface's, so that the system's network stack does not accept frames for it.
     pub mac: [u8; 6],
-    /// Its level-2 (logical) interface in INT; 0: its number.
+    /// The level-2 (logical) interface in INT; 0: the number of the port.
     pub logical: u32,
     /// Hosts are behind it: it answers ARP there, and reads only frames that are addressed to it.
     pub edge: bool,
@@ -92,18 +92,17 @@ pub struct Port {
     pub sink: Option<bool>,
     /// Longest IP packet, bytes.
     pub mtu: u16,
-    /// Administratively up.
+    /// Whether the port is administratively up.
     pub up: bool,
-    /// The egress link.
+    /// The link on which frames leave.
     pub out: Link,
-    /// The ingress link.
+    /// The link on which frames arrive.
     pub into: Link,
 }
 
 impl Port {
     /// An edge port with an MTU of 1500 bytes and no rate limit.
     pub fn new(number: u16, mac: [u8; 6]) -> Self {
-        let (out, into) = (Link::default(), Link::default());
         Self {
             number,
             mac,
@@ -113,8 +112,8 @@ impl Port {
             sink: None,
             mtu: 1500,
             up: true,
-            out,
-            into,
+            out: Link::default(),
+            into: Link::default(),
         }
     }
 
@@ -130,25 +129,26 @@ impl Port {
 
     /// A hardware address for port `number` of `node` that no NIC has: locally administered.
     pub fn mac_for(node: u32, number: u16) -> [u8; 6] {
-        let ([_, a, b, c], [d, e]) = (node.to_be_bytes(), number.to_be_bytes());
+        let [_, a, b, c] = node.to_be_bytes();
+        let [d, e] = number.to_be_bytes();
         [0x02 | (d & 0x3f) << 2, 0x68, a, b, c, e]
     }
 }
 
-/// Why a configuration was refused.
+/// The reason for which a configuration was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The INT configuration is invalid.
     Switch(switch::ConfigError),
     /// Two ports have this number, or it is 0.
     PortNumber(u16),
-    /// More than [`MAX_PORTS`].
+    /// There are more than [`MAX_PORTS`] ports.
     TooManyPorts,
     /// A route leads to a port that does not exist.
     NoSuchPort(u16),
     /// A rate of 0, or a fraction above one.
     BadLink(u16),
-    /// More than [`MAX_INTERCEPTED`].
+    /// There are more than [`MAX_INTERCEPTED`] destinations.
     TooManyIntercepted,
     /// Live changes cannot add, remove or renumber ports.
     OtherPorts,
@@ -228,7 +228,7 @@ struct Frame {
     bytes: Vec<u8>,
     /// Index of the ingress port, or [`LOCAL`].
     from: u16,
-    /// Ingress timestamp.
+    /// Time of the arrival, ns.
     ingress: u64,
     /// Bytes in the egress queue when it was enqueued.
     found: u32,
@@ -243,7 +243,6 @@ enum Direction {
     In,
 }
 
-/// A scheduled event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The transmitter of a link is free.
@@ -268,12 +267,12 @@ impl Router {
         check(&config)?;
         let switch = Switch::new(config.node, config.switch.clone(), config.watchlist.clone())?;
         let routes = Routes::new(&config)?;
-        let port_queues = |port: &Port| PortQueues {
+        let port_queues = config.ports.iter().map(|port| PortQueues {
             out: LinkQueue::new(port.out),
             into: LinkQueue::new(port.into),
-        };
+        });
         Ok(Self {
-            port_queues: config.ports.iter().map(port_queues).collect(),
+            port_queues: port_queues.collect(),
             buffered: 0,
             frames: Vec::new(),
             idle: Vec::new(),
@@ -291,22 +290,22 @@ impl Router {
         })
     }
 
-    /// The current configuration.
+    /// Returns the active configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Its INT part.
+    /// Returns the INT switch.
     pub fn switch(&self) -> &Switch {
         &self.switch
     }
 
-    /// Its INT part, to change it.
+    /// Returns the INT switch, to change it.
     pub fn switch_mut(&mut self) -> &mut Switch {
         &mut self.switch
     }
 
-    /// Counters.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -464,10 +463,10 @@ impl Router {
         stats.received += 1;
         stats.received_bytes += frame.len() as u64;
         if !self.config.ports[port].up {
-            return self.count(port, Drop::LinkDown);
+            return self.count_drop(port, Drop::LinkDown);
         }
         let Some(slot) = self.enqueue_frame(frame, port as u16, ingress.min(now)) else {
-            return self.count(port, Drop::Memory);
+            return self.count_drop(port, Drop::Memory);
         };
         if self.port_queues[port].into.is_plain() {
             self.route(slot, out);
@@ -527,7 +526,10 @@ impl Router {
         let queued = &mut self.frames[slot as usize];
         queued.bytes.clear();
         queued.bytes.extend_from_slice(frame);
-        (queued.from, queued.ingress, queued.found, queued.buffered) = (from, ingress, 0, 0);
+        queued.from = from;
+        queued.ingress = ingress;
+        queued.found = 0;
+        queued.buffered = 0;
         Some(slot)
     }
 
@@ -535,7 +537,7 @@ impl Router {
         self.idle.push(slot);
     }
 
-    fn count(&mut self, port: usize, reason: Drop) {
+    fn count_drop(&mut self, port: usize, reason: Drop) {
         if let Some(stats) = self.stats.ports.get_mut(port) {
             stats.drops[reason as usize] += 1;
         }
@@ -543,7 +545,7 @@ impl Router {
 
     /// Drops a frame without a report.
     fn lose(&mut self, slot: u32, port: usize, reason: Drop) {
-        self.count(port, reason);
+        self.count_drop(port, reason);
         self.release(slot);
     }
 
@@ -632,18 +634,19 @@ impl Router {
     /// The port and the next hop's address for a frame to `dst`.
     fn choose(&self, frame: &[u8], dst: IpAddr) -> Option<(usize, IpAddr)> {
         let choices = self.routes.find(dst)?;
-        let hop = |choice: &routes::NextHop| (usize::from(choice.port), choice.via.unwrap_or(dst));
-        if let [choice] = choices {
-            return Some(hop(choice));
-        }
-        // INT may have changed the packet's ports, so the flow is the one before INT.
-        let flow = self.switch.flow_of(frame);
-        let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
-        let up = choices
-            .iter()
-            .filter(|choice| self.config.ports[usize::from(choice.port)].up);
-        let best = up.max_by_key(|choice| (mix(hash, u64::from(choice.port)), choice.port));
-        best.or(choices.first()).map(hop)
+        let choice = if let [choice] = choices {
+            choice
+        } else {
+            // INT may have changed the packet's ports, so the flow is the one before INT.
+            let flow = self.switch.flow_of(frame);
+            let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
+            let up = choices
+                .iter()
+                .filter(|choice| self.config.ports[usize::from(choice.port)].up);
+            let best = up.max_by_key(|choice| (mix(hash, u64::from(choice.port)), choice.port));
+            best.or(choices.first())?
+        };
+        Some((usize::from(choice.port), choice.via.unwrap_or(dst)))
     }
 
     /// The MTU to report when a packet is too long for port `to`. A sink strips INT first; elsewhere INT reduces the MTU.
@@ -663,8 +666,8 @@ impl Router {
 
     /// Writes the hardware addresses and queues the frame at port `to`; if the next hop's address is unknown, requests it.
     fn forward(&mut self, slot: u32, to: usize, next: IpAddr, out: &mut dyn Wires) {
-        let (edge, mac) = (self.config.ports[to].edge, self.config.ports[to].mac);
-        if !edge {
+        let mac = self.config.ports[to].mac;
+        if !self.config.ports[to].edge {
             packet::address(&mut self.frames[slot as usize].bytes, packet::PEER, mac);
             return self.enqueue(slot, to, Direction::Out, out);
         }
@@ -676,7 +679,7 @@ impl Router {
                     self.send_request(to, next, out);
                 }
             }
-            Lookup::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
+            Lookup::Unknown => match self.neighbours.wait(to as u16, next, slot) {
                 neighbours::WaitOutcome::SendRequest => {
                     self.at(
                         self.now + neighbours::RETRY,
@@ -727,9 +730,11 @@ impl Router {
         loop {
             let link_queue = self.link_queue(port, direction);
             let before = link_queue.occupancy();
-            let Some(slot) = link_queue.take(now) else { break };
-            let taken = before - link_queue.occupancy();
-            self.unbuffer(direction, taken);
+            let Some(slot) = link_queue.dequeue(now) else {
+                break;
+            };
+            let bytes = before - link_queue.occupancy();
+            self.unbuffer(direction, bytes);
             self.depart(slot, port, direction, out);
         }
         let link_queue = self.link_queue(port, direction);
@@ -757,7 +762,8 @@ impl Router {
         if direction == Direction::Out && self.measure(slot, port) == Verdict::Discard {
             return self.consume(slot);
         }
-        let (now, len) = (self.now, self.frames[slot as usize].bytes.len());
+        let now = self.now;
+        let len = self.frames[slot as usize].bytes.len();
         let link_queue = self.link_queue(port, direction);
         let sent = link_queue.occupy(now, len);
         let link = *link_queue.link();
@@ -867,8 +873,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn check_links(port: &Port) -> Result<(), ConfigError> {
-    let good = |link: &Link| link.rate != Some(0) && link.loss <= 1_000_000 && link.reorder <= 1_000_000;
-    if good(&port.out) && good(&port.into) {
+    let mut links = [&port.out, &port.into].into_iter();
+    if links.all(|link| link.rate != Some(0) && link.loss <= 1_000_000 && link.reorder <= 1_000_000) {
         Ok(())
     } else {
         Err(ConfigError::BadLink(port.number))

@@ -16,7 +16,6 @@ const MAX_UNRESOLVED: usize = 256;
 /// Maximum number of frames queued for one neighbour.
 const MAX_QUEUED: usize = 16;
 
-/// The table.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     entries: BTreeMap<(u16, IpAddr), Neighbour>,
@@ -98,7 +97,7 @@ impl Neighbours {
     }
 
     /// Queues a frame until the address is resolved.
-    pub(super) fn wait(&mut self, now: u64, port: u16, address: IpAddr, slot: u32) -> WaitOutcome {
+    pub(super) fn wait(&mut self, port: u16, address: IpAddr, slot: u32) -> WaitOutcome {
         if let Some(Neighbour::Pending { waiting, .. }) = self.entries.get_mut(&(port, address)) {
             if waiting.len() >= MAX_QUEUED {
                 return WaitOutcome::Full;
@@ -110,7 +109,7 @@ impl Neighbours {
             return WaitOutcome::Full;
         }
         if self.entries.len() >= MAX_NEIGHBOURS + MAX_UNRESOLVED {
-            self.forget_oldest(now);
+            self.evict_oldest();
         }
         self.unresolved += 1;
         self.entries.insert(
@@ -163,7 +162,7 @@ impl Neighbours {
         match self.entries.get_mut(&(port, address)) {
             Some(entry) => {
                 let before = std::mem::replace(entry, known);
-                self.note_last(port, address, mac);
+                self.last = Some((port, address, mac));
                 let Neighbour::Pending { waiting, .. } = before else {
                     return Vec::new();
                 };
@@ -171,16 +170,12 @@ impl Neighbours {
                 return waiting;
             }
             None if full && unsolicited => return Vec::new(),
-            None if full => self.forget_oldest(now),
+            None if full => self.evict_oldest(),
             None => {}
         }
         self.entries.insert((port, address), known);
-        self.note_last(port, address, mac);
-        Vec::new()
-    }
-
-    fn note_last(&mut self, port: u16, address: IpAddr, mac: [u8; 6]) {
         self.last = Some((port, address, mac));
+        Vec::new()
     }
 
     /// Whether it is known with this address and was seen recently: then there is nothing to learn.
@@ -196,20 +191,20 @@ impl Neighbours {
         if *known != mac {
             return false;
         }
-        (*last_seen, *requests) = (now, 0);
-        self.note_last(port, address, mac);
+        *last_seen = now;
+        *requests = 0;
+        self.last = Some((port, address, mac));
         true
     }
 
-    fn forget_oldest(&mut self, _now: u64) {
-        let age = |neighbour: &Neighbour| match neighbour {
-            Neighbour::Known { last_seen, .. } => Some(*last_seen),
-            Neighbour::Pending { .. } => None,
-        };
+    fn evict_oldest(&mut self) {
         let known = self
             .entries
             .iter()
-            .filter_map(|(key, neighbour)| Some((age(neighbour)?, *key)));
+            .filter_map(|(key, neighbour)| match neighbour {
+                Neighbour::Known { last_seen, .. } => Some((*last_seen, *key)),
+                Neighbour::Pending { .. } => None,
+            });
         if let Some((_, key)) = known.min() {
             self.entries.remove(&key);
             self.last = None;

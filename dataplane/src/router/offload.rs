@@ -4,8 +4,7 @@
 use wire::ethernet::ethertype;
 use wire::{checksum, ipv4, ipv6, tcp, udp};
 
-use super::packet;
-use crate::packet::{TCP, UDP};
+use crate::packet::{TCP, UDP, fill_l4, network};
 
 /// Completes a checksum over everything from `start`. Its field, `offset` bytes after `start`, contains the sum of the pseudo
 /// header.
@@ -38,7 +37,7 @@ pub fn segment(
     scratch: &mut Vec<u8>,
     each: &mut dyn FnMut(&[u8]),
 ) -> Result<(), ()> {
-    let (ethertype, ip) = packet::network(frame).ok_or(())?;
+    let (ethertype, ip) = network(frame).ok_or(())?;
     let v6 = ethertype == ethertype::IPV6;
     let rest = frame.get(ip..).ok_or(())?;
     let (header, proto) = if v6 {
@@ -65,13 +64,13 @@ pub fn segment(
     if size == 0 || payload.is_empty() {
         return Err(());
     }
-    let cut = HeaderOffsets { ip, l4, v6, proto };
+    let offsets = HeaderOffsets { ip, l4, v6, proto };
     let last = (payload.len() - 1) / size;
     for (index, part) in payload.chunks(size).enumerate() {
         scratch.clear();
         scratch.extend_from_slice(head);
         scratch.extend_from_slice(part);
-        cut.fix_headers(scratch, index, index * size, index == last);
+        offsets.fix_headers(scratch, index, index * size, index == last);
         each(scratch);
     }
     Ok(())
@@ -103,27 +102,17 @@ impl HeaderOffsets {
                 header.fill_checksum();
             }
         }
-        let (head, segment) = frame.split_at_mut(l4);
-        let addresses = if v6 {
-            &head[ip + 8..ip + 40]
-        } else {
-            &head[ip + 12..ip + 20]
-        };
+        let segment = &mut frame[l4..];
         if proto == TCP {
             const FIN_PSH: u8 = 0x09;
             const CWR: u8 = 0x80;
             let seq = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
             segment[4..8].copy_from_slice(&seq.wrapping_add(before as u32).to_be_bytes());
             segment[13] &= !(if last { 0 } else { FIN_PSH } | if index == 0 { 0 } else { CWR });
-            if let Ok(mut header) = tcp::Packet::new_checked(segment) {
-                header.fill_checksum(addresses);
-            }
         } else {
             let udp_len = segment.len() as u16;
             segment[4..6].copy_from_slice(&udp_len.to_be_bytes());
-            if let Ok(mut header) = udp::Packet::new_checked(segment) {
-                header.fill_checksum(addresses);
-            }
         }
+        fill_l4(frame, ip, l4, proto, len - l4);
     }
 }

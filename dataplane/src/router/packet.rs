@@ -6,8 +6,8 @@ use wire::ethernet::{self, ethertype};
 use wire::{checksum, ipv4, ipv6};
 
 use super::stats::Drop;
+use crate::packet::network;
 
-/// EtherType of ARP.
 pub(super) const ARP: u16 = 0x0806;
 /// Protocol number of ICMP.
 pub(super) const ICMP: u8 = 1;
@@ -15,9 +15,6 @@ pub(super) const ICMP: u8 = 1;
 pub(super) const ICMPV6: u8 = 58;
 /// Destination of frames on a link between switches: a locally administered address that no device has.
 pub(super) const PEER: [u8; 6] = [0x02, 0x68, 0xff, 0xff, 0xff, 0xff];
-
-/// Maximum number of VLAN tags.
-const MAX_TAGS: usize = 4;
 
 /// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +27,8 @@ pub(super) enum FrameKind {
 /// A complete IP packet with a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ip {
-    /// Its offset in the frame.
+    /// Offset of the packet in the frame.
     pub(super) at: usize,
-    /// Its length.
     pub(super) len: usize,
     /// Length of its header, without extension headers.
     pub(super) header: usize,
@@ -49,7 +45,7 @@ pub(super) struct Ip {
 impl Ip {
     /// Whether it has an address with which routers do not forward packets.
     pub(super) fn is_link_scope(&self) -> bool {
-        let never = |address: IpAddr| match address {
+        [self.src, self.dst].into_iter().any(|address| match address {
             IpAddr::V4(v4) => {
                 v4.is_multicast()
                     || v4.is_broadcast()
@@ -64,8 +60,7 @@ impl Ip {
                     || v6.is_unicast_link_local()
                     || v6.to_ipv4_mapped().is_some()
             }
-        };
-        never(self.src) || never(self.dst)
+        })
     }
 }
 
@@ -85,20 +80,6 @@ pub(super) fn classify(frame: &[u8], ours: Option<&[u8; 6]>) -> Result<FrameKind
     }
 }
 
-/// The EtherType after VLAN tags, and the offset of its payload, which may be the frame's end.
-pub(super) fn network(frame: &[u8]) -> Option<(u16, usize)> {
-    let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
-    let mut at = ethernet::HEADER_LEN;
-    for _ in 0..MAX_TAGS {
-        if !ethertype::is_tag(ethertype) {
-            break;
-        }
-        ethertype = ethernet::Tag::parse(frame.get(at..)?).ok()?.ethertype;
-        at += ethernet::TAG_LEN;
-    }
-    Some((ethertype, at))
-}
-
 /// The IP packet in a frame, if it is valid.
 pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
     match classify(frame, None) {
@@ -112,7 +93,8 @@ fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
     let packet = ipv4::Packet::new_checked(bytes)
         .ok()
         .filter(ipv4::Packet::verify_checksum)?;
-    let (header, len) = (packet.header_len(), usize::from(packet.total_len()));
+    let header = packet.header_len();
+    let len = usize::from(packet.total_len());
     if len < header || len > bytes.len() {
         return None;
     }
@@ -138,16 +120,12 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     let proto = packet.next_header();
     let offset = bytes.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
     let later = proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
-    let (src, dst) = (
-        Ipv6Addr::from(packet.src()).into(),
-        Ipv6Addr::from(packet.dst()).into(),
-    );
     Some(Ip {
         at,
         len,
         header: ipv6::HEADER_LEN,
-        src,
-        dst,
+        src: Ipv6Addr::from(packet.src()).into(),
+        dst: Ipv6Addr::from(packet.dst()).into(),
         hops: packet.hop_limit(),
         proto,
         later,
@@ -163,11 +141,11 @@ pub(super) fn decrement_hop_limit(frame: &mut [u8], ip: &Ip) {
         }
         return;
     }
-    let words = |ttl: u8| u16::from_be_bytes([ttl, ip.proto]);
-    let (before, after) = (words(ip.hops), words(ip.hops.saturating_sub(1)));
+    let hops = ip.hops.saturating_sub(1);
+    let [before, after] = [ip.hops, hops].map(|hops| u16::from_be_bytes([hops, ip.proto]));
     if let Ok(header) = ipv4::Packet::new_checked(&mut *rest) {
         let sum = checksum::update(header.checksum(), before, after);
-        rest[8] = ip.hops.saturating_sub(1);
+        rest[8] = hops;
         rest[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 }

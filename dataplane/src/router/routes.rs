@@ -9,7 +9,7 @@ use super::{Config, ConfigError};
 /// A route. Several routes for one prefix share its flows (ECMP).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
-    /// Destination.
+    /// The destinations of the route.
     pub to: Prefix,
     /// Number of the port.
     pub port: u16,
@@ -17,7 +17,6 @@ pub struct Route {
     pub via: Option<IpAddr>,
 }
 
-/// One next hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NextHop {
     /// Index of the port.
@@ -67,7 +66,8 @@ impl Routes {
                 },
             );
         }
-        let (entries, network) = (&mut family[at].entries, wide(route.to.network()));
+        let entries = &mut family[at].entries;
+        let network = wide(route.to.network());
         match entries.binary_search_by_key(&network, |(network, _)| *network) {
             Ok(found) if entries[found].1.contains(&choice) => {}
             Ok(found) => entries[found].1.push(choice),
@@ -89,8 +89,10 @@ impl Routes {
 
     /// Whether `address` is a host behind the port with this index, without another router between them.
     pub(super) fn is_behind(&self, address: IpAddr, port: usize) -> bool {
-        let here = |choice: &NextHop| usize::from(choice.port) == port && choice.via.is_none();
-        self.find(address).is_some_and(|choices| choices.iter().any(here))
+        let choices = self.find(address).unwrap_or_default();
+        choices
+            .iter()
+            .any(|choice| usize::from(choice.port) == port && choice.via.is_none())
     }
 }
 

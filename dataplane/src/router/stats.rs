@@ -1,6 +1,6 @@
 //! Counters of a router. They add up: see [`Stats`].
 
-/// Why a frame was dropped.
+/// The reason for which a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Drop {
@@ -14,7 +14,7 @@ pub enum Drop {
     LinkScope,
     /// The hop limit (TTL) expired.
     HopLimit,
-    /// No route.
+    /// There is no route to the destination.
     NoRoute,
     /// Longer than the MTU of the egress link.
     TooBig,
@@ -43,7 +43,7 @@ pub enum Drop {
 }
 
 impl Drop {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 18;
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -117,13 +117,13 @@ impl Drop {
 /// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
-    /// Frames received.
+    /// Frames that arrived.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of the frames that arrived.
     pub received_bytes: u64,
-    /// Frames sent.
+    /// Frames that were sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the frames that were sent.
     pub sent_bytes: u64,
     /// Frames dropped, by [`Drop`], at the port that caused it.
     pub drops: [u64; Drop::COUNT],
@@ -132,9 +132,9 @@ pub struct PortStats {
 /// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Queued bytes.
+    /// Number of queued bytes.
     pub bytes: u32,
-    /// Queued frames.
+    /// Number of queued frames.
     pub frames: u32,
     /// Maximum of queued bytes so far.
     pub max_bytes: u32,
@@ -171,12 +171,12 @@ impl Stats {
         }
     }
 
-    /// Frames received.
+    /// Returns the number of received frames.
     pub fn received(&self) -> u64 {
         self.ports.iter().map(|port| port.received).sum()
     }
 
-    /// Frames sent.
+    /// Returns the number of sent frames.
     pub fn sent(&self) -> u64 {
         self.ports.iter().map(|port| port.sent).sum()
     }
@@ -186,7 +186,7 @@ impl Stats {
         self.ports.iter().map(|port| port.drops[reason as usize]).sum()
     }
 
-    /// Frames dropped.
+    /// Returns the number of dropped frames.
     pub fn drops(&self) -> u64 {
         self.ports.iter().flat_map(|port| &port.drops).sum()
     }

@@ -39,14 +39,19 @@ pub(crate) fn process(
     let suppressed =
         !node.filters.is_empty() && int.sf().is_none() && suppresses(node, frame, common, int, visit);
     if !suppressed {
-        let (id, bits) = (node.id, int.bitmap & node.config.available);
-        let write = |bits, record: &mut [u8]| {
-            visit.write_record(id, bits, u16::MAX, record);
-        };
-        if !node
-            .exporter
-            .flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out)
-        {
+        let id = node.id;
+        let bits = int.bitmap & node.config.available;
+        let is_written = node.exporter.flow_report_direct(
+            frame,
+            &packet,
+            bits,
+            visit.egress_if,
+            |bits, record| {
+                visit.write_record(id, bits, u16::MAX, record);
+            },
+            out,
+        );
+        if !is_written {
             return None;
         }
     }

@@ -180,7 +180,7 @@ fn int_behind_int_is_dropped() {
     let config = Config::default();
     let (inner, _) = forged(&config, Mode::Md21, Family::V4, Transport::Udp);
     let node = Switch::new(66, config, Watchlist::default()).unwrap();
-    let seen = ParsedPacket::of(&inner, &node.node.profile).unwrap();
+    let seen = ParsedPacket::parse(&inner, &node.node.profile).unwrap();
     let carried = seen.carried.unwrap();
     // The same INT once more before itself, with the mark as the DSCP to restore.
     let mut nested = inner.clone();

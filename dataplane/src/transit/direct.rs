@@ -48,6 +48,12 @@ pub(super) fn push(
     })
 }
 
+/// The sum of the words of an SF-INT header that change with its state and packet.
+fn header_sum(sf: Sf) -> u64 {
+    const STATE: u32 = 5; // offset of its bits in the first 16
+    (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id)
+}
+
 /// SF-INT: swaps the arriving record with the one in the register.
 #[inline(always)]
 pub(super) fn swap(
@@ -75,12 +81,13 @@ pub(super) fn swap(
         record,
         now: visit.egress_ts,
     };
-    let write = |record: &mut [u8]| visit.write_record(*id, int.bitmap, config.available, record);
     let SwapResult {
         rule,
         sf: after,
         sums,
-    } = registers.swap(arrival, write);
+    } = registers.swap(arrival, |record| {
+        visit.write_record(*id, int.bitmap, config.available, record)
+    });
     stats.sf_rules[usize::from(rule.number) % 10] += 1;
     let is_local = rule.forward.0 == sf::Forward::Local;
     let heads = head.last_chunk_mut::<{ header::LEN_2 }>()?;
@@ -89,9 +96,7 @@ pub(super) fn swap(
         head.set_remaining(int.remaining - u8::from(is_local));
     }
     if !common.headers.has_option() {
-        const STATE: u32 = 5; // where its bits are in the first 16
-        let said = |sf: Sf| (u64::from(sf.state as u8) << STATE) + u64::from(sf.packet_id);
-        let changed = said(after) + sums.1 + complement(said(sf) + sums.0 + u64::from(is_local));
+        let changed = header_sum(after) + sums.1 + complement(header_sum(sf) + sums.0 + u64::from(is_local));
         update_l4(head, common.headers, None, changed, None);
     }
     let done = if is_local {

@@ -8,29 +8,21 @@ fn field(text: &str) -> Field {
 
 fn data(text: &str, context: &Context<'_>) -> Result<Vec<u8>, ValueError> {
     let mut bytes = [0xa5; 64];
-    let mut out = Scratch::new(&mut bytes);
     let subject = ReportedHop {
         hop: context.last_hop(),
         number: 3,
     };
-    field(text).put_data(context, &subject, 0x1122_3344_5566_7788, &mut out)?;
-    let len = out.len();
+    let len = write_data(&[field(text)], context, &subject, 0x1122_3344_5566_7788, &mut bytes)?;
     Ok(bytes[..len].to_vec())
 }
 
 fn key(text: &str, context: &Context<'_>) -> Result<Vec<u8>, ValueError> {
     let mut bytes = [0xa5; 64];
-    let mut out = Scratch::new(&mut bytes);
-    field(text).put_key(
-        context,
-        &ReportedHop {
-            hop: context.last_hop(),
-            number: 3,
-        },
-        0x1122_3344_5566_7788,
-        &mut out,
-    )?;
-    let len = out.len();
+    let subject = ReportedHop {
+        hop: context.last_hop(),
+        number: 3,
+    };
+    let len = write_key(&[field(text)], context, &subject, 0x1122_3344_5566_7788, &mut bytes)?;
     Ok(bytes[..len].to_vec())
 }
 

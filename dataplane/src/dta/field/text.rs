@@ -11,7 +11,7 @@ impl FromStr for Field {
     fn from_str(text: &str) -> Result<Self, FieldError> {
         let text = text.trim();
         let (rest, width) = match text.split_once(':') {
-            Some((rest, width)) => (rest.trim(), Some(width_of(width.trim())?)),
+            Some((rest, width)) => (rest.trim(), Some(parse_width(width.trim())?)),
             None => (text, None),
         };
         let (name, count) = match rest.split_once('[') {
@@ -19,15 +19,14 @@ impl FromStr for Field {
                 let count = count
                     .strip_suffix(']')
                     .and_then(|count| count.trim().parse::<u8>().ok());
-                let count = count.filter(|count| *count > 0);
-                (
-                    name.trim(),
-                    Some(count.ok_or_else(|| FieldError::Brackets(name.trim().to_owned(), 255))?),
-                )
+                let Some(count) = count.filter(|count| *count > 0) else {
+                    return Err(FieldError::Brackets(name.trim().to_owned(), 255));
+                };
+                (name.trim(), Some(count))
             }
             None => (rest, None),
         };
-        if let Some(value) = number_of(name) {
+        if let Some(value) = parse_number(name) {
             let width = width.filter(|width| value <= most(*width) && count.is_none());
             let width = width.ok_or_else(|| FieldError::Width(text.to_owned()))?;
             return Ok(Self {
@@ -40,7 +39,7 @@ impl FromStr for Field {
             if number.is_pint() && count.is_none() {
                 return Err(FieldError::Brackets(name.to_owned(), 255));
             }
-            if count.is_some() && !number.is_of_hops() && !number.is_pint() {
+            if count.is_some() && !number.is_per_hop() && !number.is_pint() {
                 return Err(FieldError::Fixed(text.to_owned()));
             }
             let count = count.unwrap_or(0);
@@ -54,7 +53,7 @@ impl FromStr for Field {
     }
 }
 
-/// One of [`NAMES`].
+/// Parses a field that is one of [`NAMES`].
 fn named(name: &str, text: &str, width: Option<u8>, count: Option<u8>) -> Result<Field, FieldError> {
     let what = match name {
         "flow" => FieldKind::Flow { wide: false },
@@ -98,7 +97,7 @@ fn named(name: &str, text: &str, width: Option<u8>, count: Option<u8>) -> Result
     })
 }
 
-fn width_of(text: &str) -> Result<u8, FieldError> {
+fn parse_width(text: &str) -> Result<u8, FieldError> {
     let bits = text.strip_prefix('u').and_then(|bits| bits.parse::<u8>().ok());
     let bits = bits.filter(|bits| bits.is_multiple_of(8) && (8..=64).contains(bits));
     bits.map(|bits| bits / 8)
@@ -106,7 +105,7 @@ fn width_of(text: &str) -> Result<u8, FieldError> {
 }
 
 /// A decimal or hexadecimal number, with `_` between digits where it reads better.
-pub(in crate::dta) fn number_of(text: &str) -> Option<u64> {
+pub(in crate::dta) fn parse_number(text: &str) -> Option<u64> {
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
