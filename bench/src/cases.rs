@@ -531,8 +531,13 @@ const PEERS: &str = "peers";
 /// A name is unknown, or a case failed.
 pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     if args.list {
-        let line = |case: &Case| format!("{:<33}{}\n", case.name, case.about);
-        return print(&CASES.iter().map(line).collect::<String>()).map(|()| ExitCode::SUCCESS);
+        return print(
+            &CASES
+                .iter()
+                .map(|case| format!("{:<33}{}\n", case.name, case.about))
+                .collect::<String>(),
+        )
+        .map(|()| ExitCode::SUCCESS);
     }
     if let Some(path) = &args.page {
         return print(&page_of(path)?).map(|()| ExitCode::SUCCESS);
@@ -543,22 +548,14 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
         program,
     };
     let mut skipped = 0;
-    let mut show = |name: &str, outcome: Result<Outcome, Failure>| match outcome {
-        Ok(outcome) if args.json => print(&format!("{}\n", outcome.json())),
-        Ok(outcome) => print(&text(&outcome)),
-        Err(Failure::Failed(error)) => Err(error),
-        Err(Failure::Skipped(reason)) => {
-            skipped += 1;
-            eprintln!("hopwise: skipped {name}: {reason}");
-            Ok(())
-        }
-    };
     if let Some((PEERS, paths)) = args
         .names
         .split_first()
         .map(|(first, rest)| (first.as_str(), rest))
     {
-        peers::run(paths, args.port, &plan, &mut show)?;
+        peers::run(paths, args.port, &plan, &mut |name, outcome| {
+            show(name, outcome, args.json, &mut skipped)
+        })?;
     } else {
         let cases: Vec<&Case> = if args.all {
             CASES.iter().collect()
@@ -570,7 +567,7 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
             let load = LoadMeter::start();
             let outcome = (case.run)(case.name, &plan).map(|outcome| outcome.under(&load));
             drop(waiting);
-            show(case.name, outcome)?;
+            show(case.name, outcome, args.json, &mut skipped)?;
         }
     }
     if skipped > 0 {
@@ -608,6 +605,25 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
         })?);
     }
     Ok(cases)
+}
+
+/// Prints the outcome of a case.
+fn show(
+    name: &str,
+    outcome: Result<Outcome, Failure>,
+    json: bool,
+    skipped: &mut u64,
+) -> Result<(), CliError> {
+    match outcome {
+        Ok(outcome) if json => print(&format!("{}\n", outcome.json())),
+        Ok(outcome) => print(&text(&outcome)),
+        Err(Failure::Failed(error)) => Err(error),
+        Err(Failure::Skipped(reason)) => {
+            *skipped += 1;
+            eprintln!("hopwise: skipped {name}: {reason}");
+            Ok(())
+        }
+    }
 }
 
 fn print(text: &str) -> Result<(), CliError> {

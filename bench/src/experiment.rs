@@ -332,9 +332,11 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let scale = if args.quick { Scale::Quick } else { Scale::Full };
-    let with = |one: &&Experiment| Settings::with(scale, one.name, one.parameters, &args.given);
     // Checks all settings first: an error must not end a command that has run for minutes.
-    let settings = chosen.iter().map(with).collect::<Result<Vec<_>, _>>()?;
+    let settings = chosen
+        .iter()
+        .map(|one| Settings::with(scale, one.name, one.parameters, &args.given))
+        .collect::<Result<Vec<_>, _>>()?;
     convert::check(&args.format)?;
     let load = load();
     for (done, (experiment, settings)) in chosen.iter().zip(&settings).enumerate() {
@@ -343,7 +345,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         let findings = (experiment.run)(settings);
         drop(waiting);
         let findings = findings?;
-        let page = write((&args.out, &args.format), experiment, findings, settings, load)?;
+        let page = write(&args.out, &args.format, experiment, findings, settings, load)?;
         eprintln!(
             "hopwise: {}: {:.0} s",
             experiment.name,
@@ -378,19 +380,22 @@ fn cores() -> f64 {
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
-    let find = |name: &String| {
-        EXPERIMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
-            CliError::new(format!(
-                "there is no experiment `{name}`; `hopwise experiment --list` names them"
-            ))
+    names
+        .iter()
+        .map(|name| {
+            EXPERIMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
+                CliError::new(format!(
+                    "there is no experiment `{name}`; `hopwise experiment --list` names them"
+                ))
+            })
         })
-    };
-    names.iter().map(find).collect()
+        .collect()
 }
 
 /// Writes an experiment's files; returns the path of its page.
 fn write(
-    (out, formats): (&Path, &[Format]),
+    out: &Path,
+    formats: &[Format],
     experiment: &Experiment,
     mut findings: Findings,
     settings: &Settings,
@@ -402,27 +407,32 @@ fn write(
     findings.remarks = observations.remarks;
     findings.comparisons = observations.comparisons.unwrap_or(findings.comparisons);
     let is_busy = experiment.is_measured && load.is_some_and(|load| load > BUSY * cores());
-    let failed = |error| {
-        CliError::io(
-            format!("cannot write to {}", out.display()),
-            error,
-            "name a writable directory",
-        )
-    };
-    fs::create_dir_all(out).map_err(failed)?;
+    let page = out.join(format!("{name}.md"));
+    let title = (name, experiment.about, experiment.paper);
+    let mut files = vec![(page.clone(), findings.markdown(title, settings, is_busy))];
+    let mut plots = Vec::new();
     for table in &findings.tables {
-        fs::write(out.join(format!("{name}-{}.csv", table.name)), table.csv()).map_err(failed)?;
+        files.push((out.join(format!("{name}-{}.csv", table.name)), table.csv()));
         for (at, plot) in table.plots.iter().enumerate() {
             let file = out.join(page::plot_file(name, table, at));
-            fs::write(&file, plot.to_svg()).map_err(failed)?;
-            formats
-                .iter()
-                .try_for_each(|format| convert::convert(&file, *format))?;
+            files.push((file.clone(), plot.to_svg()));
+            plots.push(file);
         }
     }
-    let page = out.join(format!("{name}.md"));
-    let page_text = findings.markdown((name, experiment.about, experiment.paper), settings, is_busy);
-    fs::write(&page, page_text).map_err(failed)?;
+    fs::create_dir_all(out)
+        .and_then(|()| files.iter().try_for_each(|(file, text)| fs::write(file, text)))
+        .map_err(|error| {
+            CliError::io(
+                format!("cannot write to {}", out.display()),
+                error,
+                "name a writable directory",
+            )
+        })?;
+    for plot in &plots {
+        formats
+            .iter()
+            .try_for_each(|format| convert::convert(plot, *format))?;
+    }
     Ok(page)
 }
 
@@ -444,7 +454,7 @@ mod tests {
             eprintln!("{}: {} ms", experiment.name, begun.elapsed().as_millis());
             assert!(!findings.tables.is_empty() && !findings.conditions.is_empty());
             let tables = findings.tables.clone();
-            let page = write((&out, &[Format::Svg]), experiment, findings, &settings, Some(0.0)).unwrap();
+            let page = write(&out, &[Format::Svg], experiment, findings, &settings, Some(0.0)).unwrap();
             let page = fs::read_to_string(page).unwrap();
             assert!(page.starts_with(&format!("# {}\n", experiment.about)), "{page}");
             for table in &tables {
@@ -480,7 +490,7 @@ mod tests {
         let is_update = std::env::var_os("UPDATE_REFERENCE").is_some();
         for out in is_update.then_some(committed).into_iter().chain([made.as_path()]) {
             let findings = (experiment.run)(&settings).unwrap();
-            write((out, &[Format::Svg]), experiment, findings, &settings, None).unwrap();
+            write(out, &[Format::Svg], experiment, findings, &settings, None).unwrap();
         }
         for file in fs::read_dir(&made).unwrap() {
             let name = file.unwrap().file_name();

@@ -27,7 +27,7 @@ pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
     {
-        let outcome = serde_json::from_str::<Value>(line).ok().and_then(Figure::of);
+        let outcome = serde_json::from_str::<Value>(line).ok().and_then(Figure::read);
         let (name, figure) =
             outcome.ok_or_else(|| format!("line {}: no outcome of `hopwise bench`", at + 1))?;
         found.insert(name, figure);
@@ -62,7 +62,6 @@ table marks each miss. (busy): other programs used more than a tenth of a core m
 
 const COLUMNS: &str = "| case | measures | ns (range) | ratio | bar |\n| --- | --- | --- | --- | --- |\n";
 
-/// One outcome.
 struct Figure {
     median: f64,
     range: (f64, f64),
@@ -71,11 +70,10 @@ struct Figure {
 }
 
 impl Figure {
-    fn of(outcome: Value) -> Option<(String, Self)> {
-        let number = |name: &str| outcome.get(name)?.as_f64();
+    fn read(outcome: Value) -> Option<(String, Self)> {
         let figure = Self {
-            median: number("median")?,
-            range: (number("min")?, number("max")?),
+            median: outcome.get("median")?.as_f64()?,
+            range: (outcome.get("min")?.as_f64()?, outcome.get("max")?.as_f64()?),
             busy: outcome.get("busy")?.as_bool()?,
             conditions: outcome.get("conditions")?.clone(),
         };
@@ -83,20 +81,12 @@ impl Figure {
     }
 
     fn machine(&self) -> String {
-        let text = |name: &str| {
-            self.conditions
-                .get(name)
-                .map_or_else(String::new, |value| match value {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                })
-        };
-        format!(
-            "{}, {} cores, Linux {}",
-            text("cpu"),
-            text("cores"),
-            text("kernel")
-        )
+        let [cpu, cores, kernel] = ["cpu", "cores", "kernel"].map(|name| match self.conditions.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        });
+        format!("{cpu}, {cores} cores, Linux {kernel}")
     }
 
     fn condition(&self, name: &str) -> Option<f64> {
@@ -112,7 +102,7 @@ fn machines(found: &HashMap<String, Figure>) -> Vec<String> {
     machines
 }
 
-/// What a row says of its machine: a letter, if the outcomes are of several.
+/// The mark of a row's machine: a letter, if the outcomes are of several.
 fn mark(machines: &[String], machine: &str) -> String {
     let at = machines
         .iter()
@@ -128,12 +118,11 @@ fn conditions(found: &HashMap<String, Figure>, machines: &[String], out: &mut St
         .iter()
         .map(|machine| format!("{}{machine}", mark(machines, machine)))
         .collect();
-    let loads = || {
-        found
-            .values()
-            .filter_map(|figure| figure.condition("load_average"))
-    };
-    let (least, most) = (loads().fold(f64::INFINITY, f64::min), loads().fold(0.0, f64::max));
+    let loads = found
+        .values()
+        .filter_map(|figure| figure.condition("load_average"));
+    let least = loads.clone().fold(f64::INFINITY, f64::min);
+    let most = loads.fold(0.0, f64::max);
     let _ = writeln!(
         out,
         "\nMachine: {}; load average {least:.1} to {most:.1}.",
@@ -194,18 +183,20 @@ fn row((name, about): Case, found: &HashMap<String, Figure>, machines: &[String]
     }
 }
 
+/// The median of a case that was measured on this machine, ns.
+fn median_on(found: &HashMap<String, Figure>, case: &str, machine: &str) -> Option<f64> {
+    found
+        .get(case)
+        .filter(|other| other.machine() == machine)
+        .map(|other| other.median)
+}
+
 /// The ratio and the verdict.
 fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mut String) {
     let machine = figure.machine();
-    let of = |case: &str| {
-        found
-            .get(case)
-            .filter(|other| other.machine() == machine)
-            .map(|other| other.median)
-    };
     let (value, ratio, wanted) = match *bar {
         Bar::Times { case, most } => {
-            let times = of(case).map(|other| figure.median / other);
+            let times = median_on(found, case, &machine).map(|other| figure.median / other);
             (
                 times,
                 times.map(|times| format!("{times:.2} × `{case}`")),
@@ -213,7 +204,7 @@ fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mu
             )
         }
         Bar::More { case, most } => {
-            let more = of(case).map(|other| figure.median - other);
+            let more = median_on(found, case, &machine).map(|other| figure.median - other);
             (
                 more,
                 more.map(|more| format!("{more:+.1} ns to `{case}`")),
@@ -250,8 +241,7 @@ fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mu
             format!("at most {} ns", short(most)),
         ),
     };
-    let met = value.map(|value| bar.is_met(value));
-    let verdict = match met {
+    let verdict = match value.map(|value| bar.is_met(value)) {
         Some(true) => "met",
         Some(false) => "**missed**",
         None => "not measured",
@@ -259,7 +249,7 @@ fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mu
     let _ = writeln!(out, " {} | {wanted}: {verdict} |", ratio.unwrap_or_default());
 }
 
-/// Three digits.
+/// Formats a time with three digits.
 fn short(ns: f64) -> String {
     match ns {
         ns if ns < 9.995 => format!("{ns:.2}"),

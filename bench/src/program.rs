@@ -61,9 +61,9 @@ pub trait Switch: Send {
 /// Frame counters of a switch.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Totals {
-    /// Frames received.
+    /// Number of received frames.
     pub received: u64,
-    /// Frames sent.
+    /// Number of sent frames.
     pub sent: u64,
     /// Frames dropped, for any reason.
     pub dropped: u64,

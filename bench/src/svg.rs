@@ -25,7 +25,7 @@ const Y_TICKS: usize = 6;
 /// Number of distinct series styles; further series reuse them.
 const STYLES: usize = 8;
 
-/// How an axis maps values to positions.
+/// The mapping of values to positions on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Scale {
     /// Proportional. Contains 0 if the values come near it.
@@ -35,14 +35,13 @@ pub(crate) enum Scale {
     Log,
 }
 
-/// One axis.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Axis {
-    /// What is measured: `Threshold`.
+    /// The quantity on the axis: `Threshold`.
     pub(crate) name: String,
-    /// Its unit, shown in brackets; empty if it has none.
+    /// The unit, shown in brackets; empty if there is none.
     pub(crate) unit: String,
-    /// How values map to positions.
+    /// The mapping of values to positions.
     pub(crate) scale: Scale,
     /// Ends of the axis; `None`: chosen by the values.
     pub(crate) range: Option<(f64, f64)>,
@@ -51,7 +50,6 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// A linear axis.
     pub(crate) fn new(name: &str, unit: &str) -> Self {
         Self {
             name: name.into(),
@@ -60,7 +58,7 @@ impl Axis {
         }
     }
 
-    /// The same, logarithmic.
+    /// The same axis with logarithmic scale.
     #[must_use]
     pub(crate) fn log(self) -> Self {
         Self {
@@ -83,26 +81,30 @@ impl Axis {
 pub(crate) struct Point {
     /// Position on the x axis.
     pub(crate) x: f64,
-    /// The value.
+    /// Position on the y axis.
     pub(crate) y: f64,
     /// Minimum and maximum of the runs, or a confidence interval.
     pub(crate) spread: Option<(f64, f64)>,
 }
 
 impl From<(f64, f64)> for Point {
-    fn from((x, y): (f64, f64)) -> Self {
-        Self { x, y, spread: None }
+    fn from(point: (f64, f64)) -> Self {
+        Self {
+            x: point.0,
+            y: point.1,
+            spread: None,
+        }
     }
 }
 
-/// How a series is drawn.
+/// The way in which a series is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
     /// Straight lines between points, with a mark on each point if there are few.
     Line,
     /// Step function: queue lengths, states.
     Step,
-    /// Marks only.
+    /// Only marks, without lines.
     Marks,
     /// Bars, grouped by x value.
     Bars,
@@ -111,9 +113,9 @@ pub(crate) enum Style {
 /// One series of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub(crate) name: String,
-    /// How it is drawn.
+    /// The way in which it is drawn.
     pub(crate) style: Style,
     /// The values, x ascending.
     pub(crate) points: Vec<Point>,
@@ -133,20 +135,17 @@ impl Series {
 /// A plot: title, axes and series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plot {
-    /// Title.
     pub(crate) title: String,
     /// Conditions or source, in a smaller font; may be empty.
     pub(crate) note: String,
-    /// Horizontal axis.
     pub(crate) x: Axis,
-    /// Vertical axis.
     pub(crate) y: Axis,
     /// Series in the order of the legend; the last is drawn on top.
     pub(crate) series: Vec<Series>,
 }
 
 impl Plot {
-    /// The SVG document.
+    /// Returns the SVG document.
     pub(crate) fn to_svg(&self) -> String {
         Drawing::new(self).finish()
     }
@@ -168,7 +167,8 @@ struct Mapped {
 impl Mapped {
     fn new(axis: &Axis, values: &[f64], from_zero: bool, aim: usize) -> Self {
         let (low, high) = axis.range.unwrap_or_else(|| ends(values, axis.scale));
-        let (from, to) = (0.0, 1.0);
+        let from = 0.0;
+        let to = 1.0;
         if !axis.categories.is_empty() {
             let ticks = (0_u32..)
                 .map(f64::from)
@@ -305,11 +305,13 @@ fn trimmed(value: f64) -> String {
 
 /// Ends and ticks of a logarithmic axis: decades, with 2 and 5 between them if the decades are few.
 fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>) {
-    let (low, high) = (low.max(1e-30), high.clamp(1e-30, 1e30).max(low.max(1e-30)));
+    let low = low.max(1e-30);
+    let high = high.clamp(1e-30, 1e30).max(low);
     let decades = (high / low).log10();
     let multiples: &[f64] = if decades <= 3.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let every = (decades / 8.0).ceil().max(1.0) as i32;
-    let (first, last) = (low.log10().floor() as i32 - 1, high.log10().ceil() as i32 + 1);
+    let first = low.log10().floor() as i32 - 1;
+    let last = high.log10().ceil() as i32 + 1;
     let all: Vec<f64> = (first..=last)
         .filter(|power| power.rem_euclid(every) == 0)
         .flat_map(|power| {
@@ -381,12 +383,13 @@ type Pixel = (f64, f64, Option<(f64, f64)>);
 
 impl<'a> Drawing<'a> {
     fn new(plot: &'a Plot) -> Self {
-        let points = || plot.series.iter().flat_map(|series| &series.points);
-        let xs: Vec<f64> = points().map(|point| point.x).collect();
-        let spreads = points()
+        let points = plot.series.iter().flat_map(|series| &series.points);
+        let xs: Vec<f64> = points.clone().map(|point| point.x).collect();
+        let spreads = points
+            .clone()
             .filter_map(|point| point.spread)
             .flat_map(|(low, high)| [low, high]);
-        let ys: Vec<f64> = points().map(|point| point.y).chain(spreads).collect();
+        let ys: Vec<f64> = points.map(|point| point.y).chain(spreads).collect();
         let bars = plot.series.iter().any(|series| series.style == Style::Bars);
         let mut x = Mapped::new(&plot.x, &xs, false, X_TICKS);
         let mut y = Mapped::new(&plot.y, &ys, bars, Y_TICKS);
@@ -415,7 +418,8 @@ impl<'a> Drawing<'a> {
         self.out.push('\n');
     }
 
-    fn text(&mut self, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
+    fn text(&mut self, at: (f64, f64), class: &str, anchor: &str, text: &str) {
+        let (x, y) = at;
         let text = escaped(text);
         self.put(format_args!(
             r#"<text x="{x:.1}" y="{y:.1}" class="{class}" text-anchor="{anchor}">{text}</text>"#
@@ -447,7 +451,10 @@ impl<'a> Drawing<'a> {
     }
 
     fn axes(&mut self) {
-        let (left, right, bottom, top) = (self.x.from, self.x.to, self.y.from, self.y.to);
+        let left = self.x.from;
+        let right = self.x.to;
+        let bottom = self.y.from;
+        let top = self.y.to;
         for (value, label) in self.y.ticks.clone() {
             let Some(y) = self.y.at(value) else { continue };
             self.put(format_args!(
@@ -484,8 +491,10 @@ impl<'a> Drawing<'a> {
 
     /// Begins a group that is clipped to the frame.
     fn clip(&mut self) {
-        let (left, top) = (self.x.from - 5.0, self.y.to - 5.0);
-        let (width, height) = (self.x.to - left + 5.0, self.y.from - top + 1.0);
+        let left = self.x.from - 5.0;
+        let top = self.y.to - 5.0;
+        let width = self.x.to - left + 5.0;
+        let height = self.y.from - top + 1.0;
         self.put(format_args!(
             r#"<clipPath id="frame"><rect x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}"/></clipPath>"#
         ));
@@ -521,7 +530,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn pixel(&self, point: &Point) -> Option<Pixel> {
-        let (x, y) = (self.x.at(point.x)?, self.y.at(point.y)?);
+        let x = self.x.at(point.x)?;
+        let y = self.y.at(point.y)?;
         let spread = point
             .spread
             .and_then(|(low, high)| Some((self.y.at(low)?, self.y.at(high)?)));
@@ -580,31 +590,32 @@ impl<'a> Drawing<'a> {
     }
 
     fn whisker(&mut self, x: f64, low: f64, high: f64) {
-        let (left, right) = (x - 4.0, x + 4.0);
+        let left = x - 4.0;
+        let right = x + 4.0;
         self.put(format_args!(
             r#"<path class="whisker" d="M{left:.1} {low:.1}H{right:.1}M{x:.1} {low:.1}V{high:.1}M{left:.1} {high:.1}H{right:.1}"/>"#
         ));
     }
 
     fn bars(&mut self, index: usize, series: &Series) {
-        let drawn = |series: &&Series| series.style == Style::Bars;
-        let groups = self.plot.series.iter().filter(drawn).count().max(1) as f64;
-        let place = self.plot.series[..index].iter().filter(drawn).count() as f64;
+        let groups = bar_series(&self.plot.series).max(1) as f64;
+        let place = bar_series(&self.plot.series[..index]) as f64;
         // The bars of one x value use four fifths of the distance to the next.
-        let room = self.room() * 0.8;
-        let width = room / groups;
+        let group_width = self.bar_distance() * 0.8;
+        let width = group_width / groups;
         let bottom = self.y.from;
         for point in &series.points {
             let Some((x, y, spread)) = self.pixel(point) else {
                 continue;
             };
-            let left = x - room / 2.0 + place * width;
+            let left = x - group_width / 2.0 + place * width;
             let zero = if self.y.scale == Scale::Log {
                 bottom
             } else {
                 self.y.at(0.0).unwrap_or(bottom).min(bottom)
             };
-            let (top, height) = (y.min(zero), (zero - y).abs());
+            let top = y.min(zero);
+            let height = (zero - y).abs();
             let inner = (width - 2.0).max(1.0);
             self.put(format_args!(
                 r#"<rect class="bar s{}" x="{left:.1}" y="{top:.1}" width="{inner:.1}" height="{height:.1}"/>"#,
@@ -617,7 +628,7 @@ impl<'a> Drawing<'a> {
     }
 
     /// Pixels between neighbouring bars of a series.
-    fn room(&self) -> f64 {
+    fn bar_distance(&self) -> f64 {
         let bars = self
             .plot
             .series
@@ -644,7 +655,9 @@ impl<'a> Drawing<'a> {
             let mut x = MARGIN;
             for index in row {
                 let series = &self.plot.series[index];
-                let (middle, end, style_index) = (y - 4.0, x + 22.0, index % STYLES);
+                let middle = y - 4.0;
+                let end = x + 22.0;
+                let style_index = index % STYLES;
                 let dash = dash(index);
                 match series.style {
                     Style::Bars => {
@@ -664,6 +677,11 @@ impl<'a> Drawing<'a> {
             y += 19.0;
         }
     }
+}
+
+/// Number of series that are drawn as bars.
+fn bar_series(series: &[Series]) -> usize {
+    series.iter().filter(|series| series.style == Style::Bars).count()
 }
 
 fn dash(index: usize) -> String {

@@ -16,7 +16,8 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .into_iter()
         .find(|case| case.name == name)
         .ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`; this is a bug")))?;
-    let (mut collector, mut feed) = (case.collector(), case.feed());
+    let mut collector = case.collector();
+    let mut feed = case.feed();
     let mut batch = Batch::with_capacity(BATCH);
     // Warm-up over all flows: the first postcard of a flow is an event and must not be measured.
     let mut warmed_up = 0;

@@ -11,7 +11,6 @@ const BURST: usize = 64;
 /// Bursts per clock reading.
 const BURSTS: usize = 50;
 
-/// Counts datagrams.
 #[derive(Default)]
 struct CountingOutput {
     datagrams: u64,
@@ -32,7 +31,9 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     };
     let mut aggregator =
         Aggregator::new(case.config()).map_err(|error| CliError::new(format!("{name}: {error}")))?;
-    let (datagrams, mut out, mut now) = (case.datagrams(), CountingOutput::default(), 0);
+    let datagrams = case.datagrams();
+    let mut out = CountingOutput::default();
+    let mut now = 0;
     let mut bursts = datagrams.chunks(BURST * LEN).cycle();
     let measured = measure(plan, || {
         let mut postcards = 0;

@@ -23,11 +23,9 @@ pub(super) struct Program {
 /// Counters since its start.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Usage {
-    /// Datagrams received.
     pub(super) received: u64,
     /// Dropped at any stage.
     pub(super) dropped: u64,
-    /// Records on disk.
     pub(super) records: u64,
     /// Bytes of the store.
     pub(super) bytes: u64,
@@ -55,7 +53,7 @@ impl Program {
         Self::run(dir, &format!("{CONFIG}{sections}"), true)
     }
 
-    /// Starts an outlet.
+    /// Starts an outlet with this configuration.
     pub(super) fn start_outlet(dir: &Path, sections: &str) -> Result<Self, CliError> {
         Self::run(dir, &format!("{LISTEN}{sections}"), false)
     }
@@ -77,7 +75,9 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(cannot_start)?;
-        let (mut input, mut api, mut said) = (None, None, String::new());
+        let mut input = None;
+        let mut api = None;
+        let mut said = String::new();
         let mut output = BufReader::new(child.stderr.take().ok_or_else(|| CliError::new("no output"))?);
         while has_input && input.is_none() || api.is_none() {
             let mut line = String::new();
@@ -125,7 +125,7 @@ impl Program {
         Ok(sum(&metrics, metric))
     }
 
-    /// What it has done and used so far.
+    /// Counts its work and its use of resources so far.
     pub(super) fn usage(&self) -> Result<Usage, CliError> {
         let metrics = self
             .get("/metrics")
@@ -144,7 +144,8 @@ impl Program {
     /// Waits until its queues are empty and everything is committed; false when that takes too long.
     pub(super) fn settle(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
-        let (mut received, mut quiet) = (u64::MAX, 0);
+        let mut received = u64::MAX;
+        let mut quiet = 0;
         while Instant::now() < end && quiet < QUIET {
             thread::sleep(Duration::from_millis(50));
             let Some(metrics) = self.get("/metrics") else {
@@ -166,7 +167,8 @@ impl Program {
 
     /// Asks for flows until `end`. Returns how long it took, shortest first, and how often there was no answer.
     pub(super) fn ask_until(&self, end: Instant, every: Duration) -> (Vec<Duration>, u64) {
-        let (mut times, mut unanswered) = (Vec::new(), 0);
+        let mut times = Vec::new();
+        let mut unanswered = 0;
         while times.is_empty() || Instant::now() < end {
             let begun = Instant::now();
             unanswered += u64::from(self.get("/api/v1/flows?limit=50").is_none());
@@ -177,7 +179,7 @@ impl Program {
         (times, unanswered)
     }
 
-    /// Resident memory, bytes.
+    /// Resident memory of the process, bytes.
     pub(super) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -214,7 +216,6 @@ fn cannot_start(error: std::io::Error) -> CliError {
     CliError::io("cannot start hopwise", error, "see the system's message")
 }
 
-/// Writes its configuration.
 fn configure(dir: &Path, text: &str) -> Result<PathBuf, CliError> {
     let config = dir.join("hopwise.toml");
     fs::write(&config, text).map_err(|error| {
@@ -242,7 +243,7 @@ fn sum(metrics: &str, name: &str) -> u64 {
     values.sum::<f64>() as u64
 }
 
-/// Of the drops, those that sequence numbers show: the sender repeats its reports with theirs.
+/// The number of drops that sequence numbers show: the sender repeats its reports with theirs.
 fn network(metrics: &str) -> u64 {
     let of_network = metrics.lines().filter(|line| line.contains("stage=\"network\""));
     sum(&of_network.collect::<Vec<_>>().join("\n"), "hopwise_drops_total")

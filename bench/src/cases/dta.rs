@@ -54,7 +54,8 @@ fn rounds(
 ) -> Result<Vec<f64>, Failure> {
     let mut found = Vec::new();
     for run in 0..=plan.runs {
-        let (span, begun) = (if run == 0 { plan.each / 2 } else { plan.each }, Instant::now());
+        let span = if run == 0 { plan.each / 2 } else { plan.each };
+        let begun = Instant::now();
         let mut times = Vec::new();
         while begun.elapsed() < span || times.len() < 4 {
             let (took, operations) = round()?;
@@ -131,7 +132,9 @@ pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
         operation,
     } = translator_input(name)?;
     let mut pipeline = Pipeline::new(&[store])?;
-    let (mut frames, mut frame_bytes, mut sent) = (0, 0, 0_u64);
+    let mut frames = 0;
+    let mut frame_bytes = 0;
+    let mut sent = 0_u64;
     let times = rounds(plan, || {
         let mut took = Duration::ZERO;
         for _ in 0..bursts {
@@ -171,7 +174,9 @@ pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
 fn copying(plan: &Plan) -> Result<f64, Failure> {
     const PIECE: usize = 1 << 20;
     let len = if plan.each < SHORT { PIECE } else { 256 * PIECE };
-    let (from, mut to, mut at) = (vec![1_u8; len], vec![0_u8; len], 0);
+    let from = vec![1_u8; len];
+    let mut to = vec![0_u8; len];
+    let mut at = 0;
     let times = rounds(plan, || {
         let begun = Instant::now();
         to[at..at + PIECE].copy_from_slice(black_box(&from[at..at + PIECE]));
@@ -227,48 +232,47 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let slots = bytes(plan) / 32;
     let store = Slots::new(slots, PATH as u16, Family::V1)?;
-    let (keys, written) = (
-        Keys {
-            kind: Kind::RandomTuples,
-            seed: 10,
-        },
-        slots / 8,
-    );
+    let keys = Keys {
+        kind: Kind::RandomTuples,
+        seed: 10,
+    };
+    let written = slots / 8;
     let mut data = [7; PATH];
     for number in 0..written {
         data[..4].copy_from_slice(&(number as u32).to_be_bytes());
         store.write(keys.key(number).as_ref(), &data, 2)?;
     }
     // Half of the queried keys exist.
-    let mut number = 0;
-    let mut next = || {
-        number += 1;
-        keys.key(mix(number) % (2 * written))
-    };
+    let mut queried_keys = (1..).map(|number| keys.key(mix(number) % (2 * written)));
     let reader = store.reader();
-    let (mut found, mut queried) = (0_u64, 0_u64);
+    let mut found = 0_u64;
+    let mut queried = 0_u64;
     let cold = name.ends_with("cold");
     let times = if cold {
         let mut out = [0; PATH];
         rounds(plan, || {
             // The answer selects one of two next keys, which prevents speculative execution.
-            let keys: Vec<[Key; 2]> = (0..KEYS).map(|_| [next(), next()]).collect();
-            let (mut hit, begun) = (0, Instant::now());
-            for pair in &keys {
+            let keys: Vec<Key> = queried_keys.by_ref().take(2 * KEYS).collect();
+            let mut hit = 0;
+            let begun = Instant::now();
+            for pair in keys.as_chunks::<2>().0 {
                 let answer = reader
                     .get(pair[hit].as_ref(), Policy::Majority, 2, &mut out)
                     .map_err(failed)?;
                 hit = usize::from(matches!(answer, Answer::Found { .. }));
-                (found, queried) = (found + hit as u64, queried + 1);
+                found += hit as u64;
+                queried += 1;
             }
             Ok((begun.elapsed(), KEYS as u64))
         })?
     } else {
-        let (mut out, mut answers) = (vec![0; KEYS * PATH], vec![Answer::Empty; KEYS]);
+        let mut out = vec![0; KEYS * PATH];
+        let mut answers = vec![Answer::Empty; KEYS];
         rounds(plan, || {
             // The keys are generated before the measured part.
-            let keys: Vec<[u8; KEY]> = (0..KEYS)
-                .filter_map(|_| next().as_ref().first_chunk().copied())
+            let keys = queried_keys.by_ref().take(KEYS);
+            let keys: Vec<[u8; KEY]> = keys
+                .filter_map(|key| key.as_ref().first_chunk().copied())
                 .collect();
             let begun = Instant::now();
             reader
@@ -327,7 +331,8 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         Ok(read)
     })?;
     black_box(sum);
-    let (ring, copied) = (lists.ring(), copying(plan)?);
+    let ring = lists.ring();
+    let copied = copying(plan)?;
     let read = ring.block_len() as f64 / f64::from(ring.batch) / median(measured.ns_per_op.clone());
     let included = "block to entries: copied out, sequence number and CRC-32C checked";
     let conditions = Conditions::of("one entry", included)

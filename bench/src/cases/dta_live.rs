@@ -13,7 +13,7 @@ use nic::udp::{Burst, Receiver, Sender};
 use wire::dta::REPORT_PORT;
 use wire::roce::Path;
 
-use super::harness::{Conditions, Failure, Outcome, Plan};
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked, sum_of};
 use super::rx::cpu_time;
 use crate::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
 use crate::figures::{failed, unwritten};
@@ -33,14 +33,15 @@ const CORES: [usize; 2] = [0, 1];
 
 /// Three network namespaces with links between them.
 struct Testbed {
-    /// Reporter and translator.
+    /// The namespaces of reporter and translator.
     pair: Pair,
     collector: Namespace,
 }
 
 impl Testbed {
     fn new() -> Result<Self, nic::Error> {
-        let (pair, collector) = (Pair::create()?, Namespace::create()?);
+        let pair = Pair::create()?;
+        let collector = Namespace::create()?;
         let [out, inside] = MACS.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
         let near = ["link", "add", OUT, "address", &out, "mtu", "4400", "type", "veth"];
         let far = [
@@ -65,11 +66,9 @@ impl Testbed {
 
     /// Frames that the links have dropped so far.
     fn link_drops(&self) -> Result<[u64; 2], nic::Error> {
-        let of = |testbed: &Namespace, device| testbed.run(|| drops(device));
-        Ok([
-            self.pair.link_drops()?,
-            of(&self.pair.far, OUT)? + of(&self.collector, IN)?,
-        ])
+        let out = self.pair.far.run(|| drops(OUT))?;
+        let inside = self.collector.run(|| drops(IN))?;
+        Ok([self.pair.link_drops()?, out + inside])
     }
 }
 
@@ -112,12 +111,10 @@ impl Measurement {
     }
 }
 
-/// `dta-live`.
 pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let needs = |error: nic::Error| {
+    let testbed = Testbed::new().map_err(|error| {
         Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
-    };
-    let testbed = Testbed::new().map_err(needs)?;
+    })?;
     let mut runs = Vec::new();
     for run in 0..=plan.runs {
         let measurement = measure(&testbed, plan)?;
@@ -126,29 +123,20 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
             runs.push(measurement);
         }
     }
-    let sum = |of: fn(&Measurement) -> u64| runs.iter().map(of).sum::<u64>();
-    let cpu_ns = |role: usize| {
-        let (user, system) = runs.iter().fold((0.0, 0.0), |sum, run| {
-            (sum.0 + run.cpu_time[role].0, sum.1 + run.cpu_time[role].1)
-        });
-        let reports = (sum(|run| run.written) as f64 / 2.0).max(1.0);
+    let reports = (sum_of(&runs, |run| run.written) as f64 / 2.0).max(1.0);
+    // User and system time of reporter, translator and collector, ns per report.
+    let [reporter, translator, collector] = [0, 1, 2].map(|role| {
+        let user: f64 = runs.iter().map(|run| run.cpu_time[role].0).sum();
+        let system: f64 = runs.iter().map(|run| run.cpu_time[role].1).sum();
         (user * 1e9 / reports, system * 1e9 / reports)
-    };
-    let (all, kernel) = [1, 2]
-        .map(cpu_ns)
-        .iter()
-        .fold((0.0, 0.0), |(all, kernel), (user, system)| {
-            (all + user + system, kernel + system)
-        });
-    let lost = |run: &Measurement| {
-        run.reported
-            .abs_diff(run.received + run.socket_drops + run.link_drops[0])
-    };
-    let delivered = |run: &Measurement| {
-        run.frames
-            .abs_diff(run.tx_dropped + run.link_drops[1] + run.ring_full + run.written + run.refused)
-    };
-    let unaccounted = runs.iter().map(|run| lost(run) + delivered(run)).sum::<u64>();
+    });
+    let kernel = translator.1 + collector.1;
+    let all = translator.0 + collector.0 + kernel;
+    let unaccounted = sum_of(&runs, |run| {
+        let sent = run.received + run.socket_drops + run.link_drops[0];
+        let delivered = run.tx_dropped + run.link_drops[1] + run.ring_full + run.written + run.refused;
+        run.reported.abs_diff(sent) + run.frames.abs_diff(delivered)
+    });
     let included =
         "reporter to translator by a UDP socket, translator to collector by AF_PACKET, two copies in memory";
     let conditions = Conditions::of("one Key-Write report of 20 bytes, N = 2, in memory", included)
@@ -158,20 +146,20 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
             "sendmmsg at maximum rate, not on the core of translator and collector",
         )
         .ratio("kernel_share", kernel / all)
-        .ratio("reporter_ns", cpu_ns(0).0 + cpu_ns(0).1)
-        .ratio("translator_user_ns", cpu_ns(1).0)
-        .ratio("translator_system_ns", cpu_ns(1).1)
-        .ratio("collector_user_ns", cpu_ns(2).0)
-        .ratio("collector_system_ns", cpu_ns(2).1)
-        .number("reported", sum(|run| run.reported))
-        .number("received", sum(|run| run.received))
-        .number("socket_drops", sum(|run| run.socket_drops))
-        .number("frames", sum(|run| run.frames))
-        .number("tx_dropped", sum(|run| run.tx_dropped))
-        .number("ring_full", sum(|run| run.ring_full))
-        .number("written", sum(|run| run.written))
-        .number("refused", sum(|run| run.refused))
-        .number("link_drops", sum(|run| run.link_drops.iter().sum()))
+        .ratio("reporter_ns", reporter.0 + reporter.1)
+        .ratio("translator_user_ns", translator.0)
+        .ratio("translator_system_ns", translator.1)
+        .ratio("collector_user_ns", collector.0)
+        .ratio("collector_system_ns", collector.1)
+        .number("reported", sum_of(&runs, |run| run.reported))
+        .number("received", sum_of(&runs, |run| run.received))
+        .number("socket_drops", sum_of(&runs, |run| run.socket_drops))
+        .number("frames", sum_of(&runs, |run| run.frames))
+        .number("tx_dropped", sum_of(&runs, |run| run.tx_dropped))
+        .number("ring_full", sum_of(&runs, |run| run.ring_full))
+        .number("written", sum_of(&runs, |run| run.written))
+        .number("refused", sum_of(&runs, |run| run.refused))
+        .number("link_drops", sum_of(&runs, |run| run.link_drops.iter().sum()))
         .number("unaccounted", unaccounted);
     let times = runs.iter().map(|run| 1e9 / run.per_second().max(1.0)).collect();
     Ok(Outcome::new(name, times, conditions))
@@ -190,17 +178,16 @@ fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
         .far
         .run(|| Receiver::bind(to, &nic::udp::Options::default()));
     let socket = socket.and_then(|bound| bound).map_err(failed)?;
-    let open = |testbed: &Namespace, device| {
-        let options = Options {
-            bypass: true,
-            ..Options::default()
-        };
-        testbed
-            .run(|| frames::Port::open(device, &options))
-            .and_then(|opened| opened)
-            .map_err(failed)
+    let options = Options {
+        bypass: true,
+        ..Options::default()
     };
-    let (out, inside) = (open(&testbed.pair.far, OUT)?, open(&testbed.collector, IN)?);
+    let [out, inside] = [(&testbed.pair.far, OUT), (&testbed.collector, IN)].map(|(namespace, device)| {
+        let opened = namespace.run(|| frames::Port::open(device, &options));
+        opened.and_then(|opened| opened).map_err(failed)
+    });
+    let out = out?;
+    let inside = inside?;
     let sender = testbed
         .pair
         .near
@@ -215,14 +202,14 @@ fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
         let translator = scope.spawn(|| translate(sending, socket, out, &ends[1]));
         let collector = scope.spawn(|| collect(receiving, inside, &ends[2]));
         thread::sleep(plan.each);
-        let crashed = |_| CliError::new("a thread of the benchmark panicked");
+
         // Release: pairs with the acquire of the thread that ends, so that it sees everything sent before.
         ends[0].store(true, Ordering::Release);
-        let reported = reporter.join().map_err(crashed);
+        let reported = reporter.join().map_err(panicked);
         ends[1].store(true, Ordering::Release);
-        let translated = translator.join().map_err(crashed);
+        let translated = translator.join().map_err(panicked);
         ends[2].store(true, Ordering::Release);
-        let collected = collector.join().map_err(crashed);
+        let collected = collector.join().map_err(panicked);
         Ok::<_, CliError>((reported??, translated??, collected??))
     })?;
     let after = testbed.link_drops().map_err(failed)?;
@@ -300,7 +287,8 @@ fn collect(
 ) -> Result<Measurement, CliError> {
     use std::os::fd::AsFd;
     let _ = time::pin(CORES[1]);
-    let (mut poll_fds, mut measurement) = (PollFds::default(), Measurement::default());
+    let mut poll_fds = PollFds::default();
+    let mut measurement = Measurement::default();
     loop {
         let ending = end.load(Ordering::Acquire);
         let count = port.receive(64, &mut |frame| receiving.receive([frame.data]));

@@ -52,13 +52,13 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     })?;
     let plain = messages(plan, &records, format, Compression::None)?;
     let compressed = messages(plan, &records, format, Compression::Lz4)?;
-    let median = |measured: &Measured| median(measured.ns_per_op.clone());
+    let ns = median(encoded.ns_per_op.clone());
     let mut conditions = Conditions::of("one record", INCLUDED)
         .number("bytes_per_record", bytes.len() / records.len())
-        .ratio("ns_in_kafka_message", median(&plain))
-        .ratio("ns_in_kafka_message_lz4", median(&compressed));
+        .ratio("ns_in_kafka_message", median(plain.ns_per_op))
+        .ratio("ns_in_kafka_message_lz4", median(compressed.ns_per_op));
     if format == Format::Json {
-        conditions = conditions.ratio("times_serde_json", serde_json(plan, &records)? / median(&encoded));
+        conditions = conditions.ratio("times_serde_json", serde_json(plan, &records)? / ns);
     }
     Ok(Outcome::new(
         name,
@@ -102,7 +102,9 @@ pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
         ..Limits::default()
     };
     let mut spool = Spool::new(limits, &Cursor::default(), Vec::new());
-    let (mut chunk, mut waiting, mut bytes) = (Vec::with_capacity(2 * CHUNK), 0, 0);
+    let mut chunk = Vec::with_capacity(2 * CHUNK);
+    let mut waiting = 0;
+    let mut bytes = 0;
     let written = measure(plan, || {
         for hop in &hops {
             let begun = spool::begin(&mut chunk);
@@ -135,7 +137,8 @@ pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
 }
 
 fn hop(number: u32) -> Hop {
-    let (report, at) = (number / NODES, number % NODES);
+    let report = number / NODES;
+    let at = number % NODES;
     let mixed = report.wrapping_mul(2_654_435_761);
     let [a, b, c, d] = mixed.to_be_bytes();
     Hop {
@@ -173,7 +176,7 @@ fn record(number: u32) -> Record {
         Vec::new()
     };
     let latencies = path.iter().map(|node| node * 300).collect();
-    let measured = |value| (!is_new).then_some(value);
+    let changed = if is_new { None } else { Some(mixed) };
     let event = Event {
         ts: 1_795_269_600_000_000_000 + u64::from(number) * 12_345,
         id: u64::from(mixed) << 32 | u64::from(number),
@@ -184,12 +187,12 @@ fn record(number: u32) -> Record {
             Metric::QueueOccupancy
         }),
         flow: Some(FlowKey::v4([10, a, b, c], [10, d, c, b], ports, 6)),
-        node: (!is_new).then_some(mixed % 1000),
-        interface: (!is_new).then_some(mixed % 64),
-        queue: (!is_new).then_some(0),
-        value: measured(u64::from(mixed % 5000)),
-        previous: measured(u64::from(mixed % 70)),
-        threshold: measured(50),
+        node: changed.map(|mixed| mixed % 1000),
+        interface: changed.map(|mixed| mixed % 64),
+        queue: changed.map(|_| 0),
+        value: changed.map(|mixed| u64::from(mixed % 5000)),
+        previous: changed.map(|mixed| u64::from(mixed % 70)),
+        threshold: changed.map(|_| 50),
         rule: None,
         reason: None,
         basis: Basis::Measured,
@@ -239,12 +242,13 @@ fn messages(
 
 /// The baseline: the same objects, written by serde_json from its own values. ns per record.
 fn serde_json(plan: &Plan, records: &[Record]) -> Result<f64, Failure> {
-    let value = |record: &Record| {
+    let mut values = Vec::new();
+    for record in records {
         let mut text = Vec::new();
         export::json::write(record, COLLECTOR, &mut text);
-        serde_json::from_slice::<serde_json::Value>(&text).map_err(|error| CliError::new(error.to_string()))
-    };
-    let values = records.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+        let value = serde_json::from_slice::<serde_json::Value>(&text);
+        values.push(value.map_err(|error| CliError::new(error.to_string()))?);
+    }
     let mut bytes = Vec::new();
     let measured = measure(plan, || {
         bytes.clear();

@@ -23,9 +23,9 @@ use super::{live, store};
 const EVENTS: u64 = 1_000_000;
 /// Those of a request to ClickHouse.
 const BATCH: u64 = 200_000;
-/// Of Kafka's topics.
+/// Number of partitions of Kafka's topics.
 const PARTITIONS: u32 = 4;
-/// How long an export may take.
+/// The longest time that an export may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two looks at what is delivered. Each look costs hopwise a millisecond, and both ends of a run are as late.
 const LOOK: Duration = Duration::from_millis(40);
@@ -39,14 +39,13 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome,
     let events = store::fill(&scratch.path().join("store"), events(plan))?;
     let mut runs = Runs::default();
     for run in 0..plan.runs {
-        let start = |database: &str| {
+        runs.add_engine(&engine, run, scratch.path(), events, |database| {
             let export = format!(
                 "kind = \"clickhouse\"\nurl = \"http://{}\"\ndatabase = \"{database}\"\n",
                 engine.address
             );
             Program::start(scratch.path(), &section(&export))
-        };
-        runs.add_engine((&engine, run), (scratch.path(), events), start)?;
+        })?;
     }
     let included = "read from the store, sent to ClickHouse's engine (chdb) behind an HTTP front of the tests, one request at a time, \
                     and stored with a second order; server and hopwise on the same cores";
@@ -62,7 +61,8 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome,
 /// `outlet`: events from the topics of a broker into ClickHouse's engine.
 pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
-    let (broker, engine) = (Broker::start(scratch.path())?, Engine::start(scratch.path())?);
+    let broker = Broker::start(scratch.path())?;
+    let engine = Engine::start(scratch.path())?;
     let events = store::fill(&scratch.path().join("store"), events(plan))?;
     let kafka = format!("url = \"tcp://{}\"\n", broker.address);
     let export = format!("kind = \"kafka\"\n{kafka}partitions = {PARTITIONS}\n");
@@ -70,7 +70,7 @@ pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fai
     exported(scratch.path(), &export, events)?;
     let mut runs = Runs::default();
     for run in 0..plan.runs {
-        let start = |database: &str| {
+        runs.add_engine(&engine, run, scratch.path(), events, |database| {
             let state = scratch.path().join(database).display().to_string();
             let outlet = format!(
                 "[outlet]\nstate = \"{state}\"\nstreams = [\"events\"]\nlinger = \"0s\"\n[outlet.kafka]\n{kafka}\
@@ -78,8 +78,7 @@ pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fai
                 engine.address
             );
             Program::start_outlet(scratch.path(), &outlet)
-        };
-        runs.add_engine((&engine, run), (scratch.path(), events), start)?;
+        })?;
     }
     let included = "read from a broker with 4 partitions, protobuf and LZ4, and inserted into ClickHouse's engine (chdb) behind an HTTP \
                     front of the tests; broker, engine and outlet on the same cores";
@@ -101,7 +100,7 @@ fn tables(http: &mut Http, database: &str) -> Result<ClickHouse, CliError> {
     Ok(sink)
 }
 
-/// What the engine takes of prepared requests: ns per row.
+/// The time that the engine needs for prepared requests: ns per row.
 fn own_load(http: &mut Http, events: u64) -> Result<f64, CliError> {
     let sink = tables(http, "own")?;
     let requests = requests(&sink, events)?;
@@ -132,18 +131,14 @@ pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fail
     let size = message_size()?;
     let mut runs = Runs::default();
     for run in 0..plan.runs {
-        let export = |prefix: &str| {
-            format!(
-                "kind = \"kafka\"\nurl = \"tcp://{}\"\nprefix = \"{prefix}{run}\"\npartitions = {PARTITIONS}\n",
-                broker.address
-            )
-        };
-        for prefix in ["own", "hopwise"] {
-            apply(scratch.path(), &export(prefix))?;
-        }
+        let [own, hopwise] = ["own", "hopwise"].map(|prefix| {
+            format!("kind = \"kafka\"\nurl = \"tcp://{}\"\nprefix = \"{prefix}{run}\"\npartitions = {PARTITIONS}\n", broker.address)
+        });
+        apply(scratch.path(), &own)?;
+        apply(scratch.path(), &hopwise)?;
         runs.own
             .push(broker.own_load(&format!("own{run}.events.v1"), events, size)?);
-        runs.add(exported(scratch.path(), &export("hopwise"), events)?);
+        runs.add(exported(scratch.path(), &hopwise, events)?);
     }
     let included = "read from the store, sent as protobuf with keys and headers, LZ4, acks = all, to one broker with 4 partitions; \
                     broker and hopwise on the same cores";
@@ -161,7 +156,9 @@ pub(super) fn catch_up(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, F
     let sink = Sink::start()?;
     let export = format!("kind = \"clickhouse\"\nurl = \"http://{}\"\n", sink.address);
     let span = plan.each.max(Duration::from_millis(200));
-    let (mut ns, mut alone, mut beside) = (Vec::new(), Received::default(), Received::default());
+    let mut ns = Vec::new();
+    let mut alone = Received::default();
+    let mut beside = Received::default();
     let mut behind = 0;
     for _ in 0..plan.runs {
         let scratch = Scratch::new(name)?;
@@ -185,7 +182,7 @@ pub(super) fn catch_up(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, F
     Ok(Outcome::new(name, ns, conditions))
 }
 
-/// Of all runs: sums, and the most memory.
+/// The sums over all runs, and the most memory.
 #[derive(Default, Debug)]
 struct Received {
     sent: u64,
@@ -236,7 +233,7 @@ fn events(plan: &Plan<'_>) -> u64 {
 struct Runs {
     own: Vec<f64>,
     ours: Vec<f64>,
-    /// Of the processor, by hopwise.
+    /// Share of the processor that hopwise uses.
     on_core: Vec<f64>,
     /// Bytes of hopwise in memory, at most.
     resident: u64,
@@ -249,11 +246,13 @@ impl Runs {
         self.resident = self.resident.max(exported.resident);
     }
 
-    /// What the engine takes of its own load, and of the program that is started for a database.
+    /// Adds the engine's own load, and the export of the program that is started for a database.
     fn add_engine(
         &mut self,
-        (engine, run): (&Engine, u32),
-        (dir, events): (&Path, u64),
+        engine: &Engine,
+        run: u32,
+        dir: &Path,
+        events: u64,
         start: impl Fn(&str) -> Result<Program, CliError>,
     ) -> Result<(), Failure> {
         let mut http = Http::connect(engine.address)?;
@@ -286,7 +285,7 @@ fn section(export: &str) -> String {
     format!("[exports.bench]\nstreams = [\"events\"]\nlinger = \"0s\"\n{export}")
 }
 
-/// What was delivered, from the first records on: ns per record, in all and on the processor.
+/// The delivery from the first records on: ns per record, in all and on the processor.
 #[derive(Clone, Copy, Debug)]
 struct Delivered {
     ns: f64,
@@ -305,7 +304,8 @@ fn exported(dir: &Path, export: &str, events: u64) -> Result<Delivered, Failure>
 /// Waits until so many records are delivered.
 fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
     let begun = (Instant::now(), 0, program.usage()?);
-    let (mut first, mut resident) = (None, 0);
+    let mut first = None;
+    let mut resident = 0;
     loop {
         let delivered = program.sum("hopwise_export_delivered_total")?;
         let now = Instant::now();
@@ -313,7 +313,8 @@ fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
         if delivered >= events {
             // All came between two looks.
             let (at, before, used) = first.filter(|(_, before, _)| *before < events).unwrap_or(begun);
-            let (count, used) = ((events - before) as f64, program.usage()?.since(&used));
+            let count = (events - before) as f64;
+            let used = program.usage()?.since(&used);
             let ns = (now - at).as_nanos() as f64 / count;
             return Ok(Delivered {
                 ns,
@@ -346,18 +347,20 @@ fn apply(dir: &Path, export: &str) -> Result<(), CliError> {
 
 /// The events of the store, as requests.
 fn requests(sink: &ClickHouse, events: u64) -> Result<Vec<Request>, CliError> {
-    let request = |first: u64| {
-        let records: Vec<Record> = (first..events.min(first + BATCH)).map(record).collect();
-        let records: Vec<&Record> = records.iter().collect();
-        let batch = Batch {
-            stream: Stream::Events,
-            records: &records,
-            collector: "bench",
-        };
-        sink.request(&batch)
-            .ok_or_else(|| CliError::new("there are no rows"))
-    };
-    (0..events).step_by(BATCH as usize).map(request).collect()
+    (0..events)
+        .step_by(BATCH as usize)
+        .map(|first| {
+            let records: Vec<Record> = (first..events.min(first + BATCH)).map(record).collect();
+            let records: Vec<&Record> = records.iter().collect();
+            let batch = Batch {
+                stream: Stream::Events,
+                records: &records,
+                collector: "bench",
+            };
+            sink.request(&batch)
+                .ok_or_else(|| CliError::new("there are no rows"))
+        })
+        .collect()
 }
 
 fn record(number: u64) -> Record {

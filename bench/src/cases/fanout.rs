@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use collector::workload::{BURST, CASES, Case};
 use nic::source::Packet;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, median_of};
 use crate::program::Processed;
 use terminal::CliError;
 
@@ -17,7 +17,7 @@ const BURSTS: usize = 64;
 #[derive(Clone, Copy, Default, Debug)]
 struct Costs {
     input: f64,
-    /// The busiest worker.
+    /// CPU time of the busiest worker.
     worker: f64,
     workers: f64,
 }
@@ -29,7 +29,6 @@ impl Costs {
     }
 }
 
-/// `fanout-2…`.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let flows = if name.ends_with("100k") { 100_000 } else { 1_000 };
     let case = Case {
@@ -38,8 +37,11 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     };
     let feed = case.feed();
     let payloads: Vec<&[u8]> = feed.payloads().collect();
-    let (mut ones, mut twos, mut speedups) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut datagrams, mut dropped) = (0, 0);
+    let mut ones = Vec::new();
+    let mut twos = Vec::new();
+    let mut speedups = Vec::new();
+    let mut datagrams = 0;
+    let mut dropped = 0;
     // One after the other in each run, so that a change of the machine's speed concerns both.
     for run in 0..plan.runs + plan.warm_ups() {
         let (one, ..) = measured(plan, 1, &case, &payloads)?;
@@ -53,16 +55,16 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         datagrams += sent;
         dropped += lost;
     }
-    let of = |cost: fn(&Costs) -> f64| median(twos.iter().map(cost).collect());
+
     let included = "the thread of the input from packets in memory: inner flow, loss accounting, copy; the busiest of it \
                     and of two workers: decoding, state, thresholds";
     let conditions = Conditions::of("one report, CPU time of the busiest thread", included)
         .number("flows", case.flows)
         .number("hops", case.hops)
         .ratio("one_worker_ns", median(ones))
-        .ratio("input_ns", of(|two| two.input))
-        .ratio("busiest_worker_ns", of(|two| two.worker))
-        .ratio("all_threads_ns", of(|two| two.input + two.workers))
+        .ratio("input_ns", median_of(&twos, |two| two.input))
+        .ratio("busiest_worker_ns", median_of(&twos, |two| two.worker))
+        .ratio("all_threads_ns", median_of(&twos, |two| two.input + two.workers))
         .ratio("speedup", median(speedups))
         .number("datagrams", datagrams)
         .number("dropped", dropped);
@@ -83,14 +85,23 @@ fn measured(
     // The difference of two runs, one of which only makes the state of all flows.
     let before = processed(plan, workers, case, payloads, Duration::ZERO)?;
     let all = processed(plan, workers, case, payloads, plan.each)?;
-    let (sent, dropped) = (all.sent - before.sent, all.dropped - before.dropped);
-    let per_report = |all: u64, before: u64| all.saturating_sub(before) as f64 / sent.max(1) as f64;
-    let costs = Costs {
-        input: per_report(all.input_ns, before.input_ns),
-        worker: per_report(all.busiest_ns, before.busiest_ns),
-        workers: per_report(all.workers_ns, before.workers_ns),
-    };
-    Ok((costs, sent, dropped))
+    let sent = all.sent - before.sent;
+    let dropped = all.dropped - before.dropped;
+    let [input, worker, workers] = [
+        all.input_ns.saturating_sub(before.input_ns),
+        all.busiest_ns.saturating_sub(before.busiest_ns),
+        all.workers_ns.saturating_sub(before.workers_ns),
+    ]
+    .map(|ns| ns as f64 / sent.max(1) as f64);
+    Ok((
+        Costs {
+            input,
+            worker,
+            workers,
+        },
+        sent,
+        dropped,
+    ))
 }
 
 /// Counters and CPU time of one run.
@@ -111,13 +122,16 @@ fn processed(
     payloads: &[&[u8]],
     span: Duration,
 ) -> Result<Run, Failure> {
-    let (mut sent, mut input_ns) = (0, 0);
-    let mut receive = |deliver: &mut dyn FnMut(&[Packet<'_>])| {
+    let mut sent = 0;
+    let mut input_ns = 0;
+    let collectors = (0..workers).map(|_| case.collector()).collect();
+    let processed = plan.program.process(collectors, &mut |deliver| {
         let before = core_time();
         for payloads in payloads.chunks(BURST).chain(payloads.chunks(BURST)) {
             sent += deliver_burst(payloads, deliver);
         }
-        let (started, mut bursts) = (Instant::now(), payloads.chunks(BURST).cycle());
+        let started = Instant::now();
+        let mut bursts = payloads.chunks(BURST).cycle();
         while started.elapsed() < span {
             for payloads in bursts.by_ref().take(BURSTS) {
                 sent += deliver_burst(payloads, deliver);
@@ -126,13 +140,12 @@ fn processed(
         input_ns = before
             .zip(core_time())
             .map_or(0, |(before, after)| after - before);
-    };
-    let collectors = (0..workers).map(|_| case.collector()).collect();
+    });
     let Processed {
         handled,
         dropped,
         workers_ns,
-    } = plan.program.process(collectors, &mut receive)?;
+    } = processed?;
     if sent != handled + dropped {
         let message = format!("{sent} datagrams in, {handled} handled, {dropped} dropped");
         return Err(CliError::new(message).into());
@@ -151,14 +164,14 @@ fn processed(
 fn deliver_burst(payloads: &[&[u8]], deliver: &mut dyn FnMut(&[Packet<'_>])) -> u64 {
     let source = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 5000);
     let received = nic::time::now();
-    let packet = |data| Packet {
-        data,
+    let empty = Packet {
+        data: &[],
         source,
         port: 32766,
         received,
         truncated: false,
     };
-    let mut packets = [packet(&[]); BURST];
+    let mut packets = [empty; BURST];
     for (packet, data) in packets.iter_mut().zip(payloads) {
         packet.data = data;
     }

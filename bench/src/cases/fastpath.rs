@@ -26,7 +26,8 @@ fn workload(name: &str) -> Result<Case, CliError> {
 pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let mut case = workload(name)?;
     case.flows = plan.flows(case.flows);
-    let (mut collector, mut feed) = (case.collector(), case.feed());
+    let mut collector = case.collector();
+    let mut feed = case.feed();
     let mut batch = Batch::with_capacity(BATCH);
     // Warm-up: two passes over all flows, since the first report of a flow is an event.
     let mut warmed_up = 0;
@@ -34,8 +35,8 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         warmed_up += feed.burst(Input::Frames, &mut collector, &mut batch);
         batch.clear();
     }
-    let events_of = |collector: &collector::Collector| collector.stats().events.iter().sum::<u64>();
-    let before = (events_of(&collector), collector.stats().reports);
+    let events_before: u64 = collector.stats().events.iter().sum();
+    let reports_before = collector.stats().reports;
     let measured = measure(plan, || {
         let mut reports = 0;
         for _ in 0..BURSTS {
@@ -50,7 +51,8 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     if stats.reports != stats.flow_reports + stats.unadmitted_total() || stats.datagrams != stats.accepted {
         return Err(CliError::new("the collector's counters do not balance").into());
     }
-    let events = (events_of(&collector) - before.0) as f64 / (stats.reports - before.1).max(1) as f64;
+    let events = stats.events.iter().sum::<u64>() - events_before;
+    let events = events as f64 / (stats.reports - reports_before).max(1) as f64;
     let included =
         "frame parsing, decoding, per-flow and per-hop state, thresholds, loss accounting, rollups; no I/O";
     let conditions = Conditions::of("one report", included)
@@ -69,14 +71,13 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
-/// What was in the caches when measuring began.
+/// Describes the caches when measuring began.
 fn cache(case: &Case, frames: usize, state: usize) -> String {
-    let megabytes = |bytes: usize| bytes as f64 / 1e6;
     format!(
         "warm as far as it fits: {} in turn touch {:.1} MB of state and {:.1} MB of frames, read in order",
         terminal::units::counted(case.flows.into(), "flow"),
-        megabytes(state),
-        megabytes(frames)
+        state as f64 / 1e6,
+        frames as f64 / 1e6
     )
 }
 
@@ -131,37 +132,37 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     const MEMORY: usize = 64 << 20;
     let case = workload("fastpath-6x8-1k")?;
     let feed = case.feed();
-    let (mut ring, mut kept) = (Ring::new(), Kept::new(MEMORY / Chunk::BYTES));
+    let mut ring = Ring::new();
+    let mut kept = Kept::new(MEMORY / Chunk::BYTES);
     let mut spare = None;
     let mut received = 0;
-    let mut pass = || {
-        let mut reports = 0;
-        for payload in feed.payloads() {
-            received += 1_000;
-            let datagram = Datagram {
-                payload,
-                source: [1; 16],
-                src_port: 40_000,
-                listener: 0,
-                received,
-            };
-            if ring.is_full(&datagram)
-                && let Some(full) = ring.take(spare.take())
-            {
-                spare = kept.add(full);
-            }
-            ring.push(&datagram);
-            reports += 1;
-        }
-        reports
-    };
-    // Warm-up: until the ring is full.
     let bytes = feed.payloads().next().map_or(1, <[u8]>::len);
-    let mut copied = 0;
-    while copied < 2 * MEMORY {
-        copied += pass() as usize * bytes;
-    }
-    let measured = measure(plan, || Ok(pass()))?;
+    // Warm-up: until the ring is full.
+    let mut warm_ups = 2 * MEMORY / bytes;
+    let measured = measure(plan, || {
+        let mut reports = 0;
+        while reports == 0 || warm_ups > 0 {
+            for payload in feed.payloads() {
+                received += 1_000;
+                let datagram = Datagram {
+                    payload,
+                    source: [1; 16],
+                    src_port: 40_000,
+                    listener: 0,
+                    received,
+                };
+                if ring.is_full(&datagram)
+                    && let Some(full) = ring.take(spare.take())
+                {
+                    spare = kept.add(full);
+                }
+                ring.push(&datagram);
+                reports += 1;
+                warm_ups = warm_ups.saturating_sub(1);
+            }
+        }
+        Ok(reports)
+    })?;
     let conditions = Conditions::of(
         "one report",
         "a datagram copied with its time and sender; no decoding",
@@ -178,7 +179,8 @@ pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let feed = case.feed();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
     let measured = measure(plan, || {
-        let (mut reports, mut nodes) = (0, 0_u32);
+        let mut reports = 0;
+        let mut nodes = 0_u32;
         for payload in feed.payloads() {
             for report in decoder.reports(payload).flatten() {
                 reports += 1;

@@ -10,7 +10,7 @@ use crate::program::Program;
 use terminal::CliError;
 use terminal::json::{self, Object};
 
-/// How long to measure.
+/// Number and length of the runs of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan<'p> {
     /// Runs; the median of them is reported.
@@ -48,7 +48,7 @@ impl Plan<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadMeter {
     at: Instant,
-    /// Of every program, with interrupts and time stolen by the hypervisor; of this process. Ticks.
+    /// Ticks of every program, with interrupts and time stolen by the hypervisor; and of this process.
     ticks: Option<(u64, u64)>,
 }
 
@@ -59,7 +59,6 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const BUSY: f64 = 0.1;
 
 impl LoadMeter {
-    /// Starts measuring.
     pub(super) fn start() -> Self {
         Self {
             at: Instant::now(),
@@ -95,24 +94,24 @@ fn used_ticks(stat: &str) -> Option<u64> {
 /// have ended.
 fn process_ticks(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?)
+    let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok());
+    ticks.sum()
 }
 
 /// Result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Its name.
+    /// The name of the case.
     pub(super) name: &'static str,
     /// Nanoseconds per operation, one per run, in the order of the runs.
     pub(super) ns_per_op: Vec<f64>,
-    /// What was measured, and on which machine.
+    /// The subject of the measurement, and the machine.
     pub(super) conditions: Conditions,
     /// Cores that other programs used meanwhile.
     others: Option<f64>,
 }
 
-/// Result of [`measure`].
+/// The result of a call of [`measure`].
 #[derive(Debug)]
 pub(super) struct Measured {
     /// Nanoseconds per operation, one per run.
@@ -122,12 +121,12 @@ pub(super) struct Measured {
     pub(super) on_core: Option<f64>,
 }
 
-/// Why a case has no result.
+/// The reason for which a case has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// This machine or user cannot run the case; the reason.
     Skipped(String),
-    /// The case failed.
+    /// The case failed with this error.
     Failed(CliError),
 }
 
@@ -156,13 +155,11 @@ impl Conditions {
             .text("included", included)
     }
 
-    /// Adds a text.
     pub(super) fn text(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.0.push((name, Value::Text(text.into())));
         self
     }
 
-    /// Adds an integer.
     pub(super) fn number(mut self, name: &'static str, number: impl TryInto<u64>) -> Self {
         self.0
             .push((name, Value::Number(number.try_into().unwrap_or(u64::MAX))));
@@ -216,12 +213,15 @@ impl Conditions {
 
     /// The text form: `flows: 1,000 · cores: 2`.
     pub(super) fn sentence(&self) -> String {
-        let field = |(name, value): &(&str, Value)| match value {
-            Value::Text(text) => format!("{name}: {text}"),
-            Value::Number(number) => format!("{name}: {}", terminal::units::count(*number)),
-            Value::Ratio(ratio) => format!("{name}: {ratio}"),
-        };
-        self.0.iter().map(field).collect::<Vec<_>>().join(" · ")
+        self.0
+            .iter()
+            .map(|(name, value): &(&str, Value)| match value {
+                Value::Text(text) => format!("{name}: {text}"),
+                Value::Number(number) => format!("{name}: {}", terminal::units::count(*number)),
+                Value::Ratio(ratio) => format!("{name}: {ratio}"),
+            })
+            .collect::<Vec<_>>()
+            .join(" · ")
     }
 }
 
@@ -239,17 +239,12 @@ impl Machine {
             .lines()
             .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let known = |text: &str| {
-            if text.is_empty() {
-                "unknown".to_string()
-            } else {
-                text.to_string()
-            }
-        };
+        let [cpu, kernel] = [model.map_or("", |(_, name)| name.trim()), kernel.trim()]
+            .map(|text| if text.is_empty() { "unknown" } else { text }.to_owned());
         Self {
-            cpu: known(model.map_or("", |(_, name)| name.trim())),
+            cpu,
             cores: thread::available_parallelism().map_or(1, usize::from),
-            kernel: known(kernel.trim()),
+            kernel,
             load: fs::read_to_string("/proc/loadavg")
                 .ok()
                 .and_then(|text| text.split(' ').next()?.parse().ok()),
@@ -257,7 +252,7 @@ impl Machine {
     }
 }
 
-/// Describes the machine.
+/// Reads the description of the machine.
 pub(crate) fn machine() -> String {
     let Machine {
         cpu, cores, kernel, ..
@@ -299,7 +294,7 @@ impl Outcome {
         ))
     }
 
-    /// How far the slowest run is from the fastest, as a share of the median.
+    /// Distance of the slowest run from the fastest, as a share of the median.
     pub(super) fn spread(&self) -> f64 {
         let (min, max) = self.range();
         (max - min) / self.median()
@@ -362,7 +357,8 @@ pub(super) fn measure(
 ) -> Result<Measured, Failure> {
     run_for(plan.each / 2, &mut body)?;
     let before = core_time();
-    let (mut ns_per_op, mut operations) = (Vec::new(), 0);
+    let mut ns_per_op = Vec::new();
+    let mut operations = 0;
     for _ in 0..plan.runs {
         let (elapsed, done) = run_for(plan.each, &mut body)?;
         ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
@@ -400,10 +396,24 @@ fn run_for(
     }
 }
 
-/// The median.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Median of a figure over the runs.
+pub(super) fn median_of<T>(runs: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    median(runs.iter().map(figure).collect())
+}
+
+/// Sum of a counter over the runs.
+pub(super) fn sum_of<T>(runs: &[T], counter: impl Fn(&T) -> u64) -> u64 {
+    runs.iter().map(counter).sum()
+}
+
+/// The error of a thread that could not be joined.
+pub(super) fn panicked<E>(_: E) -> CliError {
+    CliError::new("a thread of the benchmark panicked")
 }
 
 /// A temporary directory, removed on drop.
@@ -423,7 +433,6 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

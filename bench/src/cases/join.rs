@@ -18,7 +18,8 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         return Err(CliError::new(what).into());
     };
     case.flows = plan.flows(case.flows);
-    let (mut collector, mut feed) = (case.collector(), case.feed());
+    let mut collector = case.collector();
+    let mut feed = case.feed();
     let mut batch = Batch::with_capacity(BATCH);
     // Warm-up: two passes over all flows, since the first path of a flow is an event.
     let mut warmed_up = 0;

@@ -13,10 +13,9 @@ use nic::time;
 use wire::{Dialect, Profile};
 use xdp::{Sizes, Tables, Units};
 
-use super::harness::{Conditions, Failure, Outcome, Plan};
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked};
 use terminal::CliError;
 
-/// One case.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
@@ -52,7 +51,6 @@ const MIN_REPORTS: u32 = 200_000;
 /// Interval between two reads of the ring, which has room for about forty times the events of one interval.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// `xdp-detect-…`.
 pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = CASES.into_iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
@@ -60,7 +58,10 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let reports = u32::try_from(plan.each.as_nanos() / 120)
         .unwrap_or(u32::MAX)
         .max(MIN_REPORTS);
-    let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
+    let mut times = Vec::new();
+    let mut changes = Vec::new();
+    let mut events = 0;
+    let mut full = 0;
     for _ in 0..plan.runs {
         // The memory addresses of the tables affect the result, and the kernel chooses them: each run creates new tables.
         let mut setup = Setup::new(&case, HOPS, &frame)?;
@@ -68,25 +69,26 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         let all = run(
             &setup.object,
             "hopwise_cost",
-            (&frame, reports),
+            &frame,
+            reports,
             Some(&mut setup.ring),
         )?;
         let after = setup.tables.counters().map_err(failed)?;
-        let alone = run(&setup.object, "hopwise_cost_only", (&frame, reports), None)?;
+        let alone = run(&setup.object, "hopwise_cost_only", &frame, reports, None)?;
         changes.push(alone);
         times.push(all - alone);
         events += after.to_user - before.to_user;
         full += after.ring_full - before.ring_full;
     }
-    let share = |count: u64| count as f64 / (f64::from(reports) * f64::from(plan.runs));
+    let all_reports = f64::from(reports) * f64::from(plan.runs);
     let included = "XDP program from the frame to the verdict: parsing, state, thresholds, sequence numbers; event: the frame in the ring, a reader on another core";
     let conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
         .number("flows", case.flows)
         .number("hops", HOPS)
         .number("items_per_hop", 8_u32)
         .number("frame_bytes", frame.len())
-        .ratio("events_per_report", share(events))
-        .ratio("ring_full_per_report", share(full))
+        .ratio("events_per_report", events as f64 / all_reports)
+        .ratio("ring_full_per_report", full as f64 / all_reports)
         .ratio("subtracted_ns", super::harness::median(changes));
     Ok(Outcome::new(name, times, conditions))
 }
@@ -123,7 +125,7 @@ impl Setup {
     }
 }
 
-/// What the reports are, by the names of the program's constants. `changes`: one of this many is an event; 0: none.
+/// Creates the reports, by the names of the program's constants. `changes`: one of this many is an event; 0: none.
 fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
     [
         ("cost_flows", flows),
@@ -157,11 +159,7 @@ pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Fai
 
 /// Nanoseconds per report of our program for reports of `flows` flows like that of `frame`, of which `hops` are changed each time; and how
 /// many of them it passes to user space.
-pub(super) fn detect_once(
-    (flows, hops): (u32, u32),
-    frame: &[u8],
-    reports: u32,
-) -> Result<(f64, f64), Failure> {
+pub(super) fn detect_once(flows: u32, hops: u32, frame: &[u8], reports: u32) -> Result<(f64, f64), Failure> {
     let case = Case {
         name: "",
         flows,
@@ -169,24 +167,26 @@ pub(super) fn detect_once(
     };
     let setup = Setup::new(&case, hops, frame)?;
     let before = setup.tables.counters().map_err(failed)?;
-    let all = run(&setup.object, "hopwise_cost", (frame, reports), None)?;
+    let all = run(&setup.object, "hopwise_cost", frame, reports, None)?;
     let after = setup.tables.counters().map_err(failed)?;
-    let changing = run(&setup.object, "hopwise_cost_only", (frame, reports), None)?;
+    let changing = run(&setup.object, "hopwise_cost_only", frame, reports, None)?;
     let passed = after.to_user + after.ring_full - before.to_user - before.ring_full;
     Ok((all - changing, passed as f64 / f64::from(reports)))
 }
 
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
 /// The stride between consecutive flows, which defeats prefetching and visits all flows.
 fn stride(flows: u32) -> u32 {
-    let shares = |candidate: u32| {
-        let (mut a, mut b) = (candidate, flows);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a > 1
-    };
-    (flows * 618 / 1000..)
-        .find(|candidate| !shares(*candidate))
+    let mut candidates = flows * 618 / 1000..;
+    candidates
+        .find(|candidate| greatest_common_divisor(*candidate, flows) <= 1)
         .unwrap_or(1)
 }
 
@@ -211,7 +211,8 @@ fn prepare(tables: &Tables) -> Result<(), CliError> {
 fn run(
     object: &Object,
     program: &str,
-    (frame, reports): (&[u8], u32),
+    frame: &[u8],
+    reports: u32,
     ring: Option<&mut Ring>,
 ) -> Result<f64, CliError> {
     let stop = AtomicBool::new(false);
@@ -238,7 +239,7 @@ fn run(
         stop.store(true, Ordering::Relaxed);
         ran
     });
-    let ran = ran.map_err(|_| CliError::new("a thread of the benchmark panicked"))?;
+    let ran = ran.map_err(panicked)?;
     ran.map(|run| f64::from(run.duration_ns)).map_err(failed)
 }
 
@@ -247,18 +248,16 @@ fn frame() -> Vec<u8> {
     let mut frame = Vec::new();
     packet(
         &mut frame,
-        ([192, 0, 2, 1], [192, 0, 2, 100]),
-        (40_000, 32_766),
-        (0, 262),
+        [192, 0, 2, 1],
+        [192, 0, 2, 100],
+        40_000,
+        32_766,
+        0,
+        262,
     );
     let report: [u32; 4] = [0x1400_0041, 600, 0, 0];
     report.iter().for_each(|word| frame.extend(word.to_be_bytes()));
-    packet(
-        &mut frame,
-        ([10, 0, 0, 0], [10, 255, 0, 1]),
-        (1024, 80),
-        (0x17, 204),
-    );
+    packet(&mut frame, [10, 0, 0, 0], [10, 255, 0, 1], 1024, 80, 0x17, 204);
     frame.extend([1, 0, 51, 0]);
     frame.extend([0x10, 0, 8, 8, 0xff, 0, 0, 0]);
     for hop in 0..6_u32 {
@@ -269,12 +268,7 @@ fn frame() -> Vec<u8> {
 }
 
 /// Ethernet, IPv4 and UDP around `len` more bytes.
-fn packet(
-    out: &mut Vec<u8>,
-    (src, dst): ([u8; 4], [u8; 4]),
-    (src_port, dst_port): (u16, u16),
-    (dscp, len): (u8, u16),
-) {
+fn packet(out: &mut Vec<u8>, src: [u8; 4], dst: [u8; 4], src_port: u16, dst_port: u16, dscp: u8, len: u16) {
     out.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, dscp << 2]);
     out.extend((28 + len).to_be_bytes());
     out.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);

@@ -8,7 +8,7 @@ use collector::workload::{Case, Values};
 use nic::udp::Sender;
 
 use super::child::{Program, Usage};
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch};
+use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, panicked};
 use crate::figures::failed;
 use terminal::CliError;
 
@@ -22,7 +22,7 @@ const FIRST: u64 = 12_500;
 const STEPS: u32 = 8;
 /// Maximum rates tried between the highest without loss and the lowest with one.
 const HALVINGS: u32 = 3;
-/// How long records may take to reach the disk after the last report.
+/// The longest time for which records may take to reach the disk after the last report.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two requests to the API.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// header's first 12.
 const SOURCE: usize = 42;
 
-/// What the reports contain.
+/// Contents of the reports.
 #[derive(Clone, Copy, Debug)]
 enum Traffic {
     /// One of so many reports has a hop latency that changed; 0: none.
@@ -121,7 +121,7 @@ impl Highest {
         self.step.sent as f64 / self.step.seconds
     }
 
-    /// Why there is no higher rate.
+    /// The reason for which there is no higher rate.
     fn limit(&self) -> &'static str {
         match self.lost_at {
             _ if self.step.lost() > 0 || !self.step.settled => "the lowest rate already loses reports",
@@ -131,12 +131,12 @@ impl Highest {
     }
 }
 
-/// What was found at one rate.
+/// The results at one rate.
 #[derive(Clone, Debug)]
 struct Step {
     sent: u64,
     seconds: f64,
-    /// What the program did meanwhile, until everything was on disk.
+    /// The program's use of resources until everything was on disk.
     usage: Usage,
     /// Resident memory at the end, bytes.
     resident: u64,
@@ -158,12 +158,13 @@ impl Step {
     }
 
     fn describe(&self, conditions: Conditions) -> Conditions {
-        let per_report = |value: f64| value / self.usage.received.max(1) as f64;
-        let answer = |part: f64| {
-            let at = (part * self.answers.len() as f64) as usize;
-            let answer = self.answers.get(at.min(self.answers.len().saturating_sub(1)));
-            answer.map_or(0.0, |answer| answer.as_secs_f64() * 1e3)
-        };
+        let reports = self.usage.received.max(1) as f64;
+        let slowest = self.answers.len().saturating_sub(1);
+        let [median, greatest] = [(self.answers.len() / 2).min(slowest), slowest].map(|at| {
+            self.answers
+                .get(at)
+                .map_or(0.0, |answer| answer.as_secs_f64() * 1e3)
+        });
         let Usage {
             user,
             system,
@@ -175,12 +176,12 @@ impl Step {
             .number("sent", self.sent)
             .number("lost", self.lost())
             .number("records", records)
-            .ratio("user_ns_per_report", per_report(user * 1e9))
-            .ratio("system_ns_per_report", per_report(system * 1e9))
+            .ratio("user_ns_per_report", user * 1e9 / reports)
+            .ratio("system_ns_per_report", system * 1e9 / reports)
             .number("resident_bytes", self.resident)
             .ratio("store_bytes_per_record", bytes as f64 / records.max(1) as f64)
-            .ratio("api_ms_median", answer(0.5))
-            .ratio("api_ms_greatest", answer(1.0))
+            .ratio("api_ms_median", median)
+            .ratio("api_ms_greatest", greatest)
             .number("api_unanswered", self.unanswered)
     }
 }
@@ -193,7 +194,8 @@ fn highest(name: &str, plan: &Plan, reports: &mut Reports) -> Result<Highest, Fa
     let tries = if plan.is_trial() { 1 } else { STEPS + HALVINGS };
     for _ in 0..tries {
         let step = at_rate(name, plan, reports, rate)?;
-        let (kept, lost) = (step.kept(rate), step.lost() > 0 || !step.settled);
+        let kept = step.kept(rate);
+        let lost = step.lost() > 0 || !step.settled;
         if lost && rate > first {
             lost_at = Some(rate);
         } else {
@@ -217,7 +219,8 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut sender = Sender::connect(any, program.input()?).map_err(failed)?;
     // Before the measurement, all flows are known and their first records are on disk.
-    let (flows, first) = (reports.traffic.flows(), reports.traffic.first_rate());
+    let flows = reports.traffic.flows();
+    let first = reports.traffic.first_rate();
     if flows > 0 {
         send(
             &mut sender,
@@ -232,8 +235,7 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     let ((sent, seconds), (answers, unanswered)) = thread::scope(|scope| {
         let asking = scope.spawn(|| program.ask_until(begun + plan.each, ASK_EVERY));
         let sent = send(&mut sender, reports, rate, plan.each);
-        let crashed = |_| CliError::new("a thread of the benchmark panicked");
-        Ok::<_, CliError>((sent?, asking.join().map_err(crashed)?))
+        Ok::<_, CliError>((sent?, asking.join().map_err(panicked)?))
     })?;
     let settled = program.settle(PATIENCE);
     let after = program.usage()?;
@@ -255,7 +257,8 @@ fn send(
     rate: u64,
     span: Duration,
 ) -> Result<(u64, f64), CliError> {
-    let (begun, mut sent) = (Instant::now(), 0);
+    let begun = Instant::now();
+    let mut sent = 0;
     while begun.elapsed() < span {
         let burst = reports.next();
         sent += sender.send_burst(&burst).map_err(failed)? as u64;
@@ -277,7 +280,6 @@ pub(super) struct Steady {
 }
 
 impl Steady {
-    /// To a program.
     pub(super) fn to(input: SocketAddr, rate: u64) -> Result<Self, CliError> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let sender = Sender::connect(any, input).map_err(failed)?;
@@ -337,7 +339,6 @@ impl Reports {
         }
     }
 
-    /// The next call's.
     fn next(&mut self) -> Vec<&[u8]> {
         let first = self.next;
         self.next = first.wrapping_add(PER_CALL as u32);
@@ -365,7 +366,8 @@ impl Reports {
 /// The place of a report among the payloads: each flow in turn, with other values after every `every` of its reports. Flows do
 /// not change together.
 fn place(number: u32, every: u32) -> usize {
-    let (flow, pass) = (number % FLOWS, number / FLOWS);
+    let flow = number % FLOWS;
+    let pass = number / FLOWS;
     let other = every > 0 && (pass + flow) / every % 2 == 1;
     (flow + if other { FLOWS } else { 0 }) as usize
 }

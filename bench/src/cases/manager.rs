@@ -49,7 +49,9 @@ const PORTS: u32 = 64;
 const HOSTS_OF_LEAF: u32 = 16;
 
 fn add(inventory: &mut Inventory, name: String, node: NodeId) -> Result<(), InventoryError> {
-    let (driver, address, labels) = (String::new(), String::new(), Vec::new());
+    let driver = String::new();
+    let address = String::new();
+    let labels = Vec::new();
     inventory.add_device(Device {
         name,
         node,
@@ -65,40 +67,51 @@ fn add(inventory: &mut Inventory, name: String, node: NodeId) -> Result<(), Inve
     Ok(())
 }
 
+/// Adds `count` devices, numbered after `node`.
+fn add_nodes(
+    inventory: &mut Inventory,
+    node: &mut NodeId,
+    kind: &str,
+    count: u32,
+) -> Result<Vec<NodeId>, InventoryError> {
+    let mut nodes = Vec::new();
+    for _ in 0..count {
+        *node += 1;
+        add(inventory, format!("{kind}{node}"), *node)?;
+        nodes.push(*node);
+    }
+    Ok(nodes)
+}
+
+/// The first unused port of a device.
+fn next_port(used: &mut BTreeMap<NodeId, u32>, node: NodeId) -> (NodeId, u32) {
+    let port = used.entry(node).or_insert(0);
+    *port += 1;
+    (node, *port)
+}
+
 fn network(size: Size) -> Result<Inventory, InventoryError> {
     let mut inventory = Inventory::default();
-    let (mut node, mut hosts) = (0, 0);
+    let mut node = 0;
+    let mut hosts = 0;
     let mut used: BTreeMap<NodeId, u32> = BTreeMap::new();
-    let mut next = |node: NodeId| {
-        let port = used.entry(node).or_insert(0);
-        *port += 1;
-        (node, *port)
-    };
-    let mut new =
-        |inventory: &mut Inventory, kind: &str, count: u32| -> Result<Vec<NodeId>, InventoryError> {
-            let mut nodes = Vec::new();
-            for _ in 0..count {
-                node += 1;
-                add(inventory, format!("{kind}{node}"), node)?;
-                nodes.push(node);
-            }
-            Ok(nodes)
-        };
-    let cores = new(&mut inventory, "core", size.cores)?;
+    let cores = add_nodes(&mut inventory, &mut node, "core", size.cores)?;
     for pod in 0..size.pods {
-        let aggregations = new(&mut inventory, "agg", size.aggregations)?;
+        let aggregations = add_nodes(&mut inventory, &mut node, "agg", size.aggregations)?;
         for (at, agg) in aggregations.iter().enumerate() {
             for uplink in 0..2 {
                 let core = cores[(at * 2 + uplink + pod as usize) % cores.len()];
-                inventory.add_link(next(*agg), next(core), Origin::File)?;
+                let ends = [*agg, core].map(|node| next_port(&mut used, node));
+                inventory.add_link(ends[0], ends[1], Origin::File)?;
             }
         }
-        for leaf in new(&mut inventory, "leaf", size.leaves)? {
+        for leaf in add_nodes(&mut inventory, &mut node, "leaf", size.leaves)? {
             for agg in &aggregations {
-                inventory.add_link(next(leaf), next(*agg), Origin::File)?;
+                let ends = [leaf, *agg].map(|node| next_port(&mut used, node));
+                inventory.add_link(ends[0], ends[1], Origin::File)?;
             }
             for host in 0..PORTS - size.aggregations {
-                let port = next(leaf);
+                let port = next_port(&mut used, leaf);
                 inventory.set_peer(port, Some(Peer::Hosts), Origin::Device)?;
                 if host < HOSTS_OF_LEAF {
                     hosts += 1;
@@ -124,26 +137,25 @@ fn intents(size: Size) -> Vec<Intent> {
         Metric::LinkUtilization,
         Metric::FlowPath,
     ];
-    let intent = |number: u32| {
-        // Pairs of hosts anywhere, a few of which occur in several intents.
-        let (a, b) = (
-            number.wrapping_mul(2_654_435_761) % hosts,
-            (number / 2 * 40_503 + 1) % hosts,
-        );
-        let b = if a == b { (b + 1) % hosts } else { b };
-        Intent {
-            name: format!("intent{number}"),
-            watch: [metrics[number as usize % 4]].into(),
-            mode: Some(Mode::Md),
-            both_directions: true,
-            at: At {
-                between: Some((format!("h{}", a + 1), format!("h{}", b + 1))),
-                ..At::default()
-            },
-            ..Intent::default()
-        }
-    };
-    (0..size.intents).map(intent).collect()
+    (0..size.intents)
+        .map(|number| {
+            // Pairs of hosts anywhere, a few of which occur in several intents.
+            let a = number.wrapping_mul(2_654_435_761) % hosts;
+            let b = (number / 2 * 40_503 + 1) % hosts;
+            let b = if a == b { (b + 1) % hosts } else { b };
+            Intent {
+                name: format!("intent{number}"),
+                watch: [metrics[number as usize % 4]].into(),
+                mode: Some(Mode::Md),
+                both_directions: true,
+                at: At {
+                    between: Some((format!("h{}", a + 1), format!("h{}", b + 1))),
+                    ..At::default()
+                },
+                ..Intent::default()
+            }
+        })
+        .collect()
 }
 
 fn failed(error: &impl std::fmt::Display) -> CliError {
@@ -171,11 +183,15 @@ struct Domain {
 impl Domain {
     fn new(size: Size) -> Result<Self, CliError> {
         let inventory = network(size).map_err(|error| failed(&error))?;
-        let can = || Capabilities {
-            joint_roles: false,
-            ..Capabilities::default()
-        };
-        let capabilities = inventory.devices().map(|device| (device.node, can())).collect();
+        let devices = inventory.devices();
+        let capabilities = devices.map(|device| {
+            let capabilities = Capabilities {
+                joint_roles: false,
+                ..Capabilities::default()
+            };
+            (device.node, capabilities)
+        });
+        let capabilities = capabilities.collect();
         Ok(Self {
             inventory,
             capabilities,
@@ -280,13 +296,13 @@ fn targets() -> Targets {
         Rule::Watch(Arc::new(watch)),
     ]);
     let rules = Arc::new(rules);
-    let spine = |leaf: NodeId| 1 + leaf % 8;
-    let target = |node: NodeId| {
+    let targets = (1..=FILLED).map(|node| {
+        // The spine of leaf n is 1 + n % 8.
         let links: BTreeMap<_, _> = if node > 8 {
-            [(1, (spine(node), node))].into()
+            [(1, (1 + node % 8, node))].into()
         } else {
             (9..=FILLED)
-                .filter(|leaf| spine(*leaf) == node)
+                .filter(|leaf| 1 + leaf % 8 == node)
                 .map(|leaf| (leaf, (leaf, 1)))
                 .collect()
         };
@@ -295,16 +311,17 @@ fn targets() -> Targets {
             links,
             ..DevicePorts::default()
         };
-        Target {
+        let target = Target {
             name: format!("s{node}"),
             ports,
             rules: rules.clone(),
             restart: Restart::Keeps,
             room: None,
             outside: false,
-        }
-    };
-    (1..=FILLED).map(|node| (node, target(node))).collect()
+        };
+        (node, target)
+    });
+    targets.collect()
 }
 
 /// Fills all devices; the simulated time that it takes, ns.

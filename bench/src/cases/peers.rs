@@ -124,7 +124,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     }
 }
 
-/// What a file is, by its first bytes.
+/// Kind of a file, by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Bpf,
@@ -154,13 +154,16 @@ impl Peer {
         let case = case.ok_or_else(|| CliError::new(format!("there is no workload {}", comparison.ours)))?;
         let frame = frame(&case);
         let ours = fastpath::collect(comparison.ours, plan)?.median();
-        let (mut times, mut kernel, mut passed, mut measured) = (Vec::new(), Vec::new(), 0.0, None);
+        let mut times = Vec::new();
+        let mut kernel = Vec::new();
+        let mut passed = 0.0;
+        let mut measured = None;
         for _ in 0..plan.runs {
             let run = self.measure(comparison, &frame, plan)?;
             times.push(run.reports - run.changing);
             if comparison.in_kernel {
-                let reports = (plan.flows(comparison.flows), changing_hops(comparison));
-                let (ns, share) = kernel::detect_once(reports, &frame, REPORTS)?;
+                let flows = plan.flows(comparison.flows);
+                let (ns, share) = kernel::detect_once(flows, changing_hops(comparison), &frame, REPORTS)?;
                 kernel.push(ns);
                 passed = share;
             }
@@ -236,17 +239,13 @@ impl Peer {
                 "the kernel does not call `{program}` from another program"
             ))
         })?;
-        let ns = |program: &str, object: &Object, frame: &[u8], reports: u32| {
-            let run = object.test_run(program, frame, reports).map_err(kernel::failed)?;
-            Ok::<_, Failure>(f64::from(run.duration_ns))
-        };
         // Two rounds make the state of all flows.
-        ns(maker_program, &maker, &frame, flows * 2)?;
-        let reports = ns(maker_program, &maker, &frame, REPORTS)?;
-        let changing = ns("hopwise_cost_only", &maker, &frame, REPORTS)?;
+        test_run(&maker, maker_program, &frame, flows * 2)?;
+        let reports = test_run(&maker, maker_program, &frame, REPORTS)?;
+        let changing = test_run(&maker, "hopwise_cost_only", &frame, REPORTS)?;
         // ARP: a program that reads reports leaves it alone.
         frame[12..14].copy_from_slice(&[8, 6]);
-        let other = ns(program, &peer, &frame, REPORTS)?;
+        let other = test_run(&peer, program, &frame, REPORTS)?;
         Ok(Measured {
             reports,
             changing,
@@ -266,6 +265,12 @@ struct Measured {
     other: f64,
     program: String,
     keys: String,
+}
+
+/// Runs a program over a frame; the time of a report, ns.
+fn test_run(object: &Object, program: &str, frame: &[u8], reports: u32) -> Result<f64, Failure> {
+    let run = object.test_run(program, frame, reports).map_err(kernel::failed)?;
+    Ok(f64::from(run.duration_ns))
 }
 
 /// Hops that are rewritten: records of other layouts stay as they are.

@@ -9,7 +9,7 @@ use rdma::workload::{CASES, Case};
 use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Options, Rdma};
 
-use super::harness::{Conditions, Failure, Outcome, Plan};
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked};
 use crate::figures::{failed, unwritten};
 use terminal::CliError;
 
@@ -21,7 +21,6 @@ const RKEY: u32 = 0x001f_4201;
 /// Minimum operations per run: each run has a fixed overhead of some milliseconds.
 const MIN_PACKETS: u32 = 200_000;
 
-/// `rdma-xdp-key-write`, `rdma-xdp-append`.
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let wanted = name.replace("-xdp", "");
     let case = CASES.into_iter().find(|case| case.name == wanted);
@@ -39,7 +38,8 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let packets = u32::try_from(plan.each.as_nanos() / 100)
         .unwrap_or(u32::MAX)
         .max(MIN_PACKETS);
-    let (object, mut times) = (rdma.object(), Vec::new());
+    let object = rdma.object();
+    let mut times = Vec::new();
     for run in 0..=plan.runs {
         // A separate thread: later cases must not be pinned.
         let ran = thread::scope(|scope| {
@@ -50,9 +50,7 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
             });
             running.join()
         });
-        let ran = ran
-            .map_err(|_| CliError::new("a thread of the benchmark panicked"))?
-            .map_err(failed)?;
+        let ran = ran.map_err(panicked)?.map_err(failed)?;
         // The first run is the warm-up.
         if run > 0 {
             times.push(f64::from(ran.duration_ns));
@@ -78,10 +76,8 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 
 /// Creates a region and a queue pair, and a frame for them.
 fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
-    let (near, far) = (
-        Ipv4Addr::new(198, 51, 100, 1).into(),
-        Ipv4Addr::new(198, 51, 100, 2).into(),
-    );
+    let near = Ipv4Addr::new(198, 51, 100, 1).into();
+    let far = Ipv4Addr::new(198, 51, 100, 2).into();
     let at = Registered {
         address: 1 << 40,
         len: MEMORY,

@@ -13,7 +13,7 @@ use nic::receive::{self, OpenInterface, RxPath};
 use nic::source::{Packet, Source};
 use nic::{device, time};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
 use crate::program::Program;
 use terminal::CliError;
 
@@ -21,14 +21,13 @@ use terminal::CliError;
 const FLOWS: u32 = 10_000;
 /// Bytes of each report's payload.
 const PAYLOAD: usize = 220;
-/// Telemetry port.
+/// UDP port of the reports.
 const PORT: u16 = 32766;
 /// Time between two ticks of the collector, ns.
 const TICK: u64 = 20_000_000;
 /// Cores of the generator (with the kernel's work for each frame) and of the reader.
 const CORES: [usize; 2] = [0, 1];
 
-/// `rx-…`.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let rx_path = name.strip_prefix("rx-").and_then(RxPath::from_name);
     let rx_path =
@@ -50,8 +49,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
             runs.push([discarded, collected, socket]);
         }
     }
-    let over = |of: fn(&[Measurement; 3]) -> f64| median(runs.iter().map(of).collect());
-    let sum = |of: fn(&Measurement) -> u64| runs.iter().map(|[_, collected, _]| of(collected)).sum::<u64>();
+
     let included = "everything from the link to the collector's state: receiving, decoding, thresholds, loss accounting, rollups";
     let conditions = Conditions::of("one report received and handled", included)
         .text("rx_path", rx_path.name())
@@ -66,30 +64,41 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         )
         .ratio(
             "baseline_per_s",
-            over(|[discarded, ..]| discarded.per_second()).round(),
+            median_of(&runs, |[discarded, ..]| discarded.per_second()).round(),
         )
         .ratio(
             "of_baseline",
-            over(|[discarded, collected, _]| collected.per_second() / discarded.per_second()),
+            median_of(&runs, |[discarded, collected, _]| {
+                collected.per_second() / discarded.per_second()
+            }),
         )
-        .ratio("udp_per_s", over(|[.., socket]| socket.per_second()).round())
+        .ratio(
+            "udp_per_s",
+            median_of(&runs, |[.., socket]| socket.per_second()).round(),
+        )
         .ratio(
             "of_udp",
-            over(|[_, collected, socket]| collected.per_second() / socket.per_second()),
+            median_of(&runs, |[_, collected, socket]| {
+                collected.per_second() / socket.per_second()
+            }),
         )
-        .ratio("user_ns", over(|[_, collected, _]| collected.user_ns()))
-        .ratio("system_ns", over(|[_, collected, _]| collected.system_ns()))
+        .ratio(
+            "user_ns",
+            median_of(&runs, |[_, collected, _]| collected.user_ns()),
+        )
+        .ratio(
+            "system_ns",
+            median_of(&runs, |[_, collected, _]| collected.system_ns()),
+        )
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
-        .number("sent", sum(|measurement| measurement.sent))
-        .number("received", sum(|measurement| measurement.received))
-        .number("dropped", sum(|measurement| measurement.dropped))
+        .number("sent", sum_of(&runs, |[_, collected, _]| collected.sent))
+        .number("received", sum_of(&runs, |[_, collected, _]| collected.received))
+        .number("dropped", sum_of(&runs, |[_, collected, _]| collected.dropped))
         .number(
             "unaccounted",
-            sum(|measurement| {
-                measurement
-                    .sent
-                    .abs_diff(measurement.received + measurement.dropped)
+            sum_of(&runs, |[_, collected, _]| {
+                collected.sent.abs_diff(collected.received + collected.dropped)
             }),
         );
     let times = runs
@@ -126,7 +135,6 @@ impl Measurement {
     }
 }
 
-/// Processes received packets.
 trait Reader: Send {
     fn process(&mut self, packets: &[Packet<'_>]);
     /// Called after each burst.
@@ -146,7 +154,7 @@ impl Reader for Discarding {
     }
 }
 
-/// The whole collector.
+/// Passes received packets to the whole collector.
 struct Collecting<'p> {
     program: &'p dyn Program,
     collector: Collector,
@@ -197,17 +205,12 @@ struct Testbed {
 
 impl Testbed {
     fn new() -> Result<Self, Failure> {
-        let needs = |error: nic::Error| {
-            Failure::Skipped(format!(
-                "needs network namespaces and BPF, so run it as root ({error})"
-            ))
-        };
-        let pair = Pair::create().map_err(needs)?;
+        let pair = Pair::create().map_err(skipped)?;
         // Without XDP, veth accepts the generator's frames only with NAPI, which GRO enables.
         pair.far
             .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
             .and_then(|set| set)
-            .map_err(needs)?;
+            .map_err(skipped)?;
         let case = Case {
             name: "rx",
             flows: FLOWS,
@@ -251,11 +254,10 @@ impl Testbed {
                 of: u32::MAX,
             },
         ];
-        let open = || LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None);
         let generator = self
             .pair
             .near
-            .run(open)
+            .run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None))
             .and_then(|opened| opened)
             .map_err(failed)?;
         self.run(&mut opened, &generator, plan.each, reader)
@@ -268,7 +270,8 @@ impl Testbed {
         span: Duration,
         reader: &mut dyn Reader,
     ) -> Result<Measurement, Failure> {
-        let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let stop = AtomicBool::new(false);
+        let done = AtomicBool::new(false);
         // One queue means one source; with UDP sockets the first source is the IPv4 one.
         let source = opened
             .sources
@@ -291,9 +294,8 @@ impl Testbed {
             done.store(true, Ordering::Release);
             (sent, receiving.join())
         });
-        let crashed = |_| CliError::new("a thread of the benchmark panicked");
-        let sent = sent.map_err(crashed)?.and_then(|sent| sent).map_err(failed)?;
-        let mut measurement = measurement.map_err(crashed)?.map_err(failed)?;
+        let sent = sent.map_err(panicked)?.and_then(|sent| sent).map_err(failed)?;
+        let mut measurement = measurement.map_err(panicked)?.map_err(failed)?;
         let stats = opened
             .sources
             .first_mut()
@@ -314,7 +316,9 @@ fn read(
     done: &AtomicBool,
 ) -> Result<Measurement, nic::Error> {
     let _ = time::pin(CORES[1]);
-    let (mut first, mut last, mut before) = (0, 0, (0.0, 0.0));
+    let mut first = 0;
+    let mut last = 0;
+    let mut before = (0.0, 0.0);
     loop {
         let ending = done.load(Ordering::Acquire);
         let count = source.receive(if ending { 0 } else { 20 }, &mut |packets| {
@@ -355,7 +359,8 @@ pub(super) fn cpu_time() -> (f64, f64) {
 /// Puts the link's addresses and ports into a frame of the workload, and sets its payload length to [`PAYLOAD`].
 fn address(frame: &mut Vec<u8>) {
     frame.resize(42 + PAYLOAD, 0);
-    let (total, udp) = ((PAYLOAD + 28) as u16, (PAYLOAD + 8) as u16);
+    let total = (PAYLOAD + 28) as u16;
+    let udp = (PAYLOAD + 8) as u16;
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
     frame[16..18].copy_from_slice(&total.to_be_bytes());
     frame[24..34].copy_from_slice(&[0, 0, 10, 97, 0, 1, 10, 97, 0, 2]);
@@ -378,6 +383,12 @@ fn word(frame: &[u8], at: usize) -> u32 {
         .get(at..)
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+fn skipped(error: nic::Error) -> Failure {
+    Failure::Skipped(format!(
+        "needs network namespaces and BPF, so run it as root ({error})"
+    ))
 }
 
 fn failed(error: nic::Error) -> CliError {

@@ -8,18 +8,16 @@ use nic::frames::{self, Options, PollFds};
 use nic::netns::Namespace;
 use nic::time;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median_of, panicked, sum_of};
 use crate::program::{Program, Switch, Totals};
 use terminal::CliError;
 
 /// Bytes of the UDP payload.
 const PAYLOAD: usize = 200;
-/// Flows.
 const FLOWS: u16 = 256;
 /// Cores of the sender (with the kernel's work until a frame is in the switch's ring) and of the switch.
 const CORES: [usize; 2] = [0, 1];
 
-/// `switch-live`.
 pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let testbed = Testbed::new().map_err(|error| {
         Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
@@ -36,9 +34,8 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
             runs.push([copied, routed, int]);
         }
     }
-    let over = |which: usize| median(runs.iter().map(|run| run[which].per_second()).collect());
-    let on_core = |which: usize| median(runs.iter().map(|run| run[which].core_ns()).collect()).round();
-    let sum = |of: fn(&Measurement) -> u64| runs.iter().map(|run| of(&run[2])).sum::<u64>();
+    let [copied, routed, switched] = [0, 1, 2].map(|setup| median_of(&runs, |run| run[setup].per_second()));
+    let core_ns = [0, 1, 2].map(|setup| median_of(&runs, |run| run[setup].core_ns()).round());
     let included = "from one veth to the other: receiving, forwarding, an egress queue with a rate, insertion of INT-MD, sending";
     let conditions = Conditions::of("one frame switched", included)
         .text("link", "veth between network namespaces, one queue")
@@ -47,19 +44,19 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
             "baseline",
             "the same ports, and a loop that copies each frame from one to the other",
         )
-        .ratio("baseline_per_s", over(0).round())
-        .ratio("of_baseline", over(2) / over(0))
-        .ratio("without_int_per_s", over(1).round())
-        .ratio("core_ns", on_core(2))
-        .ratio("baseline_core_ns", on_core(0))
-        .ratio("without_int_core_ns", on_core(1))
+        .ratio("baseline_per_s", copied.round())
+        .ratio("of_baseline", switched / copied)
+        .ratio("without_int_per_s", routed.round())
+        .ratio("core_ns", core_ns[2])
+        .ratio("baseline_core_ns", core_ns[0])
+        .ratio("without_int_core_ns", core_ns[1])
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
-        .number("received", sum(|measurement| measurement.received))
-        .number("sent", sum(|measurement| measurement.sent))
-        .number("dropped", sum(|measurement| measurement.dropped))
-        .number("unaccounted", sum(|measurement| measurement.unaccounted))
-        .number("ring_full", sum(|measurement| measurement.ring_full));
+        .number("received", sum_of(&runs, |[.., int]| int.received))
+        .number("sent", sum_of(&runs, |[.., int]| int.sent))
+        .number("dropped", sum_of(&runs, |[.., int]| int.dropped))
+        .number("unaccounted", sum_of(&runs, |[.., int]| int.unaccounted))
+        .number("ring_full", sum_of(&runs, |[.., int]| int.ring_full));
     let times = runs
         .iter()
         .map(|run| 1e9 / run[2].per_second().max(1.0))
@@ -110,7 +107,9 @@ struct Testbed {
 
 impl Testbed {
     fn new() -> Result<Self, nic::Error> {
-        let (near, switch, far) = (Namespace::create()?, Namespace::create()?, Namespace::create()?);
+        let near = Namespace::create()?;
+        let switch = Namespace::create()?;
+        let far = Namespace::create()?;
         for (side, name) in [(&near, "left"), (&far, "right")] {
             let peer = ["peer", "name", name, "mtu", "2000", "netns", switch.name()];
             side.ip(&[&["link", "add", "eth0", "mtu", "2000", "type", "veth"], &peer[..]].concat())?;
@@ -129,7 +128,8 @@ impl Testbed {
     }
 
     fn measure(&self, plan: &Plan, setup: &Setup) -> Result<Measurement, Failure> {
-        let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let stop = AtomicBool::new(false);
+        let done = AtomicBool::new(false);
         let mut forwarder: Box<dyn Forwarder> = match setup {
             Setup::CopyLoop => Box::new(CopyLoop::open(&self.switch)?),
             Setup::Switch(more) => Box::new(SwitchUnderTest::open(plan.program, &self.switch, more)?),
@@ -168,7 +168,7 @@ impl Testbed {
             let elapsed = time::monotonic() - start;
             sent.and(switching.join()).map(|core| (elapsed, core))
         });
-        let (elapsed, core) = measured.map_err(|_| CliError::new("a thread of the benchmark panicked"))?;
+        let (elapsed, core) = measured.map_err(panicked)?;
         Ok(Measurement {
             elapsed,
             core,
@@ -177,7 +177,6 @@ impl Testbed {
     }
 }
 
-/// Forwards frames.
 trait Forwarder: Send {
     /// Runs until `done` is set and no frame is left.
     fn run(&mut self, done: &AtomicBool);
@@ -192,18 +191,16 @@ struct CopyLoop {
 
 impl CopyLoop {
     fn open(namespace: &Namespace) -> Result<Self, CliError> {
-        let open = |name| {
-            let options = Options {
-                frame_len: 2064,
-                ..Options::default()
-            };
-            namespace
-                .run(|| frames::Port::open(name, &options))
-                .and_then(|opened| opened)
-                .map_err(failed)
+        let options = Options {
+            frame_len: 2064,
+            ..Options::default()
         };
+        let [left, right] = ["left", "right"].map(|name| {
+            let opened = namespace.run(|| frames::Port::open(name, &options));
+            opened.and_then(|opened| opened).map_err(failed)
+        });
         Ok(Self {
-            ports: [open("left")?, open("right")?],
+            ports: [left?, right?],
             staged: vec![Vec::new(); 64],
         })
     }
@@ -215,7 +212,8 @@ impl Forwarder for CopyLoop {
         let (mut poll_fds, [left, right]) = (PollFds::default(), &mut self.ports);
         loop {
             let ending = done.load(Ordering::Acquire);
-            let (mut used, staged) = (0, &mut self.staged);
+            let mut used = 0;
+            let staged = &mut self.staged;
             left.receive(64, &mut |arrived| {
                 staged[used].clear();
                 staged[used].extend_from_slice(arrived.data);
@@ -233,7 +231,8 @@ impl Forwarder for CopyLoop {
 
     fn measurement(&mut self) -> Measurement {
         let [left, right] = &mut self.ports;
-        let (left, right) = (left.stats(), right.stats());
+        let left = left.stats();
+        let right = right.stats();
         Measurement {
             received: left.received,
             sent: right.sent,
@@ -294,7 +293,8 @@ impl Forwarder for SwitchUnderTest {
 fn frame(flow: u16) -> Vec<u8> {
     let mut frame = dataplane::router::Port::mac_for(1, 1).to_vec();
     frame.extend([2, 0, 0, 0, 0, 1, 8, 0]);
-    let (total, udp) = ((PAYLOAD + 28) as u16, (PAYLOAD + 8) as u16);
+    let total = (PAYLOAD + 28) as u16;
+    let udp = (PAYLOAD + 8) as u16;
     let mut ip = vec![0x45, 0];
     ip.extend(total.to_be_bytes());
     ip.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 1, 5, 10, 0, 2, 6]);

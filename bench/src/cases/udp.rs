@@ -11,7 +11,7 @@ use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
 use nic::udp::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, panicked};
 use crate::figures::octets;
 use terminal::CliError;
 
@@ -154,13 +154,18 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
     let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
     let mut collector = case.collector();
     let mut batch = Batch::with_capacity(8192);
-    let (mut times, mut ratios, mut baselines) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut costs, mut plain_costs) = (Vec::new(), Vec::new());
-    let (mut total, mut handled) = (Measurement::default(), 0);
+    let mut times = Vec::new();
+    let mut ratios = Vec::new();
+    let mut baselines = Vec::new();
+    let mut costs = Vec::new();
+    let mut plain_costs = Vec::new();
+    let mut total = Measurement::default();
+    let mut handled = 0;
     for run in 0..=plan.runs {
         // Two variants of a plain receive loop; the faster one is the baseline.
         let waits = [Duration::ZERO, Duration::from_micros(50)];
-        let (mut baseline, mut plain_cost) = (0.0_f64, f64::INFINITY);
+        let mut baseline = 0.0_f64;
+        let mut plain_cost = f64::INFINITY;
         for wait in waits {
             let discarded = discarded(plan, testbed, &payloads, wait)?;
             baseline = baseline.max(discarded.per_second);
@@ -255,7 +260,8 @@ fn send_while<T: Send>(
         0,
     );
     let mut sender = testbed.at_sender(|| Sender::connect(from, to))?;
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     let load = Load {
         segmented: testbed.segmented,
         ..Load::default()
@@ -271,10 +277,9 @@ fn send_while<T: Send>(
         done.store(true, Ordering::Release);
         (sent, receiving.join())
     });
-    let crashed = |_| CliError::new("a thread of the benchmark panicked");
     Ok((
-        sent.map_err(crashed)?.map_err(failed)?,
-        received.map_err(crashed)?.map_err(failed)?,
+        sent.map_err(panicked)?.map_err(failed)?,
+        received.map_err(panicked)?.map_err(failed)?,
     ))
 }
 
@@ -314,7 +319,8 @@ fn collected(
         ..Options::default()
     };
     let mut receiver = testbed.at_receiver(|| Receiver::bind(address, &options))?;
-    let (to, drops_before) = (receiver.local_addr(), testbed.link_drops()?);
+    let to = receiver.local_addr();
+    let drops_before = testbed.link_drops()?;
     let (sent, (elapsed, on_core)) = send_while(plan, testbed, payloads, to, |done| {
         on_core(|| collect(&mut receiver, collector, batch, done))
     })?;
@@ -338,7 +344,8 @@ fn collect(
     done: &AtomicBool,
 ) -> Result<Duration, nic::Error> {
     let mut burst = receiver.burst(DEFAULT_SLOTS, DEFAULT_SLOT_SIZE);
-    let (mut first, mut last) = (None, Instant::now());
+    let mut first = None;
+    let mut last = Instant::now();
     let mut ticked = 0;
     loop {
         let ending = done.load(Ordering::Acquire);
@@ -372,9 +379,11 @@ fn handle(burst: &Burst, collector: &mut Collector, batch: &mut Batch) -> u64 {
         listener: 0,
         received: 0,
     };
-    let (mut packets, mut now) = (burst.iter(), 0);
+    let mut packets = burst.iter();
+    let mut now = 0;
     loop {
-        let (mut datagrams, mut count) = ([none; 64], 0);
+        let mut datagrams = [none; 64];
+        let mut count = 0;
         for (slot, packet) in datagrams.iter_mut().zip(&mut packets) {
             *slot = Datagram {
                 payload: packet.data,

@@ -128,14 +128,14 @@ fn conditions(run: &Run, scene: Scene) -> Vec<String> {
     ]
 }
 
-/// What is simulated.
+/// Parameters of the simulation.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     /// All times of the model are this many times as long, and all rates as much lower: queues in bytes stay the same.
     slower: u64,
     /// Length of each phase, ns.
     span: u64,
-    /// Reports per second.
+    /// Reports per second that the budget allows.
     budget: u64,
     seed: u64,
 }
@@ -143,9 +143,9 @@ struct Scene {
 /// Who decides the threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Control {
-    /// The budget controller.
+    /// The budget controller changes it.
     Adaptive,
-    /// Nobody.
+    /// It is fixed at this value, bytes.
     Fixed(u64),
 }
 
@@ -165,7 +165,7 @@ impl Control {
     }
 }
 
-/// One run.
+/// The results under one control.
 #[derive(Clone, PartialEq, Debug)]
 struct Run {
     control: Control,
@@ -283,20 +283,20 @@ fn failed(error: impl std::fmt::Display) -> CliError {
 /// Two hosts, three switches and a server; the bursts of all phases are scheduled.
 fn network(scene: Scene) -> Result<Fabric, CliError> {
     let rate = RATE / scene.slower;
-    let wire = |times: u64| Wire {
+    let [to_server, between_switches, from_hosts] = [1, 2, 4].map(|times| Wire {
         rate: times * rate,
         delay: 10_000,
         depth: 2_000_000,
-    };
+    });
     let topology = (Topology::builder().switch(LEAF).switch(SPINE).switch(SINK))
         .host(STEADY, None)
         .host(BURSTY, None)
         .host(SERVER, None)
-        .link(STEADY, LEAF, wire(4))
-        .link(BURSTY, LEAF, wire(4))
-        .link(LEAF, SPINE, wire(2))
-        .link(SPINE, SINK, wire(2))
-        .link(SINK, SERVER, wire(1));
+        .link(STEADY, LEAF, from_hosts)
+        .link(BURSTY, LEAF, from_hosts)
+        .link(LEAF, SPINE, between_switches)
+        .link(SPINE, SINK, between_switches)
+        .link(SINK, SERVER, to_server);
     let config = Config {
         watchlist: Watch::new(Match::default()).into(),
         ..Config::default()
@@ -323,7 +323,9 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
 
 /// In a hot period, twice the rate of the link to the server arrives.
 fn schedule(fabric: &mut Fabric, flow: FlowId, packet: u64, scene: Scene) -> Result<(), CliError> {
-    let (mut random, mut hot, period) = (Random(scene.seed), false, PERIOD * scene.slower);
+    let mut random = Random(scene.seed);
+    let mut hot = false;
+    let period = PERIOD * scene.slower;
     let packets = (2 * period / packet - period / (5 * packet)) as u32;
     let gap = period / u64::from(packets);
     for (index, model) in PHASES.into_iter().enumerate() {
@@ -378,7 +380,9 @@ struct Reader {
 impl Reader {
     fn new(scene: Scene, control: Control, threshold: u64) -> Self {
         let phases = vec![Phase::default(); PHASES.len()];
-        let (rates, thresholds, moves) = (Vec::new(), Vec::new(), Vec::new());
+        let rates = Vec::new();
+        let thresholds = Vec::new();
+        let moves = Vec::new();
         let run = Run {
             control,
             phases,
@@ -434,10 +438,12 @@ impl Reader {
 
     fn compare(&mut self, packet: &Packet) {
         let Some(sink) = packet.hops.last() else { return };
-        let (phase, allowed) = (self.phase(packet.sent), self.allowed(sink));
+        let phase = self.phase(packet.sent);
+        let allowed = self.allowed(sink);
         // Packets leave the sink in the order in which it decides about them.
-        let is_of = |report: &mut ReportTruth| (report.flow, report.packet) == (packet.flow, packet.number);
-        if let Some(report) = self.pending.pop_front_if(is_of)
+        if let Some(report) = self
+            .pending
+            .pop_front_if(|report| (report.flow, report.packet) == (packet.flow, packet.number))
             && self.taken.pop_front() == Some(true)
         {
             self.reported
@@ -460,12 +466,12 @@ impl Reader {
         let shown = self.reported.get(&hop.node).is_some_and(|queue| *queue > BURST);
         if hop.queue_occupancy > BURST {
             self.open.entry(hop.node).or_insert((phase, false)).1 |= shown;
-        } else if let Some(burst) = self.open.remove(&hop.node) {
-            self.end_burst(burst);
+        } else if let Some((phase, shown)) = self.open.remove(&hop.node) {
+            self.end_burst(phase, shown);
         }
     }
 
-    fn end_burst(&mut self, (phase, shown): (usize, bool)) {
+    fn end_burst(&mut self, phase: usize, shown: bool) {
         let outcome = &mut self.run.phases[phase];
         outcome.bursts += 1;
         outcome.missed += u64::from(!shown);
@@ -474,8 +480,8 @@ impl Reader {
     /// The end: packets that are still in the network are not compared.
     fn close(&mut self) {
         self.drain(u64::MAX);
-        for burst in std::mem::take(&mut self.open).into_values() {
-            self.end_burst(burst);
+        for (phase, shown) in std::mem::take(&mut self.open).into_values() {
+            self.end_burst(phase, shown);
         }
     }
 }
@@ -514,7 +520,8 @@ impl FabricSink for Reader {
                 ended,
                 hops,
             }) => {
-                let (number, hops) = (*packet, hops.to_vec());
+                let number = *packet;
+                let hops = hops.to_vec();
                 self.delivered.push_back(Packet {
                     number,
                     flow: *flow,
@@ -533,26 +540,24 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
     let rows = runs
         .iter()
         .flat_map(|run| MODELS.map(|model| row(run, model, budget)));
-    let name = |run: &Run| match run.control {
-        Control::Adaptive => "adaptive".to_owned(),
-        Control::Fixed(_) => format!("fixed, {}", run.control.bytes()),
-    };
-    let points = |run: &Run| {
+    let series = runs.iter().map(|run| {
+        let name = match run.control {
+            Control::Adaptive => "adaptive".to_owned(),
+            Control::Fixed(_) => format!("fixed, {}", run.control.bytes()),
+        };
         let share = 100.0 * run.missed() as f64 / run.bursts().max(1) as f64;
         let most = run.rates.iter().copied().max().unwrap_or(0);
         let mean = run.rates.iter().sum::<u64>() as f64 / run.rates.len().max(1) as f64;
         // From the mean to the busiest second.
-        vec![(mean.max(1.0), share), ((most as f64).max(1.0), share)]
-    };
+        let points = vec![(mean.max(1.0), share), ((most as f64).max(1.0), share)];
+        line_series(&name, points)
+    });
     let plot = Plot {
         note: format!("each line from the mean of all seconds to the busiest one; budget {budget} reports/s"),
         title: "Reports and missed bursts, by threshold".into(),
         x: log("reports (per second)"),
         y: linear("missed bursts (per cent)"),
-        series: runs
-            .iter()
-            .map(|run| line_series(&name(run), points(run)))
-            .collect(),
+        series: series.collect(),
     };
     Table {
         name: "outcome",
@@ -579,69 +584,60 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
 }
 
 fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
-    let is_of = |index: usize| PHASES[index] == model;
-    let phases: Vec<&Phase> = run
+    let phases = run
         .phases
         .iter()
-        .enumerate()
-        .filter_map(|(index, phase)| is_of(index).then_some(phase))
-        .collect();
-    let sum = |of: fn(&Phase) -> u64| phases.iter().map(|phase| of(phase)).sum::<u64>();
-    let seconds = run.rates.len() / PHASES.len();
-    let of_model = |values: &[u64]| -> Vec<u64> {
-        let all = values.iter().enumerate();
-        all.filter(|(second, _)| is_of((second / seconds.max(1)).min(PHASES.len() - 1)))
-            .map(|(_, value)| *value)
-            .collect()
+        .zip(PHASES)
+        .filter(|(_, phase_model)| *phase_model == model);
+    let phases: Vec<Phase> = phases.map(|(phase, _)| phase.clone()).collect();
+    let total = Run {
+        phases,
+        ..run.clone()
     };
-    let (rates, thresholds) = (of_model(&run.rates), of_model(&run.thresholds));
-    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
+    let seconds = (run.rates.len() / PHASES.len()).max(1);
+    let [rates, thresholds] = [&run.rates, &run.thresholds].map(|values| {
+        let values = values.iter().enumerate();
+        let of_model = values.filter(|(second, _)| PHASES[(second / seconds).min(PHASES.len() - 1)] == model);
+        of_model.map(|(_, value)| *value).collect::<Vec<u64>>()
+    });
     vec![
         Cell::Text(run.control.name()),
         model.name.into(),
-        sum(|phase| phase.packets).into(),
+        total.total(|phase| phase.packets).into(),
         Cell::Figure(rates.iter().sum::<u64>() as f64 / rates.len().max(1) as f64, 1),
-        most(&rates).into(),
+        rates.iter().copied().max().unwrap_or(0).into(),
         (rates.iter().filter(|rate| **rate > budget).count() as u64).into(),
-        sum(|phase| phase.shed).into(),
-        sum(|phase| phase.bursts).into(),
-        sum(|phase| phase.missed).into(),
+        total.total(|phase| phase.shed).into(),
+        total.bursts().into(),
+        total.missed().into(),
         Cell::Figure(
-            sum(|phase| phase.error_sum) as f64 / sum(|phase| phase.values).max(1) as f64,
+            total.total(|phase| phase.error_sum) as f64 / total.total(|phase| phase.values).max(1) as f64,
             1,
         ),
-        phases
+        total
+            .phases
             .iter()
             .map(|phase| phase.error_max)
             .max()
             .unwrap_or(0)
             .into(),
         thresholds.iter().copied().min().unwrap_or(0).into(),
-        most(&thresholds).into(),
-        sum(|phase| phase.violations).into(),
+        thresholds.iter().copied().max().unwrap_or(0).into(),
+        total.total(|phase| phase.violations).into(),
     ]
 }
 
 /// Second by second: the adaptive run beside the finest of the fixed ones.
 fn time_table(runs: &[Run]) -> Table {
-    let (adaptive, finest) = (&runs[0], runs.get(1).unwrap_or(&runs[0]));
+    let adaptive = &runs[0];
+    let finest = runs.get(1).unwrap_or(&runs[0]);
     let seconds = adaptive.rates.len() / PHASES.len();
-    let row = |second: usize| {
-        vec![
-            (second as u64 + 1).into(),
-            PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
-                .name
-                .into(),
-            finest.rates[second].into(),
-            adaptive.rates[second].into(),
-            adaptive.thresholds[second].into(),
-        ]
-    };
-    let line = |values: &[u64]| {
-        let all = values.iter().enumerate();
-        all.map(|(second, value)| (second as f64 + 1.0, (*value as f64).max(1.0)))
-            .collect::<Vec<_>>()
-    };
+    let [finest_rates, adaptive_rates, adaptive_thresholds] =
+        [&finest.rates, &adaptive.rates, &adaptive.thresholds].map(|values| {
+            let all = values.iter().enumerate();
+            all.map(|(second, value)| (second as f64 + 1.0, (*value as f64).max(1.0)))
+                .collect::<Vec<_>>()
+        });
     let racks = PHASES.map(|model| model.name).join(", ");
     let fixed = format!("fixed, {}", finest.control.bytes());
     let reports = Plot {
@@ -650,8 +646,8 @@ fn time_table(runs: &[Run]) -> Table {
         x: linear("time (s)"),
         y: log("reports"),
         series: vec![
-            line_series(&fixed, line(&finest.rates)),
-            line_series("adaptive", line(&adaptive.rates)),
+            line_series(&fixed, finest_rates),
+            line_series("adaptive", adaptive_rates),
         ],
     };
     let thresholds = Plot {
@@ -659,7 +655,7 @@ fn time_table(runs: &[Run]) -> Table {
         title: "Threshold in force".into(),
         x: linear("time (s)"),
         y: log("threshold (bytes)"),
-        series: vec![Series::new("adaptive", Style::Step, line(&adaptive.thresholds))],
+        series: vec![Series::new("adaptive", Style::Step, adaptive_thresholds)],
     };
     Table {
         name: "time",
@@ -671,28 +667,25 @@ fn time_table(runs: &[Run]) -> Table {
             "reports_adaptive",
             "threshold_bytes",
         ],
-        rows: (0..adaptive.rates.len()).map(row).collect(),
+        rows: (0..adaptive.rates.len())
+            .map(|second| {
+                vec![
+                    (second as u64 + 1).into(),
+                    PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
+                        .name
+                        .into(),
+                    finest.rates[second].into(),
+                    adaptive.rates[second].into(),
+                    adaptive.thresholds[second].into(),
+                ]
+            })
+            .collect(),
         plots: vec![reports, thresholds],
     }
 }
 
 /// Each move of the controller, with its reason.
 fn move_table(adaptive: &Run) -> Table {
-    let row = |change: &Move| {
-        let reason = match change.reason {
-            Reason::Above => "above the budget",
-            Reason::Room => "room",
-            Reason::NoBudget => "no budget any more",
-            Reason::AtBound => "above, at the bound",
-        };
-        vec![
-            (change.at / INTERVAL).into(),
-            reason.into(),
-            Cell::Figure(change.load.rate, 0),
-            change.from.threshold.into(),
-            change.to.threshold.into(),
-        ]
-    };
     Table {
         name: "moves",
         about: "Moves of the threshold".into(),
@@ -703,7 +696,25 @@ fn move_table(adaptive: &Run) -> Table {
             "threshold_before",
             "threshold_after",
         ],
-        rows: adaptive.moves.iter().map(row).collect(),
+        rows: adaptive
+            .moves
+            .iter()
+            .map(|change| {
+                let reason = match change.reason {
+                    Reason::Above => "above the budget",
+                    Reason::Room => "room",
+                    Reason::NoBudget => "no budget any more",
+                    Reason::AtBound => "above, at the bound",
+                };
+                vec![
+                    (change.at / INTERVAL).into(),
+                    reason.into(),
+                    Cell::Figure(change.load.rate, 0),
+                    change.from.threshold.into(),
+                    change.to.threshold.into(),
+                ]
+            })
+            .collect(),
         plots: Vec::new(),
     }
 }

@@ -59,10 +59,9 @@ const COLD: u64 = 3_200;
 /// The queue's depth, ns.
 const DEPTH: u64 = 1_000_000;
 
-/// One packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Packet {
-    /// Arrival time, ns.
+    /// Arrival time of the packet, ns.
     pub(super) at: u64,
     /// Queue occupancy at arrival, ns.
     pub(super) queue: u64,
@@ -88,7 +87,7 @@ pub(super) fn trace(model: Model, count: usize, seed: u64) -> Vec<Packet> {
     packets
 }
 
-/// Pseudorandom numbers (SplitMix64).
+/// Pseudorandom numbers by the SplitMix64 generator.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

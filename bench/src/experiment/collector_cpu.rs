@@ -125,7 +125,7 @@ fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
         };
         let payloads: Vec<Vec<u8>> = case.feed().payloads().map(<[u8]>::to_vec).collect();
         for &wanted in settings.list("rate") {
-            let runs = (0..settings.one("runs")).map(|_| once(settings, &case, &payloads, (wanted, stores)));
+            let runs = (0..settings.one("runs")).map(|_| once(settings, &case, &payloads, wanted, stores));
             found.push(ByRate {
                 wanted,
                 stores,
@@ -151,7 +151,8 @@ fn once(
     settings: &Settings,
     case: &Case,
     payloads: &[Vec<u8>],
-    (rate, stores): (u64, bool),
+    rate: u64,
+    stores: bool,
 ) -> Result<Served, CliError> {
     let directory =
         Directory(std::env::temp_dir().join(format!("hopwise-collector-cpu-{}", std::process::id())));
@@ -164,7 +165,8 @@ fn once(
     } else {
         None
     };
-    let (mut collector, mut batch) = (case.collector(), Batch::with_capacity(BATCH));
+    let mut collector = case.collector();
+    let mut batch = Batch::with_capacity(BATCH);
     let mut ticked = 0;
     let served = loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
         collector.handle(datagrams, &mut batch);
@@ -204,51 +206,35 @@ fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError>
         bitmap: ALL,
         ..Case::PLAIN
     };
-    let over = |name: &str, case: &dyn Fn(u64) -> (Case, u64)| -> Result<Vec<(u64, Spread)>, CliError> {
-        let values = settings.list(name);
-        let costs = timing::in_turn(settings, values, |value| {
-            let (case, events) = case(*value);
-            cost(settings, &case, events)
-        })?;
-        Ok(values.iter().copied().zip(costs).collect())
-    };
-    let flows = over("flows", &|flows| {
-        (
-            Case {
-                flows: flows as u32,
-                bitmap: 0x8000,
-                ..base
-            },
-            0,
-        )
+    let flows = by_value(settings, "flows", |flows| {
+        let case = Case {
+            flows: flows as u32,
+            bitmap: 0x8000,
+            ..base
+        };
+        (case, 0)
     })?;
-    let hops = over("nodes", &|hops| {
-        (
-            Case {
-                hops: hops as u8,
-                ..base
-            },
-            0,
-        )
+    let hops = by_value(settings, "nodes", |hops| {
+        let case = Case {
+            hops: hops as u8,
+            ..base
+        };
+        (case, 0)
     })?;
-    let items = over("items", &|items| {
-        (
-            Case {
-                bitmap: ALL & !(0xffff >> items),
-                ..base
-            },
-            0,
-        )
+    let items = by_value(settings, "items", |items| {
+        let case = Case {
+            bitmap: ALL & !(0xffff >> items),
+            ..base
+        };
+        (case, 0)
     })?;
-    let events = over("events", &|events| {
-        (
-            Case {
-                hops: 3,
-                values: Values::Change,
-                ..base
-            },
-            events,
-        )
+    let events = by_value(settings, "events", |events| {
+        let case = Case {
+            hops: 3,
+            values: Values::Change,
+            ..base
+        };
+        (case, events)
     })?;
     Ok([
         Characteristic {
@@ -270,31 +256,47 @@ fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError>
     ])
 }
 
+/// The time of a report for each value of a parameter; `case` makes a workload of the value, with its events.
+fn by_value(
+    settings: &Settings,
+    name: &str,
+    case: impl Fn(u64) -> (Case, u64),
+) -> Result<Vec<(u64, Spread)>, CliError> {
+    let values = settings.list(name);
+    let costs = timing::in_turn(settings, values, |value| {
+        let (case, events) = case(*value);
+        cost(settings, &case, events)
+    })?;
+    Ok(values.iter().copied().zip(costs).collect())
+}
+
 /// Nanoseconds per report. Of a million reports, `events` contain a change.
 fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> {
-    let (mut collector, feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
+    let mut collector = case.collector();
+    let feed = case.feed();
+    let mut batch = Batch::with_capacity(BATCH);
     let rounds = rounds(&feed, case.flows as usize);
     // All flows change in one of `period` rounds. The share is exact over a period if `events` divides a million.
     let period = 1_000_000_u64.checked_div(events).unwrap_or(u64::MAX);
-    let (mut round, mut changed, mut now) = (0, 0, 1_700_000_000_000_000_000);
-    let mut pass = |collector: &mut Collector| {
-        round += 1;
-        if rounds.len() > 1 && round % period == 0 {
-            changed = 1 - changed;
-        }
-        for burst in rounds[changed].chunks(BURST) {
-            now += 100 * burst.len() as u64;
-            handle(collector, burst, now, &mut batch);
-        }
-        if batch.len() > BATCH / 2 {
-            batch.clear();
-        }
-    };
-    (0..2).for_each(|_| pass(&mut collector));
+    let mut round = 0;
+    let mut changed = 0;
+    let mut now = 1_700_000_000_000_000_000;
     // At least one period, and enough reports that the clock is read rarely; whole periods for the default numbers of events.
     let passes = if events == 0 { 1 } else { period }.max(2_048 / u64::from(case.flows));
     timing::once(settings, || {
-        (0..passes).for_each(|_| pass(&mut collector));
+        for _ in 0..passes {
+            round += 1;
+            if rounds.len() > 1 && round % period == 0 {
+                changed = 1 - changed;
+            }
+            for burst in rounds[changed].chunks(BURST) {
+                now += 100 * burst.len() as u64;
+                handle(&mut collector, burst, now, &mut batch);
+            }
+            if batch.len() > BATCH / 2 {
+                batch.clear();
+            }
+        }
         Ok(passes * u64::from(case.flows))
     })
 }
@@ -323,32 +325,11 @@ fn handle(collector: &mut Collector, payloads: &[&[u8]], now: u64, batch: &mut B
     collector.handle(&datagrams[..payloads.len()], batch);
 }
 
+fn series_name(stores: bool) -> &'static str {
+    if stores { STORING } else { DETECTION }
+}
+
 fn rate_table(by_rate: &[ByRate]) -> Table {
-    let name = |stores: bool| if stores { STORING } else { DETECTION };
-    let row = |one: &ByRate| {
-        let mut row = vec![name(one.stores).into(), one.wanted.into()];
-        row.push(Cell::Figure(one.spread(Served::sent_per_second).median, 0));
-        row.push(Cell::Figure(
-            one.spread(|run| 100.0 * (run.sent - run.received) as f64 / run.sent as f64)
-                .median,
-            2,
-        ));
-        row.extend(one.spread(Served::percent).cells(3));
-        row.extend(one.spread(Served::ns_per_report).cells(0));
-        row
-    };
-    let line = |stores: bool| Series {
-        name: format!("hopwise, {}", name(stores)),
-        style: Style::Line,
-        points: by_rate
-            .iter()
-            .filter(|one| one.stores == stores)
-            .map(|one| {
-                one.spread(Served::percent)
-                    .point(one.spread(Served::received_per_second).median)
-            })
-            .collect(),
-    };
     let ends = by_rate
         .iter()
         .map(|one| one.wanted as f64)
@@ -378,13 +359,42 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
             "ns_per_report_min",
             "ns_per_report_max",
         ],
-        rows: by_rate.iter().map(row).collect(),
+        rows: by_rate
+            .iter()
+            .map(|one| {
+                let mut row = vec![series_name(one.stores).into(), one.wanted.into()];
+                row.push(Cell::Figure(one.spread(Served::sent_per_second).median, 0));
+                row.push(Cell::Figure(
+                    one.spread(|run| 100.0 * (run.sent - run.received) as f64 / run.sent as f64)
+                        .median,
+                    2,
+                ));
+                row.extend(one.spread(Served::percent).cells(3));
+                row.extend(one.spread(Served::ns_per_report).cells(0));
+                row
+            })
+            .collect(),
         plots: vec![Plot {
             note: "marks: the paper's fitted lines, on its machine".into(),
             title: "CPU by report rate (Fig. 11)".into(),
             x: log("reports per second"),
             y: log("CPU (per cent of a core)"),
-            series: [false, true].map(line).into_iter().chain(paper).collect(),
+            series: [false, true]
+                .map(|stores| Series {
+                    name: format!("hopwise, {}", series_name(stores)),
+                    style: Style::Line,
+                    points: by_rate
+                        .iter()
+                        .filter(|one| one.stores == stores)
+                        .map(|one| {
+                            one.spread(Served::percent)
+                                .point(one.spread(Served::received_per_second).median)
+                        })
+                        .collect(),
+                })
+                .into_iter()
+                .chain(paper)
+                .collect(),
         }],
     }
 }
@@ -397,26 +407,6 @@ fn characteristics_table(series: &[Characteristic]) -> Table {
             row
         })
     });
-    let plot = |one: &Characteristic| Plot {
-        note: "in process".into(),
-        title: format!("CPU time of a report by {} (Fig. 12)", one.name),
-        // Zero events have no place on a logarithmic axis, and are in the table.
-        x: if one.points.len() > 1 && one.points[one.points.len() - 1].0 > 20 {
-            log(one.name)
-        } else {
-            linear(one.name)
-        },
-        y: linear("per report (ns)"),
-        series: vec![Series {
-            name: "hopwise".into(),
-            style: Style::Line,
-            points: one
-                .points
-                .iter()
-                .map(|(value, spread)| spread.point(*value as f64))
-                .collect(),
-        }],
-    };
     Table {
         name: "reports",
         about: "CPU time of a report by its characteristics, in process".into(),
@@ -428,7 +418,29 @@ fn characteristics_table(series: &[Characteristic]) -> Table {
             "ns_per_report_max",
         ],
         rows: rows.collect(),
-        plots: series.iter().map(plot).collect(),
+        plots: series
+            .iter()
+            .map(|one| Plot {
+                note: "in process".into(),
+                title: format!("CPU time of a report by {} (Fig. 12)", one.name),
+                // Zero events have no place on a logarithmic axis, and are in the table.
+                x: if one.points.len() > 1 && one.points[one.points.len() - 1].0 > 20 {
+                    log(one.name)
+                } else {
+                    linear(one.name)
+                },
+                y: linear("per report (ns)"),
+                series: vec![Series {
+                    name: "hopwise".into(),
+                    style: Style::Line,
+                    points: one
+                        .points
+                        .iter()
+                        .map(|(value, spread)| spread.point(*value as f64))
+                        .collect(),
+                }],
+            })
+            .collect(),
     }
 }
 

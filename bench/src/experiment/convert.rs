@@ -57,7 +57,8 @@ pub(super) fn convert(svg: &Path, format: Format) -> Result<(), CliError> {
         return Ok(());
     }
     let out = format.file(svg);
-    let (kind, to) = (format!("--format={}", format.name()), "--output".as_ref());
+    let kind = format!("--format={}", format.name());
+    let to = "--output".as_ref();
     run(
         CONVERTER,
         &[

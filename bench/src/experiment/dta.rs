@@ -31,7 +31,7 @@ pub(super) use self::{
 
 /// Parameters of the measured experiments.
 pub(super) const TIMED: &[Parameter] = &[Parameter::runs(), Parameter::span(&[200])];
-/// Those of `dta-answers`.
+/// Parameters of the experiment `dta-answers`.
 pub(super) const ANSWERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::work(

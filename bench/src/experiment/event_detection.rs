@@ -126,7 +126,7 @@ impl Output for Reported {
     }
 }
 
-/// One threshold's outcome.
+/// The results for one threshold.
 #[derive(Default)]
 struct Outcome {
     values: u64,
@@ -140,6 +140,11 @@ struct Outcome {
 impl Outcome {
     fn mean(&self) -> f64 {
         self.errors.iter().sum::<u64>() as f64 / self.errors.len().max(1) as f64
+    }
+
+    /// Values per stored row.
+    fn factor(&self) -> f64 {
+        self.values as f64 / self.rows.max(1) as f64
     }
 
     /// The error that `share` of the values do not exceed; the errors are sorted.
@@ -190,15 +195,27 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findings) {
     const PAPER: &str = "\"two to three orders of magnitude\" (calculated, all metrics)";
     const TWO_ORDERS: f64 = 100.0;
-    let factor = |outcome: &Outcome| outcome.values as f64 / outcome.rows.max(1) as f64;
-    let mut push = |quantity: &str, found: Option<&(u64, Outcome)>, paper: &str| {
+    let all_found = outcomes
+        .iter()
+        .rfind(|(_, outcome)| outcome.found == outcome.bursts);
+    let two_orders = outcomes
+        .iter()
+        .find(|(_, outcome)| outcome.factor() >= TWO_ORDERS);
+    for (quantity, found, paper) in [
+        (
+            "at the largest threshold that still shows every burst",
+            all_found,
+            PAPER,
+        ),
+        ("at the smallest threshold that saves two orders", two_orders, ""),
+    ] {
         let hopwise = found.map_or_else(
             || "no threshold: **not confirmed**".to_owned(),
             |(threshold, outcome)| {
-                let confirmed = factor(outcome) >= TWO_ORDERS && outcome.found == outcome.bursts;
+                let confirmed = outcome.factor() >= TWO_ORDERS && outcome.found == outcome.bursts;
                 format!(
                     "{:.0} at {} {}, {} of {} bursts found: {}",
-                    factor(outcome),
+                    outcome.factor(),
                     units::count(*threshold),
                     subject.unit,
                     outcome.found,
@@ -216,17 +233,7 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
             paper,
             hopwise,
         ));
-    };
-    let all_found = outcomes
-        .iter()
-        .rfind(|(_, outcome)| outcome.found == outcome.bursts);
-    push(
-        "at the largest threshold that still shows every burst",
-        all_found,
-        PAPER,
-    );
-    let two_orders = outcomes.iter().find(|(_, outcome)| factor(outcome) >= TWO_ORDERS);
-    push("at the smallest threshold that saves two orders", two_orders, "");
+    }
 }
 
 /// Runs the network and records its reports.
@@ -241,16 +248,19 @@ fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
 }
 
 /// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("the simulated network: {error}"))
+}
+
 pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
-    let failed = |error: &dyn std::fmt::Display| CliError::new(format!("the simulated network: {error}"));
     let wire = Wire {
         rate: 1_000_000_000,
         delay: 1_000,
         depth: 262_144,
     };
-    let topology = Topology::leaf_spine(4, 2, 16, wire).map_err(|error| failed(&error))?;
+    let topology = Topology::leaf_spine(4, 2, 16, wire).map_err(failed)?;
     let hosts: Vec<u32> = topology.hosts().collect();
-    let mut fabric = Fabric::new(topology, config, seed).map_err(|error| failed(&error))?;
+    let mut fabric = Fabric::new(topology, config, seed).map_err(failed)?;
     let pairs = hosts.iter().zip(hosts.iter().cycle().skip(5));
     for (at, (&from, &to)) in pairs.enumerate() {
         let steady = FlowSpec {
@@ -265,14 +275,14 @@ pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
             random: true,
         };
         let target = hosts[(at % 2) * (hosts.len() / 2)];
-        fabric.add_flow(&steady).map_err(|error| failed(&error))?;
+        fabric.add_flow(&steady).map_err(failed)?;
         if target != from {
             let bursty = FlowSpec {
                 payload: 1_000,
                 pattern: burst,
                 ..FlowSpec::new(from, target, 6_000, 443)
             };
-            fabric.add_flow(&bursty).map_err(|error| failed(&error))?;
+            fabric.add_flow(&bursty).map_err(failed)?;
         }
     }
     Ok(fabric)
@@ -327,7 +337,8 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
                     watch_bursts(
                         &mut bursts,
                         key,
-                        (value > subject.level, last > subject.level),
+                        value > subject.level,
+                        last > subject.level,
                         &mut outcome,
                     );
                 }
@@ -348,7 +359,8 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
 fn watch_bursts(
     open: &mut BTreeMap<Key, bool>,
     key: Key,
-    (actual, reported): (bool, bool),
+    actual: bool,
+    reported: bool,
     outcome: &mut Outcome,
 ) {
     if actual {
@@ -359,30 +371,16 @@ fn watch_bursts(
     }
 }
 
+fn points(outcomes: &[(u64, Outcome)], figure: fn(&Outcome) -> f64) -> Vec<(f64, f64)> {
+    // A logarithmic axis has no zero: the results for a threshold of 0 are only in the table.
+    let positive = outcomes.iter().filter(|(threshold, _)| *threshold > 0);
+    positive
+        .map(|(threshold, outcome)| (*threshold as f64, figure(outcome)))
+        .collect()
+}
+
 fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
     let name = subject.metric.name();
-    let row = |(threshold, outcome): &(u64, Outcome)| {
-        vec![
-            (*threshold).into(),
-            outcome.values.into(),
-            outcome.rows.into(),
-            Cell::Figure(100.0 * outcome.rows as f64 / outcome.values as f64, 3),
-            Cell::Figure(outcome.mean(), 1),
-            outcome.quantile(0.99).into(),
-            outcome.quantile(1.0).into(),
-            outcome.unknown.into(),
-            outcome.bursts.into(),
-            outcome.found.into(),
-        ]
-    };
-    let points = |figure: fn(&Outcome) -> f64| -> Vec<(f64, f64)> {
-        // A logarithmic axis has no zero: the results for a threshold of 0 are only in the table.
-        outcomes
-            .iter()
-            .filter(|(threshold, _)| *threshold > 0)
-            .map(|(at, one)| (*at as f64, figure(one)))
-            .collect()
-    };
     let threshold = format!("threshold ({})", subject.unit);
     let rows = Plot {
         note: String::new(),
@@ -392,11 +390,13 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
         series: vec![
             line_series(
                 "rows, of values",
-                points(|one| 100.0 * one.rows as f64 / one.values as f64),
+                points(outcomes, |one| 100.0 * one.rows as f64 / one.values as f64),
             ),
             line_series(
                 "bursts found",
-                points(|one| 100.0 * one.found as f64 / one.bursts.max(1) as f64),
+                points(outcomes, |one| {
+                    100.0 * one.found as f64 / one.bursts.max(1) as f64
+                }),
             ),
         ],
     };
@@ -406,9 +406,9 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
         x: log(&threshold),
         y: log(&format!("error ({})", subject.unit)),
         series: vec![
-            line_series("mean", points(Outcome::mean)),
-            line_series("99 %", points(|one| one.quantile(0.99) as f64)),
-            line_series("greatest", points(|one| one.quantile(1.0) as f64)),
+            line_series("mean", points(outcomes, Outcome::mean)),
+            line_series("99 %", points(outcomes, |one| one.quantile(0.99) as f64)),
+            line_series("greatest", points(outcomes, |one| one.quantile(1.0) as f64)),
         ],
     };
     Table {
@@ -430,7 +430,23 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
             "bursts",
             "bursts_found",
         ],
-        rows: outcomes.iter().map(row).collect(),
+        rows: outcomes
+            .iter()
+            .map(|(threshold, outcome): &(u64, Outcome)| {
+                vec![
+                    (*threshold).into(),
+                    outcome.values.into(),
+                    outcome.rows.into(),
+                    Cell::Figure(100.0 * outcome.rows as f64 / outcome.values as f64, 3),
+                    Cell::Figure(outcome.mean(), 1),
+                    outcome.quantile(0.99).into(),
+                    outcome.quantile(1.0).into(),
+                    outcome.unknown.into(),
+                    outcome.bursts.into(),
+                    outcome.found.into(),
+                ]
+            })
+            .collect(),
         plots: vec![rows, errors],
     }
 }

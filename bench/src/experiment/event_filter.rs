@@ -7,7 +7,7 @@ use detect::{
 use wire::FlowKey;
 
 use super::{
-    bursts::{self, MODELS, Model, Packet},
+    bursts::{self, MODELS, Packet},
     inferred::{self, PAPER, PAPER_MONITOR},
     page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
     rows::{Observations, Results, Row, Rows, extremes, judgement, listed},
@@ -32,7 +32,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "thresholds of the physical queue, us",
     ),
 ];
-/// Thresholds, us.
+/// Thresholds of the queue, us.
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];
 /// A microburst is an interval in which the queue occupancy exceeds this, ns.
 const BURST: u64 = 100_000;
@@ -145,7 +145,9 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     };
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
-    let (mut reported, mut last_reported, mut open) = (0_u64, 0, None);
+    let mut reported = 0_u64;
+    let mut last_reported = 0;
+    let mut open = None;
     for (at, packet) in packets.iter().enumerate() {
         let hops = [HopValues {
             queue_occupancy: packet.queue,
@@ -220,7 +222,11 @@ impl Outcome {
             sum: 0,
             largest: 0,
         };
-        let (packets, reported, shares, bursts, missed) = (0, 0, Vec::new(), 0, 0);
+        let packets = 0;
+        let reported = 0;
+        let shares = Vec::new();
+        let bursts = 0;
+        let missed = 0;
         Self {
             model,
             filter,
@@ -244,16 +250,12 @@ impl Outcome {
     }
 }
 
-fn compare(
-    outcomes: &[Outcome],
-    (model, filter, threshold, capacity): (&str, &str, u64, f64),
-    inferred: &str,
-) -> Comparison {
-    let of = |filter: &str| {
-        let same = |one: &&Outcome| (one.model, one.filter, one.threshold) == (model, filter, threshold);
+fn compare(outcomes: &[Outcome], point: (&str, &str, u64, f64), inferred: &str) -> Comparison {
+    let (model, filter, threshold, capacity) = point;
+    let [physical, level] = [filter, "level"].map(|filter| {
         let share = outcomes
             .iter()
-            .find(same)
+            .find(|one| (one.model, one.filter, one.threshold) == (model, filter, threshold))
             .map_or(0.0, |one| Interval::of(&one.shares).mean);
         Outcome::capacity(share).map_or("no event".into(), |capacity| {
             format!(
@@ -261,8 +263,8 @@ fn compare(
                 units::count((capacity / PAPER_MONITOR).round() as u64)
             )
         })
-    };
-    let hopwise = format!("{inferred}; physical queue {}, level {}", of(filter), of("level"));
+    });
+    let hopwise = format!("{inferred}; physical queue {physical}, level {level}");
     let paper = format!(
         "{:.1} times ({:.1} M packets/s)",
         capacity / PAPER_MONITOR,
@@ -272,21 +274,6 @@ fn compare(
 }
 
 fn capacity_table(outcomes: &[Outcome]) -> Table {
-    let row = |one: &Outcome| {
-        let share = Interval::of(&one.shares);
-        let capacity =
-            |share| Outcome::capacity(share).map_or(Cell::Empty, |capacity| Cell::Figure(capacity / 1e6, 2));
-        vec![
-            one.model.into(),
-            one.filter.into(),
-            one.threshold.into(),
-            one.packets.into(),
-            one.reported.into(),
-            capacity(share.mean),
-            capacity(share.high),
-            capacity(share.low),
-        ]
-    };
     let plots = ["per-hop", "moving average"].map(|filter| Plot {
         note: "physical queue, mean of the traces; marks: the paper".into(),
         title: format!(
@@ -317,7 +304,25 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
         name: "capacity",
         about,
         columns,
-        rows: outcomes.iter().map(row).collect(),
+        rows: outcomes
+            .iter()
+            .map(|one| {
+                let share = Interval::of(&one.shares);
+                let [mean, low, high] = [share.mean, share.high, share.low].map(|share| {
+                    Outcome::capacity(share).map_or(Cell::Empty, |capacity| Cell::Figure(capacity / 1e6, 2))
+                });
+                vec![
+                    one.model.into(),
+                    one.filter.into(),
+                    one.threshold.into(),
+                    one.packets.into(),
+                    one.reported.into(),
+                    mean,
+                    low,
+                    high,
+                ]
+            })
+            .collect(),
         plots: plots.into(),
     }
 }
@@ -327,8 +332,12 @@ fn lines(outcomes: &[Outcome], model: &str, filter: &str) -> Vec<Series> {
     let found = outcomes
         .iter()
         .filter(|one| (one.model, one.filter) == (model, filter));
-    let capacity = |one: &Outcome| Outcome::capacity(Interval::of(&one.shares).mean);
-    let points = found.filter_map(|one| Some((one.threshold as f64, capacity(one)?)));
+    let points = found.filter_map(|one| {
+        Some((
+            one.threshold as f64,
+            Outcome::capacity(Interval::of(&one.shares).mean)?,
+        ))
+    });
     let paper = PAPER
         .iter()
         .filter(|one| (one.0, one.1) == (model, filter))
@@ -382,7 +391,8 @@ fn burst_table(settings: &Settings) -> Result<Table, CliError> {
         }
         if packet.at >= from {
             let at = (packet.at - from) as f64 / 1e3;
-            let (queue, last_reported) = (packet.queue as f64 / 1e3, last_reported as f64 / 1e3);
+            let queue = packet.queue as f64 / 1e3;
+            let last_reported = last_reported as f64 / 1e3;
             rows.push(
                 [at, queue, last_reported]
                     .map(|figure| Cell::Figure(figure, 2))
@@ -412,39 +422,6 @@ fn burst_table(settings: &Settings) -> Result<Table, CliError> {
 }
 
 fn error_table(outcomes: &[Outcome]) -> Table {
-    let row = |one: &Outcome| {
-        vec![
-            one.model.into(),
-            one.filter.into(),
-            one.threshold.into(),
-            Cell::Figure(one.mean(), 2),
-            Cell::Figure(one.errors.quantile(0.99) as f64 / 1e3, 1),
-            Cell::Figure(one.errors.largest as f64 / 1e3, 1),
-            one.bursts.into(),
-            one.missed.into(),
-        ]
-    };
-    let errors = |model: &Model| Plot {
-        note: String::new(),
-        title: format!(
-            "{}: mean error of the queue occupancy reconstructed from reports",
-            model.name
-        ),
-        x: linear("threshold (us of queue)"),
-        y: linear("error (us)"),
-        series: FILTERS
-            .iter()
-            .map(|(_, filter)| {
-                let same = outcomes
-                    .iter()
-                    .filter(|one| (one.model, one.filter) == (model.name, *filter));
-                line_series(
-                    filter,
-                    same.map(|one| (one.threshold as f64, one.mean())).collect(),
-                )
-            })
-            .collect(),
-    };
     Table {
         name: "hidden",
         about: "Physical queue: error of the reconstructed queue occupancy, and missed bursts (above 100 us)"
@@ -459,8 +436,45 @@ fn error_table(outcomes: &[Outcome]) -> Table {
             "bursts",
             "bursts_missed",
         ],
-        rows: outcomes.iter().map(row).collect(),
-        plots: MODELS.iter().map(errors).collect(),
+        rows: outcomes
+            .iter()
+            .map(|one| {
+                vec![
+                    one.model.into(),
+                    one.filter.into(),
+                    one.threshold.into(),
+                    Cell::Figure(one.mean(), 2),
+                    Cell::Figure(one.errors.quantile(0.99) as f64 / 1e3, 1),
+                    Cell::Figure(one.errors.largest as f64 / 1e3, 1),
+                    one.bursts.into(),
+                    one.missed.into(),
+                ]
+            })
+            .collect(),
+        plots: MODELS
+            .iter()
+            .map(|model| Plot {
+                note: String::new(),
+                title: format!(
+                    "{}: mean error of the queue occupancy reconstructed from reports",
+                    model.name
+                ),
+                x: linear("threshold (us of queue)"),
+                y: linear("error (us)"),
+                series: FILTERS
+                    .iter()
+                    .map(|(_, filter)| {
+                        let same = outcomes
+                            .iter()
+                            .filter(|one| (one.model, one.filter) == (model.name, *filter));
+                        line_series(
+                            filter,
+                            same.map(|one| (one.threshold as f64, one.mean())).collect(),
+                        )
+                    })
+                    .collect(),
+            })
+            .collect(),
     }
 }
 

@@ -73,9 +73,12 @@ pub(super) const WORKLOADS: [Workload; 2] = [
 
 /// The queue that each packet finds, ns, and the number of bursts.
 fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u64>, u64) {
-    let (mut random, mut queues, mut bursts) = (Random(seed), Vec::with_capacity(packets), 0);
+    let mut random = Random(seed);
+    let mut queues = Vec::with_capacity(packets);
+    let mut bursts = 0;
     while queues.len() < packets {
-        let (mut backlog, mut hot) = (0, true);
+        let mut backlog = 0;
+        let mut hot = true;
         bursts += 1;
         while hot {
             let lowest = workload.growth * (1_000 - workload.spread) / 1_000;
@@ -93,7 +96,8 @@ fn trace(workload: Workload, model: Model, packets: usize, seed: u64) -> (Vec<u6
 /// Number of reports. The weight of a new value, per mille, is 1,000 without an average. The average is that of the new value and
 /// the last one stored.
 fn reports(queues: &[u64], reference: Reference, threshold: u64, weight: u64) -> u64 {
-    let (mut stored, mut reports) = (0, 0);
+    let mut stored = 0;
+    let mut reports = 0;
     for &queue in queues {
         if queue.abs_diff(stored) * weight > threshold * 1_000 {
             reports += 1;
@@ -159,23 +163,30 @@ fn weight(workload: Workload, algorithm: &str) -> u64 {
 
 /// The fitted capacity and its difference from the paper's, in words, for each workload.
 pub(super) fn compared(tables: &Fits, at: usize) -> String {
-    let one = |fit: &Fit| {
-        let (capacity, error) = fit.capacity(at);
-        format!(
-            "{} {:.1} times ({error:+.0} %)",
-            fit.workload.name,
-            capacity / PAPER_MONITOR
-        )
-    };
-    tables.0.iter().map(one).collect::<Vec<_>>().join(", ")
+    tables
+        .0
+        .iter()
+        .map(|fit| {
+            let (capacity, error) = fit.capacity(at);
+            format!(
+                "{} {:.1} times ({error:+.0} %)",
+                fit.workload.name,
+                capacity / PAPER_MONITOR
+            )
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The runs of both workloads.
 pub(super) struct Fits(Vec<Fit>);
 
 pub(super) fn fits(settings: &Settings) -> Fits {
-    let fit = |workload| Fit::new(workload, settings.one("packets"), settings.seeds());
-    Fits(WORKLOADS.map(fit).into())
+    Fits(
+        WORKLOADS
+            .map(|workload| Fit::new(workload, settings.one("packets"), settings.seeds()))
+            .into(),
+    )
 }
 
 /// Fitted against published shares.
@@ -186,8 +197,7 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
             let (share, (capacity, error)) = (Interval::of(fit.shares[at].as_slice()), fit.capacity(at));
             let published = PAPER_MONITOR / paper;
             let inside = (share.smallest..=share.largest).contains(&published);
-            let percent = |share: f64| Cell::Figure(100.0 * share, 2);
-            rows.push(vec![
+            let mut row = vec![
                 fit.workload.name.into(),
                 (*model).into(),
                 (*algorithm).into(),
@@ -195,14 +205,18 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
                 Cell::Figure(paper / 1e6, 2),
                 Cell::Figure(capacity / 1e6, 2),
                 Cell::Figure(error, 1),
-                percent(published),
-                percent(share.mean),
-                percent(share.low),
-                percent(share.high),
-                percent(share.smallest),
-                percent(share.largest),
-                if inside { "yes" } else { "no" }.into(),
-            ]);
+            ];
+            let shares = [
+                published,
+                share.mean,
+                share.low,
+                share.high,
+                share.smallest,
+                share.largest,
+            ];
+            row.extend(shares.map(|share| Cell::Figure(100.0 * share, 2)));
+            row.push(if inside { "yes" } else { "no" }.into());
+            rows.push(row);
         }
     }
     Table {
@@ -231,45 +245,37 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
 
 /// Bars by point: the paper, and the mean capacity of each workload with the range of single traces.
 fn fit_plot(fits: &Fits) -> Plot {
-    let bars = |name: &str, of: &dyn Fn(usize) -> (f64, Option<(f64, f64)>)| {
+    let points = PAPER
+        .iter()
+        .enumerate()
+        .map(|(at, point)| (at as f64, point.3 / PAPER_MONITOR));
+    let mut series = vec![Series::new("the paper", Style::Bars, points)];
+    for fit in &fits.0 {
         let points = (0..PAPER.len()).map(|at| {
-            let (y, spread) = of(at);
+            let share = Interval::of(fit.shares[at].as_slice());
             Point {
                 x: at as f64,
-                y,
-                spread,
+                y: 1.0 / share.mean,
+                spread: (share.low > 0.0).then(|| (1.0 / share.high, 1.0 / share.low)),
             }
         });
-        Series {
-            name: name.to_owned(),
+        series.push(Series {
+            name: format!("{} (inferred)", fit.workload.name),
             style: Style::Bars,
             points: points.collect(),
-        }
-    };
-    let mut series = vec![bars("the paper", &|at| (PAPER[at].3 / PAPER_MONITOR, None))];
-    for fit in &fits.0 {
-        let factor = |at: usize| {
-            let share = Interval::of(fit.shares[at].as_slice());
-            let spread = share.low > 0.0;
-            (
-                1.0 / share.mean,
-                spread.then(|| (1.0 / share.high, 1.0 / share.low)),
-            )
-        };
-        series.push(bars(&format!("{} (inferred)", fit.workload.name), &factor));
+        });
     }
-    let label = |point: &(&str, &str, u64, f64)| {
+    Plot {
+        title: "Capacity as a multiple of that without detection".into(),
+        note: "inferred workloads, 95 % confidence interval of the mean of 20 traces; hop: per-hop, avg: moving average".into(),
+        x: Axis { categories: PAPER.iter().map(|point: &(&str, &str, u64, f64)| {
         format!(
             "{} {} {}",
             point.0,
             if point.1 == "per-hop" { "hop" } else { "avg" },
             point.2
         )
-    };
-    Plot {
-        title: "Capacity as a multiple of that without detection".into(),
-        note: "inferred workloads, 95 % confidence interval of the mean of 20 traces; hop: per-hop, avg: moving average".into(),
-        x: Axis { categories: PAPER.iter().map(label).collect(), ..linear("model, algorithm, threshold (us)") },
+    }).collect(), ..linear("model, algorithm, threshold (us)") },
         y: linear("times"),
         series,
     }
@@ -280,7 +286,9 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for model in MODELS {
-            let (mut longest, mut counts, mut below) = (Vec::new(), Vec::new(), 0);
+            let mut longest = Vec::new();
+            let mut counts = Vec::new();
+            let mut below = 0;
             for seed in settings.seeds() {
                 let (queues, bursts) = trace(workload, model, settings.one("packets") as usize, seed);
                 let queue = queues.iter().copied().max().unwrap_or(0);
@@ -288,15 +296,15 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
                 longest.push(queue as f64 / 1e3);
                 counts.push(bursts as f64);
             }
-            let (longest, counts) = (Interval::of(&longest), Interval::of(&counts));
-            let figure = |figure: f64| Cell::Figure(figure, 0);
+            let longest = Interval::of(&longest);
+            let counts = Interval::of(&counts);
             rows.push(vec![
                 workload.name.into(),
                 model.name.into(),
-                figure(counts.mean),
-                figure(longest.mean),
-                figure(longest.smallest),
-                figure(longest.largest),
+                Cell::Figure(counts.mean, 0),
+                Cell::Figure(longest.mean, 0),
+                Cell::Figure(longest.smallest, 0),
+                Cell::Figure(longest.largest, 0),
                 below.into(),
                 settings.one("runs").into(),
             ]);
@@ -389,18 +397,14 @@ pub(super) fn sensitivity_table(settings: &Settings) -> Table {
                 5 * settings.one("packets"),
                 settings.one("seed")..settings.one("seed") + 1,
             );
-            let error = |points| match fit.error(points) {
-                error if error.is_finite() => Cell::Figure(error, 0),
-                _ => Cell::Empty,
-            };
-            rows.push(vec![
-                base.name.into(),
-                parameter.into(),
-                value.as_str().into(),
-                error(0..4),
-                error(4..PAPER.len()),
-                error(0..PAPER.len()),
-            ]);
+            let mut row = vec![base.name.into(), parameter.into(), value.as_str().into()];
+            row.extend(
+                [0..4, 4..PAPER.len(), 0..PAPER.len()].map(|points| match fit.error(points) {
+                    error if error.is_finite() => Cell::Figure(error, 0),
+                    _ => Cell::Empty,
+                }),
+            );
+            rows.push(row);
         }
     }
     Table {

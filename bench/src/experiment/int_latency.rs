@@ -32,10 +32,10 @@ const PAPER: (f64, f64) = (0.692, 0.01587);
 /// Percentiles of the second table.
 const PERCENTILES: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0];
 
-/// What a switch does with INT.
+/// The task of a switch with INT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
-    /// Forwards only.
+    /// It forwards packets without INT.
     Plain,
     /// Packets leave with INT.
     Source,
@@ -54,14 +54,14 @@ const ANNOUNCE: u64 = 10;
 /// The orders of the switches, in turn: each comes first, and after each other one, equally often.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]];
 
-/// What one switch did in all runs.
+/// The results of one switch in all runs.
 #[derive(Debug, Default)]
 struct Measured {
     /// Medians of the runs, ns.
     medians: Vec<f64>,
     /// Medians of the differences from the same switch without INT, one run each, ns.
     added: Vec<f64>,
-    /// All latencies, ns.
+    /// Latencies of all packets, ns.
     all: Vec<f64>,
     lost: u64,
 }
@@ -84,15 +84,19 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     switches.extend(bmv2.map(|lanes| ("BMv2", lanes)));
     let mut measured: Vec<(&str, [Measured; 3])> = Vec::new();
     for (name, lanes) in &mut switches {
-        let runs = || {
-            lane::be_the_host();
-            let mut of_tasks: [Measured; 3] = Default::default();
-            (0..settings.one("runs")).for_each(|_| measure(lanes, settings.one("packets"), &mut of_tasks));
-            of_tasks
-        };
         // A thread of its own: it keeps its core.
-        let of_tasks =
-            thread::scope(|scope| scope.spawn(runs).join()).map_err(|_| failed("a thread panicked"))?;
+        let of_tasks = thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    lane::be_the_host();
+                    let mut of_tasks: [Measured; 3] = Default::default();
+                    (0..settings.one("runs"))
+                        .for_each(|_| measure(lanes, settings.one("packets"), &mut of_tasks));
+                    of_tasks
+                })
+                .join()
+        })
+        .map_err(|_| failed("a thread panicked"))?;
         measured.push((*name, of_tasks));
     }
     if let Some((name, _)) = measured
@@ -282,7 +286,8 @@ fn latency(measured: &[(&str, [Measured; 3])]) -> Table {
 }
 
 fn distribution(measured: &[(&str, [Measured; 3])]) -> Table {
-    let (mut rows, mut plots) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut plots = Vec::new();
     for (name, tasks) in measured {
         let mut series = Vec::new();
         for (task, (_, does)) in tasks.iter().zip(TASKS) {

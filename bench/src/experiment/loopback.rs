@@ -64,7 +64,8 @@ pub(super) fn serve(
     let mut sender = Sender::connect(any, receiver.local_addr()).map_err(failed)?;
     let done = AtomicBool::new(false);
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).cycle().take(4_096).collect();
-    let (all, own) = (all_threads(), core_time().unwrap_or(0));
+    let all = all_threads();
+    let own = core_time().unwrap_or(0);
     thread::scope(|scope| {
         let server = scope.spawn(|| receive(&mut receiver, &done, handle));
         let sent = send(&mut sender, &payloads, rate, span);
@@ -91,7 +92,8 @@ fn send(
 ) -> Result<(u64, f64), nic::Error> {
     let per_call = (rate / (1_000_000 / STEP.as_micros() as u64)).clamp(1, PER_CALL);
     let mut calls = payloads.chunks(per_call as usize).cycle();
-    let (begun, mut sent) = (Instant::now(), 0);
+    let begun = Instant::now();
+    let mut sent = 0;
     while begun.elapsed() < span {
         sent += sender.send_burst(calls.next().unwrap_or_default())? as u64;
         let due = Duration::from_nanos((u128::from(sent) * 1_000_000_000 / u128::from(rate)) as u64);
@@ -109,7 +111,8 @@ fn receive(
     done: &AtomicBool,
     mut handle: impl FnMut(&[Datagram<'_>]),
 ) -> Result<(u64, u64), nic::Error> {
-    let (mut burst, mut received) = (Burst::default(), 0);
+    let mut burst = Burst::default();
+    let mut received = 0;
     loop {
         let ending = done.load(Ordering::Acquire);
         let count = receiver.recv(&mut burst, if ending { 0 } else { 20 })?;
@@ -144,15 +147,11 @@ fn all_threads() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return 0;
     };
-    let of = |task: fs::DirEntry| -> Option<u64> {
-        fs::read_to_string(task.path().join("schedstat"))
-            .ok()?
-            .split(' ')
-            .next()?
-            .parse()
-            .ok()
-    };
-    tasks.filter_map(|task| of(task.ok()?)).sum()
+    let times = tasks.filter_map(|task| {
+        let times = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        times.split(' ').next()?.parse::<u64>().ok()
+    });
+    times.sum()
 }
 
 #[cfg(test)]

@@ -60,16 +60,15 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     }
     let decoded = timing::in_turn(settings, &cases, |(_, case)| decoding(settings, case))?;
     let handled = timing::in_turn(settings, &cases, |(_, case)| all(settings, case))?;
-    let reading = |(((hops, items), _), (decoding, all))| Reading {
-        hops,
-        items,
-        decoding,
-        all,
-    };
     let points: Vec<Reading> = cases
         .into_iter()
         .zip(decoded.into_iter().zip(handled))
-        .map(reading)
+        .map(|(((hops, items), _), (decoding, all))| Reading {
+            hops,
+            items,
+            decoding,
+            all,
+        })
         .collect();
     Ok(findings(&points))
 }
@@ -81,7 +80,8 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
     let mut bursts = payloads.chunks(256).cycle();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
     timing::once(settings, || {
-        let (mut reports, mut nodes) = (0, 0_u32);
+        let mut reports = 0;
+        let mut nodes = 0_u32;
         for payload in bursts.next().unwrap_or_default() {
             for report in decoder.reports(payload).flatten() {
                 reports += 1;
@@ -100,7 +100,9 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
 
 /// Decoding, state of flows and hops, and detection.
 pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
-    let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(8_192));
+    let mut collector = case.collector();
+    let mut feed = case.feed();
+    let mut batch = Batch::with_capacity(8_192);
     let mut warmed_up = 0;
     while warmed_up < 2 * feed.frames() {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
@@ -115,7 +117,7 @@ pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
     })
 }
 
-/// Thousands per second.
+/// Thousands of reports per second.
 fn rate(ns: f64) -> f64 {
     1e6 / ns
 }
@@ -140,35 +142,15 @@ fn findings(points: &[Reading]) -> Findings {
 }
 
 fn table(points: &[Reading]) -> Table {
-    let row = |one: &Reading| {
-        let mut row: Vec<Cell> = vec![one.hops.into(), one.items.into(), (one.hops * one.items).into()];
-        row.extend(one.decoding.cells(1));
-        row.extend(one.all.cells(1));
-        row.push(Cell::Figure(rate(one.all.median), 0));
-        let paper = PAPER
-            .iter()
-            .find(|paper| (paper.0, paper.1) == (one.hops, one.items));
-        row.push(paper.map_or(Cell::Empty, |paper| Cell::Figure(paper.2, 0)));
-        row
-    };
     let mut lengths: Vec<u64> = points.iter().map(|one| one.hops).collect();
     lengths.dedup();
-    let line = |hops: &u64| Series {
-        name: format!("hopwise, {hops} hops"),
-        style: Style::Line,
-        points: points
-            .iter()
-            .filter(|one| one.hops == *hops)
-            .map(|one| one.all.map(rate).point(one.items as f64))
-            .collect(),
-    };
-    let paper = |hops: u64| {
+    let paper = [1, 4].map(|hops: u64| {
         let points = PAPER
             .iter()
             .filter(|one| one.0 == hops)
             .map(|one| (one.1 as f64, one.2));
         mark_series(&format!("the paper, {hops} hops"), points.collect())
-    };
+    });
     Table {
         name: "rate",
         about: "Reports by hops and items, on one core".into(),
@@ -185,13 +167,39 @@ fn table(points: &[Reading]) -> Table {
             "all_kps",
             "paper_kps",
         ],
-        rows: points.iter().map(row).collect(),
+        rows: points
+            .iter()
+            .map(|one| {
+                let mut row: Vec<Cell> =
+                    vec![one.hops.into(), one.items.into(), (one.hops * one.items).into()];
+                row.extend(one.decoding.cells(1));
+                row.extend(one.all.cells(1));
+                row.push(Cell::Figure(rate(one.all.median), 0));
+                let paper = PAPER
+                    .iter()
+                    .find(|paper| (paper.0, paper.1) == (one.hops, one.items));
+                row.push(paper.map_or(Cell::Empty, |paper| Cell::Figure(paper.2, 0)));
+                row
+            })
+            .collect(),
         plots: vec![Plot {
             note: "different programs, different processors".into(),
             title: "Reports per second of one core (Fig. 3)".into(),
             x: linear("items of each hop"),
             y: linear("reports per second (k)"),
-            series: lengths.iter().map(line).chain([paper(1), paper(4)]).collect(),
+            series: lengths
+                .iter()
+                .map(|hops| Series {
+                    name: format!("hopwise, {hops} hops"),
+                    style: Style::Line,
+                    points: points
+                        .iter()
+                        .filter(|one| one.hops == *hops)
+                        .map(|one| one.all.map(rate).point(one.items as f64))
+                        .collect(),
+                })
+                .chain(paper)
+                .collect(),
         }],
     }
 }
@@ -233,7 +241,8 @@ pub(super) fn observe(results: &Results) -> Observations {
 }
 
 /// A capacity in the paper's text beside that of the row.
-fn compared(rows: &Rows, (hops, items, paper): (u64, u64, f64)) -> Comparison {
+fn compared(rows: &Rows, paper: (u64, u64, f64)) -> Comparison {
+    let (hops, items, paper) = paper;
     let row = rows.find(&[("hops", &hops.to_string()), ("items", &items.to_string())]);
     let text = row.map_or_else(
         || NOT_RUN.into(),

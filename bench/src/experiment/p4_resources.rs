@@ -13,7 +13,7 @@ use crate::{
 };
 use terminal::CliError;
 
-/// What `scripts/build-p4-tna` makes of the compiler's reports.
+/// The file that `scripts/build-p4-tna` makes of the compiler's reports.
 const REPORT: &str = include_str!("../../../p4/tna/resources.json");
 /// The programs, in the order of the table's columns.
 const PROGRAMS: [&str; 6] = [
@@ -47,7 +47,7 @@ const COUNTS: [(&str, &str); 4] = [
     ("registers", "registers"),
 ];
 
-/// What one program takes of a resource, and how many there are.
+/// Use of a resource by one program, and the number that the chip has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Use {
     used: u64,
@@ -86,12 +86,10 @@ impl Report {
 
     fn resource(&self, program: &str, name: &str) -> Result<Use, CliError> {
         let found = &self.0["programs"][program][name];
-        let missing = || failed(format!("the report of {program} lacks {name}"));
-        let number = |at: usize| found[at].as_u64().ok_or_else(missing);
-        Ok(Use {
-            used: number(0)?,
-            of: number(1)?,
-        })
+        let (Some(used), Some(of)) = (found[0].as_u64(), found[1].as_u64()) else {
+            return Err(failed(format!("the report of {program} lacks {name}")));
+        };
+        Ok(Use { used, of })
     }
 
     fn count(&self, program: &str, name: &str) -> Result<u64, CliError> {
@@ -121,14 +119,13 @@ pub(super) fn run(_: &Settings) -> Result<Findings, CliError> {
 }
 
 fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
-    let (sram, alu) = (
-        report.resource("dta_translator", "sram")?,
-        report.resource("dta_translator", "meter_alu")?,
-    );
-    let both = |name: &str| -> Result<String, CliError> {
-        let of = |program| report.resource(program, name).map(Use::text);
-        Ok(format!("{} and {}", of("dta_reporter")?, of("postcards")?))
-    };
+    let sram = report.resource("dta_translator", "sram")?;
+    let alu = report.resource("dta_translator", "meter_alu")?;
+    let [sram_of_both, hash_bits_of_both] = ["sram", "hash_bit"].map(|name| -> Result<String, CliError> {
+        let dta = report.resource("dta_reporter", name)?;
+        let udp = report.resource("postcards", name)?;
+        Ok(format!("{} and {}", dta.text(), udp.text()))
+    });
     Ok(vec![
         Comparison::new(
             "SRAM of the translator (Table 3)",
@@ -153,8 +150,7 @@ fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
             "comparable",
             format!(
                 "`dta_reporter` and `postcards`: SRAM {}; hash bits {}",
-                both("sram")?,
-                both("hash_bit")?
+                sram_of_both?, hash_bits_of_both?
             ),
         ),
         Comparison::new(
@@ -268,23 +264,21 @@ fn programs(report: &Report) -> Result<Table, CliError> {
 fn reporters(report: &Report) -> Result<Table, CliError> {
     let mut rows = Vec::new();
     for (name, about, _) in RESOURCES {
-        let (udp, dta) = (
-            report.resource("postcards", name)?,
-            report.resource("dta_reporter", name)?,
-        );
+        let udp = report.resource("postcards", name)?;
+        let dta = report.resource("dta_reporter", name)?;
         let ratio = if udp.used == 0 {
             Cell::Empty
         } else {
             Cell::Figure(dta.used as f64 / udp.used as f64, 2)
         };
-        let share = |one: Use| Cell::Figure(one.percent(), 1);
+        let [udp_share, dta_share] = [udp, dta].map(|one| Cell::Figure(one.percent(), 1));
         rows.push(vec![
             Cell::from(about),
             udp.used.into(),
             dta.used.into(),
             ratio,
-            share(udp),
-            share(dta),
+            udp_share,
+            dta_share,
         ]);
     }
     Ok(Table {

@@ -87,37 +87,39 @@ impl aggregator::Output for AggregatorOutput {
 fn postcards(span: u64, rate: u64, flows: u32) -> Vec<(u64, Vec<u8>)> {
     let count = span * rate * u64::from(NODES) / 1_000_000_000;
     let mut sequences = [0_u32; NODES as usize];
-    let make = |at: u64| {
-        let (node, index) = ((at % u64::from(NODES)) as u32, (at / u64::from(NODES)) as u32);
-        let now = 1_000_000_000 + at * 1_000_000_000 / (rate * u64::from(NODES));
-        let hop = Hop {
-            queue_id: Some(1),
-            queue_occupancy: Some(index % 97),
-            ingress_ts: Some(now),
-            egress_ts: Some(now + 500 + u64::from(index % 13)),
-            ..Hop::default()
-        };
-        let flow_id = (index % flows).wrapping_mul(0x9e37_79b1).to_be_bytes();
-        let mut payload = vec![0; 256];
-        let seq = sequences[node as usize];
-        sequences[node as usize] += 1;
-        let group = GroupBuilder::new(
-            &mut payload,
-            Group {
-                hw_id: 0,
-                seq,
-                node_id: node + 1,
-            },
-        );
-        let len = group.map_or(0, |mut group| {
-            let written = group.push(&Repr::postcard(hop, &flow_id));
-            debug_assert!(written, "256 bytes are room for one postcard");
-            group.len()
-        });
-        payload.truncate(len);
-        (now, payload)
-    };
-    (0..count).map(make).collect()
+    (0..count)
+        .map(|at| {
+            let node = (at % u64::from(NODES)) as u32;
+            let index = (at / u64::from(NODES)) as u32;
+            let now = 1_000_000_000 + at * 1_000_000_000 / (rate * u64::from(NODES));
+            let hop = Hop {
+                queue_id: Some(1),
+                queue_occupancy: Some(index % 97),
+                ingress_ts: Some(now),
+                egress_ts: Some(now + 500 + u64::from(index % 13)),
+                ..Hop::default()
+            };
+            let flow_id = (index % flows).wrapping_mul(0x9e37_79b1).to_be_bytes();
+            let mut payload = vec![0; 256];
+            let seq = sequences[node as usize];
+            sequences[node as usize] += 1;
+            let group = GroupBuilder::new(
+                &mut payload,
+                Group {
+                    hw_id: 0,
+                    seq,
+                    node_id: node + 1,
+                },
+            );
+            let len = group.map_or(0, |mut group| {
+                let written = group.push(&Repr::postcard(hop, &flow_id));
+                debug_assert!(written, "256 bytes are room for one postcard");
+                group.len()
+            });
+            payload.truncate(len);
+            (now, payload)
+        })
+        .collect()
 }
 
 /// Passes postcards through an aggregator. R = 1 means no aggregator.
@@ -152,7 +154,8 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let span = settings.one("span") * 1_000_000;
     let postcards = postcards(span, settings.one("rate"), settings.one("flows") as u32);
     let seconds = span as f64 / 1e9;
-    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut found = Vec::new();
     for (kind, name) in KINDS {
         for r in settings.list("batch").iter().map(|r| *r as u32) {
             let out = aggregate(&postcards, kind, r)?;
@@ -203,8 +206,11 @@ struct Served {
 }
 
 /// Sends a trace over loopback, at the recorded times, to a socket and a collector as in `hopwise run`.
+fn failed(error: nic::Error) -> CliError {
+    CliError::new(error.to_string())
+}
+
 fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, CliError> {
-    let failed = |error: nic::Error| CliError::new(error.to_string());
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut receiver = Receiver::bind(any, &Options::default()).map_err(failed)?;
     let mut sender = Sender::connect(any, receiver.local_addr()).map_err(failed)?;
@@ -247,7 +253,8 @@ fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<
     let mut batch = Batch::with_capacity(4_096);
     let mut burst = Burst::default();
     let began = core_time().unwrap_or(0);
-    let (mut received, mut ticked) = (0, 0);
+    let mut received = 0;
+    let mut ticked = 0;
     loop {
         let ending = done.load(Ordering::Acquire);
         let count = receiver.recv(&mut burst, if ending { 20 } else { 50 })?;
@@ -277,32 +284,37 @@ fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<
     }
 }
 
-fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
-    let at = |name: &str, r: u32, figure: fn(&Point) -> f64| {
-        found
+fn figure(points: &[Point], name: &str, r: u32, figure: fn(&Point) -> f64) -> f64 {
+    points
+        .iter()
+        .find(|one| (one.name, one.r) == (name, r))
+        .map_or(f64::NAN, figure)
+}
+
+fn plot(found: &[Point], title: &str, y: Axis, figure: fn(&Point) -> f64, kinds: &[&str]) -> Plot {
+    let series = kinds.iter().map(|name| {
+        let points = found
             .iter()
-            .find(|one| (one.name, one.r) == (name, r))
-            .map_or(f64::NAN, figure)
-    };
-    let cpu = |r| format!("{:.1} %", at("Agg", r, |one| one.cpu));
-    let bandwidth = |name, r| format!("{:.1} Mb/s", at(name, r, |one| one.bandwidth));
-    let plot = |title: &str, y: Axis, figure: fn(&Point) -> f64, kinds: &[&str]| {
-        let line = |name: &&str| {
-            let points = found
-                .iter()
-                .filter(|one| one.name == *name)
-                .map(|one| (f64::from(one.r), figure(one)));
-            line_series(name, points.collect())
-        };
-        Plot {
-            note: String::new(),
-            title: title.to_owned(),
-            x: linear("R"),
-            y,
-            series: kinds.iter().map(line).collect(),
-        }
-    };
+            .filter(|one| one.name == *name)
+            .map(|one| (f64::from(one.r), figure(one)));
+        line_series(name, points.collect())
+    });
+    Plot {
+        note: String::new(),
+        title: title.to_owned(),
+        x: linear("R"),
+        y,
+        series: series.collect(),
+    }
+}
+
+fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
+    let cpu = [1, 15, 25].map(|r| format!("{:.1} %", figure(found, "Agg", r, |one| one.cpu)));
+    let bandwidth = [("Agg", 1), ("Agg", 25), ("Cor", 25)]
+        .map(|(name, r)| format!("{:.1} Mb/s", figure(found, name, r, |one| one.bandwidth)));
+    let [one, many, correlated] = bandwidth;
     let mut load = plot(
+        found,
         "CPU of the server (Fig. 2)",
         log("per cent of a core"),
         |one| one.cpu,
@@ -313,6 +325,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)],
     ));
     let mut link = plot(
+        found,
         "Bandwidth to the server (Fig. 3)",
         log("Mb/s"),
         |one| one.bandwidth,
@@ -322,6 +335,7 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         .push(mark_series("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
     link.series.push(mark_series("the paper, Cor", vec![(25.0, 1.0)]));
     let delays = plot(
+        found,
         "Delay of an aggregate's first postcard",
         log("us"),
         |one| one.delay,
@@ -339,12 +353,12 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
             "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
         ],
         comparisons: vec![
-            Comparison::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script, which loses reports at 100 %)", format!("{}, {}, {}", cpu(1), cpu(15), cpu(25))),
-            Comparison::new("bandwidth, R = 1", "more than 20 Mb/s", bandwidth("Agg", 1)),
-            Comparison::new("bandwidth, Agg(25)", "5 Mb/s", bandwidth("Agg", 25)),
-            Comparison::new("bandwidth, Cor(25)", "1 Mb/s", bandwidth("Cor", 25)),
-            Comparison::new("added delay, Agg(25)", "830 us", format!("{:.0} us", at("Agg", 25, |one| one.delay))),
-            Comparison::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", at("Agg_N,F", 25, |one| one.delay) / 1e3)),
+            Comparison::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script, which loses reports at 100 %)", cpu.join(", ")),
+            Comparison::new("bandwidth, R = 1", "more than 20 Mb/s", one),
+            Comparison::new("bandwidth, Agg(25)", "5 Mb/s", many),
+            Comparison::new("bandwidth, Cor(25)", "1 Mb/s", correlated),
+            Comparison::new("added delay, Agg(25)", "830 us", format!("{:.0} us", figure(found, "Agg", 25, |one| one.delay))),
+            Comparison::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", figure(found, "Agg_N,F", 25, |one| one.delay) / 1e3)),
             Comparison::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
         ],
         tables: vec![Table {

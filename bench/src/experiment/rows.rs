@@ -88,7 +88,7 @@ pub(super) struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-/// One row.
+/// One row of a table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Row<'a> {
     columns: &'a [String],
@@ -202,8 +202,13 @@ impl Row<'_> {
 
 /// Returns the rows with the smallest and the largest number in a column.
 pub(super) fn extremes<'a>(rows: &[Row<'a>], column: &str) -> Option<(Row<'a>, Row<'a>)> {
-    let by = |a: &&Row<'_>, b: &&Row<'_>| a.number(column).total_cmp(&b.number(column));
-    Some((*rows.iter().min_by(by)?, *rows.iter().max_by(by)?))
+    let least = rows
+        .iter()
+        .min_by(|a, b| a.number(column).total_cmp(&b.number(column)))?;
+    let greatest = rows
+        .iter()
+        .max_by(|a, b| a.number(column).total_cmp(&b.number(column)))?;
+    Some((*least, *greatest))
 }
 
 /// Replaces comparisons and remarks of a page by those computed from its rows.

@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 
 use terminal::{CliError, units};
 
-/// Amount of work.
+/// Amount of work of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scale {
     /// As in the committed pages.
     Full,
-    /// About a tenth.
+    /// About a tenth of the full work.
     Quick,
     /// About a hundredth: the smallest that still runs all code, for the tests of this crate.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests are this small"))]
@@ -118,7 +118,8 @@ impl Parameter {
 
     /// One line of `--list NAME`.
     pub(super) fn line(&self) -> String {
-        let (low, high) = (units::count(*self.range.start()), units::count(*self.range.end()));
+        let low = units::count(*self.range.start());
+        let high = units::count(*self.range.end());
         let list = if self.is_list() { ", a list" } else { "" };
         let default = text(self.default(Scale::Full));
         format!(
@@ -214,7 +215,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The defaults.
+    /// Settings with the defaults of an experiment.
     pub(super) fn new(scale: Scale, parameters: &'static [Parameter]) -> Self {
         Self {
             scale,
@@ -238,7 +239,8 @@ impl Settings {
             let found = parameters.iter().find(|one| one.name == name);
             let parameter =
                 found.ok_or_else(|| CliError::new(not_applicable(experiment, parameters, name)))?;
-            let (low, high) = (*parameter.range.start(), *parameter.range.end());
+            let low = *parameter.range.start();
+            let high = *parameter.range.end();
             if let Some(value) = values.iter().find(|value| !parameter.range.contains(value)) {
                 return Err(CliError::new(format!(
                     "`--{name} {value}` is out of range: `{experiment}` takes {low} to {high}"
@@ -291,14 +293,17 @@ impl Settings {
 
     /// All parameters with their values.
     pub(super) fn sentence(&self) -> String {
-        let one = |parameter: &Parameter| {
-            format!(
-                "{} {}",
-                parameter.name,
-                text(self.list(parameter.name)).replace(',', ", ")
-            )
-        };
-        self.parameters.iter().map(one).collect::<Vec<_>>().join("; ")
+        self.parameters
+            .iter()
+            .map(|parameter| {
+                format!(
+                    "{} {}",
+                    parameter.name,
+                    text(self.list(parameter.name)).replace(',', ", ")
+                )
+            })
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 

@@ -119,7 +119,8 @@ impl Run {
             extra: self.gap * 3 / 2,
         };
         let mut fabric = Fabric::new(topology, config, self.seed).map_err(failed)?;
-        let (from, to) = (10_001, 10_002);
+        let from = 10_001;
+        let to = 10_002;
         for flow in 0..self.flows {
             // Flows start one after the other, so that the packets of all flows are evenly spaced.
             let start = 1_000 + u64::from(flow) * self.gap / u64::from(self.flows);
@@ -238,12 +239,11 @@ impl FabricSink for Observer {
     }
 }
 
-/// Paths by length.
+/// Number of complete paths by length.
 pub(super) fn nodes_of(settings: &Settings) -> impl Iterator<Item = u32> {
     settings.list("nodes").iter().map(|nodes| *nodes as u32)
 }
 
-/// Discards events.
 struct NullOutput;
 
 impl collector::Output for NullOutput {}
@@ -293,18 +293,20 @@ pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
 
 type Lines = BTreeMap<String, Vec<(f64, f64)>>;
 
-fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Findings {
-    let plot = |title: &str, y: &str, lines: Lines| Plot {
+fn overhead_plot(title: &str, y: &str, lines: Lines) -> Plot {
+    let lines = lines
+        .into_iter()
+        .filter(|line| line.0.contains("2 items") || line.0.contains("5 items"));
+    Plot {
         note: String::new(),
         title: title.to_owned(),
         x: linear("nodes on the path"),
         y: linear(y),
-        series: lines
-            .into_iter()
-            .filter(|line| line.0.contains("2 items") || line.0.contains("5 items"))
-            .map(|(name, points)| line_series(&name, points))
-            .collect(),
-    };
+        series: lines.map(|(name, points)| line_series(&name, points)).collect(),
+    }
+}
+
+fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Findings {
     Findings {
         method: "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its Ethernet header \
                  on. The overhead is the difference from the length of the frame that the host sent. Goodput is the payload as a share of the link \
@@ -324,8 +326,8 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
             ],
             rows,
             plots: vec![
-                plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes),
-                plot("Goodput, payload of 1,400 bytes", "per cent of the link", goodputs),
+                overhead_plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes),
+                overhead_plot("Goodput, payload of 1,400 bytes", "per cent of the link", goodputs),
             ],
         }],
         ..Findings::default()
@@ -333,25 +335,28 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
 }
 
 /// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
-pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
-    let (packets, seed) = (settings.one("packets"), settings.one("seed"));
-    let base = |nodes| Run {
-        packets,
-        seed,
+fn yield_run(settings: &Settings, nodes: u32) -> Run {
+    Run {
+        packets: settings.one("packets"),
+        seed: settings.one("seed"),
         gap: 10_000,
         ..Run::new(nodes, Mode::Sf)
-    };
+    }
+}
+
+pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
+    let packets = settings.one("packets");
+    let seed = settings.one("seed");
+
     let mut lossless = BTreeMap::new();
     let mut nodes_rows = Vec::new();
     for nodes in nodes_of(settings) {
-        let complete = complete_paths(&base(nodes))?;
+        let complete = complete_paths(&yield_run(settings, nodes))?;
         lossless.insert(nodes, complete);
         let period = u64::from(nodes - 1).next_power_of_two();
         let share = complete as f64 / packets as f64;
-        let (measured, best) = (
-            Cell::Figure(100.0 * share, 2),
-            Cell::Figure(100.0 / f64::from(nodes - 1), 2),
-        );
+        let measured = Cell::Figure(100.0 * share, 2);
+        let best = Cell::Figure(100.0 / f64::from(nodes - 1), 2);
         nodes_rows.push(vec![
             u64::from(nodes).into(),
             packets.into(),
@@ -362,7 +367,9 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
         ]);
     }
     for nodes in IMPAIRED {
-        lossless.entry(nodes).or_insert(complete_paths(&base(nodes))?);
+        lossless
+            .entry(nodes)
+            .or_insert(complete_paths(&yield_run(settings, nodes))?);
     }
     let mut tables = vec![nodes_table(nodes_rows)];
     for (name, about, label, steps) in [
@@ -379,8 +386,8 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
             &[0, 1_000, 10_000, 50_000][..],
         ),
     ] {
-        let run = |nodes, step| {
-            let with = base(nodes);
+        tables.push(impaired(&lossless, name, about, label, steps, |nodes, step| {
+            let with = yield_run(settings, nodes);
             if name == "loss" {
                 Run { loss: step, ..with }
             } else {
@@ -389,8 +396,7 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
                     ..with
                 }
             }
-        };
-        tables.push(impaired(&lossless, (name, about, label), steps, run)?);
+        })?);
     }
     tables.push(shared_registers(packets, seed)?);
     Ok(Findings {
@@ -414,26 +420,28 @@ fn complete_paths(run: &Run) -> Result<u64, CliError> {
 }
 
 fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
-    let figure = |row: &[Cell], at: usize| match row.get(at) {
-        Some(Cell::Figure(figure, _)) => *figure,
-        Some(Cell::Count(count)) => *count as f64,
-        _ => f64::NAN,
-    };
-    let line = |at: usize| {
-        rows.iter()
-            .map(|row| (figure(row, 0), figure(row, at)))
-            .collect::<Vec<_>>()
-    };
+    let lines = [
+        ("measured", 3),
+        ("the rules' period", 4),
+        ("any such scheme, at best", 5),
+    ]
+    .map(|(name, column)| {
+        let points = rows.iter().map(|row| {
+            let [x, y] = [0, column].map(|at| match row.get(at) {
+                Some(Cell::Figure(figure, _)) => *figure,
+                Some(Cell::Count(count)) => *count as f64,
+                _ => f64::NAN,
+            });
+            (x, y)
+        });
+        line_series(name, points.collect())
+    });
     let plot = Plot {
         note: String::new(),
         title: "Packets whose path becomes complete".into(),
         x: linear("nodes on the path"),
         y: linear("per cent of packets"),
-        series: vec![
-            line_series("measured", line(3)),
-            line_series("the rules' period", line(4)),
-            line_series("any such scheme, at best", line(5)),
-        ],
+        series: lines.into(),
     };
     Table {
         name: "nodes",
@@ -453,11 +461,14 @@ fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
 
 fn impaired(
     lossless: &BTreeMap<u32, u64>,
-    (name, about, label): (&'static str, &str, &str),
+    name: &'static str,
+    about: &str,
+    label: &str,
     steps: &[u32],
     run: impl Fn(u32, u32) -> Run,
 ) -> Result<Table, CliError> {
-    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
     for nodes in IMPAIRED {
         let mut line = Vec::new();
         for &step in steps {
@@ -492,7 +503,8 @@ fn impaired(
 
 /// Several flows that share registers.
 fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
-    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
     let single = sf::Config {
         single: true,
         ..sf::Config::default()

@@ -37,7 +37,7 @@ const PAPER: (u32, f64) = (8, 9.3);
 const BURST: u64 = 1_000;
 const PEAK: u64 = 4;
 
-/// How packets are spaced.
+/// Arrivals of packets.
 #[derive(Clone, Copy)]
 struct Arrivals {
     name: &'static str,
@@ -81,7 +81,8 @@ struct Delays {
 impl Delays {
     fn of(settings: &Settings, arrivals: Arrivals, rate: u64, nodes: u32) -> Result<Self, CliError> {
         let gap = 1_000_000_000 / rate;
-        let (mut means, mut all) = (Vec::new(), Vec::new());
+        let mut means = Vec::new();
+        let mut all = Vec::new();
         for seed in settings.seeds() {
             let mut observer = Observer::new(nodes);
             let pattern = Some((arrivals.pattern)(gap));
@@ -147,7 +148,8 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 }
 
 fn even_table(settings: &Settings) -> Result<Table, CliError> {
-    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
     for &rate in settings.list("rate") {
         let mut line = Vec::new();
         for nodes in nodes_of(settings) {
@@ -188,25 +190,24 @@ fn even_table(settings: &Settings) -> Result<Table, CliError> {
 
 /// All arrivals at one rate.
 fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
-    let (mut rows, mut series) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut series = Vec::new();
     for arrivals in ARRIVALS {
         let mut points = Vec::new();
         for nodes in nodes_of(settings) {
             let delays = Delays::of(settings, arrivals, MATCHED, nodes)?;
-            let (mean, below) = (delays.mean(), delays.below_mean());
-            let at = |figure| Cell::Figure(figure, 2);
-            rows.push(vec![
+            let mean = delays.mean();
+            let below = delays.below_mean();
+            let mut row = vec![
                 arrivals.name.into(),
                 u64::from(nodes).into(),
                 (delays.all.len() as u64).into(),
-                at(mean.mean),
-                at(mean.low),
-                at(mean.high),
-                at(delays.quantile(0.5)),
-                at(delays.quantile(0.99)),
-                at(delays.quantile(1.0)),
-                Cell::Figure(below, 1),
-            ]);
+            ];
+            let quantiles = [0.5, 0.99, 1.0].map(|share| delays.quantile(share));
+            let figures = [mean.mean, mean.low, mean.high].into_iter().chain(quantiles);
+            row.extend(figures.map(|us| Cell::Figure(us, 2)));
+            row.push(Cell::Figure(below, 1));
+            rows.push(row);
             points.push(Point {
                 x: nodes.into(),
                 y: mean.mean,

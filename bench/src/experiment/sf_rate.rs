@@ -66,7 +66,8 @@ impl Recording {
             .iter()
             .fold(0, |all, bit| all | bit);
         let mut recording = Self::default();
-        let (packets, seed) = (settings.one("packets"), settings.one("seed"));
+        let packets = settings.one("packets");
+        let seed = settings.one("seed");
         Run {
             bitmap,
             packets,
@@ -128,7 +129,8 @@ impl Throughput {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let (mut recordings, mut throughputs) = (Vec::new(), Vec::new());
+    let mut recordings = Vec::new();
+    let mut throughputs = Vec::new();
     for &instructions in settings.list("items") {
         for nodes in nodes_of(settings) {
             recordings.push((instructions, nodes, Recording::of(settings, nodes, instructions)?));
@@ -163,9 +165,12 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 
 /// Nanoseconds per report in the collector, from payloads in memory.
 fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
-    let (mut collector, mut batch, mut now) = (collector(), Batch::with_capacity(BATCH), 1_000_000_000);
+    let mut collector = collector();
+    let mut batch = Batch::with_capacity(BATCH);
+    let mut now = 1_000_000_000;
     let mut bursts = payloads.chunks(BURST).cycle();
-    let (mut before, mut calls) = (0, 0_u64);
+    let mut before = 0;
+    let mut calls = 0_u64;
     timing::once(settings, || {
         for _ in 0..4 {
             let burst = bursts.next().unwrap_or_default();
@@ -195,7 +200,9 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
 
 /// One run over loopback.
 fn served(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
-    let (mut collector, mut batch, mut ticked) = (collector(), Batch::with_capacity(BATCH), 0);
+    let mut collector = collector();
+    let mut batch = Batch::with_capacity(BATCH);
+    let mut ticked = 0;
     loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
         collector.handle(datagrams, &mut batch);
         let now = datagrams.last().map_or(ticked, |last| last.received);
@@ -209,19 +216,14 @@ fn served(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served
     })
 }
 
+impl Capacity {
+    /// Reports per second of one core, millions.
+    fn million_per_second(&self) -> Spread {
+        self.ns.map(|ns| 1e3 / ns)
+    }
+}
+
 fn capacity_table(points: &[Capacity]) -> Table {
-    let million = |one: &Capacity| one.ns.map(|ns| 1e3 / ns);
-    let row = |one: &Capacity| {
-        let mut row = vec![
-            one.instructions.into(),
-            u64::from(one.nodes).into(),
-            Cell::Figure(one.bytes, 0),
-        ];
-        row.extend(one.ns.cells(1));
-        row.extend(million(one).cells(2));
-        row.push(Cell::Figure(1e3 / one.ns.median * one.bytes * 8.0 / 1e3, 2));
-        row
-    };
     Table {
         name: "capacity",
         about: "Reports that one core processes, in process".into(),
@@ -237,7 +239,20 @@ fn capacity_table(points: &[Capacity]) -> Table {
             "reports_mps_max",
             "gbps",
         ],
-        rows: points.iter().map(row).collect(),
+        rows: points
+            .iter()
+            .map(|one| {
+                let mut row = vec![
+                    one.instructions.into(),
+                    u64::from(one.nodes).into(),
+                    Cell::Figure(one.bytes, 0),
+                ];
+                row.extend(one.ns.cells(1));
+                row.extend(one.million_per_second().cells(2));
+                row.push(Cell::Figure(1e3 / one.ns.median * one.bytes * 8.0 / 1e3, 2));
+                row
+            })
+            .collect(),
         plots: vec![Plot {
             note: "one core, in process".into(),
             title: "Reports per second by nodes (Fig. 9)".into(),
@@ -246,38 +261,13 @@ fn capacity_table(points: &[Capacity]) -> Table {
             series: by_instructions(
                 points,
                 |one| one.instructions,
-                |one| million(one).point(one.nodes.into()),
+                |one| one.million_per_second().point(one.nodes.into()),
             ),
         }],
     }
 }
 
 fn throughput_table(points: &[Throughput]) -> Table {
-    let row = |one: &Throughput| {
-        let mut row: Vec<Cell> = vec![one.instructions.into(), one.wanted.into()];
-        row.push(Cell::Figure(one.spread(Served::sent_per_second).median / 1e3, 1));
-        row.extend(
-            one.spread(Served::received_per_second)
-                .map(|rate| rate / 1e3)
-                .cells(1),
-        );
-        row.push(Cell::Figure(
-            one.gbps(one.spread(Served::sent_per_second).median),
-            3,
-        ));
-        row.push(Cell::Figure(
-            one.gbps(one.spread(Served::received_per_second).median),
-            3,
-        ));
-        row.push(Cell::Figure(one.spread(Served::ns_per_report).median, 0));
-        row
-    };
-    let point = |one: &Throughput| {
-        let sent = one.gbps(one.spread(Served::sent_per_second).median);
-        one.spread(Served::received_per_second)
-            .map(|rate| one.gbps(rate))
-            .point(sent)
-    };
     Table {
         name: "throughput",
         about: format!("Sent and processed over loopback, path of {NODES} nodes"),
@@ -292,13 +282,43 @@ fn throughput_table(points: &[Throughput]) -> Table {
             "processed_gbps",
             "cpu_ns_per_report",
         ],
-        rows: points.iter().map(row).collect(),
+        rows: points
+            .iter()
+            .map(|one| {
+                let mut row: Vec<Cell> = vec![one.instructions.into(), one.wanted.into()];
+                row.push(Cell::Figure(one.spread(Served::sent_per_second).median / 1e3, 1));
+                row.extend(
+                    one.spread(Served::received_per_second)
+                        .map(|rate| rate / 1e3)
+                        .cells(1),
+                );
+                row.push(Cell::Figure(
+                    one.gbps(one.spread(Served::sent_per_second).median),
+                    3,
+                ));
+                row.push(Cell::Figure(
+                    one.gbps(one.spread(Served::received_per_second).median),
+                    3,
+                ));
+                row.push(Cell::Figure(one.spread(Served::ns_per_report).median, 0));
+                row
+            })
+            .collect(),
         plots: vec![Plot {
             note: "as these reports would fill the paper's link".into(),
             title: "Processed by sending rate (Fig. 8a)".into(),
             x: log("sent (Gb/s)"),
             y: log("processed (Gb/s)"),
-            series: by_instructions(points, |one| one.instructions, point),
+            series: by_instructions(
+                points,
+                |one| one.instructions,
+                |one| {
+                    let sent = one.gbps(one.spread(Served::sent_per_second).median);
+                    one.spread(Served::received_per_second)
+                        .map(|rate| one.gbps(rate))
+                        .point(sent)
+                },
+            ),
         }],
     }
 }

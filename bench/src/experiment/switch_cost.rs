@@ -103,7 +103,9 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
         Task::Transit => (false, false),
         Task::Sink => (false, true),
     };
-    let (mut frame, mut now, mut next) = (Vec::with_capacity(2_048), 0, packets.chunks(64).cycle());
+    let mut frame = Vec::with_capacity(2_048);
+    let mut now = 0;
+    let mut next = packets.chunks(64).cycle();
     timing::of(settings, || {
         let burst = next.next().unwrap_or_default();
         for packet in burst {
@@ -128,12 +130,6 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
 
 fn findings(found: &[(&str, Spread)], nodes: u32) -> Findings {
     let plain = found.first().map_or(f64::NAN, |one| one.1.median);
-    let row = |(name, spread): &(&str, Spread)| {
-        let mut row = vec![Cell::from(*name)];
-        row.extend(spread.cells(1));
-        row.push(Cell::Figure(spread.median - plain, 1));
-        row
-    };
     let points = (0_u32..)
         .zip(found)
         .map(|(at, one)| one.1.point(at.into()))
@@ -158,7 +154,12 @@ fn findings(found: &[(&str, Spread)], nodes: u32) -> Findings {
             name: "packet",
             about: "Time of a packet in the switch".into(),
             columns: vec!["task", "ns_per_packet", "ns_per_packet_min", "ns_per_packet_max", "added_ns"],
-            rows: found.iter().map(row).collect(),
+            rows: found.iter().map(|(name, spread): &(&str, Spread)| {
+        let mut row = vec![Cell::from(*name)];
+        row.extend(spread.cells(1));
+        row.push(Cell::Figure(spread.median - plain, 1));
+        row
+    }).collect(),
             plots: vec![Plot {
                 note: "in process, without I/O".into(),
                 title: "Time of a packet in the switch (Fig. 9)".into(),

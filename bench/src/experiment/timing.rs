@@ -22,15 +22,12 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// NaN without runs.
+    /// Sorts the runs; all figures are NaN without a run.
     pub(super) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
-        let at = |index: usize| runs.get(index).copied().unwrap_or(f64::NAN);
-        Self {
-            median: at(runs.len() / 2),
-            min: at(0),
-            max: at(runs.len().saturating_sub(1)),
-        }
+        let [min, median, max] = [0, runs.len() / 2, runs.len().saturating_sub(1)]
+            .map(|index| runs.get(index).copied().unwrap_or(f64::NAN));
+        Self { median, min, max }
     }
 
     /// `runs` runs.
@@ -196,7 +193,8 @@ fn warm_up(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> 
 }
 
 fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<f64, CliError> {
-    let (started, mut rounds) = (Instant::now(), Vec::new());
+    let started = Instant::now();
+    let mut rounds = Vec::new();
     while started.elapsed() < span || rounds.len() < 3 {
         let round = Instant::now();
         let operations = black_box(work()?);

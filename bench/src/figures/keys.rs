@@ -3,12 +3,11 @@
 /// Maximum length of a key, bytes.
 const MAX_LEN: usize = 13;
 
-/// Kind of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// IPv4 5-tuples of random bytes.
     RandomTuples,
-    /// Four random bytes.
+    /// Keys of four random bytes.
     RandomWords,
     /// Four bytes that count up: what the artifact's generators send.
     SequentialWords,
@@ -34,7 +33,6 @@ impl Kind {
     }
 }
 
-/// A key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     bytes: [u8; MAX_LEN],
@@ -77,7 +75,8 @@ impl Keys {
             }
             Kind::SequentialTuples => {
                 // 250 clients of a /24 network; the port counts up after each round of clients.
-                let (client, port) = (number % 250, number / 250);
+                let client = number % 250;
+                let port = number / 250;
                 let network = mix(self.seed) as u8;
                 let server = (port / 28_000) as u8;
                 bytes[..8].copy_from_slice(&[10, network, 0, client as u8 + 1, 192, 168, server, 1]);

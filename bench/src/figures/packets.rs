@@ -36,12 +36,7 @@ pub(crate) fn plain(flow: u16) -> Vec<u8> {
 }
 
 /// A packet of UDP with a payload of zeros, from one address and port to another.
-pub(crate) fn udp(
-    mac: [u8; 6],
-    (src, src_port): ([u8; 4], u16),
-    (dst, dst_port): ([u8; 4], u16),
-    payload: usize,
-) -> Vec<u8> {
+pub(crate) fn udp(mac: [u8; 6], src: ([u8; 4], u16), dst: ([u8; 4], u16), payload: usize) -> Vec<u8> {
     let len = (udp::HEADER_LEN + payload) as u16;
     let l4 = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
     let mut frame = vec![0; l4 + usize::from(len)];
@@ -53,8 +48,8 @@ pub(crate) fn udp(
     .emit(&mut frame);
     let total_len = len + ipv4::HEADER_LEN as u16;
     ipv4::Repr {
-        src,
-        dst,
+        src: src.0,
+        dst: dst.0,
         proto: 17,
         tos: 0,
         total_len,
@@ -65,8 +60,8 @@ pub(crate) fn udp(
     }
     .emit(&mut frame[ethernet::HEADER_LEN..]);
     udp::Repr {
-        src_port,
-        dst_port,
+        src_port: src.1,
+        dst_port: dst.1,
         len,
         checksum: 0,
     }

@@ -22,7 +22,7 @@ const STEP: u64 = 10_000;
 /// UDP source port of RoCEv2.
 const PORT: u16 = 0xc001;
 
-/// Translator and requester.
+/// The translator and the requester.
 pub(crate) struct TranslatorHalf {
     translator: Translator,
     links: Links,
@@ -31,7 +31,7 @@ pub(crate) struct TranslatorHalf {
     now: u64,
 }
 
-/// Responder and stores.
+/// The responder and the stores.
 pub(crate) struct CollectorHalf {
     responder: Responder,
     stores: Vec<DtaStore>,
@@ -87,7 +87,8 @@ impl CollectorHalf {
     /// A responder with these stores, and the address and rkey of each region.
     fn new(wanted: &[StoreEntry]) -> Result<(Self, Vec<RemoteRegion>), CliError> {
         let mut responder = Responder::new(responder::Config::default()).map_err(failed)?;
-        let (mut stores, mut regions) = (Vec::new(), Vec::new());
+        let mut stores = Vec::new();
+        let mut regions = Vec::new();
         for (number, wanted) in (0_u16..).zip(wanted) {
             let store = store(wanted)?;
             let slots = matches!(
@@ -143,7 +144,7 @@ impl TranslatorHalf {
         self.links.flush(self.now);
     }
 
-    /// The pending frames.
+    /// The frames that are not sent yet.
     pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         self.links.frames().map(|(_, frame)| frame)
     }
@@ -162,7 +163,8 @@ impl TranslatorHalf {
 impl Pipeline {
     /// A translator with one collector that has these stores.
     pub(crate) fn new(wanted: &[StoreEntry]) -> Result<Self, CliError> {
-        let (near, far) = (Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2));
+        let near = Ipv4Addr::new(198, 51, 100, 1);
+        let far = Ipv4Addr::new(198, 51, 100, 2);
         Self::with_path(Path::new(near.into(), far.into(), PORT), wanted)
     }
 
@@ -252,7 +254,8 @@ impl Pipeline {
     /// # Errors
     /// The counters that do not balance.
     pub(crate) fn check(&self) -> Result<(), CliError> {
-        let (translated, responded) = (self.translated(), self.responded());
+        let translated = self.translated();
+        let responded = self.responded();
         let lost: u64 = translated
             .reports
             .dropped
@@ -302,7 +305,8 @@ fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Res
         destination_mac: path.source_mac,
         ..path
     };
-    let mut connect = |transport, end: rdma::requester::End| {
+    let ends = [(Transport::Uc, offer.unreliable), (Transport::Rc, offer.reliable)];
+    let [unreliable, reliable] = ends.map(|(transport, end)| {
         let pair = QueuePairConfig {
             transport,
             path: back,
@@ -312,12 +316,12 @@ fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Res
             receives: u32::MAX,
         };
         responder.connect(&pair).map_err(failed)
-    };
+    });
     let connection = Connection {
         path,
         mtu: 4096,
-        unreliable: Some(connect(Transport::Uc, offer.unreliable)?),
-        reliable: Some(connect(Transport::Rc, offer.reliable)?),
+        unreliable: Some(unreliable?),
+        reliable: Some(reliable?),
         atomic_depth: 128,
         regions,
         executed: None,

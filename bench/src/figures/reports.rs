@@ -22,7 +22,7 @@ const APPEND_LIST: usize = 8;
 const SKETCH_EPOCH: usize = 8 + 2;
 const REPORTER: usize = 4;
 
-/// How a payload changes from one report to the next.
+/// Change of a payload from one report to the next.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Offset of the random bytes of the key.
@@ -31,7 +31,7 @@ enum Change {
     List(u32),
     /// Columns in order, then the next reporter, then the next epoch.
     Column { columns: u32, reporters: u32 },
-    /// Nothing.
+    /// All reports are equal.
     None,
 }
 
@@ -191,19 +191,32 @@ impl Reports {
     }
 }
 
+fn put(payload: &mut [u8], at: usize, bytes: &[u8]) {
+    payload[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
 /// Modifies a payload for the report with this number.
 fn change(payload: &mut [u8], change: Change, number: u64) {
-    let mut put = |at: usize, bytes: &[u8]| payload[at..at + bytes.len()].copy_from_slice(bytes);
     match change {
-        Change::Key(at) => put(at, &mix(number).to_be_bytes()),
-        Change::List(lists) => put(APPEND_LIST, &((number % u64::from(lists)) as u32).to_be_bytes()),
+        Change::Key(at) => put(payload, at, &mix(number).to_be_bytes()),
+        Change::List(lists) => put(
+            payload,
+            APPEND_LIST,
+            &((number % u64::from(lists)) as u32).to_be_bytes(),
+        ),
         Change::Column { columns, reporters } => {
             let reports = u64::from(columns / COLUMNS);
-            let (sketch, report) = (number / reports, number % reports);
-            let (epoch, reporter) = (sketch / u64::from(reporters), sketch % u64::from(reporters));
-            put(REPORTER, &(reporter as u32 + 1).to_be_bytes());
-            put(SKETCH_EPOCH, &(epoch as u16).to_be_bytes());
-            put(SKETCH_EPOCH + 2, &(report as u32 * COLUMNS).to_be_bytes());
+            let sketch = number / reports;
+            let report = number % reports;
+            let epoch = sketch / u64::from(reporters);
+            let reporter = sketch % u64::from(reporters);
+            put(payload, REPORTER, &(reporter as u32 + 1).to_be_bytes());
+            put(payload, SKETCH_EPOCH, &(epoch as u16).to_be_bytes());
+            put(
+                payload,
+                SKETCH_EPOCH + 2,
+                &(report as u32 * COLUMNS).to_be_bytes(),
+            );
         }
         Change::None => {}
     }

@@ -34,7 +34,7 @@ pub(crate) struct Answers {
     pub(crate) correct: u64,
     /// The value of another key.
     pub(crate) wrong: u64,
-    /// No value.
+    /// No value at all.
     pub(crate) none: u64,
 }
 
@@ -58,7 +58,6 @@ impl std::ops::AddAssign for Answers {
 }
 
 impl Slots {
-    /// An empty store.
     pub(crate) fn new(slots: u64, data_len: u16, family: Family) -> Result<Self, CliError> {
         let geometry = Geometry::KeyWrite {
             slots,
@@ -92,22 +91,18 @@ impl Slots {
         self.family
     }
 
-    /// The reader.
     pub(crate) fn reader(&self) -> &KeyWriteReader {
         &self.reader
     }
 
-    /// The memory region.
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    /// Number of slots.
     pub(crate) fn len(&self) -> u64 {
         self.slots
     }
 
-    /// Clears all slots.
     pub(crate) fn clear(&self) -> Result<(), CliError> {
         self.store.clear().map_err(failed)
     }

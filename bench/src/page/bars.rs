@@ -1,6 +1,6 @@
 //! What each case should reach.
 
-/// A bar.
+/// The bar that a case should reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bar {
     /// At most so many times another case.
@@ -26,11 +26,12 @@ pub(super) enum Bar {
 impl Bar {
     /// Whether `value`, rounded as it is shown, reaches the bar.
     pub(super) fn is_met(&self, value: f64) -> bool {
-        let rounded = |digits: f64| (value * digits).round() / digits;
+        let tenths = (value * 10.0).round() / 10.0;
+        let hundredths = (value * 100.0).round() / 100.0;
         match *self {
-            Self::Times { most, .. } => rounded(100.0) <= most,
-            Self::More { most, .. } | Self::Of { most, .. } => rounded(10.0) <= most,
-            Self::Share { least, .. } => rounded(100.0) >= least,
+            Self::Times { most, .. } => hundredths <= most,
+            Self::More { most, .. } | Self::Of { most, .. } => tenths <= most,
+            Self::Share { least, .. } => hundredths >= least,
             Self::Most(most) => value.round() <= most,
         }
     }
@@ -170,10 +171,11 @@ const BARS: &[(&str, Bar)] = &[
 /// The cases that bars name.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    let other = |bar: &Bar| match *bar {
-        Bar::Times { case, .. } | Bar::More { case, .. } => Some(case),
-        _ => None,
-    };
-    BARS.iter()
-        .flat_map(move |(name, bar)| [Some(*name), other(bar)].into_iter().flatten())
+    BARS.iter().flat_map(|(name, bar)| {
+        let other = match *bar {
+            Bar::Times { case, .. } | Bar::More { case, .. } => Some(case),
+            _ => None,
+        };
+        [Some(*name), other].into_iter().flatten()
+    })
 }

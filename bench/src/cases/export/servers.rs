@@ -13,7 +13,7 @@ use terminal::CliError;
 
 use super::super::harness::Failure;
 
-/// How long a server may take to start.
+/// The longest time that a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the servers are installed.
@@ -64,7 +64,8 @@ impl Engine {
         if !has.is_ok_and(|status| status.success()) {
             return Err(skipped("Python with chdb"));
         }
-        let (front, data) = (dir.join("clickhouse.py"), dir.join("clickhouse"));
+        let front = dir.join("clickhouse.py");
+        let data = dir.join("clickhouse");
         fs::write(&front, FRONT).map_err(failed)?;
         fs::create_dir_all(&data).map_err(failed)?;
         let mut command = Command::new(python);
@@ -136,7 +137,9 @@ impl Http {
 
 /// The first line of a message, and the length of its body; `None`: there is no further message.
 fn head_of(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<(String, usize)>> {
-    let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+    let mut first = String::new();
+    let mut line = String::new();
+    let mut length = 0;
     if stream.read_line(&mut first)? == 0 {
         return Ok(None);
     }
@@ -192,7 +195,8 @@ pub(super) struct Broker {
 impl Broker {
     /// With its data in `dir`.
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
-        let (kafka, tools) = (installed("kafka/lib/DONE"), installed("kafka-tools/lib/DONE"));
+        let kafka = installed("kafka/lib/DONE");
+        let tools = installed("kafka-tools/lib/DONE");
         let has_java = Command::new("java")
             .arg("-version")
             .stderr(Stdio::null())

@@ -16,7 +16,7 @@ use crate::figures::{
 use crate::svg::{Axis, Plot};
 use terminal::{CliError, units};
 
-/// Keys per slot.
+/// Loads of the store, keys per slot.
 const LOADS: [f64; 13] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0];
 const COPIES: [u8; 4] = [1, 2, 3, 4];
 const FAMILIES: [Family; 2] = [Family::V1, Family::Artifact];
@@ -28,7 +28,7 @@ const LARGE: u64 = 1 << 22;
 const COUNTERS: u64 = 16_384;
 const FLOWS: u64 = 4_096;
 
-/// One measured point.
+/// The answers at one load.
 struct Point {
     family: Family,
     kind: Kind,
@@ -117,7 +117,8 @@ fn query_unwritten_keys(settings: &Settings) -> Result<Vec<UnwrittenKeys>, CliEr
         let store = Slots::new(settings.scale.of(16).next_power_of_two() * LARGE / 16, 4, family)?;
         for kind in [Kind::RandomTuples, Kind::RandomWords] {
             store.clear()?;
-            let (keys, count) = (Keys { kind, seed: 9 }, store.len());
+            let keys = Keys { kind, seed: 9 };
+            let count = store.len();
             for number in 0..count {
                 store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 2)?;
             }
@@ -150,23 +151,24 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
                     seed,
                 };
                 // A few flows carry most packets, as in real networks: 2^0 to 2^15 packets per flow.
-                let packets = |number: u64| 1_u64 << (mix(number ^ seed << 32).leading_zeros().min(15));
-                let mut counters = vec![0_u64; COUNTERS as usize];
-                let slots_of = |number: u64| {
+                let flows = (0..FLOWS).map(|number| {
+                    let packets = 1_u64 << (mix(number ^ seed << 32).leading_zeros().min(15));
                     let hashes = family.hashes(keys.key(number).as_ref());
-                    hashes.slots.map(|hash| slot(hash, COUNTERS) as usize)
-                };
-                for number in 0..FLOWS {
-                    for slot in &slots_of(number)[..usize::from(copies)] {
-                        counters[*slot] += packets(number);
+                    let slots = hashes.slots.map(|hash| slot(hash, COUNTERS) as usize);
+                    (packets, slots)
+                });
+                let mut counters = vec![0_u64; COUNTERS as usize];
+                for (packets, slots) in flows.clone() {
+                    for slot in &slots[..usize::from(copies)] {
+                        counters[*slot] += packets;
                     }
                 }
-                let errors = (0..FLOWS).map(|number| {
-                    let estimate = slots_of(number)[..usize::from(copies)]
+                let errors = flows.map(|(packets, slots)| {
+                    let estimate = slots[..usize::from(copies)]
                         .iter()
                         .map(|slot| counters[*slot])
                         .min();
-                    (estimate.unwrap_or(0) - packets(number)) as f64
+                    (estimate.unwrap_or(0) - packets) as f64
                 });
                 error += errors.sum::<f64>() / FLOWS as f64;
             }
@@ -188,60 +190,58 @@ fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> 
 
 /// The number of copies with the highest rate at a load.
 fn best_copies(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
-    let rate = |copies: &u8| rate(points, family, kind, *copies, load);
-    COPIES
-        .into_iter()
-        .max_by(|a, b| rate(a).total_cmp(&rate(b)))
-        .unwrap_or(1)
+    let rates = COPIES.map(|copies| (copies, rate(points, family, kind, copies, load)));
+    let best = rates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    best.map_or(1, |(copies, _)| copies)
 }
 
 fn share(value: f64) -> Cell {
     Cell::Figure(value, 4)
 }
 
+fn load_line(
+    points: &[Point],
+    family: Family,
+    figure: fn(&Point) -> Option<f64>,
+    copies: u8,
+) -> Vec<(f64, f64)> {
+    let kind = Kind::RandomTuples;
+    LOADS
+        .into_iter()
+        .filter_map(|load| Some((load, 100.0 * figure(find(points, family, kind, copies, load)?)?)))
+        .collect()
+}
+
+fn load_plot(points: &[Point], title: &str, family: Family, formula: fn(&Point) -> Option<f64>) -> Plot {
+    let mut series: Vec<_> = COPIES
+        .iter()
+        .map(|n| {
+            line_series(
+                &format!("N = {n}"),
+                load_line(points, family, |one| Some(one.answers.rate()), *n),
+            )
+        })
+        .collect();
+    series.extend(COPIES.iter().map(|n| {
+        mark_series(
+            &format!("N = {n}, formula"),
+            load_line(points, family, formula, *n),
+        )
+    }));
+    Plot {
+        note: "random 5-tuples".into(),
+        title: title.into(),
+        x: log("keys per slot"),
+        y: Axis {
+            range: Some((0.0, 100.0)),
+            ..linear("keys answered (%)")
+        },
+        series,
+    }
+}
+
 fn load_table(points: &[Point]) -> Table {
     let kind = Kind::RandomTuples;
-    let row = |load: f64| {
-        let mut row = vec![Cell::Figure(load, 2)];
-        row.extend(COPIES.map(|n| share(rate(points, Family::V1, kind, n, load))));
-        row.extend(
-            COPIES
-                .map(|n| share(find(points, Family::V1, kind, n, load).map_or(f64::NAN, |one| one.formula))),
-        );
-        row.push(u64::from(best_copies(points, Family::V1, kind, load)).into());
-        row.extend(COPIES.map(|n| share(rate(points, Family::Artifact, kind, n, load))));
-        row
-    };
-    let line = |family: Family, figure: fn(&Point) -> Option<f64>, copies: u8| -> Vec<(f64, f64)> {
-        let of = |load: f64| Some((load, 100.0 * figure(find(points, family, kind, copies, load)?)?));
-        LOADS.into_iter().filter_map(of).collect()
-    };
-    let plot = |title: &str, family: Family, formula: fn(&Point) -> Option<f64>| {
-        let mut series: Vec<_> = COPIES
-            .iter()
-            .map(|n| {
-                line_series(
-                    &format!("N = {n}"),
-                    line(family, |one| Some(one.answers.rate()), *n),
-                )
-            })
-            .collect();
-        series.extend(
-            COPIES
-                .iter()
-                .map(|n| mark_series(&format!("N = {n}, formula"), line(family, formula, *n))),
-        );
-        Plot {
-            note: "random 5-tuples".into(),
-            title: title.into(),
-            x: log("keys per slot"),
-            y: Axis {
-                range: Some((0.0, 100.0)),
-                ..linear("keys answered (%)")
-            },
-            series,
-        }
-    };
     Table {
         name: "load",
         about: "Keys answered by load and copies, random 5-tuples".into(),
@@ -261,10 +261,25 @@ fn load_table(points: &[Point]) -> Table {
             "artifact_n3",
             "artifact_n4",
         ],
-        rows: LOADS.into_iter().map(row).collect(),
+        rows: LOADS
+            .into_iter()
+            .map(|load| {
+                let mut row = vec![Cell::Figure(load, 2)];
+                row.extend(COPIES.map(|n| share(rate(points, Family::V1, kind, n, load))));
+                row.extend(COPIES.map(|n| {
+                    share(find(points, Family::V1, kind, n, load).map_or(f64::NAN, |one| one.formula))
+                }));
+                row.push(u64::from(best_copies(points, Family::V1, kind, load)).into());
+                row.extend(COPIES.map(|n| share(rate(points, Family::Artifact, kind, n, load))));
+                row
+            })
+            .collect(),
         plots: vec![
-            plot("Four hashes (Fig. 11)", Family::V1, |one| Some(one.formula)),
-            plot(
+            load_plot(points, "Four hashes (Fig. 11)", Family::V1, |one| {
+                Some(one.formula)
+            }),
+            load_plot(
+                points,
                 "The artifact's hash: more copies protect less",
                 Family::Artifact,
                 |one| one.grouped_formula,
@@ -280,8 +295,13 @@ fn keys_table(points: &[Point]) -> Table {
             for load in [0.5, 1.0] {
                 let mut row = vec![family.name().into(), kind.name().into(), Cell::Figure(load, 1)];
                 row.extend(COPIES.map(|n| share(rate(points, family, kind, n, load))));
-                let wrong = |n: u8| find(points, family, kind, n, load).map_or(0, |one| one.answers.wrong);
-                row.push(COPIES.into_iter().map(wrong).sum::<u64>().into());
+                row.push(
+                    COPIES
+                        .into_iter()
+                        .map(|n| find(points, family, kind, n, load).map_or(0, |one| one.answers.wrong))
+                        .sum::<u64>()
+                        .into(),
+                );
                 rows.push(row);
             }
         }
@@ -296,22 +316,6 @@ fn keys_table(points: &[Point]) -> Table {
 }
 
 fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> [Table; 2] {
-    let of_unwritten = |one: &UnwrittenKeys| {
-        vec![
-            one.family.name().into(),
-            one.kind.name().into(),
-            one.queried.into(),
-            one.wrong.into(),
-            Cell::Figure(one.expected, 4),
-        ]
-    };
-    let of_counters = |one: &(Family, u8, f64)| {
-        vec![
-            one.0.name().into(),
-            u64::from(one.1).into(),
-            Cell::Figure(one.2, 2),
-        ]
-    };
     [
         Table {
             name: "absent",
@@ -323,17 +327,44 @@ fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> 
                 "answered",
                 "expected_of_a_32_bit_checksum",
             ],
-            rows: unwritten.iter().map(of_unwritten).collect(),
+            rows: unwritten
+                .iter()
+                .map(|one| {
+                    vec![
+                        one.family.name().into(),
+                        one.kind.name().into(),
+                        one.queried.into(),
+                        one.wrong.into(),
+                        Cell::Figure(one.expected, 4),
+                    ]
+                })
+                .collect(),
             plots: Vec::new(),
         },
         Table {
             name: "counters",
             about: "Key-Increment: mean error of a flow's count, 4,096 flows in 16,384 counters".into(),
             columns: vec!["hashes", "n", "mean_error"],
-            rows: counters.iter().map(of_counters).collect(),
+            rows: counters
+                .iter()
+                .map(|one: &(Family, u8, f64)| {
+                    vec![
+                        one.0.name().into(),
+                        u64::from(one.1).into(),
+                        Cell::Figure(one.2, 2),
+                    ]
+                })
+                .collect(),
             plots: Vec::new(),
         },
     ]
+}
+
+/// The rates for one, two and four copies.
+fn three_rates(points: &[Point], family: Family, kind: Kind, load: f64) -> String {
+    [1, 2, 4]
+        .map(|copies| percent(rate(points, family, kind, copies, load)))
+        .join(", ")
 }
 
 fn findings(
@@ -342,34 +373,31 @@ fn findings(
     counters: &[(Family, u8, f64)],
     trials: u64,
 ) -> Findings {
-    let all = |family, kind, load| {
-        let [one, two, _, four] = COPIES.map(|n| percent(rate(points, family, kind, n, load)));
-        format!("{one}, {two}, {four}")
-    };
-    let best_loads = |copies: u8| {
-        LOADS
+    let intervals = [4, 3, 2, 1].map(|copies| {
+        let mut loads = LOADS
             .into_iter()
-            .filter(move |load| best_copies(points, Family::V1, Kind::RandomTuples, *load) == copies)
-    };
-    let interval = |n: u8| match (best_loads(n).next(), best_loads(n).next_back()) {
-        (Some(first), Some(last)) => format!("{first} to {last}"),
-        _ => "never".into(),
-    };
-    let wrong = |family| {
+            .filter(|load| best_copies(points, Family::V1, Kind::RandomTuples, *load) == copies);
+        match (loads.next(), loads.next_back()) {
+            (Some(first), Some(last)) => format!("{first} to {last}"),
+            (Some(only), None) => format!("{only} to {only}"),
+            _ => "never".into(),
+        }
+    });
+    let [wrong, wrong_artifact] = [Family::V1, Family::Artifact].map(|family| {
         let tuples = unwritten
             .iter()
             .find(|one| one.family == family && one.kind == Kind::RandomTuples);
         tuples.map_or_else(String::new, |one| {
             format!("{} of {}", one.wrong, units::count(one.queried))
         })
-    };
-    let errors = |family| {
-        let of = counters
-            .iter()
-            .filter(|one| one.0 == family)
-            .map(|one| format!("{:.1}", one.2));
-        of.collect::<Vec<_>>().join(", ")
-    };
+    });
+    let [errors, errors_artifact] = [Family::V1, Family::Artifact].map(|family| {
+        let errors = counters.iter().filter(|one| one.0 == family);
+        errors
+            .map(|one| format!("{:.1}", one.2))
+            .collect::<Vec<_>>()
+            .join(", ")
+    });
     let [unwritten_table, counters_table] = other_tables(unwritten, counters);
     Findings {
         method: "The experiment fills a key-write store as the translator does (slots and checksum by `wire::dta::hash`, bytes by \
@@ -385,12 +413,12 @@ fn findings(
         ],
         comparisons: vec![
             Comparison::new("N = 2 and N = 1 at a moderate load", "\u{201c}great queryability improvements\u{201d}", format!("load 0.5: {} and {}", percent(rate(points, Family::V1, Kind::RandomTuples, 2, 0.5)), percent(rate(points, Family::V1, Kind::RandomTuples, 1, 0.5)))),
-            Comparison::new("loads at which N = 4, 3, 2, 1 is best", "intervals by colour (no figures in the text)", format!("{}; {}; {}; {}", interval(4), interval(3), interval(2), interval(1))),
-            Comparison::new("load 0.5, N = 1, 2, 4, random 5-tuples", "", format!("{}; with the artifact's hash {}", all(Family::V1, Kind::RandomTuples, 0.5), all(Family::Artifact, Kind::RandomTuples, 0.5))),
-            Comparison::new("load 0.5, N = 1, 2, 4, sequential words", "", format!("{}; with the artifact's hash {}", all(Family::V1, Kind::SequentialWords, 0.5), all(Family::Artifact, Kind::SequentialWords, 0.5))),
-            Comparison::new("load 1.0, N = 1, 2, 4, sequential words (in brackets: random words)", "", format!("{} ({})", all(Family::V1, Kind::SequentialWords, 1.0), all(Family::V1, Kind::RandomWords, 1.0))),
-            Comparison::new("answers for keys never written, random 5-tuples", "\u{201c}incredibly rare\u{201d}", format!("{}; with the artifact's hash {}", wrong(Family::V1), wrong(Family::Artifact))),
-            Comparison::new("Key-Increment's mean error, N = 1, 2, 4", "", format!("{}; with the artifact's hash {}", errors(Family::V1), errors(Family::Artifact))),
+            Comparison::new("loads at which N = 4, 3, 2, 1 is best", "intervals by colour (no figures in the text)", intervals.join("; ")),
+            Comparison::new("load 0.5, N = 1, 2, 4, random 5-tuples", "", format!("{}; with the artifact's hash {}", three_rates(points, Family::V1, Kind::RandomTuples, 0.5), three_rates(points, Family::Artifact, Kind::RandomTuples, 0.5))),
+            Comparison::new("load 0.5, N = 1, 2, 4, sequential words", "", format!("{}; with the artifact's hash {}", three_rates(points, Family::V1, Kind::SequentialWords, 0.5), three_rates(points, Family::Artifact, Kind::SequentialWords, 0.5))),
+            Comparison::new("load 1.0, N = 1, 2, 4, sequential words (in brackets: random words)", "", format!("{} ({})", three_rates(points, Family::V1, Kind::SequentialWords, 1.0), three_rates(points, Family::V1, Kind::RandomWords, 1.0))),
+            Comparison::new("answers for keys never written, random 5-tuples", "\u{201c}incredibly rare\u{201d}", format!("{wrong}; with the artifact's hash {wrong_artifact}")),
+            Comparison::new("Key-Increment's mean error, N = 1, 2, 4", "", format!("{errors}; with the artifact's hash {errors_artifact}")),
         ],
         tables: vec![load_table(points), keys_table(points), unwritten_table, counters_table],
         ..Findings::default()

@@ -39,7 +39,6 @@ struct Point {
 }
 
 impl Point {
-    /// Nanoseconds per entry.
     fn translate(&self) -> f64 {
         self.speed.translate.median / self.count as f64
     }
@@ -59,10 +58,8 @@ impl Point {
 
     /// Entries per second at which hopwise's frames saturate the paper's NIC or link.
     fn nic(&self) -> f64 {
-        let (frames, bytes) = (
-            self.speed.frames / self.count as f64,
-            self.speed.bytes / self.count as f64,
-        );
+        let frames = self.speed.frames / self.count as f64;
+        let bytes = self.speed.bytes / self.count as f64;
         (LINK / (8.0 * (bytes + FRAME_OVERHEAD * frames))).min(NIC / frames)
     }
 }
@@ -104,25 +101,27 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 }
 
 fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
-    let row = |one: &Point| {
-        let [median, min, max] = one.rates().map(|rate| rate / 1e6).cells(1);
-        vec![
-            u64::from(one.batch).into(),
-            u64::from(one.lists).into(),
-            one.entries.into(),
-            (one.count as u64).into(),
-            Cell::Figure(one.translate(), 2),
-            Cell::Figure(one.respond(), 2),
-            Cell::Figure(1e3 / one.translate(), 1),
-            Cell::Figure(1e3 / one.respond(), 1),
-            median,
-            min,
-            max,
-            Cell::Figure(one.speed.bytes / one.count as f64, 1),
-            Cell::Figure(one.nic() / 1e6, 0),
-        ]
-    };
-    points.iter().map(row).collect()
+    points
+        .iter()
+        .map(|one| {
+            let [median, min, max] = one.rates().map(|rate| rate / 1e6).cells(1);
+            vec![
+                u64::from(one.batch).into(),
+                u64::from(one.lists).into(),
+                one.entries.into(),
+                (one.count as u64).into(),
+                Cell::Figure(one.translate(), 2),
+                Cell::Figure(one.respond(), 2),
+                Cell::Figure(1e3 / one.translate(), 1),
+                Cell::Figure(1e3 / one.respond(), 1),
+                median,
+                min,
+                max,
+                Cell::Figure(one.speed.bytes / one.count as f64, 1),
+                Cell::Figure(one.nic() / 1e6, 0),
+            ]
+        })
+        .collect()
 }
 
 const COLUMNS: [&str; 13] = [
@@ -141,15 +140,15 @@ const COLUMNS: [&str; 13] = [
     "nic_mps",
 ];
 
+/// Millions of entries per second by batch, for reports of `count` entries to one list.
+fn line(points: &[Point], count: usize, rate: fn(&Point) -> f64) -> Vec<(f64, f64)> {
+    let selected = points.iter().filter(|one| one.count == count && one.lists == 1);
+    selected
+        .map(|one| (f64::from(one.batch), rate(one) / 1e6))
+        .collect()
+}
+
 fn findings(points: &[Point], sizes: &[Point]) -> Findings {
-    let line = |count: usize, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
-        let selected = points.iter().filter(|one| one.count == count && one.lists == 1);
-        selected
-            .map(|one| (f64::from(one.batch), of(one) / 1e6))
-            .collect()
-    };
-    let responder = |one: &Point| 1e9 / one.respond();
-    let translator = |one: &Point| 1e9 / one.translate();
     Findings {
         method: "The translator receives Append reports with entries of 4 bytes as UDP payloads, 64 at a time, for each list in turn. The responder \
                  receives its RoCEv2 frames, one per batch of B entries with a trailer. Both run in one process on one core and are timed separately. \
@@ -172,11 +171,11 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
                     x: linear("batch (entries)"),
                     y: linear("entries per second (M)"),
                     series: vec![
-                        line_series("responder, 16 a report", line(16, responder)),
-                        line_series("translator, 16 a report", line(16, translator)),
-                        line_series("both on one core, 16 a report", line(16, Point::rate)),
-                        line_series("both, one a report", line(1, Point::rate)),
-                        mark_series("the NIC in that paper", line(16, Point::nic)),
+                        line_series("responder, 16 a report", line(points, 16, |one| 1e9 / one.respond())),
+                        line_series("translator, 16 a report", line(points, 16, |one| 1e9 / one.translate())),
+                        line_series("both on one core, 16 a report", line(points, 16, Point::rate)),
+                        line_series("both, one a report", line(points, 1, Point::rate)),
+                        mark_series("the NIC in that paper", line(points, 16, Point::nic)),
                     ],
                 }],
             },

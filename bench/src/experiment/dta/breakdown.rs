@@ -84,24 +84,13 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 fn findings(steps: &Steps) -> Findings {
     let each = steps.each();
     let sum: f64 = each.iter().map(|one| one.1).sum();
-    let row = |one: &(&str, f64)| {
-        vec![
-            Cell::from(one.0),
-            Cell::Figure(one.1, 1),
-            Cell::Figure(100.0 * one.1 / sum, 1),
-        ]
-    };
+
     let measured = [
         (MEASURED[0], steps.receiving),
         (MEASURED[1], steps.decoding),
         (MEASURED[2], steps.state),
         (MEASURED[3], steps.stored),
     ];
-    let measured_row = |(name, spread): &(&str, Spread)| {
-        let mut row = vec![Cell::from(*name)];
-        row.extend(spread.cells(1));
-        row
-    };
     let bars = (0_u32..)
         .zip(&each)
         .map(|(at, one)| (f64::from(at), 100.0 * one.1 / sum));
@@ -122,7 +111,7 @@ fn findings(steps: &Steps) -> Findings {
                 name: "steps",
                 about: "CPU time of a report by step".into(),
                 columns: vec!["step", "ns_per_report", "percent"],
-                rows: each.iter().map(row).collect(),
+                rows: each.iter().map(|one| vec![Cell::from(one.0), Cell::Figure(one.1, 1), Cell::Figure(100.0 * one.1 / sum, 1)]).collect(),
                 plots: vec![Plot {
                     note: "the paper: wrangling and storing together 93 %".into(),
                     title: "CPU time of a report by step (Fig. 1)".into(),
@@ -135,7 +124,11 @@ fn findings(steps: &Steps) -> Findings {
                 name: "measured",
                 about: "What was measured".into(),
                 columns: vec!["measured", "ns_per_report", "ns_per_report_min", "ns_per_report_max"],
-                rows: measured.iter().map(measured_row).collect(),
+                rows: measured.iter().map(|(name, spread): &(&str, Spread)| {
+        let mut row = vec![Cell::from(*name)];
+        row.extend(spread.cells(1));
+        row
+    }).collect(),
                 plots: Vec::new(),
             },
         ],

@@ -59,14 +59,16 @@ const NOTHING: Spread = Spread {
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (stored, rows) = stored(settings)?;
-    let cpu = |name, collector, rows| Method {
-        name,
-        collector,
-        translator: NOTHING,
-        writes: 0.0,
-        rows,
-    };
-    let mut methods = vec![cpu(STATE, state(settings)?, 0.0), cpu(ROW, stored, rows)];
+    let on_cpu = [(STATE, state(settings)?, 0.0), (ROW, stored, rows)];
+    let mut methods: Vec<Method> = on_cpu
+        .map(|(name, collector, rows)| Method {
+            name,
+            collector,
+            translator: NOTHING,
+            writes: 0.0,
+            rows,
+        })
+        .into();
     let mut pipeline = Pipeline::new(&[key_write::store(settings, 4)])?;
     for (copies, name) in [(1, "DTA Key-Write, N = 1"), (2, "DTA Key-Write, N = 2")] {
         let mut reports = Reports::key_write(copies, &[7; 4]).map_err(unwritten)?;
@@ -98,7 +100,9 @@ fn state(settings: &Settings) -> Result<Spread, CliError> {
         flows: settings.scale.of(PATHS.flows.into()) as u32,
         ..PATHS
     };
-    let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
+    let mut collector = case.collector();
+    let mut feed = case.feed();
+    let mut batch = Batch::with_capacity(BATCH);
     let mut warmed_up = 0;
     while warmed_up < 2 * feed.frames() {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
@@ -147,15 +151,20 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     };
     let store = Store::open(config).map_err(failed)?;
     let case = stored_case(settings);
-    let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
+    let mut collector = case.collector();
+    let mut feed = case.feed();
+    let mut batch = Batch::with_capacity(BATCH);
     let mut warmed_up = 0;
     while warmed_up < feed.frames() {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
         batch.clear();
     }
-    let (wanted, mut all) = (settings.scale.of(200_000), 0);
+    let wanted = settings.scale.of(200_000);
+    let mut all = 0;
     let spread = Spread::runs(settings, || {
-        let (before, begun, mut reports) = (cpu_time(), Instant::now(), 0);
+        let before = cpu_time();
+        let begun = Instant::now();
+        let mut reports = 0;
         while reports < wanted {
             reports += feed.burst(Input::Payloads, &mut collector, &mut batch) as u64;
             if batch.len() > BATCH / 2 || reports >= wanted {
@@ -181,36 +190,26 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
 /// Seconds of CPU time of all threads of this process.
 fn cpu_time() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
-    let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<f64>().ok();
-    Some((ticks()? + ticks()?) / TICKS)
+    let fields = text.rsplit(')').next()?.split_whitespace().skip(11).take(2);
+    let ticks: Option<f64> = fields.map(|field| field.parse::<f64>().ok()).sum();
+    ticks.map(|ticks| ticks / TICKS)
 }
 
 fn table(methods: &[Method]) -> Table {
-    let rate = |ns: f64| {
-        if ns > 0.0 {
-            Cell::Figure(1e3 / ns, 2)
-        } else {
-            Cell::Empty
-        }
-    };
-    let row = |method: &Method| {
-        let mut row = vec![method.name.into()];
-        row.extend(method.collector.cells(1));
-        row.extend(method.translator.cells(1));
-        row.push(rate(method.collector.median));
-        row.push(rate(method.collector.median + method.translator.median));
-        row.extend([Cell::Figure(method.writes, 3), Cell::Figure(method.rows, 2)]);
-        row
-    };
-    let bars = |name: &str, of: fn(&Method) -> Spread| Series {
-        name: name.into(),
-        style: Style::Bars,
-        points: (0_u32..)
-            .zip(methods)
-            .map(|(at, method)| of(method).point(at.into()))
-            .collect(),
-    };
+    let collectors: Vec<Spread> = methods.iter().map(|method| method.collector).collect();
+    let both: Vec<Spread> = methods
+        .iter()
+        .map(|method| method.collector.plus(method.translator))
+        .collect();
+    let bars =
+        [("collector", collectors), ("collector and translator", both)].map(|(name, spreads)| Series {
+            name: name.into(),
+            style: Style::Bars,
+            points: (0_u32..)
+                .zip(spreads)
+                .map(|(at, spread)| spread.point(at.into()))
+                .collect(),
+        });
     let categories = ["state", "row", "KW, N = 1", "KW, N = 2", "A, B = 4", "A, B = 16"]
         .map(str::to_owned)
         .into();
@@ -230,7 +229,27 @@ fn table(methods: &[Method]) -> Table {
             "writes_per_report",
             "rows_per_report",
         ],
-        rows: methods.iter().map(row).collect(),
+        rows: methods
+            .iter()
+            .map(|method| {
+                let mut row = vec![method.name.into()];
+                row.extend(method.collector.cells(1));
+                row.extend(method.translator.cells(1));
+                let ns = [
+                    method.collector.median,
+                    method.collector.median + method.translator.median,
+                ];
+                row.extend(ns.map(|ns| {
+                    if ns > 0.0 {
+                        Cell::Figure(1e3 / ns, 2)
+                    } else {
+                        Cell::Empty
+                    }
+                }));
+                row.extend([Cell::Figure(method.writes, 3), Cell::Figure(method.rows, 2)]);
+                row
+            })
+            .collect(),
         plots: vec![Plot {
             note: "median, minimum and maximum of the runs; KW: Key-Write, A: Append".into(),
             title: "CPU time per report (Fig. 6)".into(),
@@ -239,12 +258,7 @@ fn table(methods: &[Method]) -> Table {
                 ..linear("")
             },
             y: log("per report (ns)"),
-            series: vec![
-                bars("collector", |method| method.collector),
-                bars("collector and translator", |method| {
-                    method.collector.plus(method.translator)
-                }),
-            ],
+            series: bars.into(),
         }],
     }
 }

@@ -49,7 +49,9 @@ impl Point {
 }
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let (mut points, mut bytes, mut pages) = (Vec::new(), 0, String::new());
+    let mut points = Vec::new();
+    let mut bytes = 0;
+    let mut pages = String::new();
     for data in DATA {
         let mut pipeline = Pipeline::new(&[store(settings, data)])?;
         if let Some(store) = pipeline.stores().first() {
@@ -64,34 +66,32 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(findings(&points, bytes, &pages))
 }
 
+/// Millions of reports per second by size of the data.
+fn line(points: &[Point], copies: u8, rate: fn(&Point) -> f64) -> Vec<(f64, f64)> {
+    let selected = points.iter().filter(|one| one.copies == copies);
+    selected
+        .map(|one| (f64::from(one.data), rate(one) / 1e6))
+        .collect()
+}
+
 fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
-    let per_second = |one: &Point| 1e9 / one.speed.both().median;
-    let row = |one: &Point| {
-        let [median, min, max] = one.speed.both().map(|ns| 1e3 / ns).cells(2);
-        vec![
-            u64::from(one.copies).into(),
-            u64::from(one.data).into(),
-            Cell::Figure(one.speed.translate.median, 1),
-            Cell::Figure(one.speed.respond.median, 1),
-            Cell::Figure(1e3 / one.speed.translate.median, 2),
-            Cell::Figure(1e3 / one.speed.respond.median, 2),
-            median,
-            min,
-            max,
-            Cell::Figure(one.speed.bytes, 0),
-            Cell::Figure(one.nic() / 1e6, 1),
-        ]
-    };
-    let line = |copies: u8, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
-        let selected = points.iter().filter(|one| one.copies == copies);
-        selected.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
-    };
     let mut series: Vec<_> = COPIES
         .iter()
-        .map(|n| line_series(&format!("N = {n}"), line(*n, per_second)))
+        .map(|n| {
+            line_series(
+                &format!("N = {n}"),
+                line(points, *n, |one| 1e9 / one.speed.both().median),
+            )
+        })
         .collect();
-    series.push(mark_series("the NIC in that paper, N = 1", line(1, Point::nic)));
-    series.push(mark_series("the NIC in that paper, N = 2", line(2, Point::nic)));
+    series.push(mark_series(
+        "the NIC in that paper, N = 1",
+        line(points, 1, Point::nic),
+    ));
+    series.push(mark_series(
+        "the NIC in that paper, N = 2",
+        line(points, 2, Point::nic),
+    ));
     Findings {
         method: "The translator receives Key-Write reports of random 5-tuples as UDP payloads, 64 at a time. The responder receives its RoCEv2 frames, \
                  checks them (ICRC, queue pair, region) and writes to the region. Both run in one process on one core and are timed separately. There \
@@ -110,7 +110,22 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
                 "n", "data_bytes", "translator_ns", "responder_ns", "translator_mps", "responder_mps", "one_core_mps", "one_core_mps_min", "one_core_mps_max", "frame_bytes",
                 "nic_mps",
             ],
-            rows: points.iter().map(row).collect(),
+            rows: points.iter().map(|one| {
+        let [median, min, max] = one.speed.both().map(|ns| 1e3 / ns).cells(2);
+        vec![
+            u64::from(one.copies).into(),
+            u64::from(one.data).into(),
+            Cell::Figure(one.speed.translate.median, 1),
+            Cell::Figure(one.speed.respond.median, 1),
+            Cell::Figure(1e3 / one.speed.translate.median, 2),
+            Cell::Figure(1e3 / one.speed.respond.median, 2),
+            median,
+            min,
+            max,
+            Cell::Figure(one.speed.bytes, 0),
+            Cell::Figure(one.nic() / 1e6, 1),
+        ]
+    }).collect(),
             plots: vec![Plot {
                 note: "one core: translator and responder".into(),
                 title: "Key-Writes per second (Fig. 9)".into(),

@@ -27,7 +27,7 @@ const STRIDE: f64 = 32.0;
 /// Store sizes, GB (10^9 bytes).
 const SIZES: [f64; 6] = [1.5, 3.0, 6.0, 12.0, 30.0, 60.0];
 const COPIES: [u8; 3] = [1, 2, 4];
-/// Steps of age.
+/// Number of steps of age.
 const AGES: usize = 20;
 /// Slots of the small store, and bytes of data.
 const SLOTS: u64 = 1 << 20;
@@ -53,11 +53,11 @@ impl Run {
 
     /// Expected rate of a step of age: the mean over its keys.
     fn formula(&self, step: usize) -> f64 {
-        let until = |step: usize| {
+        let [before, after] = [step, step + 1].map(|step| {
             let later = self.keys * step as u64 / AGES as u64;
             later as f64 * Plan::new(later, self.slots, self.copies).answered()
-        };
-        (until(step + 1) - until(step)) * AGES as f64 / self.keys as f64
+        });
+        (after - before) * AGES as f64 / self.keys as f64
     }
 }
 
@@ -91,13 +91,16 @@ fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliErro
         data[..4].copy_from_slice(&(number as u32).to_be_bytes());
         store.write(all.key(number).as_ref(), &data, copies)?;
     }
-    let query = |step: usize| {
-        // The newest keys were written last.
-        let bound = |step: usize| keys - keys * step as u64 / AGES as u64;
-        let numbers = bound(step + 1)..bound(step);
-        store.query(copies, numbers.map(|number| (number as u32, all.key(number))))
-    };
-    let by_age = (0..AGES).map(query).collect::<Result<_, _>>()?;
+    let by_age = (0..AGES)
+        .map(|step| {
+            // The newest keys were written last.
+            let [newer, older] = [step, step + 1].map(|step| keys - keys * step as u64 / AGES as u64);
+            store.query(
+                copies,
+                (older..newer).map(|number| (number as u32, all.key(number))),
+            )
+        })
+        .collect::<Result<_, _>>()?;
     Ok(Run {
         gb,
         copies,
@@ -139,23 +142,24 @@ fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
             ]);
         }
     }
-    let two = |run: &&Run| run.copies == 2;
-    let flows = |step: usize| (step as f64 + 0.5) / AGES as f64 * FLOWS / 1e6;
-    let measured = |run: &Run| {
-        let points = run.by_age.iter().enumerate();
-        line_series(
-            &format!("{} GB", run.gb),
-            points
-                .map(|(step, answers)| (flows(step), 100.0 * answers.rate()))
-                .collect(),
-        )
-    };
-    let mut series: Vec<_> = runs.iter().filter(two).map(measured).collect();
-    let formula = runs
-        .iter()
-        .filter(two)
-        .flat_map(|run| (0..AGES).map(|step| (flows(step), 100.0 * run.formula(step))));
-    let mut formula: Vec<_> = formula.collect();
+    let flows: Vec<f64> = (0..AGES)
+        .map(|step| (step as f64 + 0.5) / AGES as f64 * FLOWS / 1e6)
+        .collect();
+    let mut series = Vec::new();
+    let mut formula = Vec::new();
+    for run in runs.iter().filter(|run| run.copies == 2) {
+        let points = flows
+            .iter()
+            .zip(&run.by_age)
+            .map(|(flows, answers)| (*flows, 100.0 * answers.rate()));
+        series.push(line_series(&format!("{} GB", run.gb), points.collect()));
+        formula.extend(
+            flows
+                .iter()
+                .enumerate()
+                .map(|(step, flows)| (*flows, 100.0 * run.formula(step))),
+        );
+    }
     formula.sort_by(|a, b| a.0.total_cmp(&b.0));
     series.push(mark_series("formula", formula));
     Table {
@@ -236,37 +240,40 @@ fn full_table(runs: &[Run]) -> Table {
     }
 }
 
+/// The share of keys answered by the formula: on average, and of the oldest.
+fn average_and_oldest(slots: f64, copies: u8) -> String {
+    let (average, oldest) = full(slots, copies);
+    format!("{} / {}", percent(average), percent(oldest))
+}
+
 fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
-    let both = |slots: f64, copies: u8| {
-        let (average, oldest) = full(slots, copies);
-        format!("{} / {}", percent(average), percent(oldest))
-    };
-    let packed = |gb: f64| gb * 1e9 / PACKED;
+    let slots_of_3_gb = 3e9 / PACKED;
+    let slots_of_30_gb = 30e9 / PACKED;
     let mut comparisons = vec![
         Comparison::new(
             "3 GB, average / oldest, N = 2 (as the paper says)",
             "62 % / 17.9 %",
-            format!("{} by the formula", both(packed(3.0), 2)),
+            format!("{} by the formula", average_and_oldest(slots_of_3_gb, 2)),
         ),
         Comparison::new(
             "the same, N = 4",
             "",
             format!(
                 "{}; in 3 GiB {}",
-                both(packed(3.0), 4),
-                both(3.0 * f64::from(1 << 30) / PACKED, 4)
+                average_and_oldest(slots_of_3_gb, 4),
+                average_and_oldest(3.0 * f64::from(1 << 30) / PACKED, 4)
             ),
         ),
         Comparison::new(
             "30 GB, average, N = 2",
             "99.9 %",
-            format!("{} by the formula", percent(full(packed(30.0), 2).0)),
+            format!("{} by the formula", percent(full(slots_of_30_gb, 2).0)),
         ),
-        Comparison::new("the same, N = 4", "", percent(full(packed(30.0), 4).0)),
+        Comparison::new("the same, N = 4", "", percent(full(slots_of_30_gb, 4).0)),
         Comparison::new(
             "hopwise's slots, 4 GiB (2^27 slots of 32 bytes), N = 2, average / oldest",
             "",
-            format!("{} by the formula", both(LARGE as f64, 2)),
+            format!("{} by the formula", average_and_oldest(LARGE as f64, 2)),
         ),
     ];
     if let Some(large) = large {

@@ -48,7 +48,8 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         Scale::Smallest => 1 << 12,
         _ => 1 << 16,
     };
-    let (mut points, mut parts) = (Vec::new(), Vec::new());
+    let mut points = Vec::new();
+    let mut parts = Vec::new();
     for batch in BATCHES {
         // A list per reader, and one more that is written at the same time.
         let lists = CORES[CORES.len() - 1] + 1;
@@ -65,7 +66,9 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
                     settings,
                     &mut pipeline,
                     &reader,
-                    (batch, cores, collecting),
+                    batch,
+                    cores,
+                    collecting,
                 )?);
             }
         }
@@ -96,15 +99,19 @@ fn measure(
     settings: &Settings,
     pipeline: &mut Pipeline,
     lists: &Lists,
-    (batch, cores, collecting): (u16, u32, bool),
+    batch: u16,
+    cores: u32,
+    collecting: bool,
 ) -> Result<Point, CliError> {
-    let (mut reads, mut collected) = (Vec::new(), Vec::new());
+    let mut reads = Vec::new();
+    let mut collected = Vec::new();
     for _ in 0..settings.one("runs") {
-        let (one, other) = once(timing::span(settings), pipeline, lists, (cores, collecting))?;
+        let (one, other) = once(timing::span(settings), pipeline, lists, cores, collecting)?;
         reads.push(one);
         collected.push(other);
     }
-    let (read, collected) = (Spread::of(reads), Spread::of(collected));
+    let read = Spread::of(reads);
+    let collected = Spread::of(collected);
     let bytes = read.median / f64::from(batch) * lists.ring().block_len() as f64;
     Ok(Point {
         batch,
@@ -121,7 +128,8 @@ fn once(
     span: Duration,
     pipeline: &mut Pipeline,
     lists: &Lists,
-    (cores, collecting): (u32, bool),
+    cores: u32,
+    collecting: bool,
 ) -> Result<(f64, f64), CliError> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -134,18 +142,21 @@ fn once(
         thread::sleep(span);
         // Relaxed: no other data depends on the flag.
         stop.store(true, Ordering::Relaxed);
-        let crashed = |_| failed("a thread panicked");
-        let collected = collector
-            .map_or(Ok(Ok(0.0)), |thread| thread.join())
-            .map_err(crashed)??;
-        let rates = readers.into_iter().map(|reader| reader.join().map_err(crashed)?);
+        let collected = match collector {
+            Some(collector) => collector.join().map_err(|_| failed("a thread panicked"))??,
+            None => 0.0,
+        };
+        let rates = readers
+            .into_iter()
+            .map(|reader| reader.join().map_err(|_| failed("a thread panicked"))?);
         Ok((rates.sum::<Result<f64, CliError>>()?, collected))
     })
 }
 
 /// Operations of a thread per second of CPU time; time that other programs use the core does not count.
 fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
-    let (begun, before) = (Instant::now(), core_time());
+    let begun = Instant::now();
+    let before = core_time();
     let count = work()?;
     let elapsed = begun.elapsed().as_nanos() as u64;
     let cpu_time = core_time()
@@ -163,7 +174,8 @@ fn unread(lists: &Lists) -> u32 {
 fn read(lists: &Lists, list: u32, stop: &AtomicBool) -> Result<u64, CliError> {
     // Without pinning, the rate is lower but still valid.
     let _ = nic::time::pin(list as usize);
-    let (mut entries, mut sum) = (0, 0_u64);
+    let mut entries = 0;
+    let mut sum = 0_u64;
     loop {
         let mut follower = lists.from_oldest(list).ok_or_else(|| failed("no such list"))?;
         loop {
@@ -202,7 +214,8 @@ fn collect(pipeline: &mut Pipeline, list: u32, stop: &AtomicBool) -> Result<u64,
 fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     const CHUNK: usize = 1 << 20;
     let len = (settings.scale.of(256) as usize) * CHUNK;
-    let (from, mut to) = (vec![1_u8; len], vec![0_u8; len]);
+    let from = vec![1_u8; len];
+    let mut to = vec![0_u8; len];
     let mut at = 0;
     let ns = timing::of(settings, || {
         to[at..at + CHUNK].copy_from_slice(std::hint::black_box(&from[at..at + CHUNK]));
@@ -213,38 +226,21 @@ fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     Ok(1e9 / ns.median)
 }
 
-fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
-    let at = |batch: u16, cores: u32, collecting: bool, of: fn(&Point) -> f64| {
+/// Millions of entries read per second, by cores.
+fn line(points: &[Point], batch: u16, collecting: bool) -> Vec<(f64, f64)> {
+    let rates = CORES.iter().map(|cores| {
         let found = points
             .iter()
-            .find(|one| (one.batch, one.cores, one.collecting) == (batch, cores, collecting));
-        found.map_or(f64::NAN, of)
-    };
-    let row = |one: &Point| {
-        let [median, min, max] = one.read.map(|rate| rate / 1e6).cells(1);
-        vec![
-            u64::from(one.batch).into(),
-            u64::from(one.cores).into(),
-            if one.collecting { "yes" } else { "no" }.into(),
-            median,
-            min,
-            max,
-            Cell::Figure(one.bytes / 1e9, 2),
-            Cell::Figure(one.bytes / copy, 2),
-            Cell::Figure(one.collected.median / 1e6, 1),
-        ]
-    };
-    let line = |batch: u16, collecting: bool| {
-        CORES
-            .iter()
-            .map(|cores| {
-                (
-                    f64::from(*cores),
-                    at(batch, *cores, collecting, |one| one.read.median) / 1e6,
-                )
-            })
-            .collect()
-    };
+            .find(|one| (one.batch, one.cores, one.collecting) == (batch, *cores, collecting));
+        (
+            f64::from(*cores),
+            found.map_or(f64::NAN, |one| one.read.median) / 1e6,
+        )
+    });
+    rates.collect()
+}
+
+fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
     Findings {
         method: "Followers read full lists with entries of 4 bytes repeatedly, from the oldest batch to the newest. They copy each batch and check its \
                  sequence number and CRC-32C. As in the paper, each core has a list and a thread. In a second series, another thread runs translator \
@@ -260,18 +256,31 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
             name: "rate",
             about: "Entries read by cores and batch".into(),
             columns: vec!["batch", "cores", "collecting", "read_mps", "read_mps_min", "read_mps_max", "read_gbytes_per_s", "fraction_of_memcpy", "collected_mps"],
-            rows: points.iter().map(row).collect(),
+            rows: points.iter().map(|one| {
+        let [median, min, max] = one.read.map(|rate| rate / 1e6).cells(1);
+        vec![
+            u64::from(one.batch).into(),
+            u64::from(one.cores).into(),
+            if one.collecting { "yes" } else { "no" }.into(),
+            median,
+            min,
+            max,
+            Cell::Figure(one.bytes / 1e9, 2),
+            Cell::Figure(one.bytes / copy, 2),
+            Cell::Figure(one.collected.median / 1e6, 1),
+        ]
+    }).collect(),
             plots: vec![Plot {
                 note: String::new(),
                 title: "Entries read per second (Fig. 8)".into(),
                 x: linear("cores"),
                 y: linear("entries per second (M)"),
                 series: vec![
-                    line_series("B = 16", line(16, false)),
-                    line_series("B = 16, collecting", line(16, true)),
-                    line_series("B = 4", line(4, false)),
-                    line_series("B = 4, collecting", line(4, true)),
-                    line_series("B = 1", line(1, false)),
+                    line_series("B = 16", line(points, 16, false)),
+                    line_series("B = 16, collecting", line(points, 16, true)),
+                    line_series("B = 4", line(points, 4, false)),
+                    line_series("B = 4, collecting", line(points, 4, true)),
+                    line_series("B = 1", line(points, 1, false)),
                 ],
             }],
         }],

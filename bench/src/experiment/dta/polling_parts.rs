@@ -33,30 +33,40 @@ pub(super) struct Parts {
     follower: Spread,
 }
 
+impl Parts {
+    fn steps(&self) -> [Spread; 4] {
+        [self.pointer, self.bare, self.checked, self.follower]
+    }
+}
+
+/// The block after this one.
+fn advance(block: &mut u64, blocks: u64) -> u64 {
+    *block = if *block + 1 == blocks { 0 } else { *block + 1 };
+    *block
+}
+
 pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Result<Parts, CliError> {
     let lists = store.lists().ok_or_else(|| failed("no lists"))?;
-    let (ring, region) = (lists.ring(), store.region());
-    let (blocks, block_len) = (ring.blocks(), ring.block_len() as usize);
+    let ring = lists.ring();
+    let region = store.region();
+    let blocks = ring.blocks();
+    let block_len = ring.block_len() as usize;
     let entries = usize::from(batch) * usize::from(ring.entry_len);
     // Entries, and the head of the trailer, without the CRC.
     let covered = block_len - 4;
-    let at = |block: u64| BODY + ring.offset(LIST, block);
     let mut scratch = vec![0; block_len];
     let mut block = 0;
-    let mut next = move || {
-        block = if block + 1 == blocks { 0 } else { block + 1 };
-        block
-    };
     let pointer = timing::of(settings, || {
-        (0..ROUND).for_each(|_| {
-            black_box(next());
-        });
+        for _ in 0..ROUND {
+            black_box(advance(&mut block, blocks));
+        }
         Ok(ROUND)
     })?;
     let bare = timing::of(settings, || {
         for _ in 0..ROUND {
+            let at = BODY + ring.offset(LIST, advance(&mut block, blocks));
             region
-                .read(at(next()), &mut scratch[..entries])
+                .read(at, &mut scratch[..entries])
                 .map_err(|_| failed("out of range"))?;
             black_box(&mut scratch);
         }
@@ -64,25 +74,27 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
     })?;
     let checked = timing::of(settings, || {
         for _ in 0..ROUND {
-            let crc = region.read_with_crc_32c(at(next()), &mut scratch, covered);
+            let at = BODY + ring.offset(LIST, advance(&mut block, blocks));
+            let crc = region.read_with_crc_32c(at, &mut scratch, covered);
             black_box(crc.map_err(|_| failed("out of range"))?);
             black_box(&mut scratch);
         }
         Ok(ROUND)
     })?;
-    let oldest = || {
-        lists
-            .from_oldest(LIST as u32)
-            .ok_or_else(|| failed("no such list"))
-    };
-    let mut reader = oldest()?;
+    let mut reader = lists
+        .from_oldest(LIST as u32)
+        .ok_or_else(|| failed("no such list"))?;
     let follower = timing::of(settings, || {
         for _ in 0..ROUND {
             match reader.next() {
                 Next::Batch { entries, .. } => {
                     black_box(entries);
                 }
-                Next::Nothing => reader = oldest()?,
+                Next::Nothing => {
+                    reader = lists
+                        .from_oldest(LIST as u32)
+                        .ok_or_else(|| failed("no such list"))?;
+                }
                 other => return Err(failed(format!("an idle list returned {other:?}"))),
             }
         }
@@ -97,25 +109,22 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
     })
 }
 
-/// Adds the table.
+/// Adds the table of the parts to the findings.
 pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
-    let steps = |one: &Parts| [one.pointer, one.bare, one.checked, one.follower];
-    let row = |one: &Parts| {
-        let per_entry = |spread: Spread| spread.map(|ns| ns / f64::from(one.batch));
-        let mut row = vec![u64::from(one.batch).into()];
-        row.extend(steps(one).map(|spread| Cell::Figure(spread.median, 2)));
-        row.extend(per_entry(one.bare).map(|ns| 1e3 / ns).cells(1));
-        row.extend(per_entry(one.follower).map(|ns| 1e3 / ns).cells(1));
-        row
-    };
-    let bars = |at: usize, name: &str| Series {
+    const STEPS: [&str; 4] = [
+        "pointer",
+        "and read (as in the paper)",
+        "and CRC-32C",
+        "and sequence number (hopwise)",
+    ];
+    let bars = STEPS.into_iter().enumerate().map(|(at, name)| Series {
         name: name.into(),
         style: Style::Bars,
         points: (0_u32..)
             .zip(parts)
-            .map(|(x, one)| steps(one)[at].point(x.into()))
+            .map(|(x, one)| one.steps()[at].point(x.into()))
             .collect(),
-    };
+    });
     let categories = parts.iter().map(|one| format!("B = {}", one.batch)).collect();
     findings.tables.push(Table {
         name: "parts",
@@ -133,7 +142,17 @@ pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
             "reader_mps_min",
             "reader_mps_max",
         ],
-        rows: parts.iter().map(row).collect(),
+        rows: parts
+            .iter()
+            .map(|one| {
+                let entries = f64::from(one.batch);
+                let mut row = vec![u64::from(one.batch).into()];
+                row.extend(one.steps().map(|spread| Cell::Figure(spread.median, 2)));
+                row.extend(one.bare.map(|ns| 1e3 * entries / ns).cells(1));
+                row.extend(one.follower.map(|ns| 1e3 * entries / ns).cells(1));
+                row
+            })
+            .collect(),
         plots: vec![Plot {
             note: "each step with those before it".into(),
             title: "Time of a reader per batch (Fig. 8b)".into(),
@@ -142,12 +161,7 @@ pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
                 ..linear("")
             },
             y: linear("per batch (ns)"),
-            series: vec![
-                bars(0, "pointer"),
-                bars(1, "and read (as in the paper)"),
-                bars(2, "and CRC-32C"),
-                bars(3, "and sequence number (hopwise)"),
-            ],
+            series: bars.collect(),
         }],
     });
 }

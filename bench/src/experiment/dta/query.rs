@@ -32,7 +32,6 @@ const KEYS: u64 = 1 << 20;
 const ROUND: usize = 1024;
 /// Bytes of a slot with a postcard.
 const STRIDE: u64 = 8;
-/// Threads.
 const CORES: [usize; 2] = [1, 2];
 
 /// Time per key, ns.
@@ -84,7 +83,8 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
         3 => hashing::<3>(settings, keys),
         _ => hashing::<4>(settings, keys),
     }?;
-    let (reader, slots) = (store.reader(), store.len());
+    let reader = store.reader();
+    let slots = store.len();
     let addresses: Vec<u64> = keys
         .iter()
         .flat_map(|key| {
@@ -141,7 +141,8 @@ fn querying(
     copies: u8,
     policy: Policy,
 ) -> Result<Spread, CliError> {
-    let (mut out, mut answers) = ([0; BATCH * 4], [Answer::Empty; BATCH]);
+    let mut out = [0; BATCH * 4];
+    let mut answers = [Answer::Empty; BATCH];
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
     timing::of(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
@@ -161,7 +162,8 @@ fn single(
     keys: &[Key],
     copies: u8,
 ) -> Result<Spread, CliError> {
-    let (mut out, mut at) = ([0; 4], 0_usize);
+    let mut out = [0; 4];
+    let mut at = 0_usize;
     timing::of(settings, || {
         for _ in 0..128 {
             let key = keys[at % keys.len()];
@@ -177,26 +179,31 @@ fn single(
 /// Queries per second of several threads, by CPU time; time that other programs use the cores does not count.
 fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: u8, cores: usize) -> f64 {
     let rounds = settings.scale.of(10);
-    let query = |core: usize| {
-        // Failing to pin makes the figures worse, not wrong.
-        let _ = nic::time::pin(core);
-        let (mut out, mut answers) = ([0; BATCH * 4], [Answer::Empty; BATCH]);
-        let (begun, before) = (Instant::now(), core_time());
-        for _ in 0..rounds {
-            for some in keys.chunks(BATCH) {
-                // The batch runs above have checked these queries for errors.
-                let _ = reader.get_batch(some, Policy::Majority, copies, &mut out, &mut answers);
-                black_box(&answers);
-            }
-        }
-        let elapsed = begun.elapsed().as_nanos() as u64;
-        let cpu_time = core_time()
-            .zip(before)
-            .map_or(elapsed, |(after, before)| after - before);
-        (rounds * keys.len() as u64) as f64 * 1e9 / cpu_time.max(1) as f64
-    };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || query(core))).collect();
+        let threads: Vec<_> = (0..cores)
+            .map(|core| {
+                scope.spawn(move || {
+                    // Failing to pin makes the figures worse, not wrong.
+                    let _ = nic::time::pin(core);
+                    let mut out = [0; BATCH * 4];
+                    let mut answers = [Answer::Empty; BATCH];
+                    let begun = Instant::now();
+                    let before = core_time();
+                    for _ in 0..rounds {
+                        for some in keys.chunks(BATCH) {
+                            // The batch runs above have checked these queries for errors.
+                            let _ = reader.get_batch(some, Policy::Majority, copies, &mut out, &mut answers);
+                            black_box(&answers);
+                        }
+                    }
+                    let elapsed = begun.elapsed().as_nanos() as u64;
+                    let cpu_time = core_time()
+                        .zip(before)
+                        .map_or(elapsed, |(after, before)| after - before);
+                    (rounds * keys.len() as u64) as f64 * 1e9 / cpu_time.max(1) as f64
+                })
+            })
+            .collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or(f64::NAN))
@@ -204,14 +211,28 @@ fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: 
     })
 }
 
+fn line(points: &[Point], figure: fn(&Point) -> f64) -> Vec<(f64, f64)> {
+    points
+        .iter()
+        .map(|one| (f64::from(one.copies), figure(one)))
+        .collect()
+}
+
 fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
-    let line = |of: fn(&Point) -> f64| {
-        points
-            .iter()
-            .map(|one| (f64::from(one.copies), of(one)))
-            .collect()
-    };
-    let row = |one: &Point| {
+    Findings {
+        method: "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, one for every eight slots. The reader of `hopwise get` \
+                 queries random keys, half of which are in the store. It reads and compares all N slots (policy `majority`, the paper's worst case). \
+                 Hashing alone, and reading of known slots alone, are timed separately. In batches they overlap, so the parts can add up to more than \
+                 the total."
+            .into(),
+        conditions: conditions(slots, pages),
+        tables: vec![Table {
+            name: "rate",
+            about: "Time of a query and its parts, by copies".into(),
+            columns: vec![
+                "n", "batch_ns", "batch_ns_min", "batch_ns_max", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "single_ns_min", "single_ns_max", "one_thread_mps", "two_threads_mps",
+            ],
+            rows: points.iter().map(|one| {
         let mut row = vec![u64::from(one.copies).into()];
         let rest = (one.batch - one.hash - one.memory).max(0.0);
         row.extend(
@@ -229,21 +250,7 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
         row.extend(one.single.cells(1));
         row.extend(one.rates.map(|rate| Cell::Figure(rate / 1e6, 2)));
         row
-    };
-    Findings {
-        method: "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, one for every eight slots. The reader of `hopwise get` \
-                 queries random keys, half of which are in the store. It reads and compares all N slots (policy `majority`, the paper's worst case). \
-                 Hashing alone, and reading of known slots alone, are timed separately. In batches they overlap, so the parts can add up to more than \
-                 the total."
-            .into(),
-        conditions: conditions(slots, pages),
-        tables: vec![Table {
-            name: "rate",
-            about: "Time of a query and its parts, by copies".into(),
-            columns: vec![
-                "n", "batch_ns", "batch_ns_min", "batch_ns_max", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "single_ns_min", "single_ns_max", "one_thread_mps", "two_threads_mps",
-            ],
-            rows: points.iter().map(row).collect(),
+    }).collect(),
             plots: vec![
                 Plot {
                     note: "in batches, policy majority".into(),
@@ -251,8 +258,8 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
                     x: linear("copies"),
                     y: linear("queries per second (M)"),
                     series: vec![
-                        line_series("one thread", line(|one| one.rates[0] / 1e6)),
-                        line_series("two threads", line(|one| one.rates[1] / 1e6)),
+                        line_series("one thread", line(points, |one| one.rates[0] / 1e6)),
+                        line_series("two threads", line(points, |one| one.rates[1] / 1e6)),
                     ],
                 },
                 Plot {
@@ -261,9 +268,9 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
                     x: linear("copies"),
                     y: linear("per key (ns)"),
                     series: vec![
-                        line_series("all, in batches", line(|one| one.batch)),
-                        line_series("hashes and checksum", line(|one| one.hash)),
-                        line_series("slots", line(|one| one.memory)),
+                        line_series("all, in batches", line(points, |one| one.batch)),
+                        line_series("hashes and checksum", line(points, |one| one.hash)),
+                        line_series("slots", line(points, |one| one.memory)),
                     ],
                 },
             ],

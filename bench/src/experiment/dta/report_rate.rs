@@ -155,23 +155,26 @@ struct Kind {
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let thresholds = settings.list("threshold");
-    let kind = |name: String, label: String| Kind {
-        name,
-        label,
-        shares: Vec::new(),
-    };
     let fixed = [
         (FORWARDED, "all"),
         ("every forwarded packet, 0.5 % sampling", "0.5 %"),
         (DROPPED, "drops"),
     ];
-    let mut kinds: Vec<Kind> = fixed.map(|(name, label)| kind(name.into(), label.into())).into();
-    kinds.extend(thresholds.iter().map(|threshold| {
-        kind(
+    let fixed = fixed.map(|(name, label)| (name.to_owned(), label.to_owned()));
+    let changes = thresholds.iter().map(|threshold| {
+        (
             format!("queue changes by more than {threshold} bytes"),
             format!("> {threshold} B"),
         )
-    }));
+    });
+    let kinds = fixed.into_iter().chain(changes);
+    let mut kinds: Vec<Kind> = kinds
+        .map(|(name, label)| Kind {
+            name,
+            label,
+            shares: Vec::new(),
+        })
+        .collect();
     for seed in settings.seeds() {
         let mut counts = Counts::new(thresholds);
         let watch = Watch {
@@ -202,38 +205,21 @@ fn packets(bytes: f64) -> f64 {
     SWITCH / 8.0 / bytes
 }
 
+/// Millions of reports per second of the paper's switch, at this share of its packets.
+fn million_per_second(share: f64) -> f64 {
+    share * packets(SHORTEST) / 1e6
+}
+
 fn table(kinds: &[Kind]) -> Table {
-    let million = |share: f64| share * packets(SHORTEST) / 1e6;
-    let row = |one: &Kind| {
-        let share = Interval::of(&one.shares);
-        vec![
-            one.name.as_str().into(),
-            Cell::Figure(share.mean, 5),
-            Cell::Figure(share.low, 5),
-            Cell::Figure(share.high, 5),
-            Cell::Figure(million(share.mean), 2),
-            Cell::Empty,
-        ]
-    };
-    let paper = |(name, rate): &(&str, f64)| {
-        let name = format!("the paper: {name}");
-        let mut row = vec![
-            name.as_str().into(),
-            Cell::Empty,
-            Cell::Empty,
-            Cell::Empty,
-            Cell::Empty,
-        ];
-        row.push(Cell::Figure(rate / 1e6, 2));
-        row
-    };
-    let (count, own) = (kinds.len() as u32, (0_u32..).zip(kinds));
+    let count = kinds.len() as u32;
+    let own = (0_u32..).zip(kinds);
     let points = own.map(|(at, one)| {
         let share = Interval::of(&one.shares);
+        let [mean, low, high] = [share.mean, share.low, share.high].map(million_per_second);
         Point {
             x: at.into(),
-            y: million(share.mean),
-            spread: Some((million(share.low), million(share.high))),
+            y: mean,
+            spread: Some((low, high)),
         }
     });
     let names = kinds
@@ -253,7 +239,32 @@ fn table(kinds: &[Kind]) -> Table {
             "switch_mps",
             "paper_mps",
         ],
-        rows: kinds.iter().map(row).chain(PAPER.iter().map(paper)).collect(),
+        rows: kinds
+            .iter()
+            .map(|one| {
+                let share = Interval::of(&one.shares);
+                vec![
+                    one.name.as_str().into(),
+                    Cell::Figure(share.mean, 5),
+                    Cell::Figure(share.low, 5),
+                    Cell::Figure(share.high, 5),
+                    Cell::Figure(million_per_second(share.mean), 2),
+                    Cell::Empty,
+                ]
+            })
+            .chain(PAPER.iter().map(|(name, rate): &(&str, f64)| {
+                let name = format!("the paper: {name}");
+                let mut row = vec![
+                    name.as_str().into(),
+                    Cell::Empty,
+                    Cell::Empty,
+                    Cell::Empty,
+                    Cell::Empty,
+                ];
+                row.push(Cell::Figure(rate / 1e6, 2));
+                row
+            }))
+            .collect(),
         plots: vec![Plot {
             note: "packets of 84 bytes on the wire; Marple 1: out of sequence, 2: counters".into(),
             title: "Reports per second of a switch of 6.4 Tb/s at 40 % (Table 1)".into(),
@@ -281,15 +292,14 @@ fn table(kinds: &[Kind]) -> Table {
 }
 
 fn findings(kinds: &[Kind]) -> Findings {
-    let at = |index: usize| {
-        kinds.get(index).map_or(String::new(), |one| {
+    let rates: Vec<String> = kinds
+        .iter()
+        .map(|one| {
             let rate = Interval::of(&one.shares);
-            let [mean, low, high] =
-                [rate.mean, rate.low, rate.high].map(|share| share * packets(SHORTEST) / 1e6);
+            let [mean, low, high] = [rate.mean, rate.low, rate.high].map(million_per_second);
             format!("{}: {mean:.2} M/s ({low:.2} to {high:.2})", one.name)
         })
-    };
-    let events: Vec<String> = (3..kinds.len()).map(at).collect();
+        .collect();
     Findings {
         method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two hosts, as in \
                  `event-detection`. Every switch sends a postcard for every packet that it forwards. The detector of the sink's filter (per-hop) decides, at \
@@ -302,8 +312,8 @@ fn findings(kinds: &[Kind]) -> Findings {
             "the paper's figures come from the papers of these systems; Marple and NetSeer were not run here".into(),
         ],
         comparisons: vec![
-            Comparison::new("INT postcards, 0.5 % sampling", "19 M/s", at(1)),
-            Comparison::new("events only", "NetSeer 0.95 M/s, Marple 4.29 and 6.72 M/s", events.join("; ")),
+            Comparison::new("INT postcards, 0.5 % sampling", "19 M/s", rates.get(1).cloned().unwrap_or_default()),
+            Comparison::new("events only", "NetSeer 0.95 M/s, Marple 4.29 and 6.72 M/s", rates.get(3..).unwrap_or_default().join("; ")),
         ],
         tables: vec![table(kinds)],
         ..Findings::default()

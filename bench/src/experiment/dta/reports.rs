@@ -128,9 +128,9 @@ struct Load {
 
 /// Load that one report causes.
 struct Costs {
-    /// Reporter to translator.
+    /// Load between reporter and translator.
     dta: Load,
-    /// Translator to collector.
+    /// Load between translator and collector.
     translated: Load,
     /// Reporter to collector, if the reporter generates RDMA itself.
     rdma: Load,
@@ -143,10 +143,26 @@ fn on_wire(len: usize) -> f64 {
     (len + FCS).max(MIN_FRAME) as f64
 }
 
+/// Bytes on the wire of an RDMA write of `len` bytes.
+fn write_len(writer: &Writer, len: usize) -> f64 {
+    on_wire(writer.frame_len(Opcode::WriteOnly, len))
+}
+
+impl Load {
+    /// The load of `packets` packets of `bytes` bytes each.
+    fn times(packets: f64, bytes: f64) -> Self {
+        Self {
+            packets,
+            bytes: packets * bytes,
+        }
+    }
+}
+
 fn costs(primitive: Primitive, writer: &Writer) -> Costs {
-    let (key, data) = ([0; 64], [0; 1024]);
+    let key = [0; 64];
+    let data = [0; 1024];
     let columns = [0; COLUMNS as usize * COLUMN];
-    let write = |len| on_wire(writer.frame_len(Opcode::WriteOnly, len));
+
     let add = on_wire(writer.frame_len(Opcode::FetchAdd, 0));
     let operation = operation(primitive, &key, &data, &columns);
     let payload = Report {
@@ -158,13 +174,10 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
         packets: 1.0,
         bytes: on_wire(HEADERS + payload),
     };
-    let times = |packets: f64, bytes: f64| Load {
-        packets,
-        bytes: packets * bytes,
-    };
+
     let (translated, rdma, responses) = match primitive {
         Primitive::KeyWrite { copies, data, .. } => {
-            let all = times(f64::from(copies), write(4 + data));
+            let all = Load::times(f64::from(copies), write_len(writer, 4 + data));
             (all, all, 0.0)
         }
         Primitive::Append { entry } => {
@@ -172,17 +185,25 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
             let block = (BATCH * entry).next_multiple_of(8) + 16;
             let direct = Load {
                 packets: 2.0,
-                bytes: add + write(entry),
+                bytes: add + write_len(writer, entry),
             };
-            (times(1.0 / BATCH as f64, write(block)), direct, 1.0)
+            (
+                Load::times(1.0 / BATCH as f64, write_len(writer, block)),
+                direct,
+                1.0,
+            )
         }
         Primitive::KeyIncrement { copies, .. } => {
-            let all = times(f64::from(copies), add);
+            let all = Load::times(f64::from(copies), add);
             (all, all, f64::from(copies))
         }
         Primitive::SketchMerge => {
-            let all = times(1.0, write(columns.len()));
-            (times(1.0 / REPORTERS as f64, write(columns.len())), all, 0.0)
+            let all = Load::times(1.0, write_len(writer, columns.len()));
+            (
+                Load::times(1.0 / REPORTERS as f64, write_len(writer, columns.len())),
+                all,
+                0.0,
+            )
         }
     };
     Costs {
@@ -321,10 +342,9 @@ fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<Generati
                         len: 24,
                     };
                     psn = psn.next();
-                    let fill = |to: &mut [u8]| {
+                    let written = writer.write_only_by(&mut out, Head::new(psn), reth, |to| {
                         put_slot(to, hashes.checksum, &data, 20);
-                    };
-                    let written = writer.write_only_by(&mut out, Head::new(psn), reth, fill);
+                    });
                     written.map_err(|_| failed("a frame too long"))?;
                     std::hint::black_box(&mut out);
                 }
@@ -337,53 +357,32 @@ fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<Generati
 }
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let (source, destination) = (Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(192, 0, 2, 200));
+    let source = Ipv4Addr::new(192, 0, 2, 7);
+    let destination = Ipv4Addr::new(192, 0, 2, 200);
     let path = Path::new(IpAddr::V4(source), IpAddr::V4(destination), 0xc001);
     let writer = Writer::new(path, Transport::Rc, 0x12).map_err(failed)?;
     let times = generation_times(settings, &writer)?;
     Ok(findings(&writer, &times))
 }
 
+/// The costs of a Key-Write of a path of five nodes.
+fn path_costs(copies: u8, writer: &Writer) -> Costs {
+    costs(
+        Primitive::KeyWrite {
+            copies,
+            key: 13,
+            data: 20,
+        },
+        writer,
+    )
+}
+
 fn bytes_table(writer: &Writer) -> Table {
-    let row = |one: &UseCase| {
-        let (primitive, copies, key, data) = described(one.primitive);
-        let Costs {
-            dta,
-            translated,
-            rdma,
-            responses,
-        } = costs(one.primitive, writer);
-        vec![
-            one.name.into(),
-            primitive.into(),
-            copies.into(),
-            key.into(),
-            data.into(),
-            Cell::Figure(dta.bytes, 0),
-            Cell::Figure(rdma.packets, 0),
-            Cell::Figure(rdma.bytes, 0),
-            Cell::Figure(responses, 0),
-            Cell::Figure(rdma.bytes / dta.bytes, 2),
-            Cell::Figure(translated.packets, 4),
-            Cell::Figure(translated.bytes, 1),
-        ]
-    };
-    let by_copies = |figure: fn(Costs) -> f64| -> Vec<(f64, f64)> {
-        let costs = |copies: u8| {
-            (
-                f64::from(copies),
-                figure(costs(
-                    Primitive::KeyWrite {
-                        copies,
-                        key: 13,
-                        data: 20,
-                    },
-                    writer,
-                )),
-            )
-        };
-        (1..=4).map(costs).collect()
-    };
+    let [rdma, dta] = [|costs: Costs| costs.rdma.bytes, |costs: Costs| costs.dta.bytes].map(|bytes| {
+        (1..=4)
+            .map(|copies| (f64::from(copies), bytes(path_costs(copies, writer))))
+            .collect()
+    });
     Table {
         name: "bytes",
         about: "Packets and bytes of one report, from the switch".into(),
@@ -401,44 +400,53 @@ fn bytes_table(writer: &Writer) -> Table {
             "collector_packets",
             "collector_bytes",
         ],
-        rows: USES.iter().map(row).collect(),
+        rows: USES
+            .iter()
+            .map(|one| {
+                let (primitive, copies, key, data) = described(one.primitive);
+                let Costs {
+                    dta,
+                    translated,
+                    rdma,
+                    responses,
+                } = costs(one.primitive, writer);
+                vec![
+                    one.name.into(),
+                    primitive.into(),
+                    copies.into(),
+                    key.into(),
+                    data.into(),
+                    Cell::Figure(dta.bytes, 0),
+                    Cell::Figure(rdma.packets, 0),
+                    Cell::Figure(rdma.bytes, 0),
+                    Cell::Figure(responses, 0),
+                    Cell::Figure(rdma.bytes / dta.bytes, 2),
+                    Cell::Figure(translated.packets, 4),
+                    Cell::Figure(translated.bytes, 1),
+                ]
+            })
+            .collect(),
         plots: vec![Plot {
             note: "Key-Write of a path of five nodes, Ethernet frames".into(),
             title: "Bytes in the network per report".into(),
             x: linear("copies"),
             y: linear("from the switch (bytes)"),
-            series: vec![
-                line_series("RDMA from the switch", by_copies(|costs| costs.rdma.bytes)),
-                line_series("DTA", by_copies(|costs| costs.dta.bytes)),
-            ],
+            series: vec![line_series("RDMA from the switch", rdma), line_series("DTA", dta)],
         }],
     }
 }
 
 fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
-    let path = |copies| {
-        costs(
-            Primitive::KeyWrite {
-                copies,
-                key: 13,
-                data: 20,
-            },
-            writer,
-        )
-    };
+    let [two_to_dta, four_to_dta] = [2, 4].map(|copies| {
+        let costs = path_costs(copies, writer);
+        costs.rdma.bytes / costs.dta.bytes
+    });
     let two = times.iter().find(|one| one.copies == 2);
-    let ns = |one: Option<&GenerationTime>, of: fn(&GenerationTime) -> Spread| {
-        one.map_or_else(String::new, |one| of(one).text(0))
-    };
+    let [dta_ns, rdma_ns] = [two.map(|one| one.dta), two.map(|one| one.rdma)]
+        .map(|ns| ns.map_or_else(String::new, |ns| ns.text(0)));
     // Per collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and the IP address. Per translator: the IP address.
-    let (rdma_state, dta_state) = (1024 * (3 + 3 + 4 + 8 + 4 + 4), 512 * 4);
-    let row = |one: &GenerationTime| {
-        let mut row = vec![u64::from(one.copies).into()];
-        row.extend(one.dta.cells(1));
-        row.extend(one.rdma.cells(1));
-        row.push(Cell::Figure(one.rdma.median / one.dta.median, 2));
-        row
-    };
+    let rdma_state = 1024 * (3 + 3 + 4 + 8 + 4 + 4);
+    let dta_state = 512 * 4;
     Findings {
         method: "The lengths are those of frames that hopwise builds: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it. \
                  Without a translator, the switch would have to build and send these itself. Frames are Ethernet with checksum, and IPv4. The second \
@@ -455,8 +463,8 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
             timing::condition(),
         ],
         comparisons: vec![
-            Comparison::new("telemetry traffic saved by sending one Key-Write instead of N writes", "a factor of N", format!("{:.2} in bytes for N = 2, {:.2} for N = 4; N in packets", path(2).rdma.bytes / path(2).dta.bytes, path(4).rdma.bytes / path(4).dta.bytes)),
-            Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)", format!("not comparable: no switch here. In software, N = 2: {} ns per report, compared with {} ns for the writes", ns(two, |one| one.dta), ns(two, |one| one.rdma))),
+            Comparison::new("telemetry traffic saved by sending one Key-Write instead of N writes", "a factor of N", format!("{two_to_dta:.2} in bytes for N = 2, {four_to_dta:.2} for N = 4; N in packets")),
+            Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)",                 format!("not comparable: no switch here. In software, N = 2: {dta_ns} ns per report, compared with {rdma_ns} ns for the writes")),
             Comparison::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes compared with {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
         ],
         tables: vec![
@@ -467,7 +475,13 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
                 columns: vec![
                     "n", "dta_ns", "dta_ns_min", "dta_ns_max", "rdma_ns", "rdma_ns_min", "rdma_ns_max", "rdma_to_dta",
                 ],
-                rows: times.iter().map(row).collect(),
+                rows: times.iter().map(|one| {
+        let mut row = vec![u64::from(one.copies).into()];
+        row.extend(one.dta.cells(1));
+        row.extend(one.rdma.cells(1));
+        row.push(Cell::Figure(one.rdma.median / one.dta.median, 2));
+        row
+    }).collect(),
                 plots: Vec::new(),
             },
         ],

@@ -41,11 +41,13 @@ pub(super) fn measure(
 ) -> Result<Speed, CliError> {
     let span = timing::span(settings);
     let bursts = cycle.div_ceil(BURST as u64).max(4);
-    let (mut translate, mut respond) = (Vec::new(), Vec::new());
+    let mut translate = Vec::new();
+    let mut respond = Vec::new();
     let mut total = Sent::default();
     for _ in 0..settings.one("runs") {
         let started = Instant::now();
-        let (mut translated, mut delivered) = (Vec::new(), Vec::new());
+        let mut translated = Vec::new();
+        let mut delivered = Vec::new();
         while started.elapsed() < span || translated.len() < 2 {
             let (one, other) = round(pipeline, reports, bursts, &mut total);
             translated.push(one.as_nanos() as f64);
@@ -57,12 +59,12 @@ pub(super) fn measure(
     }
     pipeline.finish();
     pipeline.check()?;
-    let per = |sum: f64| sum / total.reports.max(1) as f64;
+    let reports = total.reports.max(1) as f64;
     Ok(Speed {
         translate: Spread::of(translate),
         respond: Spread::of(respond),
-        frames: per(total.frames as f64),
-        bytes: per(total.bytes as f64),
+        frames: total.frames as f64 / reports,
+        bytes: total.bytes as f64 / reports,
     })
 }
 
@@ -81,7 +83,8 @@ fn round(
     bursts: u64,
     total: &mut Sent,
 ) -> (Duration, Duration) {
-    let (mut translated, mut delivered) = (Duration::ZERO, Duration::ZERO);
+    let mut translated = Duration::ZERO;
+    let mut delivered = Duration::ZERO;
     for _ in 0..bursts {
         let burst = reports.burst();
         let begin = Instant::now();

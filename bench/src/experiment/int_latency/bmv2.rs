@@ -1,6 +1,5 @@
 //! `simple_switch` with `int.p4`.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,18 +59,20 @@ fn lane(program: &Value, task: Task) -> Result<Lane, String> {
 fn configure(testbed: &Testbed, commands: &str) -> Result<(), String> {
     let begun = Instant::now();
     loop {
-        let run = || -> std::io::Result<std::process::Output> {
-            let mut cli = Command::new("simple_switch_CLI");
-            cli.stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null());
-            let mut cli = cli.spawn()?;
-            if let Some(mut stdin) = cli.stdin.take() {
-                stdin.write_all(commands.as_bytes())?;
-            }
-            cli.wait_with_output()
-        };
-        let done = testbed.switch.run(run).map_err(|error| error.to_string())?;
+        let done = testbed
+            .switch
+            .run(|| -> std::io::Result<std::process::Output> {
+                let mut cli = Command::new("simple_switch_CLI");
+                cli.stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null());
+                let mut cli = cli.spawn()?;
+                if let Some(mut stdin) = cli.stdin.take() {
+                    stdin.write_all(commands.as_bytes())?;
+                }
+                cli.wait_with_output()
+            })
+            .map_err(|error| error.to_string())?;
         let done = done.map_err(|error| format!("`simple_switch_CLI`: {error}"))?;
         let said = String::from_utf8_lossy(&done.stdout);
         if done.status.success() && !said.contains("Could not connect") {
@@ -89,37 +90,31 @@ fn configure(testbed: &Testbed, commands: &str) -> Result<(), String> {
 /// The commands of `simple_switch_CLI` for a task.
 fn commands(program: &Value, task: Task) -> Result<String, String> {
     let mut text = String::new();
-    let mut add = |command: &str, action: &str, key: &str, values: &[(&str, u64)]| -> Result<(), String> {
-        let arrow = if key.is_empty() { "" } else { "=>" };
-        let priority = if key.contains("&&&") { "10" } else { "" };
-        let values = parameters(program, action, values)?;
-        writeln!(text, "{command} {action} {key} {arrow} {values} {priority}")
-            .map_err(|error| error.to_string())
-    };
     let host = [
         ("port", 2),
         ("src_mac", 0x0200_0000_0002),
         ("dst_mac", 0x0200_0000_0006),
     ];
-    add("table_add route_v4", "next_hop", "10.0.2.0/24", &host)?;
-    add("table_add port_mtu", "set_mtu", "2", &[("mtu", 2_000)])?;
+    text += &command(program, "table_add route_v4", "next_hop", "10.0.2.0/24", &host)?;
+    text += &command(program, "table_add port_mtu", "set_mtu", "2", &[("mtu", 2_000)])?;
     if task == Task::Plain {
         return Ok(text);
     }
     // Bits 0 to 5.
     let items = 0xfc00;
-    add(
+    text += &command(
+        program,
         "table_set_default node",
         "set_node",
         "",
         &[("node", 1), ("available", items)],
     )?;
-    add("table_add source_port", "from_edge", "1", &[])?;
+    text += &command(program, "table_add source_port", "from_edge", "1", &[])?;
     let any = "0&&&0 0x0a000200&&&0xffffff00 17&&&0xff 0&&&0 0->65535 0->65535";
     let watch = [("remaining_hops", 8), ("instructions", items), ("words", 8)];
-    add("table_add watchlist_v4", "watch_md_21", any, &watch)?;
+    text += &command(program, "table_add watchlist_v4", "watch_md_21", any, &watch)?;
     if task == Task::SourceAndSink {
-        add("table_add sink_port", "to_edge", "2", &[])?;
+        text += &command(program, "table_add sink_port", "to_edge", "2", &[])?;
         let macs = [("src_mac", 0x0200_0000_0901), ("dst_mac", 0x0200_0000_0902)];
         let to = [
             macs[0],
@@ -128,41 +123,49 @@ fn commands(program: &Value, task: Task) -> Result<String, String> {
             ("dst_ip", 0x0a09_0002),
             ("dst_port", 32_766),
         ];
-        add("table_set_default report_session", "report_to", "", &to)?;
+        text += &command(program, "table_set_default report_session", "report_to", "", &to)?;
         text.push_str("mirroring_add 500 3\n");
     }
     Ok(text)
 }
 
 /// The parameters of an action in its order; those that are not named are 0.
+/// A command of the program's command line, on a line of its own.
+fn command(
+    program: &Value,
+    command: &str,
+    action: &str,
+    key: &str,
+    values: &[(&str, u64)],
+) -> Result<String, String> {
+    let arrow = if key.is_empty() { "" } else { "=>" };
+    let priority = if key.contains("&&&") { "10" } else { "" };
+    let values = parameters(program, action, values)?;
+    Ok(format!("{command} {action} {key} {arrow} {values} {priority}\n"))
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().unwrap_or_default()
+}
+
 fn parameters(program: &Value, action: &str, values: &[(&str, u64)]) -> Result<String, String> {
-    let of = |value: &Value| value["name"].as_str().map(ToOwned::to_owned).unwrap_or_default();
     let mut actions = program["actions"].as_array().into_iter().flatten();
-    let found = actions.find(|one| of(one).rsplit('.').next() == Some(action));
+    let found = actions.find(|one| name(one).rsplit('.').next() == Some(action));
     let found = found.ok_or_else(|| format!("{PROGRAM} has no action `{action}`"))?;
-    let names: Vec<String> = found["runtime_data"]
+    let names: Vec<&str> = found["runtime_data"]
         .as_array()
         .into_iter()
         .flatten()
-        .map(of)
+        .map(name)
         .collect();
-    if let Some((name, _)) = values
-        .iter()
-        .find(|(name, _)| !names.iter().any(|one| one == name))
-    {
-        return Err(format!("`{action}` of {PROGRAM} has no parameter `{name}`"));
+    if let Some((unknown, _)) = values.iter().find(|(name, _)| !names.contains(name)) {
+        return Err(format!("`{action}` of {PROGRAM} has no parameter `{unknown}`"));
     }
-    let value = |name: &String| {
-        values
-            .iter()
-            .find(|(of, _)| of == name)
-            .map_or(0, |(_, value)| *value)
-    };
-    Ok(names
-        .iter()
-        .map(|name| value(name).to_string())
-        .collect::<Vec<_>>()
-        .join(" "))
+    let in_order = names.iter().map(|name| {
+        let value = values.iter().find(|(parameter, _)| parameter == name);
+        value.map_or(0, |(_, value)| *value).to_string()
+    });
+    Ok(in_order.collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

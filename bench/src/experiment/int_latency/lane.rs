@@ -16,7 +16,7 @@ const PAYLOAD: usize = 200;
 /// Cores of the host's thread and of the switches.
 const HOST: usize = 0;
 const SWITCH: usize = 1;
-/// The receiving host.
+/// Addresses of the receiving host.
 const HOST_ADDRESS: [u8; 4] = [10, 0, 2, 6];
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 6];
 /// After which a packet is lost, ns.
@@ -61,11 +61,13 @@ pub(super) struct Testbed {
 
 impl Testbed {
     pub(super) fn new() -> Result<Self, CliError> {
-        let refused = |error| CliError::new(format!("needs root and `ip`, for network namespaces ({error})"));
-        let (host, switch) = (
-            Namespace::create().map_err(refused)?,
-            Namespace::create().map_err(refused)?,
-        );
+        let [host, switch] = [Namespace::create(), Namespace::create()].map(|created| {
+            created.map_err(|error| {
+                CliError::new(format!("needs root and `ip`, for network namespaces ({error})"))
+            })
+        });
+        let host = host?;
+        let switch = switch?;
         for (near, far) in [("near", "left"), ("far", "right")] {
             let peer = ["peer", "name", far, "mtu", "2000", "netns", switch.name()];
             host.ip(&[&["link", "add", near, "mtu", "2000", "type", "veth"], &peer[..]].concat())
@@ -101,17 +103,15 @@ impl Testbed {
 
     /// Waits until the switch forwards.
     pub(super) fn ready(self, process: Process) -> Result<Lane, CliError> {
-        let open = |device| {
-            let options = Options {
-                frame_len: 2064,
-                ..Options::default()
-            };
-            self.host
-                .run(|| Port::open(device, &options))
-                .and_then(|opened| opened)
-                .map_err(failed)
+        let options = Options {
+            frame_len: 2064,
+            ..Options::default()
         };
-        let ports = [open("near")?, open("far")?];
+        let [near, far] = ["near", "far"].map(|device| {
+            let opened = self.host.run(|| Port::open(device, &options));
+            opened.and_then(|opened| opened).map_err(failed)
+        });
+        let ports = [near?, far?];
         let mut lane = Lane {
             process,
             ports,
