@@ -89,7 +89,7 @@ pub const MAX_REGISTERS: usize = 1 << 24;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Detector {
-    /// The algorithm.
+    /// The algorithm that selects packets.
     pub algorithm: Algorithm,
     /// The metric. [`Algorithm::Noop`], [`Algorithm::Change`] and [`Algorithm::Rule`] ignore it.
     pub metric: Metric,
@@ -97,10 +97,10 @@ pub struct Detector {
     pub threshold: u64,
 }
 
-/// How to find packets to report; see the module documentation.
+/// Selection of the packets to report; see the module documentation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Algorithm {
-    /// Every packet.
+    /// Every packet is reported.
     Noop,
     /// A hop's value differs from the last one reported for its node.
     PerHop,
@@ -130,7 +130,7 @@ pub struct Change {
     pub keep_alive: u64,
 }
 
-/// Why a detector is invalid.
+/// The reason for which a detector is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DetectorError {
     /// The metric has no value per hop.
@@ -162,7 +162,7 @@ impl fmt::Display for DetectorError {
 impl std::error::Error for DetectorError {}
 
 impl Detector {
-    /// Reports every packet.
+    /// Creates a detector that reports every packet.
     pub fn noop() -> Self {
         Self {
             algorithm: Algorithm::Noop,
@@ -197,7 +197,7 @@ impl Detector {
 /// Whether to report a packet's measurement, and why.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Decision {
-    /// Not reported.
+    /// The packet is not reported.
     Suppressed = 0,
     /// Reported: a rule was true for the previous packet and no longer is.
     Ended = 1,
@@ -212,7 +212,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// How many there are.
+    /// Number of decisions.
     pub const COUNT: usize = 6;
 
     /// Whether the packet is reported.
@@ -256,7 +256,7 @@ const OCCUPIED: u64 = 1 << 32;
 pub struct Monitor {
     detector: Detector,
     registers: Box<[Register]>,
-    /// Of a rule: [`Program::used`] for each register.
+    /// [`Program::used`] of a rule for each register.
     cells: Box<[u64]>,
     mask: usize,
     counts: Counts,
@@ -305,12 +305,12 @@ impl Monitor {
         })
     }
 
-    /// The detector.
+    /// Returns the detector of the monitor.
     pub fn detector(&self) -> &Detector {
         &self.detector
     }
 
-    /// Its decisions so far.
+    /// Returns the counts of its decisions.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -354,7 +354,6 @@ impl Monitor {
     pub fn decide_implausible(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
         // Between the ends of the path, by clocks that agree.
         let measured = self.detector.metric == Metric::FlowLatency && observation.flow_latency.is_some();
-        let is_known = |decision, known| if known { Decision::Suppressed } else { decision };
         let decision = match self.detector.algorithm {
             Algorithm::Noop => Decision::Event,
             Algorithm::PerHop | Algorithm::PerHopOfFlow => {
@@ -365,7 +364,11 @@ impl Monitor {
             Algorithm::MovingAverage { alpha } if measured => self.moving_average(observation, flow, alpha),
             Algorithm::PerFlow | Algorithm::MovingAverage { .. } | Algorithm::Change(_) => {
                 let crc = flow_crc(flow).value();
-                is_known(Decision::MissingValue, self.holds(crc, crc))
+                if self.holds(crc, crc) {
+                    Decision::Suppressed
+                } else {
+                    Decision::MissingValue
+                }
             }
             Algorithm::Rule(_) => self.rule(observation, flow),
         };
@@ -424,8 +427,10 @@ impl Monitor {
     /// Compares each hop with its register, and changes none. `None` if no hop has a value and a node id; also whether one has a value
     /// without an id.
     fn compare_hops(&self, observation: &Observation<'_>, flow: Option<Crc>) -> (Option<Decision>, bool) {
-        let (metric, threshold) = (self.detector.metric, self.detector.threshold);
-        let (mut compared, mut anonymous) = (None, false);
+        let metric = self.detector.metric;
+        let threshold = self.detector.threshold;
+        let mut compared = None;
+        let mut anonymous = false;
         for hop in observation.hops {
             let Some(value) = hop.value(metric).map(saturate) else {
                 continue;
@@ -589,13 +594,18 @@ fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     values.reduce(|sum, value| saturate(sum + value))
 }
 
+/// A value without its low `bits`.
+#[inline]
+fn bucket(value: u64, bits: u8) -> u64 {
+    match value {
+        ABSENT => ABSENT,
+        value => value.checked_shr(u32::from(bits)).unwrap_or(0),
+    }
+}
+
 /// The path and the buckets, in 32 bits.
 #[inline]
 fn digest(observation: &Observation<'_>, change: Change) -> u32 {
-    let bucket = |value: u64, bits: u8| match value {
-        ABSENT => ABSENT,
-        value => value.checked_shr(u32::from(bits)).unwrap_or(0),
-    };
     // Their number too: a checksum does not distinguish leading zeros from nothing.
     let start = Crc::new().word(observation.hops.len() as u32);
     let hops = observation.hops.iter().fold(start, |crc, hop| {

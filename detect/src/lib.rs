@@ -39,7 +39,7 @@ pub use threshold::{Match, PortRange, ThresholdError, Thresholds};
 /// The complete detection configuration. The collector replaces it as a whole (behind an `Arc`) while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Detection {
-    /// How far a value must change to be reported.
+    /// The least change of a value that is reported.
     pub thresholds: Thresholds,
     /// Conditions over one report's values.
     pub rules: RuleSet,

@@ -21,7 +21,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// How many there are.
+    /// Number of metrics.
     pub const COUNT: usize = 6;
 
     /// All, in numeric order.

@@ -44,12 +44,12 @@ impl Prefix {
         })
     }
 
-    /// Its first address.
+    /// Returns the first address of the prefix.
     pub fn network(&self) -> IpAddr {
         narrow(self.network)
     }
 
-    /// Its length in bits: at most 32 for IPv4, 128 for IPv6.
+    /// Returns the length in bits: at most 32 for IPv4, 128 for IPv6.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a prefix contains at least one address"
@@ -139,21 +139,16 @@ impl FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let malformed = || PrefixError::Malformed {
-            text: text.to_owned(),
-        };
-        let Some((address, length)) = text.split_once('/') else {
-            return text
-                .parse()
-                .map(|address: IpAddr| Self::from(address))
-                .map_err(|_| malformed());
-        };
+        let (address, length) = text.split_once('/').unzip();
         // `u8::from_str` accepts a plus sign, which is not valid in a prefix length.
-        if !length.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(malformed());
+        let length = length.map(|length| length.parse::<u8>().ok().filter(|_| !length.starts_with('+')));
+        match (address.unwrap_or(text).parse::<IpAddr>(), length) {
+            (Ok(address), None) => Ok(Self::from(address)),
+            (Ok(address), Some(Some(length))) => Self::new(address, length),
+            _ => Err(PrefixError::Malformed {
+                text: text.to_owned(),
+            }),
         }
-        let address: IpAddr = address.parse().map_err(|_| malformed())?;
-        Self::new(address, length.parse().map_err(|_| malformed())?)
     }
 }
 
@@ -163,24 +158,24 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Why a prefix was refused.
+/// The reason for which a prefix was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PrefixError {
     /// Not `ADDRESS` or `ADDRESS/LENGTH`.
     Malformed {
-        /// The text.
+        /// The text that was refused.
         text: String,
     },
     /// More bits than the address has.
     TooLong {
-        /// The address.
+        /// The address of the prefix.
         address: IpAddr,
-        /// The given length.
+        /// The length that was given.
         length: u8,
     },
     /// Bits beyond the length are set.
     HostBits {
-        /// The given length.
+        /// The length that was given.
         length: u8,
         /// The probable intended prefix.
         network: IpAddr,

@@ -1,6 +1,6 @@
 //! Seeded numbers for the tests of this crate.
 
-/// SplitMix64.
+/// A generator of pseudorandom numbers (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Less than `bound`.
+    /// Returns a number less than `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

@@ -105,7 +105,7 @@ pub struct RuleSet {
     stateful: u64,
     /// Bit `m` is set when a term uses metric `m`.
     metrics: u8,
-    /// What regions are about.
+    /// The values that regions summarise.
     needs: region::Needs,
     /// The flows that rules are for.
     scopes: scope::Scopes,
@@ -130,37 +130,23 @@ impl RuleSet {
     pub fn compile(rules: &[(String, String)]) -> Result<Self, RuleError> {
         let mut set = Self::default();
         for (index, (name, text)) in rules.iter().enumerate() {
-            let refused = |message: String| Fault::new(0, 0, message).in_rule(name, text);
-            if index == MAX_RULES {
-                return Err(refused(format!(
+            let added = if index == MAX_RULES {
+                Err(Fault::of_rule(format!(
                     "there are {} rules; at most {MAX_RULES} are possible",
                     rules.len()
-                )));
-            }
-            if name.chars().count() > MAX_NAME {
-                return Err(refused(format!(
-                    "a rule's name has at most {MAX_NAME} characters"
-                )));
-            }
-            if name.trim().is_empty() {
-                return Err(refused("a rule needs a name".into()));
-            }
-            if rules[..index].iter().any(|(earlier, _)| earlier == name) {
-                return Err(refused("another rule has this name".into()));
-            }
-            let expression = parser::parse(text).map_err(|fault| fault.in_rule(name, text))?;
-            let normal = NormalForm::of(&expression).map_err(|too_big| refused(too_big.to_string()))?;
-            if !set.push(name, text, &normal) {
-                return Err(refused(format!(
-                    "the rules up to this one remember more than {CELLS} values of a flow: leave some out"
-                )));
-            }
+                )))
+            } else if rules[..index].iter().any(|(earlier, _)| earlier == name) {
+                Err(Fault::of_rule("another rule has this name".into()))
+            } else {
+                set.add(name, text)
+            };
+            added.map_err(|fault| fault.in_rule(name, text))?;
         }
         set.collect_needs();
         Ok(set)
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
@@ -217,12 +203,16 @@ impl RuleSet {
     pub fn without_counts(&self) -> Option<Self> {
         let mut set = Self::default();
         for (index, rule) in self.rules.iter().enumerate() {
-            let without = |clause: &[Term]| match clause {
-                [term] if term.history == History::Now && !term.lapsed => Some(vec![term.without_count()]),
-                several if several.iter().any(Term::is_stateful) => None,
-                several => Some(several.to_vec()),
-            };
-            let clauses = self.clauses(index).map(without).collect::<Option<_>>()?;
+            let clauses = self
+                .clauses(index)
+                .map(|clause| match clause {
+                    [term] if term.history == History::Now && !term.lapsed => {
+                        Some(vec![term.without_count()])
+                    }
+                    several if several.iter().any(Term::is_stateful) => None,
+                    several => Some(several.to_vec()),
+                })
+                .collect::<Option<_>>()?;
             if !set.push(&rule.name, &rule.text, &NormalForm { clauses }) {
                 return None;
             }
@@ -231,7 +221,7 @@ impl RuleSet {
         Some(set)
     }
 
-    /// Which cells term `at` of clause `clause` of rule `index` uses.
+    /// Returns the cells that term `at` of clause `clause` of rule `index` uses.
     pub(crate) fn cells_of(&self, index: usize, clause: usize, at: usize) -> HistoryCells {
         let first = self.rules.get(index).map_or(0, |rule| rule.first_clause as usize);
         self.places[self.terms_of(first + clause).start + at]
@@ -336,6 +326,26 @@ impl RuleSet {
     #[inline]
     fn clause(&self, clause: usize) -> &[Term] {
         &self.terms[self.terms_of(clause)]
+    }
+
+    /// Adds a rule, unless its name is invalid, it is malformed, or it is too big.
+    fn add(&mut self, name: &str, text: &str) -> Result<(), Fault> {
+        if name.chars().count() > MAX_NAME {
+            return Err(Fault::of_rule(format!(
+                "a rule's name has at most {MAX_NAME} characters"
+            )));
+        }
+        if name.trim().is_empty() {
+            return Err(Fault::of_rule("a rule needs a name".into()));
+        }
+        let expression = parser::parse(text)?;
+        let normal = NormalForm::of(&expression).map_err(|too_big| Fault::of_rule(too_big.to_string()))?;
+        if !self.push(name, text, &normal) {
+            return Err(Fault::of_rule(format!(
+                "the rules up to this one remember more than {CELLS} values of a flow: leave some out"
+            )));
+        }
+        Ok(())
     }
 
     /// `false`: it needs more cells than there are.

@@ -30,6 +30,7 @@ pub use program::{CellRow, HistoryRef, Program};
 
 use crate::metric::Metric;
 use crate::observation::{ABSENT, NO_NODE, Observation};
+use crate::rule::history::Quantity;
 use crate::rule::term::{Aggregate, Comparison, Subject};
 use crate::rule::{MAX_RULES, RuleSet, Term};
 
@@ -50,13 +51,13 @@ pub struct Row {
     pub node: u32,
     /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side.
     pub hops: u32,
-    /// The subject ([`Subject`]).
+    /// The value that is compared ([`Subject`]).
     pub subject: u8,
-    /// How the hops' values are aggregated ([`Aggregate`]).
+    /// Aggregation of the hops' values ([`Aggregate`]).
     pub aggregate: u8,
-    /// How the subject is compared with `value` ([`Comparison`]).
+    /// Comparison of the subject with `value` ([`Comparison`]).
     pub comparison: u8,
-    /// How the number of hops is compared with `hops` ([`Comparison`]).
+    /// Comparison of the number of hops with `hops` ([`Comparison`]).
     pub hops_comparison: u8,
     /// The clause, below [`CLAUSES`].
     pub clause: u32,
@@ -70,11 +71,11 @@ pub struct Table {
     pub rules: u64,
     /// Bit `m`: a row uses metric `m`; the path for the number of hops and loops.
     pub metrics: u32,
-    /// Rows in use.
+    /// Number of rows in use.
     pub terms: u32,
     /// The clauses of each rule, as bits.
     pub clauses: [u64; RULES],
-    /// The comparisons.
+    /// The comparisons of the rules.
     pub rows: [Row; TERMS],
 }
 
@@ -84,21 +85,21 @@ const _: () = assert!(
 );
 const _: () = assert!(size_of::<Table>() == Table::BYTES, "and there are no gaps in it");
 
-/// Why a rule is not in the table.
+/// The reason for which a rule is not in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// It needs more clauses than are left.
     Clauses {
         /// New clauses it needs.
         needed: usize,
-        /// Clauses left.
+        /// Number of clauses that are left.
         left: usize,
     },
     /// It needs more rows than are left.
     Terms {
         /// New rows it needs.
         needed: usize,
-        /// Rows left.
+        /// Number of rows that are left.
         left: usize,
     },
     /// It uses the flow's history, and needs every report.
@@ -108,7 +109,7 @@ pub enum Reason {
 /// Rules, divided between the table and user space.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// The table.
+    /// The table of the rules that fit.
     pub table: Table,
     /// Bit `i`: rule `i` is in the table.
     pub kernel: u64,
@@ -124,7 +125,7 @@ impl Table {
     /// Bytes of a table in a map.
     pub const BYTES: usize = 16 + 8 * RULES + 24 * TERMS;
 
-    /// No rules.
+    /// The table of no rules.
     pub const EMPTY: Self = Self {
         rules: 0,
         metrics: 0,
@@ -148,7 +149,9 @@ impl Table {
             table: Self::EMPTY,
             known: Vec::new(),
         };
-        let (mut user, mut user_metrics, mut user_needs_all) = (Vec::new(), 0, false);
+        let mut user = Vec::new();
+        let mut user_metrics = 0;
+        let mut user_needs_all = false;
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
             let added = if rules.is_stateful(rule) {
@@ -211,7 +214,7 @@ impl Table {
         self.metrics >> (metric as u32) & 1 == 1
     }
 
-    /// Its bytes as in memory, in the machine's byte order, for a kernel map.
+    /// Returns the bytes as in memory, in the machine's byte order, for a kernel map.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(&self.rules.to_ne_bytes());
@@ -255,11 +258,12 @@ struct HopAggregate {
 }
 
 impl Table {
-    /// Its comparisons, each once, with the clauses that it makes true: a bit for each.
+    /// Returns the comparisons, each once, with the clauses that it makes true: a bit for each.
     pub fn comparisons(&self) -> Vec<(Row, u64)> {
         let mut all: Vec<(Row, u64)> = Vec::new();
         for row in &self.rows[..self.terms as usize] {
-            let (plain, clause) = (Row { clause: 0, ..*row }, 1 << (row.clause & 63));
+            let plain = Row { clause: 0, ..*row };
+            let clause = 1 << (row.clause & 63);
             match all.iter_mut().find(|(other, _)| *other == plain) {
                 Some((_, clauses)) => *clauses |= clause,
                 None => all.push((plain, clause)),
@@ -283,6 +287,15 @@ impl Row {
             ..Term::flow(Subject::Hops, Comparison::Equal, 0)
         };
         Some(term.to_string())
+    }
+
+    fn for_quantity(quantity: &Quantity) -> Self {
+        Self {
+            node: quantity.node,
+            subject: quantity.subject as u8,
+            aggregate: quantity.aggregate as u8,
+            ..Self::default()
+        }
     }
 
     fn new(term: &Term, clause: usize) -> Self {
@@ -420,11 +433,11 @@ fn holds(comparison: u8, a: u64, b: u64) -> bool {
 
 /// Compares numbers in two halves: if the upper ones are equal, the lower ones decide.
 #[inline]
-fn holds_wide(comparison: u8, (a_high, a): (u64, u64), (b_high, b): (u64, u64)) -> bool {
-    if a_high == b_high {
-        holds(comparison, a, b)
+fn holds_wide(comparison: u8, a: (u64, u64), b: (u64, u64)) -> bool {
+    if a.0 == b.0 {
+        holds(comparison, a.1, b.1)
     } else {
-        holds(comparison, a_high, b_high)
+        holds(comparison, a.0, b.0)
     }
 }
 
@@ -455,10 +468,8 @@ impl Writer {
                 left,
             });
         }
-        let (needed, left) = (
-            new.iter().map(|clause| clause.len()).sum(),
-            TERMS - self.table.terms as usize,
-        );
+        let needed = new.iter().map(|clause| clause.len()).sum();
+        let left = TERMS - self.table.terms as usize;
         if needed > left {
             return Err(Reason::Terms { needed, left });
         }

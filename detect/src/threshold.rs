@@ -85,22 +85,19 @@ impl Default for PortRange {
     }
 }
 
-/// `80` or `1000-2000`.
+/// A range of ports, written `80` or `1000-2000`.
 impl FromStr for PortRange {
     type Err = ThresholdError;
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
-        let refused = || ThresholdError::Ports {
-            text: text.to_owned(),
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let range = match [first, last].map(|port| port.trim().parse()) {
+            [Ok(first), Ok(last)] => Self::new(first, last).ok(),
+            _ => None,
         };
-        let port = |text: &str| text.trim().parse().map_err(|_| refused());
-        match text.split_once('-') {
-            Some((first, last)) => Self::new(port(first)?, port(last)?).map_err(|_| refused()),
-            None => port(text).map(|port| Self {
-                first: port,
-                last: port,
-            }),
-        }
+        range.ok_or_else(|| ThresholdError::Ports {
+            text: text.to_owned(),
+        })
     }
 }
 
@@ -114,18 +111,18 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// Which flows an override is for. The default matches every flow.
+/// The flows of an override. The default matches every flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Match {
-    /// Source address.
+    /// Prefix of the source address.
     pub src: Option<Prefix>,
-    /// Destination address.
+    /// Prefix of the destination address.
     pub dst: Option<Prefix>,
-    /// Source port.
+    /// Range of source ports.
     pub src_port: PortRange,
-    /// Destination port.
+    /// Range of destination ports.
     pub dst_port: PortRange,
-    /// IP protocol number.
+    /// The IP protocol number.
     pub proto: Option<u8>,
 }
 
@@ -150,13 +147,13 @@ impl Match {
 
     /// Sorts from general to specific by the criteria 1 to 3 of the module documentation.
     fn specificity(&self) -> impl Ord + use<> {
-        let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u16::from(prefix.len()));
+        let bits: u16 = [self.src, self.dst]
+            .iter()
+            .flatten()
+            .map(|prefix| u16::from(prefix.len()))
+            .sum();
         let port_pairs = self.src_port.size() * self.dst_port.size();
-        (
-            bits(self.src) + bits(self.dst),
-            std::cmp::Reverse(port_pairs),
-            self.proto.is_some(),
-        )
+        (bits, std::cmp::Reverse(port_pairs), self.proto.is_some())
     }
 
     /// The flows that both match; `None` if there can be none.
@@ -303,7 +300,7 @@ impl Thresholds {
         &self.overrides
     }
 
-    /// How many different sets there are.
+    /// Returns the number of different sets.
     pub fn set_count(&self) -> usize {
         self.sets.len()
     }
@@ -350,19 +347,18 @@ fn overlaps(
             return Err(ThresholdError::TooManyOverrides { count: regions.len() });
         }
     }
-    let value = |region: &Match, metric: usize| {
+    let joined = regions.iter().map(|region| {
         let covering = least.iter().filter(|(flows, _)| flows.covers(region));
-        covering.filter_map(|(_, values)| values[metric]).min()
-    };
-    let mut joined: Vec<(Match, Override)> = regions
-        .iter()
-        .map(|region| (*region, std::array::from_fn(|metric| value(region, metric))))
-        .collect();
+        let values =
+            std::array::from_fn(|metric| covering.clone().filter_map(|(_, values)| values[metric]).min());
+        (*region, values)
+    });
+    let mut joined: Vec<(Match, Override)> = joined.collect();
     joined.sort_by_key(|(region, _)| std::cmp::Reverse(joined_fields(region)));
     Ok(joined)
 }
 
-/// How many fields it names: the narrower of two that are equally specific names more, as `::/0` does.
+/// Number of fields that it names: the narrower of two that are equally specific names more, as `::/0` does.
 fn joined_fields(region: &Match) -> usize {
     [region.src.is_some(), region.dst.is_some(), region.proto.is_some()]
         .into_iter()
@@ -410,22 +406,22 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
     Ok(sets)
 }
 
-/// Why thresholds are invalid.
+/// The reason for which thresholds are invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThresholdError {
     /// Not a port or a range of ports.
     Ports {
-        /// The text.
+        /// The text that was refused.
         text: String,
     },
-    /// More than [`MAX_OVERRIDES`].
+    /// There are more than [`MAX_OVERRIDES`].
     TooManyOverrides {
-        /// How many there were.
+        /// Number of overrides.
         count: usize,
     },
     /// Source and destination of different families.
     MixedFamilies {
-        /// Which override, counted from 0 in the file.
+        /// The override, counted from 0 in the file.
         index: usize,
     },
     /// More than [`MAX_SETS`] combinations.

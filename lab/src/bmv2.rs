@@ -16,7 +16,7 @@ use crate::topology::Topology;
 pub(crate) const PROGRAM: &str = "simple_switch_grpc";
 /// Address of P4Runtime, in the switch's namespace.
 pub(crate) const P4RUNTIME: &str = "127.0.0.1:9559";
-/// Its number in P4Runtime: the manager's default.
+/// Number of the device in P4Runtime: the manager's default.
 const DEVICE_ID: &str = "1";
 
 /// The program's file.
@@ -78,7 +78,7 @@ fn report_port(topology: &Topology, switch: usize) -> u16 {
     topology.switches[switch].ports.len() as u16 + 1
 }
 
-/// `[manager.p4runtime.NAME]`.
+/// The section `[manager.p4runtime.NAME]` of a switch.
 pub(crate) fn settings(topology: &Topology, switch: usize) -> Shown {
     let report = table([
         ("port", plain(report_port(topology, switch))),

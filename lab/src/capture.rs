@@ -28,28 +28,31 @@ pub(crate) fn capture(
 ) -> Result<(u64, u64), CliError> {
     let index = lab.topology.find_link(link)?;
     let link = &lab.topology.links[index];
-    let failed = |error| {
-        CliError::new(format!(
-            "{}: {error}; check the path and the free space",
-            path.display()
-        ))
-    };
-    let mut writer = Writer::create(path, LinkType::Ethernet).map_err(failed)?;
+    let mut writer = Writer::create(path, LinkType::Ethernet).map_err(|error| cannot_write(path, error))?;
     let inside = lab.namespace(lab.topology.name_of(link.ends[0]));
     let opened = nic::netns::within(&inside, || Frames::open(&link.interfaces[0]));
     let capture_failed =
         |error: nic::Error| CliError::new(format!("cannot capture at {}: {error}", link.interfaces[0]));
     let mut frames = opened.map_err(capture_failed)?.map_err(capture_failed)?;
-    let (start, mut count, mut buffer) = (Instant::now(), 0, vec![0; MAX_LEN]);
+    let start = Instant::now();
+    let mut count = 0;
+    let mut buffer = vec![0; MAX_LEN];
     while start.elapsed() < span && limit.is_none_or(|limit| count < limit) {
         let Some(frame) = frames.next(&mut buffer, STEP_MS).map_err(capture_failed)? else {
             continue;
         };
         writer
             .write_cut(frame.received, frame.bytes, frame.length as u32)
-            .map_err(failed)?;
+            .map_err(|error| cannot_write(path, error))?;
         count += 1;
     }
-    writer.finish().map_err(failed)?;
+    writer.finish().map_err(|error| cannot_write(path, error))?;
     Ok((count, frames.lost()))
+}
+
+fn cannot_write(path: &Path, error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!(
+        "{}: {error}; check the path and the free space",
+        path.display()
+    ))
 }

@@ -18,12 +18,11 @@ pub(crate) struct Conditions {
     pub(crate) faults: Vec<ActiveFault>,
 }
 
-/// An active fault.
+/// A fault that is active at a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct ActiveFault {
     /// The name of the link: that of its first interface.
     pub(crate) link: String,
-    /// The fault.
     pub(crate) fault: Fault,
 }
 
@@ -38,11 +37,11 @@ pub(crate) enum Fault {
     },
     /// This share of the packets is lost.
     Loss(f64),
-    /// Additional delay, ns.
+    /// Adds this delay, ns.
     Delay(u64),
     /// This share of the packets is reordered.
     Reorder(f64),
-    /// Maximum rate, bit/s.
+    /// Limits the rate to this, bit/s.
     Slow(u64),
 }
 
@@ -57,10 +56,9 @@ impl Conditions {
 
     /// The links that routes avoid.
     pub(crate) fn closed(&self, topology: &Topology) -> Vec<usize> {
-        let round = |active: &&ActiveFault| active.fault == Fault::Cut { reroute: true };
         self.faults
             .iter()
-            .filter(round)
+            .filter(|active| active.fault == Fault::Cut { reroute: true })
             .filter_map(|active| topology.find_link(&active.link).ok())
             .collect()
     }
@@ -80,7 +78,7 @@ impl Conditions {
 }
 
 impl ActiveFault {
-    /// Describes the fault.
+    /// Describes the fault for people.
     pub(crate) fn describe(&self) -> String {
         let link = &self.link;
         match self.fault {
@@ -97,19 +95,20 @@ impl Fault {
     /// The keys of a port's configuration that cause the fault.
     pub(crate) fn keys(self, port: &Port) -> Vec<(&'static str, Shown)> {
         let host = matches!(port.peer, Node::Host(_));
-        let both = |out: &'static str, into: &'static str, value: Shown| {
-            let mut keys = vec![(out, value.clone())];
-            keys.extend(host.then_some((into, value)));
-            keys
+        let (out, into, value) = match self {
+            Self::Cut { .. } => return vec![("up", false.show())],
+            Self::Loss(share) => ("loss", "in_loss", Fraction((share * 1e6).round() as u32).show()),
+            Self::Delay(time) => ("delay", "in_delay", Duration::from_nanos(time).show()),
+            Self::Reorder(share) => (
+                "reorder",
+                "in_reorder",
+                Fraction((share * 1e6).round() as u32).show(),
+            ),
+            Self::Slow(rate) => ("rate", "in_rate", Rate(rate).show()),
         };
-        let part = |share: f64| Fraction((share * 1e6).round() as u32).show();
-        match self {
-            Self::Cut { .. } => vec![("up", false.show())],
-            Self::Loss(share) => both("loss", "in_loss", part(share)),
-            Self::Delay(time) => both("delay", "in_delay", Duration::from_nanos(time).show()),
-            Self::Reorder(share) => both("reorder", "in_reorder", part(share)),
-            Self::Slow(rate) => both("rate", "in_rate", Rate(rate).show()),
-        }
+        let mut keys = vec![(out, value.clone())];
+        keys.extend(host.then_some((into, value)));
+        keys
     }
 }
 

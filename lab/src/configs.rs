@@ -40,10 +40,14 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
         Some(Verbatim(written)) => written.clone(),
         None => Shown::Table(Vec::new()),
     };
-    let udp = |port: u16| plain(format!("udp://{}", SocketAddr::from((COLLECTOR, port))));
-    let mut listen = vec![udp(TELEMETRY_PORT)];
-    listen.extend(topology.file.aggregator.is_some().then(|| udp(AGGREGATE_PORT)));
-    set_at(&mut settings, &["collector", "listen"], Shown::List(listen));
+    let aggregates = topology.file.aggregator.is_some().then_some(AGGREGATE_PORT);
+    let listen = [TELEMETRY_PORT].into_iter().chain(aggregates);
+    let listen = listen.map(|port| plain(format!("udp://{}", SocketAddr::from((COLLECTOR, port)))));
+    set_at(
+        &mut settings,
+        &["collector", "listen"],
+        Shown::List(listen.collect()),
+    );
     set_at(
         &mut settings,
         &["collector", "namespace"],
@@ -87,16 +91,16 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
         );
     }
     // The initial hop count of all sources is known, so the collector need not learn it from longer paths.
-    let hops = |watch: &Verbatim| get_at(&watch.0, &["hops"]).cloned();
-    if let Some(first) = topology.file.watch.first().and_then(hops)
-        && topology
-            .file
-            .watch
-            .iter()
-            .all(|watch| hops(watch).as_ref() == Some(&first))
+    let mut hops = topology
+        .file
+        .watch
+        .iter()
+        .map(|watch| get_at(&watch.0, &["hops"]));
+    if let Some(Some(first)) = hops.next()
+        && hops.all(|other| other == Some(first))
         && get_at(&settings, &["collector", "sf", "hop_limit"]).is_none()
     {
-        set_at(&mut settings, &["collector", "sf", "hop_limit"], first);
+        set_at(&mut settings, &["collector", "sf", "hop_limit"], first.clone());
     }
     if get_at(&settings, &["collector", "postcards", "links"]).is_none() {
         set_at(
@@ -130,10 +134,10 @@ fn reports(topology: &Topology) -> String {
 
 /// The links between switches, each direction by itself. The collector checks paths of postcards against them.
 fn links(topology: &Topology) -> Vec<Shown> {
-    let ends = |at: usize| {
+    let pairs = (0..topology.links.len()).filter_map(|at| {
         topology.switches.iter().find_map(|switch| {
-            let port = |port: &&Port| port.link == at && matches!(port.peer, Node::Switch(_));
-            let near = switch.ports.iter().find(port)?;
+            let mut ports = switch.ports.iter();
+            let near = ports.find(|port| port.link == at && matches!(port.peer, Node::Switch(_)))?;
             let far = topology.switches.iter().find_map(|other| {
                 let far = other
                     .ports
@@ -143,8 +147,7 @@ fn links(topology: &Topology) -> Vec<Shown> {
             })?;
             Some((format!("{}:{}", switch.node, near.number), far))
         })
-    };
-    let pairs = (0..topology.links.len()).filter_map(ends);
+    });
     pairs
         .flat_map(|(a, b)| [plain(format!("{a}-{b}")), plain(format!("{b}-{a}"))])
         .collect()

@@ -14,7 +14,7 @@ use terminal::CliError;
 /// Counts of removed objects.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Removed {
-    /// Processes ended.
+    /// Number of processes that were ended.
     pub(crate) processes: usize,
     /// Namespaces deleted, and the links in them.
     pub(crate) namespaces: usize,
@@ -74,14 +74,16 @@ pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError>
     let own = std::process::id();
     let namespaces = state::namespaces(directory.lab());
     let prefix = super::plan::prefix(directory.lab());
-    let is_of_lab = |process: &Process| {
-        let command = process.command();
-        process.id() != own
-            && (is_run_of(&command, directory.path())
-                || is_ip_for(&command, &prefix)
-                || namespaces.iter().any(|name| process.is_in(name)))
-    };
-    Ok(all.into_iter().filter(is_of_lab).collect())
+    Ok(all
+        .into_iter()
+        .filter(|process| {
+            let command = process.command();
+            process.id() != own
+                && (is_run_of(&command, directory.path())
+                    || is_ip_for(&command, &prefix)
+                    || namespaces.iter().any(|name| process.is_in(name)))
+        })
+        .collect())
 }
 
 /// Whether this is `ip … NAMESPACE …` with a namespace of this prefix.

@@ -25,8 +25,9 @@ pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
         return CliError::new("name a program to run, after `--`");
     };
     // The thread that enters the namespace must also call exec.
-    let exec_program = || Command::new(program).args(arguments).exec();
-    match nic::netns::within(&lab.namespace(node), exec_program) {
+    match nic::netns::within(&lab.namespace(node), || {
+        Command::new(program).args(arguments).exec()
+    }) {
         Ok(error) => CliError::io(
             format!("cannot run {}", program.display()),
             error,

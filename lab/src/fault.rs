@@ -7,9 +7,8 @@ use terminal::CliError;
 use crate::conditions::{ActiveFault, Conditions, Fault};
 use crate::managed;
 use crate::remote::Lab;
-use crate::topology::Node;
 
-/// How long routes stay the same after a link is cut, as with a routing protocol that converges.
+/// Time for which routes stay the same after a link is cut, as with a routing protocol that converges.
 const CONVERGENCE: Duration = Duration::from_millis(200);
 
 /// Injects a fault. Returns its description.
@@ -41,8 +40,7 @@ fn possible(lab: &Lab, active: &ActiveFault) -> Result<(), CliError> {
         .topology
         .find_link(&active.link)
         .map(|index| lab.topology.links[index].ends)?;
-    let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if lab.topology.is_bmv2(*index));
-    if let Some(end) = ends.iter().find(|end| is_bmv2(end)) {
+    if let Some(end) = ends.iter().find(|end| lab.topology.is_bmv2_node(**end)) {
         return Err(CliError::new(format!(
             "`{}` is of kind \"bmv2\" and injects no faults; name a link between switches of kind \"hopwise\"",
             lab.topology.name_of(*end)
@@ -62,8 +60,11 @@ fn possible(lab: &Lab, active: &ActiveFault) -> Result<(), CliError> {
 /// There is no such link; a switch does not answer or refuses.
 pub(crate) fn restore(lab: &mut Lab, link: &str) -> Result<String, CliError> {
     let link = canonical(lab, link)?;
-    let cut = |active: &ActiveFault| active.link == link && matches!(active.fault, Fault::Cut { .. });
-    change(lab, |conditions| conditions.faults.retain(|active| !cut(active)))?;
+    change(lab, |conditions| {
+        conditions
+            .faults
+            .retain(|active| active.link != link || !matches!(active.fault, Fault::Cut { .. }));
+    })?;
     Ok(link)
 }
 

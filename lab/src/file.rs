@@ -142,7 +142,7 @@ impl Setting for Address {
     const KIND: &'static str = "an address, such as \"10.0.1.1\", \"10.0.1.1/24\" or \"fd00:1::1\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let parse = |text: &str| {
+        let read = node.get_ref().as_str().and_then(|text| {
             let (ip, bits) = text
                 .split_once('/')
                 .map_or((text, None), |(ip, bits)| (ip, Some(bits)));
@@ -152,8 +152,7 @@ impl Setting for Address {
                 bits.parse().ok().filter(|bits| (1..=most).contains(bits))
             })?;
             Some(Self { ip, bits })
-        };
-        let read = node.get_ref().as_str().and_then(parse);
+        });
         if read.is_none() {
             reader.expected(node, Self::KIND);
         }

@@ -91,7 +91,6 @@ struct Builder<'a, 'i> {
     text: &'a str,
 }
 
-/// Nodes by name.
 type Names<'f> = BTreeMap<&'f str, Node>;
 
 impl Builder<'_, '_> {
@@ -370,9 +369,11 @@ impl Builder<'_, '_> {
     }
 
     fn link_values(&mut self, place: &str, link: &LinkSettings) {
-        let path = |key| ["links", place, key];
         if link.delay.as_secs() >= 10 {
-            self.refuse(&path("delay"), "the delay is too long; write less than \"10s\"");
+            self.refuse(
+                &["links", place, "delay"],
+                "the delay is too long; write less than \"10s\"",
+            );
         }
         if let Some(mtu) = link.mtu.filter(|mtu| !MTUS.contains(mtu)) {
             let message = format!(
@@ -380,17 +381,17 @@ impl Builder<'_, '_> {
                 MTUS.start(),
                 MTUS.end()
             );
-            self.refuse(&path("mtu"), message);
+            self.refuse(&["links", place, "mtu"], message);
         }
         if let Some(depth) = link.depth {
             if link.rate.is_none() {
                 self.refuse(
-                    &path("depth"),
+                    &["links", place, "depth"],
                     "a queue needs a rate; add rate = \"100Mbit/s\", or remove `depth`",
                 );
             } else if depth.0 < u64::from(*MTUS.end()) + 14 {
                 self.refuse(
-                    &path("depth"),
+                    &["links", place, "depth"],
                     "the queue is too small for one packet; write at least \"10 KiB\"",
                 );
             }
@@ -533,7 +534,8 @@ impl Builder<'_, '_> {
         if !self.reader.has_no_problems() || !managed::is_managed(&topology.file) {
             return;
         }
-        let (api, directory) = (([127, 0, 0, 1], 0).into(), Path::new("/"));
+        let api = ([127, 0, 0, 1], 0).into();
+        let directory = Path::new("/");
         let config = configs::collector(topology, api, directory, &Conditions::default());
         if let Err(error) = self.program.check(&config, "collector.toml") {
             let message = format!("the collector rejects the configuration that results:\n{error}");
@@ -571,14 +573,13 @@ impl Builder<'_, '_> {
             };
             self.refuse(&["switches", &index.to_string(), key], message);
         }
-        let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if topology.is_bmv2(*index));
         for (index, link) in topology.links.iter().enumerate() {
-            let Some(end) = link.ends.iter().find(|end| is_bmv2(end)) else {
+            let Some(end) = link.ends.iter().find(|end| topology.is_bmv2_node(**end)) else {
                 continue;
             };
             for key in ["rate", "depth", "delay", "loss"] {
-                let (index, path) = (index.to_string(), ["links", "", key]);
-                let path = [path[0], &index, path[2]];
+                let index = index.to_string();
+                let path = ["links", &index, key];
                 if is_written(self.root, &path) {
                     let name = topology.name_of(*end);
                     self.refuse(

@@ -8,7 +8,7 @@ use crate::bmv2;
 use crate::file::{LabFile, P4Program, Verbatim};
 use crate::plan::{SWITCH_API, namespace};
 use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
-use crate::topology::{Node, Port, Topology, program_of};
+use crate::topology::{Node, Topology, program_of};
 
 /// The key of the file by which the switches are configured one by one, without a manager.
 pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
@@ -16,21 +16,21 @@ pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
         .switch
         .as_ref()
         .is_some_and(|Verbatim(keys)| get_at(keys, &["role"]).is_some());
-    let of_a_switch = |has: fn(&crate::file::SwitchSettings) -> bool| file.switches.iter().any(has);
+    let mut switches = file.switches.iter();
     let keys = [
         ("watch", !file.watch.is_empty()),
         ("filter", !file.filter.is_empty()),
         (
             "watch of [[switches]]",
-            of_a_switch(|switch| switch.watch.is_some()),
+            switches.clone().any(|switch| switch.watch.is_some()),
         ),
         (
             "filter of [[switches]]",
-            of_a_switch(|switch| switch.filter.is_some()),
+            switches.clone().any(|switch| switch.filter.is_some()),
         ),
         (
             "l4_checksum of [[switches]]",
-            of_a_switch(|switch| switch.l4_checksum.is_some()),
+            switches.any(|switch| switch.l4_checksum.is_some()),
         ),
         ("role of [switch]", role),
     ];
@@ -59,14 +59,12 @@ fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
 /// Without intents in the file: UDP and TCP between all hosts, with INT-MD or, if the P4 program knows no other, SF-INT. A link without a
 /// rate has no utilization.
 fn everything(program: P4Program) -> Shown {
-    let list = |words: &[&str]| Shown::List(words.iter().map(|word| plain(*word)).collect());
+    let protocols = ["udp", "tcp"].map(plain);
+    let metrics = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy"].map(plain);
     let all = table([
         ("name", plain("all")),
-        ("match", table([("proto", list(&["udp", "tcp"]))])),
-        (
-            "watch",
-            list(&["flow_path", "flow_latency", "hop_latency", "queue_occupancy"]),
-        ),
+        ("match", table([("proto", Shown::List(protocols.into()))])),
+        ("watch", Shown::List(metrics.into())),
         ("mode", plain("md")),
     ]);
     match program {
@@ -77,11 +75,11 @@ fn everything(program: P4Program) -> Shown {
 
 /// The name and the mode of each intent, as far as they are written.
 pub(crate) fn wanted(file: &LabFile, mode: Option<&str>) -> Vec<[Option<String>; 2]> {
-    let key = |intent: &Shown, key: &str| get_at(intent, &[key]).and_then(text).map(str::to_owned);
-    intents(file, mode)
+    let intents = intents(file, mode);
+    let keys = intents
         .iter()
-        .map(|intent| ["name", "mode"].map(|name| key(intent, name)))
-        .collect()
+        .map(|intent| ["name", "mode"].map(|key| get_at(intent, &[key]).and_then(text).map(str::to_owned)));
+    keys.collect()
 }
 
 /// The intent in another mode. SF-INT does not give the latency of a flow.
@@ -156,16 +154,21 @@ fn inventory(topology: &Topology) -> Shown {
         ]);
         Shown::Table(keys)
     });
-    let ports = || {
-        let all = topology.switches.iter();
-        all.flat_map(|switch| switch.ports.iter().map(move |port| (switch.name.as_str(), port)))
-    };
-    let end = |(name, port): (&str, &Port)| plain(format!("{name}:{}", port.number));
+    let ports = topology.switches.iter().flat_map(|switch| {
+        switch
+            .ports
+            .iter()
+            .map(move |port| (port, plain(format!("{}:{}", switch.name, port.number))))
+    });
     let links = (0..topology.links.len()).filter_map(|link| {
-        let ends: Vec<Shown> = ports().filter(|(_, port)| port.link == link).map(end).collect();
+        let ends: Vec<Shown> = ports
+            .clone()
+            .filter(|(port, _)| port.link == link)
+            .map(|(_, end)| end)
+            .collect();
         (ends.len() == 2).then(|| table([("between", Shown::List(ends))]))
     });
-    let hosts = ports().filter_map(|(name, port)| {
+    let hosts = ports.clone().filter_map(|(port, end)| {
         let Node::Host(index) = port.peer else { return None };
         let host = &topology.hosts[index];
         let addresses = host.addresses.iter().map(|address| plain(address.ip.to_string()));
@@ -173,7 +176,7 @@ fn inventory(topology: &Topology) -> Shown {
         Some(table([
             ("name", plain(host.name.as_str())),
             ("addresses", addresses),
-            ("at", end((name, port))),
+            ("at", end),
         ]))
     });
     Shown::Table(vec![

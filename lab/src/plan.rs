@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::topology::{Link, Node, Topology};
 
-/// One step.
+/// A step of the construction of a lab.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// `ip netns add NAME`.
@@ -51,7 +51,7 @@ pub(crate) fn namespace(lab: &str, name: &str) -> String {
     format!("hw-{lab}-{name}")
 }
 
-/// The management network.
+/// The network between management and switches.
 pub(crate) const MANAGEMENT: &str = "mgmt";
 
 /// A switch's address in the management network.
@@ -60,12 +60,14 @@ pub(crate) fn management_address(switch: usize) -> Ipv4Addr {
     Ipv4Addr::new(172, 31, 255, 10 + switch as u8)
 }
 
-/// Everything, in order.
+/// All steps in the order of their execution.
 pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     let mut steps = Vec::new();
-    let of = |node| namespace(&topology.name, topology.name_of(node));
     let management = namespace(&topology.name, MANAGEMENT);
-    for name in topology.nodes().map(of).chain([management]) {
+    let namespaces = topology
+        .nodes()
+        .map(|node| namespace(&topology.name, topology.name_of(node)));
+    for name in namespaces.chain([management]) {
         steps.push(Step::Namespace(name.clone()));
         // No duplicate address detection: addresses are unique, and it would delay IPv6 by a second.
         steps.push(Step::Setting(name.clone(), "ipv6/conf/default/accept_dad", "0"));
@@ -78,9 +80,14 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
     }
     for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
         // The kernel must not process the packets that a switch forwards.
-        steps.push(Step::Setting(of(node), "ipv6/conf/default/disable_ipv6", "1"));
-        if is_bmv2(topology, node) {
-            steps.push(Step::Setting(of(node), "ipv4/ip_forward", "0"));
+        let inside = namespace(&topology.name, topology.name_of(node));
+        steps.push(Step::Setting(
+            inside.clone(),
+            "ipv6/conf/default/disable_ipv6",
+            "1",
+        ));
+        if topology.is_bmv2_node(node) {
+            steps.push(Step::Setting(inside, "ipv4/ip_forward", "0"));
         }
     }
     for link in &topology.links {
@@ -173,14 +180,11 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
     }
 }
 
-fn is_bmv2(topology: &Topology, node: Node) -> bool {
-    matches!(node, Node::Switch(index) if topology.is_bmv2(index))
-}
-
 /// The MAC address of a host's gateway, where the switch answers no request for it.
 fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Option<Vec<String>> {
-    let end = link.ends.iter().position(|end| is_bmv2(topology, *end))?;
-    let (address, interface) = (mac(topology, link, end), link.interfaces[1 - end].as_str());
+    let end = link.ends.iter().position(|end| topology.is_bmv2_node(*end))?;
+    let address = mac(topology, link, end);
+    let interface = link.interfaces[1 - end].as_str();
     let family = if gateway.contains(':') { "-6" } else { "-4" };
     let words = [
         family,
@@ -259,10 +263,10 @@ pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
     let (kind, index, port) = match link.ends[end] {
         Node::Host(index) => (0x68, index, 1),
         Node::Switch(index) => {
-            let is_here = |port: &&super::topology::Port| {
-                topology.links[port.link].interfaces == link.interfaces && port.end == end
-            };
-            let port = topology.switches[index].ports.iter().find(is_here);
+            let port = topology.switches[index]
+                .ports
+                .iter()
+                .find(|port| topology.links[port.link].interfaces == link.interfaces && port.end == end);
             (0x73, index, port.map_or(0, |port| port.number))
         }
     };

@@ -21,14 +21,11 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A running lab.
+/// A lab that runs.
 #[derive(Debug)]
 pub(crate) struct Lab {
-    /// Its directory.
     pub(crate) directory: Directory,
-    /// The network.
     pub(crate) topology: Topology,
-    /// Its saved state.
     pub(crate) state: State,
     program: &'static dyn Program,
 }
@@ -85,13 +82,11 @@ impl Lab {
     pub(crate) fn switch(&self, index: usize) -> Result<Value, CliError> {
         if self.topology.is_bmv2(index) {
             // It says nothing of itself to others than the manager.
-            let connect = || {
-                let failed = |error| CliError::new(format!("{}: {error}", bmv2::P4RUNTIME));
+            return self.ask(&self.topology.switches[index].name, || {
                 TcpStream::connect(bmv2::P4RUNTIME)
                     .map(|_| json!({ "kind": "bmv2" }))
-                    .map_err(failed)
-            };
-            return self.ask(&self.topology.switches[index].name, connect);
+                    .map_err(|error| CliError::new(format!("{}: {error}", bmv2::P4RUNTIME)))
+            });
         }
         self.ask(&self.topology.switches[index].name, || {
             self.program.get(SWITCH_API, "/switch")
@@ -108,23 +103,23 @@ impl Lab {
         })
     }
 
-    /// What the manager says of each intent, and of each switch that is not as it should be; nothing in a lab without a manager.
+    /// The state of each intent, and of each switch that is not in sync, as the manager reports it; nothing in a lab without a manager.
     pub(crate) fn managed(&self) -> Vec<String> {
         if !managed::is_managed(&self.topology.file) {
             return Vec::new();
         }
-        let list = |list: &str| {
+        let [intents, devices] = ["intents", "devices"].map(|list| {
             let view = self.collector(&format!("/{list}")).unwrap_or_default();
             view[list].as_array().cloned().unwrap_or_default()
-        };
-        let (intents, devices) = (list("intents"), list("devices"));
-        let text = |view: &Value, key: &str| view[key].as_str().unwrap_or_default().to_owned();
-        let intent = |intent: &Value| format!("intent {}: {}", text(intent, "name"), text(intent, "state"));
+        });
         let others = devices
             .iter()
             .filter(|device| device["state"] != "in_sync")
             .map(says);
-        intents.iter().map(intent).chain(others).collect()
+        let intents = intents
+            .iter()
+            .map(|intent| format!("intent {}: {}", text(intent, "name"), text(intent, "state")));
+        intents.chain(others).collect()
     }
 
     /// `POST /api/v1{path}`.
@@ -144,8 +139,8 @@ impl Lab {
     pub(crate) fn apply(&self) -> Result<(), CliError> {
         let conditions = &self.state.conditions;
         let mut files = Vec::new();
-        let configured = |index: &usize| !self.topology.is_bmv2(*index);
-        for index in (0..self.topology.switches.len()).filter(configured) {
+        let configured = (0..self.topology.switches.len()).filter(|index| !self.topology.is_bmv2(*index));
+        for index in configured.clone() {
             let switch = &self.topology.switches[index];
             let text = super::configs::switch(&self.topology, index, conditions);
             let name = format!("{}.toml", switch.name);
@@ -154,7 +149,8 @@ impl Lab {
         }
         let managed = managed::is_managed(&self.topology.file);
         if managed {
-            let (listen, path) = (self.state.listen, self.directory.path());
+            let listen = self.state.listen;
+            let path = self.directory.path();
             let text = super::configs::collector(&self.topology, listen, path, conditions);
             self.program.check(&text, COLLECTOR_FILE).map_err(CliError::new)?;
             files.push((COLLECTOR_FILE.to_owned(), text));
@@ -163,7 +159,7 @@ impl Lab {
             self.directory.write(&name, text.as_bytes())?;
         }
         self.directory.save(&self.state)?;
-        for index in (0..self.topology.switches.len()).filter(configured) {
+        for index in configured {
             self.post(index, "/config/reload")?;
         }
         if managed {
@@ -238,20 +234,21 @@ impl Lab {
         question: impl FnOnce() -> Result<Value, CliError> + Send,
     ) -> Result<Value, CliError> {
         let response = nic::netns::within(&self.namespace(name), question);
-        let failed = |error: String| CliError::new(format!("{name}: {error}"));
-        response
-            .map_err(|error| failed(error.to_string()))?
-            .map_err(|error| failed(error.to_string()))
+        let response = response.map_err(|error| CliError::new(format!("{name}: {error}")))?;
+        response.map_err(|error| CliError::new(format!("{name}: {error}")))
     }
 }
 
 /// An intent or a device, and its state in one sentence.
 fn says(view: &Value) -> String {
-    let text = |key: &str| view[key].as_str().unwrap_or_default();
-    format!("{}: {}", text("name"), text("text"))
+    format!("{}: {}", text(view, "name"), text(view, "text"))
 }
 
-/// What the manager has not reached yet, in one sentence; `None`: nothing.
+fn text<'v>(view: &'v Value, key: &str) -> &'v str {
+    view[key].as_str().unwrap_or_default()
+}
+
+/// The goal that the manager has not reached yet, in one sentence; `None`: it has reached all.
 ///
 /// # Errors
 /// An intent is refused.
@@ -264,13 +261,15 @@ fn awaited(
         .iter()
         .filter(|intent| intent["origin"] == "file")
         .collect();
-    let is_taken = |[name, mode]: &[Option<String>; 2]| {
-        let of_name = in_file
-            .iter()
-            .find(|intent| intent["name"].as_str() == name.as_deref());
-        of_name.is_some_and(|intent| mode.is_none() || intent["intent"]["mode"].as_str() == mode.as_deref())
-    };
-    if in_file.len() != wanted.len() || !wanted.iter().all(is_taken) {
+    if in_file.len() != wanted.len()
+        || !wanted.iter().all(|[name, mode]: &[Option<String>; 2]| {
+            let of_name = in_file
+                .iter()
+                .find(|intent| intent["name"].as_str() == name.as_deref());
+            of_name
+                .is_some_and(|intent| mode.is_none() || intent["intent"]["mode"].as_str() == mode.as_deref())
+        })
+    {
         return Ok(Some("it has not read its intents yet".to_owned()));
     }
     if let Some(refused) = intents.iter().find(|intent| intent["state"] == "refused") {
@@ -288,10 +287,8 @@ fn awaited(
 const ENTRIES: usize = 50;
 
 fn is_filled_since(history: &[Value], since: u64) -> bool {
-    let is_later = |entry: &Value| entry["time"].as_u64().is_some_and(|time| time >= since);
-    history
-        .iter()
-        .any(|entry| entry["action"] == "in_sync" && is_later(entry))
+    let mut filled = history.iter().filter(|entry| entry["action"] == "in_sync");
+    filled.any(|entry| entry["time"].as_u64().is_some_and(|time| time >= since))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nic::process::{Process, Signal};
+use nic::process::Signal;
 use terminal::CliError;
 
 use crate::bmv2;
@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a restart took.
+/// The durations of a restart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restarted {
     /// From the start of the process until it answered.
@@ -59,13 +59,16 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         .into_owned();
     let namespace = lab.namespace(switch);
     let killed = nic::time::now();
-    let is_switch = |process: &Process| match is_bmv2 {
-        true => bmv2::is_run_of(&process.command()) && process.is_in(&namespace),
-        false => process.command().contains(&file),
-    };
-    for process in down::processes(&lab.directory)?.into_iter().filter(is_switch) {
-        let failed = |error| CliError::new(format!("cannot end process {}: {error}; use sudo", process.id()));
-        process.signal(Signal::Kill).map_err(failed)?;
+    for process in down::processes(&lab.directory)?
+        .into_iter()
+        .filter(|process| match is_bmv2 {
+            true => bmv2::is_run_of(&process.command()) && process.is_in(&namespace),
+            false => process.command().contains(&file),
+        })
+    {
+        process.signal(Signal::Kill).map_err(|error| {
+            CliError::new(format!("cannot end process {}: {error}; use sudo", process.id()))
+        })?;
         if !process.wait(TIMEOUT) {
             return Err(CliError::new(format!(
                 "process {} does not end; try again",
@@ -87,13 +90,8 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
     if !managed::is_managed(&lab.topology.file) {
         return Ok(Restarted { start, filled: None });
     }
-    let forwards = |lab: &Lab| {
-        let rules = lab.rules(index)?;
-        let rules = rules["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
-        Ok::<_, CliError>(rules.iter().any(|rule| rule["kind"] == "forwarding"))
-    };
     // The switch itself says so: the manager may not know yet that it was away.
-    while !is_bmv2 && !forwards(lab)? {
+    while !is_bmv2 && !forwards(lab, index)? {
         if begun.elapsed() > TIMEOUT {
             return Err(CliError::new(format!(
                 "{switch} has no rules yet; `hopwise device show {switch}` shows why"
@@ -109,4 +107,11 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         start,
         filled: Some(begun.elapsed().saturating_sub(start)),
     })
+}
+
+/// Whether a switch has a forwarding rule.
+fn forwards(lab: &Lab, switch: usize) -> Result<bool, CliError> {
+    let rules = lab.rules(switch)?;
+    let rules = rules["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(rules.iter().any(|rule| rule["kind"] == "forwarding"))
 }

@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::topology::{Node, Port, Topology, entry};
+use super::topology::{Node, Topology, entry};
 
 /// A route to an address over one or more ports; each flow uses one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
     /// The address of a host.
     pub(crate) to: IpAddr,
-    /// Port numbers, ascending.
+    /// Numbers of the ports, ascending.
     pub(crate) ports: Vec<u16>,
 }
 
@@ -53,17 +53,16 @@ pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Ve
         } else {
             (distances(topology, index, &[]), &[][..])
         };
-        let nearer = |port: &&Port| match port.peer {
-            Node::Host(peer) => peer == index,
-            Node::Switch(peer) => {
-                !closed.contains(&port.link)
-                    && distances[peer].is_some_and(|next| Some(next + 1) == distances[switch])
-            }
-        };
         let ports: Vec<u16> = topology.switches[switch]
             .ports
             .iter()
-            .filter(nearer)
+            .filter(|port| match port.peer {
+                Node::Host(peer) => peer == index,
+                Node::Switch(peer) => {
+                    !closed.contains(&port.link)
+                        && distances[peer].is_some_and(|next| Some(next + 1) == distances[switch])
+                }
+            })
             .map(|port| port.number)
             .collect();
         routes.extend(host.addresses.iter().map(|address| Route {

@@ -50,12 +50,10 @@ impl Directory {
         }
     }
 
-    /// The lab's name.
     pub(crate) fn lab(&self) -> &str {
         &self.name
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -65,24 +63,26 @@ impl Directory {
         self.path.join(name)
     }
 
+    fn failed(&self, work: &str, error: std::io::Error) -> CliError {
+        CliError::io(
+            format!("cannot {work} {}", self.path.display()),
+            error,
+            "the lab needs root: use sudo",
+        )
+    }
+
     /// Creates it; the lock prevents other processes from removing it.
     ///
     /// # Errors
     /// It exists, or it cannot be created.
     pub(crate) fn create(&self) -> Result<File, CliError> {
-        let failed = |error| {
-            CliError::io(
-                format!("cannot make {}", self.path.display()),
-                error,
-                "the lab needs root: use sudo",
-            )
-        };
-        fs::create_dir_all(LABS).map_err(failed)?;
+        fs::create_dir_all(LABS).map_err(|error| self.failed("make", error))?;
         match fs::create_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(&self.name)),
-            made => made.map_err(failed)?,
+            made => made.map_err(|error| self.failed("make", error))?,
         }
-        self.lock()?.ok_or_else(|| failed(ErrorKind::NotFound.into()))
+        self.lock()?
+            .ok_or_else(|| self.failed("make", ErrorKind::NotFound.into()))
     }
 
     /// Waits for the lock of this lab; `None` if there is no such directory.
@@ -92,22 +92,15 @@ impl Directory {
     pub(crate) fn lock(&self) -> Result<Option<File>, CliError> {
         const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
         const PAUSE: Duration = Duration::from_millis(50);
-        let failed = |error| {
-            CliError::io(
-                format!("cannot lock {}", self.path.display()),
-                error,
-                "the lab needs root: use sudo",
-            )
-        };
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(failed)?,
+            opened => opened.map_err(|error| self.failed("lock", error))?,
         };
         let start = Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::Error(error)) => return Err(self.failed("lock", error)),
                 Err(TryLockError::WouldBlock) if start.elapsed() > LOCK_TIMEOUT => {
                     let message = format!(
                         "another hopwise process uses the lab {}; wait for it, or end it",
@@ -125,7 +118,8 @@ impl Directory {
     /// # Errors
     /// It cannot be written.
     pub(crate) fn write(&self, name: &str, text: &[u8]) -> Result<(), CliError> {
-        let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
+        let path = self.file(name);
+        let new = self.file(&format!("{name}.new"));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
         written.map_err(|error| {
             CliError::io(

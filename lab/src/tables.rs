@@ -7,12 +7,10 @@ pub(crate) fn entry(name: &str, value: Shown) -> (String, Shown) {
     (name.to_owned(), value)
 }
 
-/// A plain value.
 pub(crate) fn plain(value: impl Into<serde_json::Value>) -> Shown {
     Shown::Plain(value.into())
 }
 
-/// A table.
 pub(crate) fn table<const N: usize>(entries: [(&str, Shown); N]) -> Shown {
     Shown::Table(
         entries
@@ -22,7 +20,6 @@ pub(crate) fn table<const N: usize>(entries: [(&str, Shown); N]) -> Shown {
     )
 }
 
-/// A text.
 pub(crate) fn text(value: &Shown) -> Option<&str> {
     match value {
         Shown::Plain(value) => value.as_str(),

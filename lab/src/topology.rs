@@ -9,16 +9,15 @@ use crate::file::{Address, LabFile, LinkSettings, P4Program, SwitchKind};
 /// A host or a switch, by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Node {
-    /// A host.
+    /// A host, by its index.
     Host(usize),
-    /// A switch.
+    /// A switch, by its index.
     Switch(usize),
 }
 
 /// A valid network: names and addresses are unique, and every host has one link.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Topology {
-    /// The lab's name.
     pub(crate) name: String,
     /// The hosts, in the order of the file.
     pub(crate) hosts: Vec<Host>,
@@ -30,34 +29,29 @@ pub(crate) struct Topology {
     pub(crate) file: LabFile,
 }
 
-/// A host.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Host {
-    /// Its name.
     pub(crate) name: String,
-    /// Its addresses, IPv4 first.
+    /// The addresses of the host, IPv4 first.
     pub(crate) addresses: Vec<Address>,
-    /// Its link.
+    /// Index of its link.
     pub(crate) link: usize,
 }
 
-/// A switch.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Switch {
-    /// Its name.
     pub(crate) name: String,
-    /// Its node id.
     pub(crate) node: u32,
-    /// Its ports, in the order of the links; the first has the number 1.
+    /// Ports in the order of the links; the first has the number 1.
     pub(crate) ports: Vec<Port>,
 }
 
 /// A port of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Port {
-    /// Its number.
+    /// Number of the port on its switch.
     pub(crate) number: u16,
-    /// Its link.
+    /// Index of its link.
     pub(crate) link: usize,
     /// The end of the link at this port: 0 or 1.
     pub(crate) end: usize,
@@ -65,21 +59,20 @@ pub(crate) struct Port {
     pub(crate) peer: Node,
 }
 
-/// A link.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Link {
-    /// Its ends.
+    /// The nodes at its ends.
     pub(crate) ends: [Node; 2],
     /// The names of its interfaces, each in the namespace of its end. The first is the name of the link.
     pub(crate) interfaces: [String; 2],
-    /// MTU, bytes.
+    /// Longest packet on the link, bytes.
     pub(crate) mtu: u32,
-    /// Its settings in the file.
+    /// The settings in the file.
     pub(crate) settings: LinkSettings,
 }
 
 impl Host {
-    /// Its address of a family.
+    /// Returns the address of a family.
     pub(crate) fn address(&self, ipv6: bool) -> Option<IpAddr> {
         self.addresses
             .iter()
@@ -97,7 +90,12 @@ impl Topology {
             .is_some_and(|switch| switch.kind == SwitchKind::Bmv2)
     }
 
-    /// Whether one is.
+    /// Whether a node is a switch of kind `bmv2`.
+    pub(crate) fn is_bmv2_node(&self, node: Node) -> bool {
+        matches!(node, Node::Switch(index) if self.is_bmv2(index))
+    }
+
+    /// Whether a switch of the lab is of kind `bmv2`.
     pub(crate) fn has_bmv2(&self) -> bool {
         (0..self.switches.len()).any(|switch| self.is_bmv2(switch))
     }

@@ -14,33 +14,33 @@ use super::topology::Topology;
 use settings::values::Rate;
 use terminal::CliError;
 
-/// How packets are spread over time.
+/// Distribution of packets over time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Pattern {
-    /// Evenly spaced packets.
+    /// Packets at equal distances.
     Even {
         /// Rate of each flow, counted from the IP header on.
         rate: Rate,
     },
-    /// Periodic bursts.
+    /// Bursts at equal distances.
     Burst {
         /// Packets per burst and flow.
         packets: u32,
-        /// Interval between bursts.
+        /// Time between two bursts.
         every: Duration,
     },
 }
 
-/// Traffic to generate.
+/// The traffic that is generated.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Traffic {
-    /// Sender and receiver.
+    /// Senders and their receivers.
     pub(crate) ends: Ends,
     /// Flows from each sender to each receiver.
     pub(crate) flows: u32,
     /// Packet size in bytes, from the IP header on.
     pub(crate) size: u32,
-    /// Duration.
+    /// Length of the traffic.
     pub(crate) span: Duration,
     /// UDP port of the receivers.
     pub(crate) port: u16,
@@ -64,7 +64,8 @@ impl Ends {
     /// # Errors
     /// A host is unknown or has no address of that family; or no pair is left.
     pub(crate) fn find(topology: &Topology, from: &str, to: &str, ipv6: bool) -> Result<Self, CliError> {
-        let (from, to) = (hosts(topology, from)?, hosts(topology, to)?);
+        let from = hosts(topology, from)?;
+        let to = hosts(topology, to)?;
         let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
         let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
         if pairs.is_empty() {
@@ -72,8 +73,8 @@ impl Ends {
                 "a host does not send to itself; name another receiver",
             ));
         }
-        let lacks = |index: &usize| topology.hosts[*index].address(ipv6).is_none();
-        if let Some(index) = from.iter().chain(&to).copied().find(|index| lacks(index)) {
+        let mut hosts = from.iter().chain(&to);
+        if let Some(index) = hosts.find(|index| topology.hosts[**index].address(ipv6).is_none()) {
             let (family, other) = if ipv6 {
                 ("IPv6", "leave -6 out")
             } else {
@@ -81,7 +82,7 @@ impl Ends {
             };
             return Err(CliError::new(format!(
                 "{} has no {family} address; {other}",
-                topology.hosts[index].name
+                topology.hosts[*index].name
             )));
         }
         Ok(Self { pairs, ipv6 })
@@ -92,21 +93,23 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
     if named == "all" {
         return Ok((0..topology.hosts.len()).collect());
     }
-    let find = |name: &str| {
-        topology
-            .hosts
-            .iter()
-            .position(|host| host.name == name)
-            .ok_or_else(|| {
-                let all: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
-                CliError::new(format!(
-                    "there is no host `{name}` in the lab {}; there are {}",
-                    topology.name,
-                    all.join(", ")
-                ))
-            })
-    };
-    let mut found = named.split(',').map(find).collect::<Result<Vec<_>, _>>()?;
+    let mut found = named
+        .split(',')
+        .map(|name| {
+            topology
+                .hosts
+                .iter()
+                .position(|host| host.name == name)
+                .ok_or_else(|| {
+                    let all: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
+                    CliError::new(format!(
+                        "there is no host `{name}` in the lab {}; there are {}",
+                        topology.name,
+                        all.join(", ")
+                    ))
+                })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
     found.sort_unstable();
     found.dedup();
     Ok(found)
@@ -115,19 +118,19 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
 /// Outcomes of the packets from one sender to one receiver.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Figures {
-    /// Sender and receiver.
+    /// The hosts that send and receive.
     pub(crate) between: [String; 2],
     /// Packets that the sender's kernel accepted.
     pub(crate) sent: u64,
     /// Packets that the sender's kernel refused.
     pub(crate) refused: u64,
-    /// Packets that arrived.
+    /// Packets that arrived at the receiver.
     pub(crate) received: u64,
     /// Packets that arrived after a later one of their flow; also in `received`.
     pub(crate) reordered: u64,
-    /// Minimum latency, ns.
+    /// Least latency of a packet, ns.
     pub(crate) min: u64,
-    /// Maximum latency, ns.
+    /// Greatest latency of a packet, ns.
     pub(crate) max: u64,
     /// Sum of all latencies, ns.
     pub(crate) sum: u128,
@@ -217,16 +220,12 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     for host in senders {
         flows.push(open_flows(lab, host, traffic)?);
     }
-    let name = |index: usize| topology.hosts[index].name.clone();
-    let mut figures: Vec<Figures> = pairs
-        .iter()
-        .map(|(from, to)| Figures {
-            between: [name(*from), name(*to)],
-            ..Figures::default()
-        })
-        .collect();
+    let figures = pairs.iter().map(|(from, to)| Figures {
+        between: [*from, *to].map(|index| topology.hosts[index].name.clone()),
+        ..Figures::default()
+    });
+    let mut figures: Vec<Figures> = figures.collect();
     let sent_all = AtomicBool::new(false);
-    let is_lab_removed = || !lab.directory.path().exists();
     let parts = thread::scope(|scope| {
         let receiving: Vec<_> = sockets
             .into_iter()
@@ -234,7 +233,13 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
             .collect();
         let sending: Vec<_> = flows
             .into_iter()
-            .map(|flows| scope.spawn(|| send(flows, traffic, *ipv6, pairs.len(), &is_lab_removed)))
+            .map(|flows| {
+                scope.spawn(|| {
+                    send(flows, traffic, *ipv6, pairs.len(), &|| {
+                        !lab.directory.path().exists()
+                    })
+                })
+            })
             .collect();
         let mut parts: Vec<_> = sending.into_iter().map(|thread| thread.join()).collect();
         // Relaxed: no other data depends on the flag; joining orders the rest.
@@ -286,14 +291,12 @@ fn receiver(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Receiver, CliEr
         ..Options::default()
     };
     let name = &lab.topology.hosts[host].name;
-    let failed = |error: nic::Error| CliError::new(cannot_receive(name, traffic.port, &error));
     let inside = lab.namespace(name);
-    nic::netns::within(&inside, || Receiver::bind(at, &options))
-        .map_err(failed)?
-        .map_err(failed)
+    let bound = nic::netns::within(&inside, || Receiver::bind(at, &options)).and_then(|bound| bound);
+    bound.map_err(|error| CliError::new(cannot_receive(name, traffic.port, &error)))
 }
 
-/// Why a host cannot receive.
+/// The reason for which a host cannot receive.
 fn cannot_receive(name: &str, port: u16, error: &nic::Error) -> String {
     let kind = error
         .errno()
@@ -310,14 +313,8 @@ fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, Cl
     let ipv6 = traffic.ends.ipv6;
     let from = SocketAddr::new(address(lab, host, ipv6), 0);
     let name = &lab.topology.hosts[host].name;
-    let failed = |error| {
-        CliError::io(
-            format!("host {name} cannot send"),
-            error,
-            "raise the limit on open files (ulimit -n)",
-        )
-    };
-    let open = || {
+    let inside = lab.namespace(name);
+    nic::netns::within(&inside, || {
         let mut flows = Vec::new();
         for (pair, (_, to)) in traffic
             .ends
@@ -340,11 +337,15 @@ fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, Cl
             }
         }
         Ok(flows)
-    };
-    let inside = lab.namespace(name);
-    nic::netns::within(&inside, open)
-        .map_err(|error| CliError::new(error.to_string()))?
-        .map_err(failed)
+    })
+    .map_err(|error| CliError::new(error.to_string()))?
+    .map_err(|error| {
+        CliError::io(
+            format!("host {name} cannot send"),
+            error,
+            "raise the limit on open files (ulimit -n)",
+        )
+    })
 }
 
 /// Sends the flows of one host.
@@ -423,7 +424,8 @@ fn receive(
     let mut figures = vec![Figures::default(); pairs];
     let mut latest: Vec<Option<u64>> = vec![None; flows];
     let mut burst = Burst::new(64, 9_216);
-    let (mut last, mut ended) = (Instant::now(), None);
+    let mut last = Instant::now();
+    let mut ended = None;
     loop {
         // Retries after an error, until the time is over.
         let filled = receiver.recv(&mut burst, STEP_MS).unwrap_or(0);

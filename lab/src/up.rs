@@ -169,17 +169,19 @@ fn free(wanted: SocketAddr) -> SocketAddr {
     }
 }
 
+/// Works in a namespace.
+fn within(name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)) -> Result<(), CliError> {
+    nic::netns::within(name, work).map_err(|error| CliError::new(error.to_string()))?
+}
+
 fn execute(step: &Step) -> Result<(), CliError> {
-    let inside = |name: &str, work: &(dyn Fn() -> Result<(), CliError> + Sync)| {
-        nic::netns::within(name, work).map_err(|error| CliError::new(error.to_string()))?
-    };
     match step {
         Step::Namespace(name) => ip(&["netns", "add", name]),
         Step::Ip(namespace, words) => {
             let inside = namespace.iter().flat_map(|name| ["-n", name]);
             ip(&inside.chain(words.iter().map(String::as_str)).collect::<Vec<_>>())
         }
-        Step::Setting(name, file, value) => inside(name, &|| {
+        Step::Setting(name, file, value) => within(name, &|| {
             let path = Path::new("/proc/sys/net").join(file);
             match fs::write(&path, value) {
                 // A kernel without IPv6 has no IPv6 settings.
@@ -189,7 +191,7 @@ fn execute(step: &Step) -> Result<(), CliError> {
                 }),
             }
         }),
-        Step::Offload(name, interface, offload) => inside(name, &|| {
+        Step::Offload(name, interface, offload) => within(name, &|| {
             match nic::device::set_offload(interface, offload, false) {
                 // The kernel does not support this offload.
                 Err(error) if error.errno().is_none() => Ok(()),
@@ -197,6 +199,14 @@ fn execute(step: &Step) -> Result<(), CliError> {
             }
         }),
     }
+}
+
+fn cannot_start(name: &str, error: std::io::Error) -> CliError {
+    CliError::io(
+        format!("cannot start {name}"),
+        error,
+        "check that this program's file still exists",
+    )
 }
 
 /// A started process of the lab.
@@ -209,20 +219,20 @@ pub(crate) struct StartedProcess {
 impl StartedProcess {
     /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
     pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
-        let failed = |error| {
+        let program = std::env::current_exe().map_err(|error| {
             CliError::io(
                 format!("cannot start {name}"),
                 error,
                 "check that this program's file still exists",
             )
-        };
-        let program = std::env::current_exe().map_err(failed)?;
+        })?;
         let file = directory
             .file(&format!("{name}.toml"))
             .to_string_lossy()
             .into_owned();
         Self::run(
-            (&program, &["run".to_owned(), "-c".to_owned(), file]),
+            &program,
+            &["run".to_owned(), "-c".to_owned(), file],
             directory,
             name,
             inside,
@@ -238,7 +248,8 @@ impl StartedProcess {
         }
         let program = bmv2::program(topology)?;
         Self::run(
-            (&program, &bmv2::words(topology, index)),
+            &program,
+            &bmv2::words(topology, index),
             directory,
             name,
             Some(&inside),
@@ -247,25 +258,19 @@ impl StartedProcess {
 
     /// Starts a program with its arguments.
     fn run(
-        (program, words): (&Path, &[String]),
+        program: &Path,
+        words: &[String],
         directory: &Directory,
         name: &str,
         inside: Option<&str>,
     ) -> Result<Self, CliError> {
-        let failed = |error| {
-            CliError::io(
-                format!("cannot start {name}"),
-                error,
-                "check that this program's file still exists",
-            )
-        };
         let log = directory.file(&format!("{name}.log"));
         let output = fs::File::options()
             .create(true)
             .append(true)
             .open(&log)
-            .map_err(failed)?;
-        let errors = output.try_clone().map_err(failed)?;
+            .map_err(|error| cannot_start(name, error))?;
+        let errors = output.try_clone().map_err(|error| cannot_start(name, error))?;
         let mut command = Command::new(program);
         command.args(words);
         // A separate process group: Ctrl-C in the terminal does not end it.
@@ -282,7 +287,7 @@ impl StartedProcess {
         };
         Ok(Self {
             name: name.to_owned(),
-            child: child.map_err(failed)?,
+            child: child.map_err(|error| cannot_start(name, error))?,
             log,
         })
     }

@@ -540,7 +540,8 @@ pub fn id_range(text: &str) -> Option<(u32, u32)> {
         .split_once("..")
         .or_else(|| text.split_once('-'))
         .unwrap_or((text, text));
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let first = first.trim().parse().ok()?;
+    let last = last.trim().parse().ok()?;
     (first <= last).then_some((first, last))
 }
 

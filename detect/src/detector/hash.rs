@@ -2,7 +2,7 @@
 
 use wire::FlowKey;
 
-/// Polynomial 0x1EDC6F41, reflected.
+/// Polynomial 0x1EDC6F41 with reflected bits.
 const REFLECTED: u32 = 0x82f6_3b78;
 
 /// Tables for four bytes at a time: the contribution of a byte if 0 to 3 bytes follow it.
@@ -45,7 +45,7 @@ impl Crc {
         Self(u32::MAX)
     }
 
-    /// Appends a byte.
+    /// Returns the checksum with one more byte.
     #[inline]
     #[must_use]
     pub fn byte(self, byte: u8) -> Self {
@@ -67,7 +67,7 @@ impl Crc {
         self.word((long >> 32) as u32).word(long as u32)
     }
 
-    /// The checksum.
+    /// Returns the checksum of all bytes.
     #[inline]
     pub fn value(self) -> u32 {
         !self.0

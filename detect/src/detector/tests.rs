@@ -37,16 +37,18 @@ fn hop(node: u32, hop_latency: u64, queue_occupancy: u64) -> HopValues {
 /// The decisions of a monitor of queues on packets of one flow, each with these hops (node, queue), as letters.
 fn course(monitor: &mut Monitor, packets: &[&[(u32, u64)]]) -> String {
     let letters = ['.', 'e', 'k', 'f', 'u', '!'];
-    let decide = |hops: &&[(u32, u64)]| {
-        let hops: Vec<_> = hops.iter().map(|&(node, queue)| hop(node, 10, queue)).collect();
-        let observation = Observation {
-            hops: &hops,
-            flow_latency: Some(5),
-            looped: false,
-        };
-        letters[monitor.decide(&observation, &flow(1), 0) as usize]
-    };
-    packets.iter().map(decide).collect()
+    packets
+        .iter()
+        .map(|hops: &&[(u32, u64)]| {
+            let hops: Vec<_> = hops.iter().map(|&(node, queue)| hop(node, 10, queue)).collect();
+            let observation = Observation {
+                hops: &hops,
+                flow_latency: Some(5),
+                looped: false,
+            };
+            letters[monitor.decide(&observation, &flow(1), 0) as usize]
+        })
+        .collect()
 }
 
 #[test]
@@ -322,7 +324,9 @@ fn each_algorithm_decides_as_its_definition() {
 #[test]
 fn rules_decide_as_in_the_collector() {
     let mut random = Random::new(29);
-    let (mut rules, mut events, mut packets) = (0, 0, 0);
+    let mut rules = 0;
+    let mut events = 0;
+    let mut packets = 0;
     while rules < 300 {
         let text = random_rule_of(&mut random, 3, true);
         let Ok(set) = RuleSet::compile(&[("r".into(), text.clone())]) else {
@@ -420,7 +424,8 @@ fn a_suppressed_hop_is_within_the_threshold_of_what_the_last_report_shows() {
     }
     let mut random = Random::new(41);
     for registers in [2, LARGE] {
-        let (threshold, mut suppressed) = (20, 0);
+        let threshold = 20;
+        let mut suppressed = 0;
         let mut monitor = Monitor::new(detector(Algorithm::PerHop, queue, threshold), registers).unwrap();
         let mut shown = BTreeMap::new();
         for _ in 0..50_000 {

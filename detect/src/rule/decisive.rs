@@ -9,9 +9,9 @@ use crate::observation::{ABSENT, HopValues, NO_NODE, Observation};
 /// A comparison that decided about a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decisive<'a> {
-    /// The comparison.
+    /// The comparison that decided.
     pub term: &'a Term,
-    /// Its value in this report; `None`: the report lacks it, or only a difference from an earlier report was compared.
+    /// The value in this report; `None`: the report lacks it, or only a difference from an earlier report was compared.
     pub value: Option<u64>,
     /// The hop that has this value, if one has.
     pub hop: Option<usize>,
@@ -27,13 +27,13 @@ impl Decisive<'_> {
         }
     }
 
-    /// What the value was compared with, in the same unit.
+    /// The number with which the value was compared, in the same unit.
     pub fn threshold(&self) -> u64 {
         self.term.value
     }
 }
 
-/// What is known of a comparison after the rules were evaluated.
+/// Knowledge of a comparison after the rules were evaluated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Truth {
     Is,
@@ -43,7 +43,7 @@ enum Truth {
 }
 
 impl RuleSet {
-    /// Why rule `index` `is_true`, or why not: the first comparison that is true, one about a hop before one about the whole flow; or the
+    /// Returns the reason for which rule `index` `is_true`, or is not: the first comparison that is true, one about a hop before one about the whole flow; or the
     /// first of those of which none is true. `history` as it is after the rules were evaluated for this report.
     pub fn decisive(
         &self,
@@ -54,21 +54,23 @@ impl RuleSet {
     ) -> Option<Decisive<'_>> {
         let mut first = None;
         for (clause, terms) in self.clauses(index).enumerate() {
-            let truth =
-                |at: usize, term: &Term| truth(term, self.cells_of(index, clause, at), observation, history);
-            let find = |wanted| {
-                terms
-                    .iter()
-                    .enumerate()
-                    .find(|(at, term)| truth(*at, term) == wanted)
-            };
-            let (at, term) = match find(Truth::Is).or_else(|| find(Truth::Replaced)) {
-                Some(found) if is_true => found,
+            let mut is = None;
+            let mut replaced = None;
+            for (at, term) in terms.iter().enumerate() {
+                match truth(term, self.cells_of(index, clause, at), observation, history) {
+                    Truth::Is => is = is.or(Some(at)),
+                    Truth::Replaced => replaced = replaced.or(Some(at)),
+                    Truth::IsNot => {}
+                }
+            }
+            let at = match (is, replaced) {
+                (Some(at), _) if is_true => at,
+                (Some(_), _) => continue,
                 // This clause, or one that could not be judged, is why the rule is not true.
-                Some((at, term)) if truth(at, term) == Truth::Replaced => (at, term),
-                Some(_) => continue,
-                None => (0, terms.first()?),
+                (None, Some(at)) => at,
+                (None, None) => 0,
             };
+            let term = terms.get(at)?;
             let decisive = measured(term, self.cells_of(index, clause, at), observation, history);
             if !is_true || decisive.hop.is_some() {
                 return Some(decisive);
@@ -80,18 +82,15 @@ impl RuleSet {
 }
 
 fn truth(term: &Term, cells: HistoryCells, observation: &Observation<'_>, history: &[u64]) -> Truth {
-    let stored = |cell: u8| history.get(usize::from(cell)).copied().unwrap_or(EMPTY);
+    let [run, value] =
+        [cells.run, cells.value].map(|cell| history.get(usize::from(cell)).copied().unwrap_or(EMPTY));
     if cells.run != NO_CELL {
-        return if term.lasts(stored(cells.run)) {
-            Truth::Is
-        } else {
-            Truth::IsNot
-        };
+        return if term.lasts(run) { Truth::Is } else { Truth::IsNot };
     }
     let is = match term.history {
         History::Now => term.truth(observation),
         History::Previous | History::Change => return Truth::Replaced,
-        History::Average => term.truth_with(observation, 0, stored(cells.value)),
+        History::Average => term.truth_with(observation, 0, value),
     };
     if is == Some(true) { Truth::Is } else { Truth::IsNot }
 }
@@ -153,9 +152,13 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
         term.aggregate,
         Aggregate::Any | Aggregate::All | Aggregate::CountWhere
     );
-    let holds = |value: u64| by_hop && term.comparison.holds(&value, &term.value);
-    let rank = |value: u64| (holds(value), if is_least { u64::MAX - value } else { value });
-    let found = given.reduce(|best, next| if rank(next.1) > rank(best.1) { next } else { best });
+    let found = given.reduce(|best, next| {
+        let [best_rank, next_rank] = [best, next].map(|(_, value)| {
+            let holds = by_hop && term.holds(value);
+            (holds, if is_least { u64::MAX - value } else { value })
+        });
+        if next_rank > best_rank { next } else { best }
+    });
     (found.map(|(_, value)| value), found.map(|(at, _)| at))
 }
 

@@ -5,9 +5,9 @@ use std::fmt;
 /// A rule that was refused. `Display` gives several lines: the message, the line of the rule, and a marker under the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: String,
-    /// Its text.
+    /// The text of the rule.
     pub text: String,
     /// The byte of `text` where the fault begins; at most `text.len()`.
     pub position: usize,
@@ -32,6 +32,11 @@ impl Fault {
             length,
             message,
         }
+    }
+
+    /// A fault of the whole rule.
+    pub(crate) fn of_rule(message: String) -> Self {
+        Self::new(0, 0, message)
     }
 
     pub(crate) fn in_rule(self, rule: &str, text: &str) -> RuleError {

@@ -2,7 +2,7 @@
 
 use super::history::{History, MAX_VALUE, Quantity};
 use super::term::Term;
-use crate::observation::{ABSENT, Observation};
+use crate::observation::Observation;
 
 /// The result of parsing a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Expression {
     Or(Vec<Expression>),
 }
 
-/// Why `for` cannot be applied to a condition.
+/// The reason for which `for` cannot be applied to a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForError {
     /// It is an `or`: its operands may be true alternately.
@@ -59,8 +59,10 @@ impl Expression {
 fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
     let (last, before) = history.split_last()?;
     if term.reports != 0 {
-        let was_true = |end: &usize| truth_of(&term.without_count(), &history[..*end]) == Some(true);
-        let run = (1..=history.len()).rev().take_while(was_true).count();
+        let run = (1..=history.len())
+            .rev()
+            .take_while(|end| truth_of(&term.without_count(), &history[..*end]) == Some(true))
+            .count();
         return Some((run >= usize::from(term.reports)) != term.lapsed);
     }
     let quantity = Quantity {
@@ -68,24 +70,25 @@ fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
         aggregate: term.aggregate,
         node: term.node,
     };
-    let value =
-        |observation: &Observation<'_>| Some(quantity.of(observation)).filter(|value| *value != ABSENT);
-    let previous = before.iter().rev().find_map(value);
-    let holds = |value: u64| term.comparison.holds(&value, &term.value);
+    let previous = before
+        .iter()
+        .rev()
+        .find_map(|observation| quantity.value(observation));
     match term.history {
         History::Now => term.truth(last),
-        History::Previous => previous.map(holds),
-        History::Change => Some(holds(value(last)?.abs_diff(previous?))),
+        History::Previous => previous.map(|value| term.holds(value)),
+        History::Change => Some(term.holds(quantity.value(last)?.abs_diff(previous?))),
         History::Average => {
-            value(last)?;
-            let average = history
+            quantity.value(last)?;
+            let values = history
                 .iter()
-                .filter_map(value)
-                .fold(None, |average: Option<u128>, value| {
-                    debug_assert!(value <= MAX_VALUE);
-                    let (value, k) = (u128::from(value), u128::from(term.alpha));
-                    Some(average.map_or(value * 256, |average| average + k * value - k * average / 256))
-                });
+                .filter_map(|observation| quantity.value(observation));
+            let average = values.fold(None, |average: Option<u128>, value| {
+                debug_assert!(value <= MAX_VALUE);
+                let value = u128::from(value);
+                let k = u128::from(term.alpha);
+                Some(average.map_or(value * 256, |average| average + k * value - k * average / 256))
+            });
             Some(term.comparison.holds(&average?, &(u128::from(term.value) * 256)))
         }
     }
@@ -111,7 +114,7 @@ pub(crate) const MAX_CLAUSES: usize = 64;
 /// Terms of all its clauses together.
 pub(crate) const MAX_TERMS: usize = 256;
 
-/// Why a rule has no normal form within the bounds.
+/// The reason for which a rule has no normal form within the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NormalFormError {
     Literals,
@@ -133,10 +136,12 @@ impl NormalForm {
         let mut builder = Builder { literals: Vec::new() };
         let sets = builder.clauses(expression, false)?;
         let literals = builder.literals;
-        let in_set = |set: u64| (0..literals.len()).filter(move |bit| set >> bit & 1 == 1);
         let mut clauses: Vec<Vec<Term>> = sets
             .iter()
-            .map(|&set| in_set(set).map(|bit| literals[bit]).collect())
+            .map(|set| {
+                let in_set = literals.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+                in_set.map(|(_, literal)| *literal).collect()
+            })
             .collect();
         for clause in &mut clauses {
             clause.sort_by_key(Term::cost);

@@ -37,17 +37,17 @@ fn covers_characters(fault: &Fault, text: &str) -> bool {
 
 /// Compares both forms on the reports of one flow: values from bytes, few enough to equal the rule's numbers often.
 fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
-    let value = |byte: u8| if byte >= 0xf0 { ABSENT } else { u64::from(byte) };
-    let hops: Vec<HopValues> = bytes
-        .chunks_exact(5)
-        .map(|b| HopValues {
-            hop_latency: value(b[0]),
-            queue_occupancy: value(b[1]),
-            queue_congestion: value(b[2]),
-            link_utilization: value(b[3]),
-            node: u32::from(b[4]),
-        })
-        .collect();
+    let hops = bytes.as_chunks::<5>().0.iter().map(|bytes| {
+        let values = bytes.map(|byte| if byte >= 0xf0 { ABSENT } else { u64::from(byte) });
+        HopValues {
+            hop_latency: values[0],
+            queue_occupancy: values[1],
+            queue_congestion: values[2],
+            link_utilization: values[3],
+            node: u32::from(bytes[4]),
+        }
+    });
+    let hops: Vec<HopValues> = hops.collect();
     let mut history = Vec::new();
     let mut cells = [EMPTY; CELLS];
     for flow_latency in [None, Some(0), Some(bytes.len() as u64), Some(u64::MAX - 1)] {

@@ -28,14 +28,18 @@ pub const MAX_RUN: u64 = u16::MAX as u64;
 pub struct Quantity {
     /// The value that is used.
     pub subject: Subject,
-    /// How the hops' values are aggregated: maximum, minimum, sum or count.
+    /// Aggregation of the hops' values: maximum, minimum, sum or count.
     pub aggregate: Aggregate,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,
 }
 
 impl Quantity {
-    /// Its value, at most [`MAX_VALUE`]; [`ABSENT`] if the report lacks it.
+    pub(crate) fn value(&self, observation: &Observation<'_>) -> Option<u64> {
+        Some(self.of(observation)).filter(|value| *value != ABSENT)
+    }
+
+    /// Returns the value, at most [`MAX_VALUE`]; [`ABSENT`] if the report lacks it.
     #[inline]
     pub fn of(&self, observation: &Observation<'_>) -> u64 {
         let value = match self.subject {
@@ -56,10 +60,9 @@ impl Quantity {
 
     #[inline]
     fn over(&self, hops: &[HopValues], value_of: impl Fn(&HopValues) -> u64) -> u64 {
-        let chosen = |hop: &&HopValues| self.node == NO_NODE || hop.node == self.node;
         let given = hops
             .iter()
-            .filter(chosen)
+            .filter(|hop| self.node == NO_NODE || hop.node == self.node)
             .map(value_of)
             .filter(|&value| value != ABSENT);
         let given = given.map(|value| value.min(MAX_VALUE));
@@ -79,13 +82,13 @@ impl Quantity {
 pub enum Cell {
     /// The value of the previous report.
     Previous(Quantity),
-    /// Its moving average, of this weight in 256ths.
+    /// The moving average of the quantity, of this weight in 256ths.
     Average(Quantity, u8),
     /// For how many reports this comparison has been true. The number is the cell that the comparison itself uses.
     Run(Term, u8),
 }
 
-/// No cell.
+/// No cell is used.
 pub const NO_CELL: u8 = u8::MAX;
 
 /// The cells that a term uses.

@@ -4,7 +4,6 @@ use super::error::Fault;
 use super::names;
 use super::term::Comparison;
 
-/// A word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token<'a> {
     Name(&'a str),
@@ -31,7 +30,6 @@ pub(crate) struct Number {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     None,
-    /// Nanoseconds in it.
     Time(u64),
     /// A plain factor: k, M, G.
     Factor(u64),
@@ -159,13 +157,17 @@ impl<'a> Lexer<'a> {
         value.map(|value| (value, 0)).map_err(|_| self.bad_number(start))
     }
 
+    fn digits(&mut self) -> String {
+        self.take_while(|byte| byte.is_ascii_digit() || byte == b'_')
+            .replace('_', "")
+    }
+
     fn decimal(&mut self, start: usize) -> Result<(u64, u32), Fault> {
-        let digit = |byte: u8| byte.is_ascii_digit() || byte == b'_';
-        let mut digits = self.take_while(digit).replace('_', "");
+        let mut digits = self.digits();
         let mut decimals = 0;
         if self.rest().starts_with('.') {
             self.at += 1;
-            let fraction = self.take_while(digit).replace('_', "");
+            let fraction = self.digits();
             if fraction.is_empty() {
                 return Err(Fault::new(
                     start,

@@ -349,10 +349,8 @@ impl<'a> Parser<'a> {
             Unit::Time(_) | Unit::Factor(_) => None,
         };
         let weight = divisor.and_then(|divisor| {
-            let (parts, whole) = (
-                u128::from(number.digits) * 256,
-                divisor * 10u128.pow(number.decimals),
-            );
+            let parts = u128::from(number.digits) * 256;
+            let whole = divisor * 10u128.pow(number.decimals);
             u8::try_from((parts * 2 + whole) / (whole * 2))
                 .ok()
                 .filter(|&weight| weight > 0)
@@ -380,7 +378,8 @@ impl<'a> Parser<'a> {
             _ => return Err(self.fault("expected a metric of a hop, such as queue_occupancy")),
         };
         if !subject.is_per_hop() {
-            let (subject, aggregate) = (subject.name(), aggregate.name());
+            let subject = subject.name();
+            let aggregate = aggregate.name();
             let message =
                 format!("{subject} belongs to the flow, not to its hops: write it without {aggregate}()");
             return Err(Self::fault_at(place, message));
@@ -537,8 +536,10 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
 /// The comparisons of a rule with a latency without a unit below a microsecond, such as `flow_latency > 5`: true of nearly every
 /// report.
 pub fn unlikely_latencies(text: &str) -> Vec<String> {
-    let (mut lexer, mut found) = (Lexer::new(text), Vec::new());
-    let (mut latency, mut sign) = (None, None);
+    let mut lexer = Lexer::new(text);
+    let mut found = Vec::new();
+    let mut latency = None;
+    let mut sign = None;
     while let Ok(SpannedToken { token, .. }) = lexer.next() {
         match token {
             Token::End => break,
@@ -595,10 +596,8 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
             ));
         }
     };
-    let (scaled, divisor) = (
-        u128::from(number.digits) * u128::from(factor),
-        10u128.pow(number.decimals),
-    );
+    let scaled = u128::from(number.digits) * u128::from(factor);
+    let divisor = 10u128.pow(number.decimals);
     if scaled % divisor != 0 {
         return Err(match scale {
             Scale::Nanoseconds => "finer than a nanosecond".into(),

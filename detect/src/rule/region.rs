@@ -20,7 +20,7 @@ pub const QUANTITIES: usize = 8;
 /// A value that hops have: of every hop, or of one node's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HopQuantity {
-    /// Which value.
+    /// The quantity that is summarised.
     pub subject: Subject,
     /// Only the hops of this node; [`NO_NODE`] for every hop.
     pub node: u32,
@@ -29,7 +29,7 @@ pub struct HopQuantity {
 }
 
 impl HopQuantity {
-    /// Its value at a hop; [`ABSENT`] for other nodes' hops.
+    /// Returns the value at a hop; [`ABSENT`] for other nodes' hops.
     fn of(&self, hop: &HopValues) -> u64 {
         if self.node != NO_NODE && self.node != hop.node {
             return ABSENT;
@@ -45,14 +45,14 @@ pub struct Summary {
     pub least: u64,
     /// The greatest; 0 if there is none.
     pub greatest: u64,
-    /// Their sum, saturating.
+    /// Sum of the values, saturating.
     pub sum: u64,
-    /// How many there are.
+    /// Number of the values.
     pub count: u16,
 }
 
 impl Summary {
-    /// Of no value.
+    /// The summary of no value.
     pub const EMPTY: Self = Self {
         least: ABSENT,
         greatest: 0,
@@ -72,7 +72,7 @@ impl Summary {
     }
 }
 
-/// What rules compare of one report.
+/// The values of one report that rules compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReportSummary {
     shape: Shape,
@@ -90,7 +90,7 @@ impl Default for ReportSummary {
     }
 }
 
-/// What is equal for all reports in a region. What rules do not use is 0.
+/// The part that is equal for all reports in a region. Values that rules do not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Shape {
     /// Twice the number of hops, and 1 if the path has a loop.
@@ -100,7 +100,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of no report: it has more values than can be summarised.
+    /// The shape of no report: it has more values than can be summarised.
     const IMPOSSIBLE: Self = Self {
         flow: 0,
         counts: (u64::MAX, u64::MAX),
@@ -129,7 +129,8 @@ impl ReportSummary {
     /// Begins with the values of the flow; `flow_latency` is [`ABSENT`] if it is not known. A summary for each of
     /// [`RuleSet::quantities`] follows.
     #[inline(always)]
-    pub fn begin(&mut self, rules: &RuleSet, flow_latency: u64, (hops, looped): (usize, bool)) {
+    pub fn begin(&mut self, rules: &RuleSet, flow_latency: u64, path: (usize, bool)) {
+        let (hops, looped) = path;
         let Needs {
             hops: needs_hops,
             looped: needs_loop,
@@ -174,12 +175,10 @@ struct Range {
 }
 
 impl Range {
-    /// Every value.
     const PRESENT: Self = Self {
         low: 0,
         width: ABSENT - 1,
     };
-    /// No value.
     const ABSENT: Self = Self {
         low: ABSENT,
         width: 0,
@@ -233,7 +232,7 @@ impl HopRegion {
         greatest: Range::PRESENT,
         sum: Range::PRESENT,
     };
-    /// Of a quantity that no hop has.
+    /// The range of a quantity that no hop has.
     const NONE: Self = Self {
         least: Range::ABSENT,
         ..Self::EVERY
@@ -304,7 +303,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Contains no report.
+    /// A region that contains no report.
     pub const EMPTY: Self = Self {
         shape: Shape::IMPOSSIBLE,
         flow_latency: Range::ABSENT,
@@ -361,7 +360,7 @@ impl Region {
     }
 }
 
-/// What the rules in regions use of a report.
+/// The values of a report that rules in regions use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needs {
     quantities: Vec<HopQuantity>,
@@ -370,7 +369,6 @@ pub(super) struct Needs {
     looped: bool,
     /// There are more than [`QUANTITIES`].
     too_many: bool,
-    /// See [`RuleSet::counts_runs_only`].
     runs_only: bool,
 }
 
@@ -406,7 +404,7 @@ impl Needs {
 }
 
 impl RuleSet {
-    /// What is summarised of the hops of a report for regions. `None`: the rules use too many values, and there are no regions.
+    /// Returns the summary of a report's hops for regions. `None`: the rules use too many values, and there are no regions.
     #[inline(always)]
     pub fn quantities(&self) -> Option<&[HopQuantity]> {
         (!self.needs.too_many).then_some(&self.needs.quantities)
@@ -469,8 +467,11 @@ impl RuleSet {
     }
 
     pub(super) fn collect_needs(&mut self) {
-        let is_run = |cell: &Cell| matches!(cell, Cell::Run(_, NO_CELL));
-        self.needs.runs_only = self.stateful != 0 && self.cells().iter().all(is_run);
+        self.needs.runs_only = self.stateful != 0
+            && self
+                .cells()
+                .iter()
+                .all(|cell| matches!(cell, Cell::Run(_, NO_CELL)));
         let mut needs = Needs {
             runs_only: self.needs.runs_only,
             ..Needs::default()

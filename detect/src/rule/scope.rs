@@ -10,7 +10,7 @@ use crate::threshold::Match;
 /// Matches of all rules of a set together: a new flow is compared with each.
 pub const MAX_MATCHES: usize = 1024;
 
-/// More than [`MAX_MATCHES`].
+/// There are more than [`MAX_MATCHES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManyMatches(pub usize);
 
@@ -26,7 +26,7 @@ impl fmt::Display for TooManyMatches {
 
 impl std::error::Error for TooManyMatches {}
 
-/// Which rules apply to which flows.
+/// The flows to which each rule applies.
 #[derive(Clone, Debug)]
 pub(super) struct Scopes {
     /// Bit `i`: rule `i` applies to every flow.

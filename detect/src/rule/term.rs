@@ -36,7 +36,7 @@ impl Subject {
         Self::LinkUtilization,
     ];
 
-    /// Its name in rules: that of the metric, if it is one.
+    /// Returns the name in rules: that of the metric, if it is one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hops => "hops",
@@ -67,22 +67,22 @@ impl Subject {
     }
 }
 
-/// How the hops' values are aggregated. Each is over the hops that have the value; unless noted otherwise the result is
+/// Aggregation of the hops' values. Each is over the hops that have the value; unless noted otherwise the result is
 /// unknown if no hop has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Aggregate {
     /// Not per hop: the flow's own value.
     Flow = 0,
-    /// The maximum.
+    /// The greatest of the values.
     Max = 1,
-    /// The minimum.
+    /// The least of the values.
     Min = 2,
-    /// The sum.
+    /// The sum of the values.
     Sum = 3,
     /// The mean, compared exactly (no rounding).
     Avg = 4,
-    /// How many hops have the value. Always known.
+    /// The number of hops that have the value. Always known.
     Count = 5,
     /// For how many hops the comparison is true.
     CountWhere = 6,
@@ -105,7 +105,7 @@ impl Aggregate {
         Self::All,
     ];
 
-    /// Its name in rules; [`Aggregate::Flow`] has none.
+    /// Returns the name in rules; [`Aggregate::Flow`] has none.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flow => "",
@@ -123,7 +123,7 @@ impl Aggregate {
 /// An empty history cell. All cells of a flow without earlier reports are empty.
 pub const EMPTY: u64 = ABSENT;
 
-/// Which history of a flow a term uses.
+/// The history of a flow that a term uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum History {
@@ -140,7 +140,7 @@ pub enum History {
 impl History {
     pub(crate) const NAMED: [Self; 3] = [Self::Previous, Self::Change, Self::Average];
 
-    /// Its name in rules; [`History::Now`] has none.
+    /// Returns the name in rules; [`History::Now`] has none.
     pub fn name(self) -> &'static str {
         match self {
             Self::Now => "",
@@ -151,21 +151,21 @@ impl History {
     }
 }
 
-/// How two numbers are compared.
+/// A comparison of two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Comparison {
-    /// `<`
+    /// The first is less (`<`).
     Less = 0,
-    /// `<=`
+    /// The first is less or equal (`<=`).
     AtMost = 1,
-    /// `>`
+    /// The first is greater (`>`).
     Greater = 2,
-    /// `>=`
+    /// The first is greater or equal (`>=`).
     AtLeast = 3,
-    /// `==`
+    /// Both are equal (`==`).
     Equal = 4,
-    /// `!=`
+    /// Both differ (`!=`).
     Unequal = 5,
 }
 
@@ -215,7 +215,7 @@ impl Comparison {
         }
     }
 
-    /// Its symbol in rules.
+    /// Returns the symbol in rules.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -238,15 +238,15 @@ pub struct Term {
     pub node: u32,
     /// [`Aggregate::CountWhere`]: the number of hops on the right-hand side. 0 otherwise.
     pub hops: u32,
-    /// The value compared.
+    /// The value that is compared.
     pub subject: Subject,
-    /// How the hops' values are aggregated.
+    /// Aggregation of the hops' values.
     pub aggregate: Aggregate,
-    /// How each hop (`CountWhere`, `Any`, `All`) or the aggregate is compared with `value`.
+    /// Comparison of each hop (`CountWhere`, `Any`, `All`) or of the aggregate with `value`.
     pub comparison: Comparison,
     /// [`Aggregate::CountWhere`]: how the number of hops is compared with `hops`. `Less` otherwise.
     pub hops_comparison: Comparison,
-    /// Which history it uses.
+    /// The history that it uses.
     pub history: History,
     /// [`History::Average`]: the weight of a new value, 256ths. 0 otherwise.
     pub alpha: u8,
@@ -261,9 +261,14 @@ const _: () = assert!(size_of::<Term>() == 32, "two to a line of memory");
 impl Term {
     /// A comparison of a value of the whole flow.
     pub(crate) fn flow(subject: Subject, comparison: Comparison, value: u64) -> Self {
-        let (aggregate, hops_comparison) = (Aggregate::Flow, Comparison::Less);
-        let (history, alpha, reports, lapsed) = (History::Now, 0, 0, false);
-        let (node, hops) = (NO_NODE, 0);
+        let aggregate = Aggregate::Flow;
+        let hops_comparison = Comparison::Less;
+        let history = History::Now;
+        let alpha = 0;
+        let reports = 0;
+        let lapsed = false;
+        let node = NO_NODE;
+        let hops = 0;
         Self {
             value,
             node,
@@ -293,14 +298,19 @@ impl Term {
         }
     }
 
+    /// Whether the comparison holds for this value.
+    #[inline]
+    pub(crate) fn holds(&self, value: u64) -> bool {
+        self.comparison.holds(&value, &self.value)
+    }
+
     /// [`Term::truth`] with history: `now` is the value of this report, `stored` the content of its cell.
     #[inline]
     pub(crate) fn truth_with(&self, observation: &Observation<'_>, now: u64, stored: u64) -> Option<bool> {
-        let compared = |value: u64| self.comparison.holds(&value, &self.value);
         match self.history {
             History::Now => self.truth(observation),
-            History::Previous => (stored != EMPTY).then(|| compared(stored)),
-            History::Change => (now != ABSENT && stored != EMPTY).then(|| compared(now.abs_diff(stored))),
+            History::Previous => (stored != EMPTY).then(|| self.holds(stored)),
+            History::Change => (now != ABSENT && stored != EMPTY).then(|| self.holds(now.abs_diff(stored))),
             History::Average => (now != ABSENT).then(|| self.comparison.holds(&stored, &(self.value << 8))),
         }
     }
@@ -314,11 +324,10 @@ impl Term {
     /// Whether it is true for one report alone. `None` if the report lacks the value. Ignores history.
     #[inline]
     pub fn truth(&self, observation: &Observation<'_>) -> Option<bool> {
-        let compared = |value: u64| self.comparison.holds(&value, &self.value);
         match self.subject {
-            Subject::FlowLatency => observation.flow_latency.map(compared),
-            Subject::Hops => Some(compared(observation.hops.len() as u64)),
-            Subject::Loop => Some(compared(u64::from(observation.looped))),
+            Subject::FlowLatency => observation.flow_latency.map(|value| self.holds(value)),
+            Subject::Hops => Some(self.holds(observation.hops.len() as u64)),
+            Subject::Loop => Some(self.holds(u64::from(observation.looped))),
             Subject::HopLatency => self.over(observation.hops, |hop| hop.hop_latency),
             Subject::QueueOccupancy => self.over(observation.hops, |hop| hop.queue_occupancy),
             Subject::QueueCongestion => self.over(observation.hops, |hop| hop.queue_congestion),
@@ -364,16 +373,14 @@ impl Term {
 
     #[inline]
     fn over(&self, hops: &[HopValues], value_of: impl Fn(&HopValues) -> u64) -> Option<bool> {
-        let chosen = |hop: &&HopValues| self.node == NO_NODE || hop.node == self.node;
         let given = hops
             .iter()
-            .filter(chosen)
+            .filter(|hop| self.node == NO_NODE || hop.node == self.node)
             .map(value_of)
             .filter(|&value| value != ABSENT);
-        let compared = |value: u64| self.comparison.holds(&value, &self.value);
         match self.aggregate {
-            Aggregate::Max => given.max().map(compared),
-            Aggregate::Min => given.min().map(compared),
+            Aggregate::Max => given.max().map(|value| self.holds(value)),
+            Aggregate::Min => given.min().map(|value| self.holds(value)),
             Aggregate::Sum => {
                 let (sum, count) = sum_and_count(given);
                 (count > 0).then(|| self.comparison.holds(&sum, &u128::from(self.value)))
@@ -386,7 +393,7 @@ impl Term {
                         .holds(&sum, &(u128::from(self.value) * u128::from(count)))
                 })
             }
-            Aggregate::Count => Some(compared(given.count() as u64)),
+            Aggregate::Count => Some(self.holds(given.count() as u64)),
             Aggregate::CountWhere | Aggregate::Any | Aggregate::All => self.of_hits(given),
             Aggregate::Flow => None,
         }
@@ -395,7 +402,8 @@ impl Term {
     /// The aggregates that compare hop by hop.
     #[inline]
     fn of_hits(&self, given: impl Iterator<Item = u64>) -> Option<bool> {
-        let (mut count, mut hits) = (0u32, 0u32);
+        let mut count = 0u32;
+        let mut hits = 0u32;
         for value in given {
             count += 1;
             hits += u32::from(self.comparison.holds(&value, &self.value));

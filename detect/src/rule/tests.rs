@@ -191,8 +191,11 @@ fn three_valued_logic_by_its_truth_table() {
 fn the_normal_form_of_known_rules() {
     let normal = |text: &str| {
         let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
-        let clause = |terms: &[Term]| terms.iter().map(Term::to_string).collect::<Vec<_>>().join(" or ");
-        rules.clauses(0).map(clause).collect::<Vec<_>>().join(" and ")
+        rules
+            .clauses(0)
+            .map(|terms| terms.iter().map(Term::to_string).collect::<Vec<_>>().join(" or "))
+            .collect::<Vec<_>>()
+            .join(" and ")
     };
     let cases = [
         ("hops > 6", "hops > 6"),
@@ -744,7 +747,8 @@ fn random_term(random: &mut Random) -> String {
 /// A term that uses earlier reports.
 fn random_memory(random: &mut Random) -> String {
     let signs = ["<", "<=", ">", ">=", "==", "!="];
-    let (sign, number) = (random.pick(&signs), random.below(6));
+    let sign = random.pick(&signs);
+    let number = random.below(6);
     let node = if random.below(4) == 0 {
         format!("@{}", random.below(4))
     } else {
@@ -811,7 +815,8 @@ pub(crate) fn random_hops(random: &mut Random) -> Vec<HopValues> {
 #[test]
 fn the_normal_form_is_equivalent_to_the_expression() {
     let mut random = Random::new(7);
-    let (mut compiled, mut fired) = (0, 0);
+    let mut compiled = 0;
+    let mut fired = 0;
     for _ in 0..20_000 {
         let text = random_rule(&mut random, 4);
         let expression: Expression = parser::parse(&text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
@@ -849,19 +854,21 @@ fn queue(occupancy: u64) -> [HopValues; 1] {
 fn course(text: &str, queues: &[u64]) -> String {
     let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
     let mut cells = vec![ABSENT; rules.cells().len()];
-    let fires = |occupancy: &u64| {
-        let hops = queue(*occupancy);
-        let observation = Observation {
-            hops: &hops,
-            ..Observation::default()
-        };
-        if rules.evaluate_with(&observation, &mut cells) == 1 {
-            '1'
-        } else {
-            '.'
-        }
-    };
-    queues.iter().map(fires).collect()
+    queues
+        .iter()
+        .map(|occupancy| {
+            let hops = queue(*occupancy);
+            let observation = Observation {
+                hops: &hops,
+                ..Observation::default()
+            };
+            if rules.evaluate_with(&observation, &mut cells) == 1 {
+                '1'
+            } else {
+                '.'
+            }
+        })
+        .collect()
 }
 
 #[test]
@@ -1024,7 +1031,9 @@ fn terms_with_memory_read_back() {
 #[test]
 fn rules_with_memory_are_equivalent_to_the_expression() {
     let mut random = Random::new(13);
-    let (mut compiled, mut fired, mut all) = (0, 0, 0);
+    let mut compiled = 0;
+    let mut fired = 0;
+    let mut all = 0;
     for _ in 0..6000 {
         let text = random_rule_of(&mut random, 3, true);
         let expression: Expression = parser::parse(&text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
@@ -1034,7 +1043,8 @@ fn rules_with_memory_are_equivalent_to_the_expression() {
         let mut history = Vec::new();
         let mut cells = vec![ABSENT; rules.cells().len()];
         for hops in &reports {
-            let (flow_latency, looped) = (random.maybe(|r| r.below(6)), random.below(2) == 0);
+            let flow_latency = random.maybe(|r| r.below(6));
+            let looped = random.below(2) == 0;
             history.push(Observation {
                 flow_latency,
                 looped,
@@ -1121,10 +1131,12 @@ fn a_rule_without_its_counts_is_true_as_long_and_as_often() {
         "max(queue_occupancy) > 2 for 3 and flow_latency > 1 for 2",
         "max(queue_occupancy) > 2 for 2 and (flow_latency > 3 or loop)",
     ] {
-        let (rules, bound) = (compile(text).unwrap(), without(text).unwrap());
+        let rules = compile(text).unwrap();
+        let bound = without(text).unwrap();
         assert!(bound.cells().is_empty() && bound.name(0) == "r", "{text}");
         let mut history = vec![EMPTY; rules.cells().len()];
-        let (mut was, mut times) = ([false; 2], [0; 2]);
+        let mut was = [false; 2];
+        let mut times = [0; 2];
         for _ in 0..10_000 {
             let hops = [hop(1, 0, random.below(5))];
             let flow_latency = random.maybe(|r| r.below(5));

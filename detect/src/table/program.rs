@@ -14,14 +14,14 @@
 
 use super::{Reason, Row, TERMS, Table, Writer, holds};
 use crate::observation::{ABSENT, Observation};
-use crate::rule::history::{Cell, EMPTY, History, HistoryCells, MAX_RUN, MAX_VALUE, NO_CELL, Quantity};
+use crate::rule::history::{Cell, EMPTY, History, HistoryCells, MAX_RUN, MAX_VALUE, NO_CELL};
 use crate::rule::{CELLS, RuleSet, Term};
 
 /// The history that a row uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct HistoryRef {
-    /// Which history ([`History`]).
+    /// The history that is used ([`History`]).
     pub history: u8,
     /// The cell of its value; [`NO_CELL`] for none.
     pub value: u8,
@@ -29,11 +29,10 @@ pub struct HistoryRef {
     pub run: u8,
     /// 1: true when the run is shorter than `reports`.
     pub lapsed: u8,
-    /// How long a run must be.
+    /// The length that a run must have.
     pub reports: u32,
 }
 
-/// Kinds of cells.
 const NOTHING: u8 = 0;
 const PREVIOUS: u8 = 1;
 const AVERAGE: u8 = 2;
@@ -57,13 +56,13 @@ pub struct CellRow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Program {
-    /// Clauses and comparisons.
+    /// The clauses and the comparisons.
     pub table: Table,
     /// The history that each of the table's rows uses.
     pub history_refs: [HistoryRef; TERMS],
     /// The cells of a flow.
     pub cells: [CellRow; CELLS],
-    /// Cells in use.
+    /// Number of cells in use.
     pub used: u32,
 }
 
@@ -96,20 +95,14 @@ impl CellRow {
     };
 
     fn new(cell: &Cell) -> Self {
-        let of = |quantity: &Quantity| Row {
-            node: quantity.node,
-            subject: quantity.subject as u8,
-            aggregate: quantity.aggregate as u8,
-            ..Row::default()
-        };
         match cell {
             Cell::Previous(quantity) => Self {
-                row: of(quantity),
+                row: Row::for_quantity(quantity),
                 kind: PREVIOUS,
                 ..Self::NONE
             },
             Cell::Average(quantity, alpha) => Self {
-                row: of(quantity),
+                row: Row::for_quantity(quantity),
                 kind: AVERAGE,
                 alpha: *alpha,
                 ..Self::NONE
@@ -134,7 +127,7 @@ impl CellRow {
 }
 
 impl Program {
-    /// No rules.
+    /// The program of no rules.
     pub const EMPTY: Self = Self {
         table: Table::EMPTY,
         history_refs: [HistoryRef::NONE; TERMS],
@@ -263,7 +256,8 @@ impl HistoryRef {
         if self.history == 0 {
             return row.is_true(observation);
         }
-        let (now, stored) = (now[usize::from(self.value)], history[usize::from(self.value)]);
+        let now = now[usize::from(self.value)];
+        let stored = history[usize::from(self.value)];
         // Missing history is unknown.
         if stored == EMPTY {
             return false;
@@ -301,15 +295,14 @@ impl Row {
     #[inline]
     fn value_of_hops(&self, observation: &Observation<'_>) -> u64 {
         let all = self.gather(observation);
-        let saturate = |value: u64| if value > MAX_VALUE { MAX_VALUE } else { value };
         match self.aggregate {
             5 => u64::from(all.count),
             _ if all.count == 0 => ABSENT,
-            1 => saturate(all.greatest),
-            2 => saturate(all.least),
+            1 => all.greatest.min(MAX_VALUE),
+            2 => all.least.min(MAX_VALUE),
             // A sum of more than 64 bits saturates.
             _ if all.sum_high > 0 => MAX_VALUE,
-            _ => saturate(all.sum),
+            _ => all.sum.min(MAX_VALUE),
         }
     }
 }

@@ -21,7 +21,9 @@ fn one(text: &str) -> Table {
 #[test]
 fn the_table_evaluates_as_the_rules_do() {
     let mut random = Random::new(3);
-    let (mut tables, mut fired, mut left_out) = (0, 0, 0);
+    let mut tables = 0;
+    let mut fired = 0;
+    let mut left_out = 0;
     for _ in 0..4000 {
         let count = 1 + random.below(40);
         let texts: Vec<String> = (0..count).map(|_| random_rule(&mut random, 3)).collect();
@@ -78,10 +80,8 @@ fn sums_and_means_are_exact_at_the_ends_of_64_bits() {
     let mut fired = 0;
     for _ in 0..20_000 {
         let near = |random: &mut Random| *random.pick(&edges.each_ref());
-        let (sign, value) = (
-            random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(),
-            near(&mut random),
-        );
+        let sign = random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned();
+        let value = near(&mut random);
         let text = format!(
             "{}(queue_occupancy) {sign} {value}",
             random.pick(&["sum", "avg", "max", "min"])
@@ -119,7 +119,9 @@ fn the_table_of_a_known_rule() {
         clause,
         ..Row::default()
     };
-    let (greater, at_least, equal) = (Comparison::Greater, Comparison::AtLeast, Comparison::Equal);
+    let greater = Comparison::Greater;
+    let at_least = Comparison::AtLeast;
+    let equal = Comparison::Equal;
     let mut expected = Table {
         rules: 1,
         metrics: 0b1101,
@@ -136,7 +138,9 @@ fn the_table_of_a_known_rule() {
         value: 1,
         ..row(1, Subject::Loop, Aggregate::Flow, equal)
     };
-    let (value, hops, hops_comparison) = (7, 2, Comparison::Unequal as u8);
+    let value = 7;
+    let hops = 2;
+    let hops_comparison = Comparison::Unequal as u8;
     let count = row(1, Subject::HopLatency, Aggregate::CountWhere, at_least);
     let count = Row {
         value,
@@ -249,7 +253,9 @@ fn bytes_are_the_memory_of_the_table() {
 #[test]
 fn the_program_evaluates_as_the_rules_do() {
     let mut random = Random::new(17);
-    let (mut programs, mut fired, mut all) = (0, 0, 0);
+    let mut programs = 0;
+    let mut fired = 0;
+    let mut all = 0;
     for _ in 0..1500 {
         let count = 1 + random.below(4);
         let texts: Vec<String> = (0..count).map(|_| random_rule_of(&mut random, 3, true)).collect();
@@ -259,7 +265,8 @@ fn the_program_evaluates_as_the_rules_do() {
         };
         programs += 1;
         assert_eq!(program.used as usize, rules.cells().len(), "{texts:?}");
-        let (mut one, mut other) = ([EMPTY; CELLS], [EMPTY; CELLS]);
+        let mut one = [EMPTY; CELLS];
+        let mut other = [EMPTY; CELLS];
         for _ in 0..20 {
             let hops = random_hops(&mut random);
             let observation = Observation {
@@ -309,17 +316,16 @@ fn history_is_exact_at_the_ends_of_64_bits() {
     let mut fired = 0;
     for _ in 0..4000 {
         let near = |random: &mut Random| *random.pick(&edges.each_ref());
-        let (sign, value) = (
-            random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(),
-            near(&mut random),
-        );
+        let sign = random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned();
+        let value = near(&mut random);
         let of = random.pick(&["sum", "max", "min"]);
         let what = random.pick(&["previous", "change", "average"]);
         let value = value.min((1 << 48) - 1);
         let text = format!("{what}({of}(queue_occupancy)) {sign} {value}");
         let rules = compile(std::slice::from_ref(&text)).expect(&text);
         let program = Program::new(&rules).unwrap();
-        let (mut one, mut other) = ([EMPTY; CELLS], [EMPTY; CELLS]);
+        let mut one = [EMPTY; CELLS];
+        let mut other = [EMPTY; CELLS];
         for _ in 0..10 {
             let hops: Vec<HopValues> = (0..random.below(17))
                 .map(|_| HopValues {

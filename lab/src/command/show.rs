@@ -17,7 +17,6 @@ use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
 
-/// Prints one line.
 pub(super) fn line(text: &str) -> Result<(), CliError> {
     print(&format!("{text}\n"))
 }
@@ -75,16 +74,16 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
     let (Some(first), Some(last)) = (topology.hosts.first(), topology.hosts.last()) else {
         return Vec::new();
     };
-    let (a, b) = (&first.name, &last.name);
+    let a = &first.name;
+    let b = &last.name;
     let ping = last
         .addresses
         .first()
         .map_or_else(String::new, |address| address.ip.to_string());
-    let between = |link: &&crate::topology::Link| link.ends.iter().all(|end| matches!(end, Node::Switch(_)));
     let link = topology
         .links
         .iter()
-        .find(between)
+        .find(|link| link.ends.iter().all(|end| matches!(end, Node::Switch(_))))
         .or_else(|| topology.links.first());
     let link = link.map_or("", |link| link.interfaces[0].as_str());
     vec![
@@ -188,13 +187,11 @@ pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
 
 /// The labs of this machine.
 pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
-    let state = |lab: &String| state::Directory::of(lab).state();
     if as_json {
-        let one = |lab: &String| {
-            let state = state(lab);
+        return print_json(&labs.iter().map(|lab| {
+                        let state = state::Directory::of(lab).state();
             json!({ "name": lab, "complete": state.is_some(), "api": state.as_ref().map(|state| &state.api), "file": state.map(|state| state.file) })
-        };
-        return print_json(&labs.iter().map(one).collect());
+        }).collect());
     }
     if labs.is_empty() {
         return line("There is no lab; make one with `hopwise lab up FILE`.");
@@ -205,7 +202,7 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
         ("FILE", Align::Left),
     ]);
     for lab in labs {
-        match state(lab) {
+        match state::Directory::of(lab).state() {
             Some(state) => table.row([lab.clone(), format!("{}/", state.api), state.file]),
             None => table.row([
                 lab.clone(),
@@ -257,6 +254,13 @@ pub(super) fn status(
     })
 }
 
+fn answer(answer: Result<Value, CliError>) -> Value {
+    match answer {
+        Ok(value) => json!({ "reachable": true, "status": value }),
+        Err(error) => json!({ "reachable": false, "error": error.to_string() }),
+    }
+}
+
 fn status_json(
     lab: &Lab,
     processes: usize,
@@ -264,10 +268,6 @@ fn status_json(
     switches: Vec<Result<Value, CliError>>,
 ) -> Value {
     let topology = &lab.topology;
-    let answer = |answer: Result<Value, CliError>| match answer {
-        Ok(value) => json!({ "reachable": true, "status": value }),
-        Err(error) => json!({ "reachable": false, "error": error.to_string() }),
-    };
     let hosts = topology.hosts.iter().map(|host| {
         let addresses: Vec<String> = host.addresses.iter().map(|address| address.ip.to_string()).collect();
         json!({ "name": host.name, "addresses": addresses, "switch": topology.switches[entry(topology, host)].name,
@@ -354,19 +354,16 @@ fn status_text(
 
 /// Loss and latency of the packets. Exit code 1 if none arrived.
 pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, CliError> {
-    let total = |of: fn(&Figures) -> u64| figures.iter().map(of).sum::<u64>();
-    let (sent, received) = (total(|one| one.sent), total(|one| one.received));
-    let (lost, refused, reordered) = (
-        total(Figures::lost),
-        total(|one| one.refused),
-        total(|one| one.reordered),
-    );
+    let sent: u64 = figures.iter().map(|one| one.sent).sum();
+    let received: u64 = figures.iter().map(|one| one.received).sum();
+    let lost: u64 = figures.iter().map(Figures::lost).sum();
+    let refused: u64 = figures.iter().map(|one| one.refused).sum();
+    let reordered: u64 = figures.iter().map(|one| one.reordered).sum();
     if as_json {
-        let one = |one: &Figures| {
+        let pairs: Vec<Value> = figures.iter().map(|one| {
             json!({ "from": one.between[0], "to": one.between[1], "sent": one.sent, "refused": one.refused, "received": one.received,
                     "lost": one.lost(), "reordered": one.reordered, "delay_ns": delays(one).map(|[least, mean, most]| json!({ "min": least, "mean": mean, "max": most })) })
-        };
-        let pairs: Vec<Value> = figures.iter().map(one).collect();
+        }).collect();
         print_json(
             &json!({ "sent": sent, "refused": refused, "received": received, "lost": lost, "reordered": reordered, "pairs": pairs }),
         )?;
