@@ -179,47 +179,6 @@ fn a_loop_is_reported_when_the_path_is_set() {
 }
 
 #[test]
-fn e_and_m_are_reported_when_they_begin() {
-    let mut bench = warm();
-    let marked = |flags| Sent {
-        int_flags: flags,
-        ..Sent::default()
-    };
-    let (e, m) = (wire::int::Flags::HOPS_EXCEEDED, wire::int::Flags::MTU_EXCEEDED);
-    for flags in [e, e, wire::int::Flags(e.0 | m.0), m, wire::int::Flags(0), m] {
-        bench.send(&marked(flags));
-    }
-    assert_eq!(
-        bench.collected(),
-        "hop_limit flow_path flow=1 3\nmtu flow_path flow=1 3\n"
-    );
-}
-
-#[test]
-fn e_and_m_that_come_and_go_are_reported_again_after_a_minute_without_them() {
-    let mut bench = warm();
-    let marked = Sent {
-        int_flags: wire::int::Flags(wire::int::Flags::HOPS_EXCEEDED.0 | wire::int::Flags::MTU_EXCEEDED.0),
-        ..Sent::default()
-    };
-    let unmarked = Sent::default();
-    let mut begun = Vec::new();
-    // The bench starts 20 s into a minute. Every other report has them for more than a minute, then one per minute, then none
-    // for two minutes.
-    for second in 0..=400 {
-        let has_them = second < 87 && second % 2 == 1 || [150, 215, 400].contains(&second);
-        bench.send(if has_them { &marked } else { &unmarked });
-        let lines = bench.collected();
-        if !lines.is_empty() {
-            begun.push((second, lines));
-        }
-        bench.pass(SECOND);
-    }
-    let both = "hop_limit flow_path flow=1 3\nmtu flow_path flow=1 3\n".to_owned();
-    assert_eq!(begun, [(1, both.clone()), (400, both)]);
-}
-
-#[test]
 fn a_drop_is_reported_and_is_no_path() {
     let mut bench = warm();
     // Dropped at node 2, whose report header has ports (bit 5), and queue and reason (bit 1).

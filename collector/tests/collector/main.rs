@@ -15,6 +15,7 @@ mod paths;
 mod postcards;
 mod rules;
 mod sf_run;
+mod signals;
 mod time;
 mod topology;
 mod views;

@@ -12,7 +12,13 @@ fn data(text: &str, context: &Context<'_>) -> Result<Vec<u8>, ValueError> {
         hop: context.last_hop(),
         number: 3,
     };
-    let len = write_data(&[field(text)], context, &subject, 0x1122_3344_5566_7788, &mut bytes)?;
+    let len = write_data(
+        &[field(text)],
+        context,
+        &subject,
+        0x1122_3344_5566_7788,
+        &mut bytes,
+    )?;
     Ok(bytes[..len].to_vec())
 }
 
@@ -22,7 +28,13 @@ fn key(text: &str, context: &Context<'_>) -> Result<Vec<u8>, ValueError> {
         hop: context.last_hop(),
         number: 3,
     };
-    let len = write_key(&[field(text)], context, &subject, 0x1122_3344_5566_7788, &mut bytes)?;
+    let len = write_key(
+        &[field(text)],
+        context,
+        &subject,
+        0x1122_3344_5566_7788,
+        &mut bytes,
+    )?;
     Ok(bytes[..len].to_vec())
 }
 
