@@ -21,11 +21,10 @@ use crate::{
     alerts::Notes,
     api::{self, Api},
     config::{Overrides, Settings, build},
-    export_role,
     history::{History, Local, Remote},
     log::Log,
-    manager_role, switch,
 };
+use ::export_role::role::{self as export_role, Silences};
 use aggregate_role::role as aggregator;
 use collect_role::{
     capabilities::CapabilityDrop,
@@ -53,6 +52,7 @@ use dta_role::{
         settings::{TranslatorSettings, TransportMode},
     },
 };
+use manage_role::role as manager_role;
 use net::{dns::Resolver, tls};
 use runtime::{
     control::{Asked, Control, Message, Reloaded},
@@ -63,6 +63,7 @@ use runtime::{
     notify, save,
 };
 use settings::values::Size;
+use switch_role::role as switch;
 use terminal::CliError;
 
 /// The program with its roles. Nothing runs before [`Server::start`].
@@ -307,7 +308,8 @@ impl Server {
         let switch = switch
             .map(|switch| switch::Ready::open(switch, switch_end))
             .transpose()?;
-        let namespaces = manager_role::Namespaces::open(&settings, &self.control)?;
+        let namespaces =
+            manager_role::Namespaces::open(settings.manager.as_ref(), &settings.inventory, &self.control)?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
@@ -328,7 +330,7 @@ impl Server {
         dta.open_devices(&settings)?;
         self.aggregator = aggregator.map(|ready| ready.start(&self.control)).transpose()?;
         self.reporter = reporter.map(|ready| ready.start(&self.control)).transpose()?;
-        self.hops = export_role::Hops::open(&settings)?;
+        self.hops = export_role::Hops::open(&settings.all_exports())?;
         let gauges = if settings.collects() {
             self.pipeline.start()?;
             self.start_collecting(&settings, inputs, watch)?
@@ -343,13 +345,16 @@ impl Server {
             .collect();
         let monitor = Arc::new(self.monitor(gauges));
         let notes = notes(&settings)?;
-        let manager = settings.manager.clone();
-        let start = |manager| {
-            let (settings, monitor) = (Arc::clone(&settings), Arc::clone(&monitor));
+        if let Some(configuration) = settings.managed() {
             let reach = (self.devices.take(), namespaces);
-            manager_role::Role::start(settings, manager, monitor, reach, &self.control)
-        };
-        self.manager = manager.map(start).transpose()?;
+            let monitor = Arc::clone(&monitor);
+            self.manager = Some(manager_role::Role::start(
+                configuration,
+                monitor,
+                reach,
+                &self.control,
+            )?);
+        }
         if !settings.exports.is_empty() || settings.outlet.is_some() {
             self.exports = Some(self.start_exports(&settings, notes.clone())?);
         }
@@ -381,7 +386,8 @@ impl Server {
         settings: &Settings,
         notes: Option<Arc<Notes>>,
     ) -> Result<export_role::Role, CliError> {
-        export_role::Role::start(settings, (&self.hops, notes), &self.control)
+        let silences = notes.map(|notes| notes as Arc<dyn Silences>);
+        export_role::Role::start(&settings.all_exports(), &self.hops, &silences, &self.control)
     }
 
     fn monitor(
@@ -664,8 +670,8 @@ impl Server {
         self.active_config.replace(merged);
         let settings = self.active_config.get();
         self.hub.retain(|token| api::admits(&settings.api, token));
-        if let Some(manager) = &self.manager {
-            manager.reload(&self.active_config.get());
+        if let (Some(manager), Some(configuration)) = (&self.manager, self.active_config.get().managed()) {
+            manager.reload(configuration);
         }
         Ok(unchanged)
     }

@@ -9,16 +9,12 @@ mod cli;
 mod commands;
 mod config;
 mod doctor;
-mod export_role;
 mod history;
 mod lifecycle;
 mod list_events;
 mod log;
-mod manager_role;
 mod metrics;
-mod rules;
 mod sql;
-mod switch;
 
 /// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.
 fn main() -> ExitCode {

@@ -14,20 +14,18 @@ use std::fmt::{Display, Write};
 use collector::{StreamView, Summary, stats::Table};
 use store::ProblemKind;
 
-use crate::{
-    export_role::view::ExportsView,
-    manager_role::view::DeviceCounterView,
-    switch::{FilterView, PortView, SwitchView},
-};
+use ::export_role::role::view::ExportsView;
 use aggregate_role::view::AggregatorView;
 use collect_role::{
     monitor::{Detail, Monitor, version_name},
     topology::merged,
 };
 use dta_role::{memory::view::MemoryView, reporter::view::ReporterView, translator::view::TranslatorView};
+use manage_role::role::view::DeviceCounterView;
 use net::dns::Counts;
 use net::tls::{Endpoint, Failure};
 use runtime::save;
+use switch_role::role::{FilterView, PortView, SwitchView};
 
 /// The format of the document.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use detect::Metric;
+use settings::choice;
 
 use crate::flows::FlowMatch;
 use crate::instruction::{self, Bits, HEADER_BYTES};
@@ -79,26 +80,23 @@ impl Mode {
     }
 }
 
-/// Treatment of the L4 checksum of packets with INT. All devices of a domain must agree: the sink undoes what the source did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum L4Checksum {
-    /// Every node updates the checksum.
-    #[default]
-    Update,
-    /// The checksum is left as the host computed it.
-    Leave,
-    /// The checksum is 0 while the packet carries INT (UDP only).
-    Zero,
+choice! {
+    /// Treatment of the L4 checksum of packets with INT. All devices of a domain must agree: the sink undoes what the source did.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum L4Checksum("\"update\", \"leave\" or \"zero\"") {
+        /// Every node updates the checksum.
+        Update = "update",
+        /// The checksum is left as the host computed it.
+        Leave = "leave",
+        /// The checksum of UDP is 0 while the packet carries INT; that of TCP is updated.
+        Zero = "zero",
+    }
 }
 
-impl L4Checksum {
-    /// Returns the word for this treatment in a configuration.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Update => "update",
-            Self::Leave => "leave",
-            Self::Zero => "zero",
-        }
+#[allow(clippy::derivable_impls, reason = "`choice!` marks no variant as the default")]
+impl Default for L4Checksum {
+    fn default() -> Self {
+        Self::Update
     }
 }
 

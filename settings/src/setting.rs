@@ -220,11 +220,11 @@ macro_rules! section {
 /// Declares a choice between words.
 #[macro_export]
 macro_rules! choice {
-    ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) {
+    ($(#[doc = $doc:literal])+ $(#[derive($($derived:ident),+)])? $vis:vis enum $name:ident($kind:literal) {
         $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
     }) => {
         $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq $(, $($derived),+)?)]
         $vis enum $name {
             $($(#[doc = $text])+ $variant),+
         }

@@ -10,6 +10,7 @@ use std::{
 use collector::Kind;
 use detect::Metric;
 use export::record::Alert;
+use export_role::role::Silences;
 use filter::{Facts, Fault, Filter, View, no_names};
 use serde::{Deserialize, Serialize};
 use store::facts;
@@ -316,6 +317,12 @@ const MOST_ACKNOWLEDGED: usize = 4_096;
 const MOST_SILENCES: usize = 256;
 /// A silence stays for so long after its end, so that an export that lags behind leaves out the same.
 const KEPT: u64 = 7 * 86_400_000_000_000;
+
+impl Silences for Notes {
+    fn is_silenced(&self, began: &Alert) -> bool {
+        Self::is_silenced(self, began)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::export_role::view::{self, ExportsView};
+use ::export_role::role::view::{self, ExportsView};
 
 /// `/exports`: each stream of each export now; none without `[exports.NAME]`.
 pub(crate) async fn view(

@@ -19,7 +19,8 @@ use super::{
     refusal::Refusal,
 };
 use crate::history::FlowsQuestion;
-use collect_role::{flow_index::FlowIndex, monitor::Busy};
+use collect_role::flow_index::FlowIndex;
+use runtime::monitor::Busy;
 use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 
 /// The parameters of `/flows`.

@@ -17,9 +17,12 @@ use super::{
     session::Requester,
     switch::json,
 };
-use crate::manager_role::{
-    self, Core, Error, Wanted,
-    view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
+use manage_role::{
+    role as manager_role,
+    role::{
+        Core, Error, Wanted,
+        view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
+    },
 };
 
 /// The parameters of `/domain/history`.
@@ -68,7 +71,7 @@ pub(crate) async fn dry_run(
     let body = json(body)?;
     let wanted = body.clone();
     let Json(expecting) = ask(&context, move |core, now| core.expecting(&wanted, now)).await?;
-    let expected = manager_role::expect(&context.monitor, expecting).await;
+    let expected = manager_role::expect(&*context.monitor, expecting).await;
     ask(&context, move |core, now| core.dry_run(&body, &expected, now)).await
 }
 

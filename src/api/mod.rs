@@ -71,7 +71,7 @@ pub(crate) struct Context {
     /// Control of the main thread.
     pub(crate) control: Control,
     /// The switch, if there is one.
-    pub(crate) switch: Option<crate::switch::Handle>,
+    pub(crate) switch: Option<switch_role::role::Handle>,
     /// The aggregator, if there is one.
     pub(crate) aggregator: Option<aggregate_role::role::Handle>,
     /// The DTA reporter of this machine, if there is one.
@@ -81,9 +81,9 @@ pub(crate) struct Context {
     /// The collector's memory, if there is one.
     pub(crate) memory: Option<dta_role::memory::Handle>,
     /// The manager, if there is one.
-    pub(crate) manager: Option<crate::manager_role::Handle>,
+    pub(crate) manager: Option<manage_role::role::Handle>,
     /// The exports, if there are any.
-    pub(crate) exports: Option<crate::export_role::Handle>,
+    pub(crate) exports: Option<::export_role::role::Handle>,
     /// Names of hosts by DNS, if they are wanted.
     pub(crate) dns: Option<Arc<Resolver>>,
     /// TLS of the API.

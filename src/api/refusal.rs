@@ -7,7 +7,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use collect_role::monitor::Busy;
+use runtime::monitor::Busy;
 
 /// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]

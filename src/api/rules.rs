@@ -18,9 +18,11 @@ use super::{
     session::Session,
     switch::{handle, json, silent},
 };
-use crate::{
+use crate::config::sections::Role;
+use switch_role::role::{Forwarder, Proposal, Refused, Requester, RulesError};
+use view::{
     rules::{ChangeView, ElectionView},
-    switch::{CountersView, Forwarder, Proposal, Refused, RulesError, RulesView},
+    switch::{CountersView, RulesView},
 };
 
 /// The parameters of `GET /switch/rules`.
@@ -57,9 +59,13 @@ pub(crate) async fn rules(
 ) -> Result<Json<RulesView>, Refusal> {
     let params = params.only(RULES)?;
     let handle = handle(&context)?;
+    let requester = match session.role {
+        Role::Read => Requester::Reader,
+        Role::Operate => Requester::Manager,
+    };
     Ok(Json(
         handle
-            .rules(params.text("wait"), params.number("seen")?, session.role)
+            .rules(params.text("wait"), params.number("seen")?, requester)
             .await?,
     ))
 }

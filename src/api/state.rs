@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     config::Settings,
-    export_role,
     metrics::{self, Format},
 };
+use ::export_role::role as export_role;
 use collect_role::topology::Node;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
@@ -236,7 +236,7 @@ pub(crate) async fn metrics(
         None => None,
     };
     let aggregator = context.aggregator.as_ref().map(aggregate_role::role::view);
-    let exports = context.exports.as_ref().map(crate::export_role::view::view);
+    let exports = context.exports.as_ref().map(::export_role::role::view::view);
     let reporter = context.reporter.as_ref().map(dta_role::reporter::view);
     let translator = context.translator.as_ref().map(dta_role::translator::view);
     let memory = context.memory.as_ref().map(|memory| memory.view());

@@ -13,7 +13,11 @@ use super::{
     params::{Params, Segment},
     refusal::Refusal,
 };
-use crate::switch::{self, CountersView, Handle, PortView, SwitchView};
+use switch_role::{
+    role as switch,
+    role::{Handle, PortView, SwitchView},
+};
+use view::switch::CountersView;
 
 /// The switch now.
 pub(crate) async fn view(

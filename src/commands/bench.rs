@@ -9,8 +9,9 @@ use collector::{Collector, Datagram};
 use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
-use crate::{config::Settings, switch::Forwarder};
+use crate::config::Settings;
 use collect_role::datagram::{AggregatePorts, each_chunk};
+use switch_role::role::Forwarder;
 
 /// This program.
 #[derive(Debug)]

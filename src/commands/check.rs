@@ -14,11 +14,10 @@ use std::{
 use settings::setting::Setting;
 use store::Store;
 
-use crate::{
-    config::{Settings, build, manager::ManagerSettings, sections::TlsSettings},
-    export_role,
-};
+use crate::config::{Settings, build, console::ConsoleSettings, sections::TlsSettings};
+use ::export_role::role as export_role;
 use collect_role::kernel;
+use manage_role::settings::ManagerSettings;
 use terminal::CliError;
 
 /// Check a configuration without starting anything
@@ -81,9 +80,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
 }
 
+fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
+    let destination = console
+        .destination()
+        .map_err(|wrong| format!("{}: {}", wrong.0, wrong.1))?;
+    let tables = console
+        .tables()
+        .map_err(|wrong| format!("{}: {}", wrong.0, wrong.1))?;
+    export_role::probe_console(destination, tables)
+}
+
 /// Asks each system that receives exports.
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
-    let found = export_role::probe(settings)?;
+    let found = export_role::probe(&settings.exports)?;
     let mut out = terminal::stdout();
     for (name, found) in &found {
         let line = match found {
@@ -92,7 +101,7 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
         };
         writeln!(out, "{line}").map_err(CliError::output)?;
     }
-    let console = settings.console.as_ref().map(export_role::probe_console);
+    let console = settings.console.as_ref().map(probe_console);
     match &console {
         Some(Ok(authority)) => writeln!(out, "console: {authority} has what is needed"),
         Some(Err(error)) => writeln!(out, "console: {error}"),

@@ -18,7 +18,7 @@ use super::{
     intent::pretty,
     remote::{Api, fetch},
 };
-use crate::manager_role::view::{DeviceCounterView, DeviceView, DevicesView, DomainView, EntriesView};
+use manage_role::role::view::{DeviceCounterView, DeviceView, DevicesView, DomainView, EntriesView};
 use serde_json::Value;
 use terminal::{Align, CliError, Table, units};
 

@@ -3,17 +3,16 @@
 use std::{
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use super::remote::{Api, fetch};
-use crate::{
-    config::Settings,
-    export_role::{
-        self,
-        view::{ExportView, ExportsView},
-    },
+use crate::{alerts::Notes, config::Settings};
+use ::export_role::{
+    role as export_role,
+    role::view::{ExportView, ExportsView},
 };
 use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
@@ -202,7 +201,8 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
         export.streams = args.stream;
     }
     let range = (args.from, args.to);
-    let sent = export_role::replay(&args.name, &export, &settings, range)?;
+    let silences = Arc::new(Notes::open(&settings.store_directory())?);
+    let sent = export_role::replay(&args.name, &export, &settings.all_exports(), silences, range)?;
     terminal::print(&table(&sent))?;
     let whole = sent
         .iter()

@@ -13,7 +13,7 @@ use super::{
     client::{Client, Condition, Error as ClientError, escape},
     remote::Api,
 };
-use crate::manager_role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
+use manage_role::role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
 
 /// Declare which flows to measure: a manager turns intents into rules on switches

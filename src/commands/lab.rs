@@ -11,8 +11,10 @@ use terminal::CliError;
 use super::client::Client;
 use crate::{
     api::pages,
-    config::{Settings, check, manager::check_intents, switch::WatchSettings},
+    config::{Settings, check},
 };
+use manage_role::settings::check_intents;
+use switch_role::settings::WatchSettings;
 
 /// This program.
 #[derive(Debug)]

@@ -2,10 +2,9 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use crate::{
-    config::{Settings, outlet::OutletSettings},
-    export_role,
-};
+use crate::config::Settings;
+use ::export_role::role as export_role;
+use ::export_role::settings::outlet::OutletSettings;
 use terminal::CliError;
 
 /// Show or make the tables or topics that an export needs

@@ -83,7 +83,7 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         &settings.inventory,
         settings.intents.as_slice(),
     );
-    let asked = super::manager::check(managed, settings.collects(), root, reader);
+    let asked = manage_role::settings::check(managed, settings.collects(), root, reader);
     // What is wrong without intents is reported elsewhere.
     if asked != Asked::default()
         && settings.collect().detection(&Asked::default(), 0).is_ok()
@@ -98,8 +98,8 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         dta::settings::check(memory, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(switch) = &settings.switch {
-        super::switch::check(switch, &mut |path, message| checker.refuse(path, message));
-        for (index, error) in super::filter::rule_errors(&switch.filter) {
+        switch_role::settings::check(switch, &mut |path, message| checker.refuse(path, message));
+        for (index, error) in switch_role::settings::filter::rule_errors(&switch.filter) {
             let span = span_of(checker.root, &["switch", "filter", &index.to_string(), "rule"]);
             checker.reader.refuse(span_in(text, span, &error), error.message);
         }
@@ -113,10 +113,10 @@ fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'
         let message = "write \"16 MiB\" to \"64 GiB\"";
         return reader.refuse(span_of(root, &["export", "memory"]), message);
     }
-    if let Err(needed) = super::export::shares(memory, &settings.exports) {
+    if let Err(needed) = export_role::settings::shares(memory, &settings.exports) {
         reader.refuse(
             span_of(root, &["export", "memory"]),
-            super::export::not_enough(needed),
+            export_role::settings::not_enough(needed),
         );
     }
 }
@@ -126,7 +126,7 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     memory_of_exports(settings, root, reader);
     for (name, export) in &settings.exports {
         let place = ["exports", name.as_str()];
-        if !super::export::is_name(name) {
+        if !export_role::settings::is_name(name) {
             let message = "its cursor is a file with this name; write letters, digits, - and _";
             reader.refuse(span_of(root, &place), message);
         }

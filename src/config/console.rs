@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use export::sink::clickhouse::ClickHouse;
 use settings::section;
 
-use super::export::{Destination, ExportKind, ExportSettings};
+use export_role::settings::{ExportKind, ExportSettings};
+use net::destination::Destination;
 
 section! {
     /// A console serves the API and the UI from the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind =

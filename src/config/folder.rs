@@ -6,7 +6,7 @@ use manager::intent::{self, IntentSettings, MAX_INTENTS};
 use settings::read;
 use terminal::CliError;
 
-use super::manager::supported;
+use manage_role::settings::supported;
 
 /// Files of one folder.
 const MAX_FILES: usize = 10_000;

@@ -3,23 +3,17 @@
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod console;
-pub(crate) mod dta;
-pub(crate) mod export;
-pub(crate) mod files;
-pub(crate) mod filter;
+#[cfg(test)]
+mod dta_examples;
 mod folder;
-pub(crate) mod gnmi;
-pub(crate) mod manager;
-pub(crate) mod outlet;
-pub(crate) mod p4runtime;
 mod profiles;
 pub(crate) mod sections;
 mod settings;
-pub(crate) mod switch;
 
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 pub(crate) use self::settings::Settings;
@@ -30,9 +24,10 @@ use ::settings::{
     show,
 };
 use collect_role::settings::CollectSettings;
-use export::ExportSettings;
+use export_role::{role::Exports, settings::ExportSettings};
 
-use runtime::host;
+use manage_role::program::{Configuration, Detection};
+use runtime::{control::Asked, host};
 use terminal::CliError;
 
 impl Settings {
@@ -126,6 +121,29 @@ impl Settings {
     /// Whether the program runs a collector.
     pub(crate) fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
+    }
+
+    /// The part of the configuration that a manager uses; `None` if there is no manager.
+    pub(crate) fn managed(self: &Arc<Self>) -> Option<Arc<Configuration>> {
+        let detection: Arc<dyn Detection> = Arc::<Self>::clone(self);
+        Some(Arc::new(Configuration {
+            manager: self.manager.clone()?,
+            inventory: self.inventory.clone(),
+            intents: self.intents.clone(),
+            listens: self.collects().then(|| self.collector.listen.clone()),
+            detection,
+        }))
+    }
+
+    /// The exports, with what they need of the rest of the file.
+    pub(crate) fn all_exports(&self) -> Exports<'_> {
+        Exports {
+            exports: &self.exports,
+            outlet: self.outlet.as_ref(),
+            memory: self.export.memory,
+            store: self.store_directory(),
+            collector: self.collector_name(),
+        }
     }
 
     /// Whether the program serves the web UI.
@@ -242,6 +260,12 @@ impl Settings {
                     .map(PathBuf::from)
             })
             .unwrap_or_else(|| PathBuf::from("hopwise-data"))
+    }
+}
+
+impl Detection for Settings {
+    fn check(&self, asked: &Asked) -> Result<(), String> {
+        self.collect().detection(asked, 0).map(drop)
     }
 }
 

@@ -1,41 +1,39 @@
 //! Profiles of pipeline maps: how reports of the devices of `[inventory]` that they drive are read.
 
-use collect_role::settings::XdpMode;
-use model::ProfileSettings;
-use model::SourceSettings;
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
+use manage_role::settings::{ManagerSettings, files::FilesFormat, p4runtime::P4RuntimeSettings};
 use manager::inventory::{self, Device};
 use p4runtime::map::{self, Map};
-
-use super::{
-    Settings,
-    check::BUILT_IN_PROFILES,
-    files::FilesFormat,
-    manager::ManagerSettings,
-    p4runtime::{P4RuntimeSettings, profile_of},
+use settings::{
+    read::Reader,
+    setting::{Setting, tables},
 };
+
+use super::{Settings, check::BUILT_IN_PROFILES};
+use collect_role::settings::XdpMode;
+use model::{ProfileSettings, SourceSettings};
 
 impl Settings {
     /// Reports of devices that a pipeline map drives are read with the profile of the map, unless `[nodes]` or `[[sources]]` name another one.
     /// `refuse`: takes a device's driver and name, and what is wrong with its map.
     pub(crate) fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
+        let Some(manager) = &self.manager else { return };
         // The kernel's program knows one profile.
-        let Some(manager) = self
-            .manager
-            .as_ref()
-            .filter(|_| self.collector.xdp.mode != XdpMode::Kernel)
-        else {
-            return;
-        };
+        let has_profiles = self.collector.xdp.mode != XdpMode::Kernel;
         let mut of_maps: BTreeMap<String, ProfileSettings> = BTreeMap::new();
         let base = self.profiles.get("default").cloned().unwrap_or_default();
         for device in inventory::from_settings(&self.inventory).devices() {
             let Some((driven, map)) = driven(manager, device) else {
                 continue;
             };
-            let Some(profile) = profile_of(&map, &base).ok().flatten() else {
-                continue;
+            let profile = match profile_of(&map, &base) {
+                Ok(Some(profile)) if has_profiles => profile,
+                Ok(_) => continue,
+                Err(message) => {
+                    refuse(&device.driver, &device.name, message);
+                    continue;
+                }
             };
             let name = profile_name(&driven.map);
             let node = self.nodes.entry(device.node).or_default();
@@ -102,6 +100,40 @@ fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettin
     }?;
     let map = driven.map().ok()?;
     Some((driven, map))
+}
+
+/// Returns `base` with what a map says in `[profile]`, or `None` if it says nothing.
+fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<ProfileSettings>, String> {
+    if map.profile().is_empty() {
+        return Ok(None);
+    }
+    let lines = map
+        .profile()
+        .iter()
+        .map(|(key, value)| format!("{key} = {value:?}\n"));
+    let text = lines.collect::<String>();
+    let mut reader = Reader::new(&text);
+    let read = reader
+        .parse(tables::<ProfileSettings>)
+        .and_then(|root| ProfileSettings::read(&root, &mut reader));
+    reader
+        .finish("[profile] of the map")
+        .map_err(|error| error.to_string())?;
+    let (mut profile, read) = (base.clone(), read.unwrap_or_default());
+    for key in map.profile().keys() {
+        match key.as_str() {
+            "dialect" => profile.dialect = read.dialect,
+            "timestamp_unit" => profile.timestamp_unit = read.timestamp_unit,
+            "latency_unit" => profile.latency_unit = read.latency_unit,
+            "queue_unit" => profile.queue_unit.clone_from(&read.queue_unit),
+            _ => {
+                return Err(format!(
+                    "[profile] of the map has `{key}`; it may have `dialect`, `timestamp_unit`, `latency_unit` and `queue_unit`"
+                ));
+            }
+        }
+    }
+    Ok(Some(profile))
 }
 
 /// The name of a map's profile: that of the map, or of its file.

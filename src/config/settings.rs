@@ -11,16 +11,15 @@ use std::collections::BTreeMap;
 
 use super::{
     console::ConsoleSettings,
-    export::{ExportSettings, SharedExportSettings},
-    manager::ManagerSettings,
-    outlet::OutletSettings,
     sections::{ApiSettings, LogSettings, NamesSettings, StoreSettings, UiSettings},
-    switch::SwitchSettings,
 };
 use collect_role::settings::flight_recorder::FlightRecorderSettings;
 use dta_role::{reporter::settings::ReporterSettings, translator::settings::TranslatorSettings};
+use export_role::settings::{ExportSettings, SharedExportSettings, outlet::OutletSettings};
+use manage_role::settings::ManagerSettings;
 use manager::{intent::IntentSettings, inventory::InventorySettings};
 use settings::section;
+use switch_role::settings::SwitchSettings;
 
 section! {
     /// What a configuration file can hold.

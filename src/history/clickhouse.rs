@@ -41,10 +41,10 @@ use super::{
     QueueQuestion, QueueRecords, RuleEvent,
 };
 use crate::{
-    config::{console::ConsoleSettings, export::Destination},
-    export_role::Client,
+    config::console::ConsoleSettings,
     sql::{Failure, QueryFailure, Request},
 };
+use net::{destination::Destination, http::Client};
 use runtime::lock::lock;
 
 /// Asks ClickHouse.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::Text;
-use crate::export_role::view::{ExportView, ExportsView};
+use ::export_role::role::view::{ExportView, ExportsView};
 
 /// Export and stream; of an outlet, the partition.
 fn labels(export: &ExportView) -> Vec<(&'static str, &dyn Display)> {

@@ -3,11 +3,8 @@
 use std::fmt::Display;
 
 use super::Text;
-use crate::switch::{
-    DtaView,
-    dta::{MappingView, SketchView, TableView},
-};
 use dta_role::reporter::view::ReporterView;
+use switch_role::role::{DtaView, MappingView, SketchView, TableView};
 use view::ReporterCollector;
 
 /// DTA reports of the switch of this process.

@@ -1,7 +1,8 @@
 //! Metrics of INT in the switch of this process, and of the devices that its manager drives.
 
 use super::{MAX_SERIES, Text, filtering, intercepting};
-use crate::{manager_role::view::DeviceCounterView, switch::SwitchView};
+use manage_role::role::view::DeviceCounterView;
+use switch_role::role::SwitchView;
 
 /// INT of the switch of this process.
 pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {

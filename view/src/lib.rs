@@ -18,9 +18,11 @@ mod past;
 mod paths;
 mod queues;
 mod reporter;
+pub mod rules;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod status;
+pub mod switch;
 mod traffic;
 
 pub use alerts::{

@@ -60,11 +60,6 @@ impl CapabilityDrop {
     }
 }
 
-/// For a thread that has entered a namespace and only connects.
-pub fn drop_to_connecting() {
-    let _ = drop_thread_to(CapSet::of(&[]));
-}
-
 /// For a thread that reads an open interface: from the thread that opens it, it inherits more capabilities than it needs.
 pub fn drop_to_reading(wanted: Capabilities) {
     if wanted != Capabilities::All {

@@ -7,18 +7,8 @@ use collector::{Access, Config, Datagram, Event, Profile, event::Nanos};
 use export::{hop::Hop, record::report_id, spool};
 use wire::{Decoder, FlowKey, Peek, Report};
 
-use crate::{datagram::Profiles, hop_queue::HopQueue};
-
-/// Which reports an export gets, and where.
-#[derive(Clone, Debug)]
-pub struct HopTap {
-    /// One datagram of so many.
-    pub sample: u64,
-    /// Only reports that came with an event.
-    pub with_events: bool,
-    /// To the export.
-    pub queue: Arc<HopQueue>,
-}
+use crate::datagram::Profiles;
+use runtime::hop_queue::HopTap;
 
 /// Turns datagrams into hops.
 #[derive(Debug)]

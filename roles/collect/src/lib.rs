@@ -7,7 +7,6 @@ pub mod datagram;
 pub mod fanout;
 pub mod flight_recorder;
 pub mod flow_index;
-pub mod hop_queue;
 pub mod hop_recorder;
 pub mod input;
 pub mod kernel;

@@ -24,7 +24,10 @@ use store::facts;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
-use runtime::lock::lock;
+use runtime::{
+    lock::lock,
+    monitor::{MAX_COUNTED_FLOWS, RuleOn},
+};
 use view::{EventView, ReasonNames, StreamsView};
 
 /// A client's filter. Absent fields match everything.
@@ -81,15 +84,6 @@ pub struct Message {
     pub name: Option<&'static str>,
     /// JSON.
     pub text: Arc<str>,
-}
-
-/// A followed rule that became true.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RuleOn {
-    /// Its name.
-    pub rule: String,
-    /// For which flow.
-    pub flow: FlowKey,
 }
 
 /// Who is told when rules become true.
@@ -388,8 +382,6 @@ impl Hub {
 
 /// Tests of the filters of all clients together: they are made for each event, before it is stored.
 const MAX_TESTS: usize = 256;
-/// Flows whose events are counted, of all names together: each event is compared with each.
-pub const MAX_COUNTED_FLOWS: usize = 1024;
 
 fn as_json(
     event: &Event,

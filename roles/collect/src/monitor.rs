@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     mem,
     net::Ipv6Addr,
     sync::{Arc, Mutex},
@@ -13,21 +13,29 @@ use collector::{
     Collector, FlowSummary, LinkUse, Losses, NetworkEntry, Output, SourceView, Stats, StreamView,
     stats::Table, stats::Tables,
 };
-use tokio::{sync::oneshot, task, time};
+use detect::Match;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task, time,
+};
 
 use crate::{
     fanout::FanoutGauge,
     flight_recorder::{FlightCounts, FlightGauge},
     flow_index::{FlowIndex, LatestIndex, touched},
     input::InputGauge,
-    live::Hub,
+    live::{Hub, Message},
     pipeline::Gauge,
     record_queue::Account,
     topology::{NetworkMerge, Slice, Topology},
     worker::{Entries, WorkerHandle, copy_flows, visit_network},
 };
 use model::SourceSettings;
-use runtime::{lock::lock, save};
+use runtime::{
+    lock::lock,
+    monitor::{Busy, CollectorMonitor, RuleOn, StreamMessage},
+    save,
+};
 use view::{
     self, Evidence, FileProblemView, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView,
     TableView, TriedView, WorkerView,
@@ -776,9 +784,61 @@ fn rates(first: &Sample, last: &Sample) -> Rates {
     }
 }
 
-/// A worker did not answer in time.
-#[derive(Clone, Copy, Debug)]
-pub struct Busy;
+impl CollectorMonitor for Monitor {
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Collector) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Busy> {
+        Self::ask(self, question).await
+    }
+
+    async fn walk<T: Send + 'static>(
+        &self,
+        step: impl Fn(&Collector, u32) -> (T, Option<u32>) + Clone + Send + 'static,
+        process: impl FnMut(usize, T) + Send,
+    ) -> Result<(), Busy> {
+        Self::walk(self, step, process).await
+    }
+
+    fn streams(&self) -> Vec<StreamView> {
+        self.detail().streams
+    }
+
+    fn total(&self, count: fn(&Stats) -> u64) -> u64 {
+        Self::total(self, count)
+    }
+
+    fn follow_rules(&self, queue: usize) -> mpsc::Receiver<RuleOn> {
+        self.hub.follow_rules(queue)
+    }
+
+    fn set_followed(&self, rules: BTreeSet<String>) {
+        self.hub.set_followed(rules);
+    }
+
+    fn take_missed_rules(&self) -> u64 {
+        self.hub.take_missed_rules()
+    }
+
+    fn counted_events<'a>(
+        &self,
+        wanted: impl Iterator<Item = (&'a str, &'a [Match])>,
+    ) -> BTreeMap<String, u64> {
+        self.hub.counted_events(wanted)
+    }
+
+    fn stream_clients(&self) -> Option<u64> {
+        self.hub.manager_clients()
+    }
+
+    fn publish_change(&self, message: StreamMessage) {
+        let StreamMessage { name, text } = message;
+        self.hub.publish_change(&Message {
+            name: Some(name),
+            text,
+        });
+    }
+}
 
 /// Flows that were copied, and the slot of the next one.
 type FlowSlice = (Vec<FlowSummary>, Option<u32>);

@@ -1,7 +1,6 @@
 //! A worker: a collector with its inputs and outputs. Bursts go in, batches go out to the pipeline; queries run in between.
 
 mod removals;
-pub mod slice;
 mod snapshot;
 mod tasks;
 
@@ -31,7 +30,7 @@ use crate::{
 use runtime::lock::lock;
 
 pub use removals::Removals;
-pub use slice::{copy_flows, visit_network};
+pub use runtime::slice::{copy_flows, visit_network};
 use snapshot::Publisher;
 pub use snapshot::{Entries, Snapshot};
 use tasks::Tasks;

@@ -305,7 +305,7 @@ fn alerts() -> Vec<Operation> {
 
 /// Intents, devices and plans.
 fn manager() -> Vec<Operation> {
-    use crate::manager_role::view as of_manager;
+    use manage_role::role::view as of_manager;
     vec![
         get(
             "/api/v1/intents",
@@ -377,7 +377,8 @@ fn manager() -> Vec<Operation> {
 
 /// The domain of a manager.
 fn domain() -> Vec<Operation> {
-    use crate::{api::intents, manager_role::view as of_manager};
+    use crate::api::intents;
+    use manage_role::role::view as of_manager;
     vec![
         get(
             "/api/v1/domain",
@@ -424,7 +425,7 @@ fn domain() -> Vec<Operation> {
 
 /// What a manager reads and writes.
 fn rules() -> Vec<Operation> {
-    use crate::{
+    use view::{
         rules::ElectionView,
         switch::{CountersView, RulesView},
     };
@@ -466,9 +467,9 @@ fn rules() -> Vec<Operation> {
 }
 
 fn roles() -> Vec<Operation> {
-    use crate::switch::{PortView, SwitchView};
     use aggregate_role::view::AggregatorView;
     use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
+    use switch_role::role::{PortView, SwitchView};
     vec![
         get(
             "/api/v1/switch",
@@ -526,7 +527,7 @@ fn roles() -> Vec<Operation> {
 }
 
 fn exports() -> Vec<Operation> {
-    use crate::export_role::view::ExportsView;
+    use ::export_role::role::view::ExportsView;
     vec![get(
         "/api/v1/exports",
         "Exports: each stream of each `[exports.NAME]`.",

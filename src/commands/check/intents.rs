@@ -11,7 +11,8 @@ use manager::{
 use p4runtime::{program::Program, programs::INCLUDED};
 use settings::setting::Setting as _;
 
-use crate::config::{Settings, manager::ManagerSettings, p4runtime::P4RuntimeSettings};
+use crate::config::Settings;
+use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
 
 /// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::is_switch;
 use crate::commands::client::Client;
-use crate::config::switch::{ManagedSettings, SwitchSettings, int_config, watchlist};
-use crate::config::{Settings, filter};
-use crate::manager_role::{Local, ToDevice};
-use crate::rules;
-use crate::switch::{Managed, Proposal, Refused};
+use crate::config::Settings;
+use manage_role::role::{Local, ToDevice};
+use switch_role::role::{Managed, Proposal, Refused, matched};
+use switch_role::settings::filter;
+use switch_role::settings::{ManagedSettings, SwitchSettings, int_config, watchlist};
 use terminal::CliError;
 
 /// The switches, as the manager sees them.
@@ -106,7 +106,7 @@ impl Devices {
         self.counted = Instant::now();
         for (node, device) in &self.switches {
             if let (Some(follower), Some(switch)) = (&device.follower, fabric.switch_mut(*node)) {
-                let counted = rules::matched(device.managed.rules(), switch);
+                let counted = matched(device.managed.rules(), switch);
                 let measured = counted.iter().map(|(key, counted)| (*key, counted.measured));
                 follower(Message::Matched(*node, measured.collect()));
             }

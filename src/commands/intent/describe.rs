@@ -4,7 +4,7 @@ use detect::Metric;
 use manager::intent::amount_text;
 use serde_json::Value;
 
-use crate::manager_role::view::IntentView;
+use manage_role::role::view::IntentView;
 
 /// What an intent says, by key: each with its name on the command line.
 pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {

@@ -15,7 +15,7 @@ use super::{
     },
     tone,
 };
-use crate::manager_role::view::{ChangeView, DeviceState, DevicesView, DomainView, IntentView, IntentsView};
+use manage_role::role::view::{ChangeView, DeviceState, DevicesView, DomainView, IntentView, IntentsView};
 use terminal::{CliError, Terminal};
 
 /// Waits until all of `intents` work, or for `limit`. Changes come by the manager's stream; without it, the intents are read

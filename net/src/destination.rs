@@ -1,0 +1,137 @@
+//! Other systems: their addresses, the credentials for them, and connections to them.
+
+use std::{fmt, future, pin::Pin, sync::Arc, task::Poll, time::Duration};
+
+use export::sink::s3::Key;
+use rustls::ClientConfig;
+use settings::choice;
+use tokio::{io::ReadBuf, net::TcpStream, task, time};
+
+use crate::tls;
+
+/// Where requests go, and with what.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// `host:port`; of Kafka several, with commas between them.
+    pub authority: String,
+    /// What the path of the URL puts before the sink's.
+    pub path: String,
+    /// TLS to it.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// What addresses without and with TLS begin with.
+    pub schemes: (&'static str, &'static str),
+    /// The credentials.
+    pub login: Option<Login>,
+    /// The SASL mechanism by which Kafka gets them.
+    pub mechanism: Mechanism,
+    /// The login may be sent without encryption to any address.
+    pub unencrypted: bool,
+}
+
+/// Credentials for a system.
+#[derive(Clone)]
+pub enum Login {
+    /// The scheme of HTTP, and a token.
+    Token(&'static str, String),
+    /// A password, and its user.
+    Password(Option<String>, String),
+    /// A key that signs each request.
+    Key(Key),
+}
+
+impl fmt::Debug for Login {
+    /// Secrets are not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(..) => f.write_str("Token"),
+            Self::Password(user, _) => f.debug_tuple("Password").field(user).finish(),
+            Self::Key(key) => key.fmt(f),
+        }
+    }
+}
+
+impl Login {
+    /// The header `Authorization` of HTTP, if it is the same for all requests.
+    pub fn authorization(&self) -> Option<String> {
+        match self {
+            Self::Key(_) => None,
+            Self::Token(scheme, token) => Some(format!("{scheme} {token}")),
+            Self::Password(user, password) => {
+                let text = format!("{}:{password}", user.as_deref().unwrap_or_default());
+                let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+                Some(format!("Basic {text}"))
+            }
+        }
+    }
+}
+
+choice! {
+    /// How user and password are sent (SASL).
+    pub enum Mechanism("\"plain\", \"scram-sha-256\" or \"scram-sha-512\"") {
+        /// As they are: PLAIN.
+        Plain = "plain",
+        /// Only a proof that they are known: SCRAM-SHA-256.
+        ScramSha256 = "scram-sha-256",
+        /// SCRAM-SHA-512.
+        ScramSha512 = "scram-sha-512",
+    }
+}
+
+impl Mechanism {
+    /// Its name at IANA.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// A connection, with or without TLS.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, String> {
+    let Destination {
+        authority,
+        tls: config,
+        schemes: (plain, secure),
+        ..
+    } = destination;
+    let connected = time::timeout(CONNECT, TcpStream::connect(authority)).await;
+    let stream = connected
+        .map_err(|_| format!("{authority} does not answer; correct the url, or start the server"))?
+        .map_err(|error| {
+            format!("no connection to {authority}: {error}; correct the url, or start the server")
+        })?;
+    // Batches are whole requests: nothing is gained by waiting for more.
+    let _ = stream.set_nodelay(true);
+    let secured = time::timeout(CONNECT, tls::secure(config.clone(), authority, stream)).await;
+    let secured = secured.unwrap_or_else(|_| {
+        Err(format!(
+            "{authority} does not answer to TLS; if it has none, write {plain} in place of {secure}"
+        ))
+    });
+    secured.map_err(|words| {
+        words.replace(
+            "http:// in place of https://",
+            &format!("{plain} in place of {secure}"),
+        )
+    })
+}
+
+/// Whether the other side has left a connection on which it has nothing to say.
+pub async fn is_left(stream: &mut dyn tls::Stream) -> bool {
+    // Lets the runtime learn what the kernel knows.
+    task::yield_now().await;
+    let mut bytes = [0];
+    let mut stream = Pin::new(stream);
+    let answer = future::poll_fn(|context| {
+        let mut bytes = ReadBuf::new(&mut bytes);
+        Poll::Ready(stream.as_mut().poll_read(context, &mut bytes))
+    });
+    answer.await.is_ready()
+}
+
+const CONNECT: Duration = Duration::from_secs(5);

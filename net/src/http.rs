@@ -1,0 +1,263 @@
+//! A client of one HTTP server, with one connection, which is kept.
+
+use std::sync::Arc;
+
+use export::{Outcome, sink};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Body, Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
+    header,
+};
+use hyper_util::rt::TokioIo;
+use tokio::task::AbortHandle;
+
+use crate::destination::{self, Destination, Login};
+use crate::tls;
+
+/// An answer of a server.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    host: String,
+    status: u16,
+    retry_after: Option<u64>,
+    body: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Answer {
+    /// Adds the host and the status to the words of an outcome.
+    pub fn explain(&self, outcome: Outcome) -> Outcome {
+        outcome.explained(&self.host, self.status)
+    }
+
+    /// The answer as sinks read it.
+    pub fn response(&self) -> sink::Response<'_> {
+        sink::Response {
+            status: self.status,
+            retry_after: self.retry_after,
+            body: &self.body,
+            is_cut: self.is_cut,
+        }
+    }
+}
+
+/// The body of a request, which is not copied: the sink may need it to understand the answer.
+struct Content(Arc<sink::Request>);
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.body
+    }
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    destination: Destination,
+    /// The header of that name.
+    authorization: Option<String>,
+    connection: Option<Connection>,
+    /// Bytes of an answer that are read.
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    task: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Client {
+    /// Makes no connection yet.
+    pub fn new(destination: Destination) -> Self {
+        let authorization = destination.login.as_ref().and_then(Login::authorization);
+        Self {
+            destination,
+            authorization,
+            connection: None,
+            most: MAX_ANSWER,
+        }
+    }
+
+    /// Reads at most this many bytes of an answer.
+    #[must_use]
+    pub fn limited(self, most: usize) -> Self {
+        Self {
+            most: most.min(MAX_ANSWER),
+            ..self
+        }
+    }
+
+    /// Sends a request and reads its answer.
+    ///
+    /// # Errors
+    /// There was no answer: one sentence.
+    pub async fn send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
+        let sent = self.try_send(request).await;
+        if sent.is_err() {
+            self.connection = None;
+        }
+        sent
+    }
+
+    async fn try_send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
+        let Destination {
+            authority, path, tls, ..
+        } = &self.destination;
+        let usual = if tls.is_some() { ":443" } else { ":80" };
+        let host = authority.strip_suffix(usual).unwrap_or(authority);
+        let mut builder = Request::builder()
+            .method(request.method)
+            .uri(format!("{path}{}", request.target))
+            .header(header::HOST, host)
+            .header(header::USER_AGENT, concat!("hopwise/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in &request.headers {
+            builder = builder.header(*name, value);
+        }
+        if request.body.is_empty() && request.method != "GET" {
+            // The client leaves it out, and some servers want it.
+            builder = builder.header(header::CONTENT_LENGTH, 0);
+        }
+        if let Some(authorization) = &self.authorization {
+            builder = builder.header(header::AUTHORIZATION, authorization);
+        }
+        if let Some(Login::Key(key)) = &self.destination.login {
+            for (name, value) in key.sign(request, host, path, nic::time::now()) {
+                builder = builder.header(name, value);
+            }
+        }
+        let message = builder
+            .body(Full::new(Bytes::from_owner(Content(Arc::clone(request)))))
+            .map_err(|error| format!("{authority}: {error}"))?;
+        let authority = authority.clone();
+        let sender = self.sender().await?;
+        let response = sender
+            .send_request(message)
+            .await
+            .map_err(|error| tls::reason(&error, &authority))?;
+        let answer = read(response, self.most)
+            .await
+            .map_err(|error| tls::reason(&error, &authority))?;
+        Ok(Answer {
+            host: authority,
+            ..answer
+        })
+    }
+
+    /// The connection, a new one if the server has closed the last.
+    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, String> {
+        let usable = match &mut self.connection {
+            Some(connection) => !connection.sender.is_closed() && connection.sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !usable {
+            self.connection = None;
+        }
+        match &mut self.connection {
+            Some(connection) => Ok(&mut connection.sender),
+            empty => {
+                let stream = destination::connect(&self.destination).await?;
+                let handshake = http1::handshake(TokioIo::new(stream)).await;
+                let authority = &self.destination.authority;
+                let (sender, connection) = handshake.map_err(|error| tls::reason(&error, authority))?;
+                // Its error is that of the request.
+                let task = tokio::spawn(async move { _ = connection.await }).abort_handle();
+                Ok(&mut empty.insert(Connection { sender, task }).sender)
+            }
+        }
+    }
+}
+
+/// Reads the body as far as words and errors by item need it, and no further: then the connection is not used again.
+async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper::Error> {
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    let retry_after = retry_after.map(|seconds| seconds.saturating_mul(1_000_000_000));
+    let mut incoming = response.into_body();
+    let mut body = Vec::new();
+    let mut is_cut = false;
+    while !incoming.is_end_stream() {
+        let Some(frame) = incoming.frame().await else {
+            break;
+        };
+        if let Ok(data) = frame?.into_data() {
+            let room = most - body.len();
+            is_cut = data.len() > room;
+            body.extend_from_slice(&data[..data.len().min(room)]);
+            if is_cut {
+                break;
+            }
+        }
+    }
+    Ok(Answer {
+        host: String::new(),
+        status,
+        retry_after,
+        body,
+        is_cut,
+    })
+}
+
+/// The longest answer that is read, bytes: errors for each of 10,000 items.
+const MAX_ANSWER: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+    use crate::destination::Mechanism;
+
+    #[test]
+    fn a_request_says_how_long_it_is_also_if_it_is_empty() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0].into());
+            }
+            stream.write_all(b"HTTP/1.1 204 X\r\n\r\n").unwrap();
+            head
+        });
+        let destination = Destination {
+            authority,
+            path: String::new(),
+            tls: None,
+            schemes: ("http://", "https://"),
+            login: None,
+            mechanism: Mechanism::Plain,
+            unencrypted: false,
+        };
+        let request = sink::Request {
+            method: "POST",
+            target: "/v1/logs".to_owned(),
+            ..Default::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut client = Client::new(destination);
+        let answer = runtime.block_on(client.send(&Arc::new(request))).unwrap();
+        assert_eq!(answer.status, 204);
+        let head = server.join().unwrap().to_lowercase();
+        assert!(head.contains("content-length: 0\r\n"), "{head}");
+    }
+}

@@ -1,0 +1,460 @@
+//! Messages to Kafka: a connection to each broker that leads a partition.
+
+mod connection;
+
+use std::{collections::BTreeMap, future, task::Poll, time::Duration};
+
+use export::sink::{
+    Batch,
+    kafka::{
+        self, Exchange, Kafka, Producer, Verdict,
+        protocol::{self, Api, Produced, ProducerId, Topology},
+    },
+};
+use export::{Outcome, record::Stream};
+use tokio::time::{self, Instant};
+
+pub(super) use self::connection::Connection;
+use super::answered::{Answered, Failure};
+use net::destination::{self, Destination};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    sink: Kafka,
+    destination: Destination,
+    timeout: Duration,
+    stream: Stream,
+    topology: Option<(Topology, Instant)>,
+    /// To the leaders of partitions. One that was left between a request and its answer is closed.
+    leaders: BTreeMap<i32, Connection>,
+    /// To the broker that was asked for the topology.
+    guide: Option<Connection>,
+    producer: Producer,
+    /// The server gives this user no number: repeats are not recognised.
+    is_unnumbered: bool,
+    exchange: Option<Exchange>,
+}
+
+/// Where the partitions are is asked again after this: there may be more of them.
+const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
+
+/// What a broker must know.
+const WRITING: [Api; 2] = [Api::Metadata, Api::Produce];
+
+/// How long a broker may take to answer a probe.
+const ASK: Duration = Duration::from_secs(5);
+
+/// Kafka's error for a topic that is there already.
+const EXISTS: i16 = 36;
+
+/// By partition: the producer and the sequence number of the next chunk, unless there are none.
+type Numbers = BTreeMap<i32, Option<(ProducerId, i32)>>;
+
+/// The connection, and what became of the chunks; else why that is not known.
+type Answer = Result<(Connection, Vec<Produced>), String>;
+
+impl Link {
+    /// No connection is made yet.
+    pub(super) fn new(sink: Kafka, destination: Destination, timeout: Duration) -> Self {
+        Self {
+            sink,
+            destination,
+            timeout,
+            stream: Stream::Events,
+            topology: None,
+            leaders: BTreeMap::new(),
+            guide: None,
+            producer: Producer::default(),
+            is_unnumbered: false,
+            exchange: None,
+        }
+    }
+
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+        self.stream = batch.stream;
+        self.exchange = self.sink.begin(batch);
+        self.exchange.is_some()
+    }
+
+    /// Bytes of the messages, before they are compressed.
+    pub(super) fn bytes(&self) -> usize {
+        self.exchange.as_ref().map_or(0, Exchange::bytes)
+    }
+
+    /// What each leader answered counts, whatever the others do: one that is silent fails only its own partitions.
+    pub(super) async fn send(&mut self) -> Result<(), Failure> {
+        let Some(mut exchange) = self.exchange.take() else {
+            return Ok(());
+        };
+        // Before the limit of the whole request, at which all answers would be lost.
+        let deadline = Instant::now() + self.timeout * 3 / 4;
+        let topology = in_time(deadline, self.topology()).await?;
+        exchange.spread(topology.leaders.len());
+        let mut is_sent = false;
+        loop {
+            let partitions = exchange.partitions();
+            if partitions.is_empty() || is_sent && Instant::now() >= deadline {
+                break;
+            }
+            let numbers = match in_time(deadline, self.numbers(&exchange, &partitions)).await {
+                Ok(numbers) => numbers,
+                Err(failure) if !is_sent => return Err(failure),
+                Err(failure) => {
+                    let words = failure.words();
+                    partitions
+                        .iter()
+                        .for_each(|partition| exchange.failed(*partition, &words));
+                    break;
+                }
+            };
+            is_sent = true;
+            self.round(&topology, &mut exchange, &numbers, deadline).await;
+        }
+        self.exchange = Some(exchange);
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self) -> Answered {
+        let outcome = self.exchange.take().map(|mut exchange| exchange.outcome());
+        outcome.map_or_else(Answered::missing, |outcome| match outcome {
+            Outcome::Failed { .. } | Outcome::Unauthorised { .. } => {
+                self.topology = None;
+                Answered::done(outcome)
+            }
+            outcome => Answered::done(outcome),
+        })
+    }
+
+    pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
+        let missing = self.ask_each().await;
+        if self.guide.is_none() {
+            return missing;
+        }
+        for stream in streams {
+            (self.stream, self.topology) = (*stream, None);
+            self.topology().await.map_err(Failure::words)?;
+        }
+        missing
+    }
+
+    /// Asks each broker of the url, all at the same time, and goes on with one that answers. What is wrong with each of the others: a
+    /// sentence, and which ones answer.
+    async fn ask_each(&mut self) -> Result<(), String> {
+        let destination = &self.destination;
+        let asked = destination.authority.split(',').map(|authority| async move {
+            let late =
+                |_| Err(format!("{authority} does not answer in time; start it, or correct the url").into());
+            let guide = time::timeout(ASK, Connection::open(destination, authority, &WRITING)).await;
+            (authority, guide.unwrap_or_else(late))
+        });
+        let (mut answering, mut wrong) = (Vec::new(), Vec::new());
+        for (authority, guide) in all(asked).await {
+            match guide {
+                Ok(guide) => {
+                    answering.push(authority);
+                    self.guide = Some(guide);
+                }
+                Err(failure) => wrong.push(failure.words()),
+            }
+        }
+        answering.sort_unstable();
+        match (wrong.is_empty(), answering.is_empty()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(wrong.join(". ")),
+            (false, false) => Err(format!("{}. Answers: {}", wrong.join(". "), answering.join(", "))),
+        }
+    }
+
+    /// Makes the topic of a stream; one that is there stays as it is.
+    pub(super) async fn make(&mut self, stream: Stream, partitions: u32) -> Result<(), String> {
+        let mut guide = self.guide().await.map_err(Failure::words)?;
+        if guide.version(Api::CreateTopics).is_none() {
+            return Err("this needs Kafka 2.4 or later; create the topics with Kafka's own tools".to_owned());
+        }
+        let (topic, correlation) = (self.sink.topic(stream), guide.number());
+        let settings = self.sink.settings(stream);
+        let frame = protocol::create_topic(correlation, ms(self.timeout), &topic, partitions, settings);
+        let body = guide.call(correlation, &frame).await?;
+        let answer = protocol::read_create_topic(&body).map_err(|wrong| guide.malformed(&wrong))?;
+        self.guide = Some(guide);
+        match answer {
+            (0 | EXISTS, _) => Ok(()),
+            (error, words) => Err(format!("topic {topic}: {} {words}", kafka::name(error))),
+        }
+    }
+
+    /// Where the partitions of the topic are.
+    async fn topology(&mut self) -> Result<Topology, Failure> {
+        if let Some((topology, at)) = &self.topology
+            && at.elapsed() < TOPOLOGY_AGE
+        {
+            return Ok(topology.clone());
+        }
+        let topic = self.sink.topic(self.stream);
+        let mut guide = self.guide().await?;
+        let topology = guide.topology(&topic, "describe and write").await?;
+        self.guide = Some(guide);
+        self.topology = Some((topology.clone(), Instant::now()));
+        Ok(topology)
+    }
+
+    /// A connection to any broker.
+    async fn guide(&mut self) -> Result<Connection, Failure> {
+        if let Some(mut guide) = self.guide.take()
+            && !destination::is_left(guide.stream()).await
+        {
+            return Ok(guide);
+        }
+        Connection::any(&self.destination, self.timeout * 3 / 4, &WRITING).await
+    }
+
+    /// The sequence numbers of the next chunks.
+    async fn numbers(&mut self, exchange: &Exchange, partitions: &[i32]) -> Result<Numbers, Failure> {
+        // With a new number, each partition has a sequence number.
+        for _ in 0..2 {
+            if self.producer.id().is_none() && !self.is_unnumbered {
+                self.identify().await?;
+            }
+            let Some(id) = self.producer.id() else {
+                return Ok(partitions.iter().map(|partition| (*partition, None)).collect());
+            };
+            let number = |partition: &i32| {
+                let sequence = self
+                    .producer
+                    .sequence(*partition, exchange.fingerprint(*partition))?;
+                Some((*partition, Some((id, sequence))))
+            };
+            if let Some(numbers) = partitions.iter().map(number).collect::<Option<_>>() {
+                return Ok(numbers);
+            }
+            self.producer.forget();
+        }
+        Err("the server gave no number to this producer".to_owned().into())
+    }
+
+    /// Asks for a number for this producer.
+    async fn identify(&mut self) -> Result<(), Failure> {
+        let mut guide = self.guide().await?;
+        let Some(version) = guide.version(Api::InitProducerId) else {
+            self.is_unnumbered = true;
+            self.guide = Some(guide);
+            return Ok(());
+        };
+        let correlation = guide.number();
+        let body = guide
+            .call(correlation, &protocol::init_producer_id(correlation, version))
+            .await?;
+        let id = protocol::read_producer_id(&body).map_err(|wrong| guide.malformed(&wrong))?;
+        self.guide = Some(guide);
+        match id {
+            Ok(id) => self.producer.begin(id),
+            // Before Kafka 2.8 a user needs more than leave to write.
+            Err(31) => self.is_unnumbered = true,
+            Err(error) => return Err(format!("no number for this producer: {}", kafka::name(error)).into()),
+        }
+        Ok(())
+    }
+
+    /// Sends the next chunk of each partition to its leader, to all leaders at the same time, and reads the answers.
+    async fn round(
+        &mut self,
+        topology: &Topology,
+        exchange: &mut Exchange,
+        numbers: &Numbers,
+        deadline: Instant,
+    ) {
+        let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for partition in numbers.keys() {
+            let leader = usize::try_from(*partition)
+                .ok()
+                .and_then(|at| topology.leaders.get(at));
+            by_leader
+                .entry(leader.copied().unwrap_or(-1))
+                .or_default()
+                .push(*partition);
+        }
+        let topic = self.sink.topic(self.stream);
+        let round = Round {
+            destination: &self.destination,
+            topology,
+            exchange,
+            numbers,
+            topic: &topic,
+            deadline,
+        };
+        let (leaders, round) = (&mut self.leaders, &round);
+        let requests = by_leader.into_iter().map(|(leader, partitions)| {
+            let kept = leaders.remove(&leader);
+            async move { round.request(leader, partitions, kept).await }
+        });
+        for (leader, partitions, answer) in all(requests).await {
+            self.settle(exchange, leader, partitions, answer);
+        }
+    }
+
+    /// What became of a request.
+    fn settle(&mut self, exchange: &mut Exchange, leader: i32, mut open: Vec<i32>, answer: Answer) {
+        let words = match answer {
+            Ok((connection, answer)) => {
+                let topic = self.sink.topic(self.stream);
+                for produced in answer {
+                    let Some(at) = open.iter().position(|partition| *partition == produced.partition) else {
+                        continue;
+                    };
+                    open.swap_remove(at);
+                    let count = exchange.count(produced.partition);
+                    let verdict = exchange.produced(&topic, &produced);
+                    if matches!(verdict, Verdict::Moved | Verdict::Forgotten) {
+                        self.topology = None;
+                    }
+                    self.producer.answered(produced.partition, count, verdict);
+                }
+                self.leaders.insert(leader, connection);
+                "the answer leaves it out".to_owned()
+            }
+            Err(words) => {
+                self.topology = None;
+                words
+            }
+        };
+        open.iter()
+            .for_each(|partition| exchange.failed(*partition, &words));
+    }
+}
+
+/// What is sent at the same time.
+struct Round<'a> {
+    destination: &'a Destination,
+    topology: &'a Topology,
+    exchange: &'a Exchange,
+    numbers: &'a Numbers,
+    topic: &'a str,
+    deadline: Instant,
+}
+
+impl Round<'_> {
+    /// Sends chunks to a leader, and reads its answer.
+    async fn request(
+        &self,
+        leader: i32,
+        partitions: Vec<i32>,
+        kept: Option<Connection>,
+    ) -> (i32, Vec<i32>, Answer) {
+        let answer = match self.topology.brokers.get(&leader) {
+            None => Err(format!(
+                "partition {} has no leader now",
+                partitions.first().unwrap_or(&0)
+            )),
+            Some(address) => {
+                let answer = time::timeout_at(self.deadline, self.call(address, &partitions, kept)).await;
+                answer.unwrap_or_else(|_| Err(format!("{address} does not answer in time")))
+            }
+        };
+        (leader, partitions, answer)
+    }
+
+    async fn call(&self, address: &str, partitions: &[i32], mut kept: Option<Connection>) -> Answer {
+        if let Some(connection) = &mut kept
+            && destination::is_left(connection.stream()).await
+        {
+            kept = None;
+        }
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => Connection::open(self.destination, address, &WRITING)
+                .await
+                .map_err(Failure::words)?,
+        };
+        let version = connection
+            .version(Api::Produce)
+            .ok_or("it has no version of Produce that is known here")?;
+        let correlation = connection.number();
+        // The broker gives up earlier, and says so.
+        let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
+        let write = |partition, out: &mut Vec<u8>| {
+            self.exchange
+                .write(partition, self.numbers.get(&partition).copied().flatten(), out);
+        };
+        let frame = protocol::produce((correlation, version), ms(rest), self.topic, partitions, write);
+        let body = connection.call(correlation, &frame).await?;
+        let answer = protocol::read_produce(&body, version);
+        let answer = answer.map_err(|wrong| connection.malformed(&wrong))?;
+        Ok((connection, answer))
+    }
+}
+
+fn ms(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+async fn in_time<T>(deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Err("Kafka does not answer in time".to_owned().into());
+    time::timeout_at(deadline, work).await.unwrap_or_else(late)
+}
+
+/// Runs them at the same time until each has ended.
+async fn all<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<_> = work.map(Box::pin).collect();
+    let mut ended = Vec::with_capacity(running.len());
+    future::poll_fn(|context| {
+        running.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(value) => {
+                ended.push(value);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if running.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{ExportKind, ExportSettings};
+
+    #[test]
+    fn a_url_names_a_host_in_each_part() {
+        let words = "it has an address without a host; write each as HOST:PORT, with one comma between two";
+        for (url, wrong) in [
+            ("tcp://a:9092,b", None),
+            ("tcp://a:9092,", Some(words)),
+            ("tcp://a,,b", Some(words)),
+            ("tcp://,a", Some(words)),
+            ("tcp://:9092", Some(words)),
+        ] {
+            let (kind, url) = (Some(ExportKind::Kafka), url.to_owned());
+            let settings = ExportSettings {
+                kind,
+                url,
+                ..ExportSettings::default()
+            };
+            let wrong = wrong.map(|words| ("url", words.to_owned()));
+            assert_eq!(settings.destination().err(), wrong, "{}", settings.url);
+        }
+    }
+
+    #[test]
+    fn the_first_does_not_keep_the_others_waiting() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let notify = &tokio::sync::Notify::new();
+        let work = [true, false].into_iter().map(|waits| async move {
+            match waits {
+                true => notify.notified().await,
+                false => notify.notify_one(),
+            }
+        });
+        let ended = runtime.block_on(async { time::timeout(Duration::from_secs(60), all(work)).await });
+        assert_eq!(ended.map(|ended| ended.len()), Ok(2));
+    }
+}

@@ -1,0 +1,130 @@
+//! The way to one system: what is sent for some records, and what the answer means.
+
+use std::{sync::Arc, time::Duration};
+
+use export::{
+    Outcome,
+    record::Stream,
+    sink::{Batch, HttpSink, Request},
+};
+
+use super::{
+    answered::{Answered, Failure},
+    http, kafka, parquet, redis, s3, syslog,
+};
+use crate::settings::{Sink, Statement};
+use net::destination::Destination;
+
+/// Its steps for some records: `begin`, then `send` and `answered`, which may want to send again.
+#[derive(Debug)]
+pub(super) enum Link {
+    Http(http::Link),
+    Redis(Box<redis::Link>),
+    Syslog(syslog::Link),
+    Kafka(Box<kafka::Link>),
+    Parquet(parquet::Link),
+    Objects(Box<s3::Link>),
+}
+
+impl Link {
+    /// No connection is made yet. `most`: bytes of an answer that are read.
+    pub(super) fn new(sink: Sink, destination: Destination, timeout: Duration, most: usize) -> Self {
+        match sink {
+            Sink::Http(sink) => Self::Http(http::Link::new(sink, destination, most)),
+            Sink::Redis(sink) => Self::Redis(Box::new(redis::Link::new(sink, destination))),
+            Sink::Syslog(sink) => Self::Syslog(syslog::Link::new(sink, destination)),
+            Sink::Kafka(sink) => Self::Kafka(Box::new(kafka::Link::new(sink, destination, timeout))),
+            Sink::Parquet => Self::Parquet(parquet::Link::new(destination.path.into())),
+            Sink::Objects => Self::Objects(Box::new(s3::Link::new(destination))),
+        }
+    }
+
+    /// What makes requests without a connection; `None`: that needs to know more than the records.
+    pub(super) fn sink(&self) -> Option<Arc<dyn HttpSink>> {
+        match self {
+            Self::Http(link) => Some(link.sink()),
+            _ => None,
+        }
+    }
+
+    /// Prepares what is sent for these records; `ahead`: their request, if it is made already. `false`: nothing of them is for this system.
+    pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<Request>) -> bool {
+        match self {
+            Self::Http(link) => link.begin(batch, ahead),
+            Self::Redis(link) => link.begin(batch),
+            Self::Syslog(link) => link.begin(batch),
+            Self::Kafka(link) => link.begin(batch),
+            Self::Parquet(link) => link.begin(batch),
+            Self::Objects(link) => link.begin(batch),
+        }
+    }
+
+    /// Bytes of what `begin` prepared.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Http(link) => link.bytes(),
+            Self::Redis(link) => link.bytes(),
+            Self::Syslog(link) => link.bytes(),
+            Self::Kafka(link) => link.bytes(),
+            Self::Parquet(link) => link.bytes(),
+            Self::Objects(link) => link.bytes(),
+        }
+    }
+
+    /// Sends it, and reads the answer. If this is dropped before its end, the connection is closed.
+    pub(super) async fn send(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Http(link) => Ok(link.send().await?),
+            Self::Redis(link) => link.send().await,
+            Self::Syslog(link) => Ok(link.send().await?),
+            Self::Kafka(link) => link.send().await,
+            Self::Parquet(link) => Ok(link.send().await?),
+            Self::Objects(link) => Ok(link.send().await?),
+        }
+    }
+
+    /// What the answer means; the records are those of `begin`.
+    pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
+        match self {
+            Self::Http(link) => link.answered(batch),
+            Self::Redis(link) => link.answered(batch),
+            Self::Syslog(_) | Self::Parquet(_) => Answered::done(Outcome::DONE),
+            Self::Kafka(link) => link.answered(),
+            Self::Objects(link) => link.answered(),
+        }
+    }
+
+    /// Whether the system is there, takes the credentials and has what is needed: if not, one sentence that says what to do.
+    pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
+        match self {
+            Self::Http(link) => link.probe(streams).await,
+            Self::Redis(link) => link.probe().await,
+            Self::Syslog(link) => link.probe().await,
+            Self::Kafka(link) => link.probe(streams).await,
+            Self::Parquet(link) => link.probe(),
+            Self::Objects(link) => link.probe().await,
+        }
+    }
+
+    /// Removes what an earlier process could not finish.
+    pub(super) fn clean(&self, stream: Stream, collector: &str) -> Result<(), String> {
+        match self {
+            Self::Parquet(link) => link.clean(stream, collector),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes what the system lacks.
+    pub(super) async fn execute(&mut self, statement: Statement) -> Result<(), String> {
+        match (self, statement) {
+            (Self::Http(link), Statement::Http(request)) => link.execute(request).await,
+            (
+                Self::Kafka(link),
+                Statement::Topic {
+                    stream, partitions, ..
+                },
+            ) => link.make(stream, partitions).await,
+            _ => Err("this system needs nothing".to_owned()),
+        }
+    }
+}

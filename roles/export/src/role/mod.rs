@@ -1,0 +1,512 @@
+//! The export role: for each `[exports.NAME]` a thread that reads the store and sends what is new.
+
+mod answered;
+mod drive;
+mod files;
+mod http;
+mod kafka;
+mod link;
+mod outlet;
+mod parquet;
+mod parts;
+mod reader;
+mod records;
+mod redis;
+mod s3;
+mod since;
+mod spool;
+mod syslog;
+pub mod view;
+mod worker;
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use ::settings::values::Size;
+use export::{
+    Delivery, Keyed, Ledger, Notice,
+    record::{Alert, Stream},
+    sink::clickhouse::ClickHouse,
+};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::watch,
+};
+
+use self::{
+    link::Link,
+    outlet::Outlet,
+    worker::{Exporter, Origin},
+};
+use crate::settings::{
+    ExportKind, ExportSettings, HopReports, Share, Shares, Sink, Statement, not_enough,
+    outlet::OutletSettings, shares,
+};
+use ::runtime::hop_queue::{HopQueue, HopTap};
+use ::runtime::{control::Control, lock::lock};
+use net::destination::Destination;
+use terminal::CliError;
+
+/// The silences of alerts.
+pub trait Silences: Debug + Send + Sync {
+    /// Whether a silence covered the beginning of this alert. The record of its end does not say that: it can have another node, queue or
+    /// value, and what was reported as firing is also reported as resolved.
+    fn is_silenced(&self, began: &Alert) -> bool;
+}
+
+/// The exports of a process, and what they need of it.
+#[derive(Clone, Debug)]
+pub struct Exports<'a> {
+    /// The exports by name.
+    pub exports: &'a BTreeMap<String, ExportSettings>,
+    /// The outlet.
+    pub outlet: Option<&'a OutletSettings>,
+    /// Memory for all exports together.
+    pub memory: Size,
+    /// Directory of the store.
+    pub store: PathBuf,
+    /// Name of the collector in records.
+    pub collector: String,
+}
+
+/// Hops on their way from the workers to the exports that want them, by the name of the export.
+#[derive(Clone, Default, Debug)]
+pub struct Hops(BTreeMap<String, HopTap>);
+
+impl Hops {
+    /// Goes on with what waited at the last stop.
+    ///
+    /// # Errors
+    /// A cursor or a directory cannot be used; the message says what to do.
+    pub fn open(settings: &Exports<'_>) -> Result<Self, CliError> {
+        let mut taps = BTreeMap::new();
+        for (name, export) in settings.exports {
+            if export
+                .streams()
+                .is_ok_and(|streams| streams.contains(&Stream::Hops))
+            {
+                let queue = spool::open(&settings.store, name, export).map_err(CliError::new)?;
+                let with_events = export.hop_reports == HopReports::Events;
+                taps.insert(
+                    name.clone(),
+                    HopTap {
+                        sample: export.sample,
+                        with_events,
+                        queue,
+                    },
+                );
+            }
+        }
+        Ok(Self(taps))
+    }
+
+    /// For a worker.
+    pub fn taps(&self) -> Vec<HopTap> {
+        self.0.values().cloned().collect()
+    }
+}
+
+/// The running exports.
+#[derive(Debug)]
+pub struct Role {
+    handle: Handle,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A handle to them.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    gauges: Gauges,
+    /// Bytes that all may hold together.
+    memory: u64,
+}
+
+/// Those of all streams. An outlet finds more partitions while it runs.
+type Gauges = Arc<Mutex<Vec<Arc<Gauge>>>>;
+
+/// What is known of one stream of one export, for who looks.
+#[derive(Debug)]
+pub struct Gauge {
+    /// The export.
+    export: String,
+    /// The system that receives.
+    kind: &'static str,
+    /// Where it is.
+    authority: String,
+    stream: Stream,
+    /// Of an outlet: the partition of the stream's topic.
+    partition: Option<u32>,
+    /// Of an outlet: it stands for a topic, and is shown as long as that cannot be found.
+    is_topic: bool,
+    /// What it may hold.
+    share: Share,
+    state: Mutex<State>,
+}
+
+impl Gauge {
+    /// Logs what people should read of a delivery, and shows how it is.
+    fn show<R: Keyed>(&self, delivery: &mut Delivery<R>) -> Ledger {
+        let (export, stream, partition) = (self.export.as_str(), self.stream.name(), self.partition);
+        for notice in delivery.notices() {
+            match notice {
+                Notice::Recovered { .. } => tracing::info!(export, stream, partition, "{notice}"),
+                _ => tracing::warn!(export, stream, partition, "{notice}"),
+            }
+        }
+        let ledger = delivery.ledger();
+        let mut state = lock(&self.state);
+        state.ledger = ledger;
+        state.last_success = delivery.last_success();
+        if state.last_error.as_deref() != delivery.last_error() {
+            state.last_error = delivery.last_error().map(str::to_owned);
+        }
+        ledger
+    }
+
+    /// What is wrong now; `None`: nothing. Others are logged once.
+    fn fails(&self, words: Option<String>) {
+        let mut state = lock(&self.state);
+        if state.last_error != words {
+            if let Some(error) = &words {
+                let (export, stream) = (self.export.as_str(), self.stream.name());
+                tracing::warn!(export, stream, error);
+            }
+            state.last_error = words;
+        }
+    }
+}
+
+/// The part that changes.
+#[derive(Clone, Default, Debug)]
+struct State {
+    ledger: Ledger,
+    /// Committed records after the cursor.
+    waiting: u64,
+    /// When they were counted.
+    counted: u64,
+    /// Time of the oldest of them.
+    oldest: Option<u64>,
+    last_success: Option<u64>,
+    last_error: Option<String>,
+    /// Times that the count of the store began anew: what was lost then has no number.
+    restarted: u64,
+    /// Records that were not for this system, such as events that are no alerts.
+    left_out: u64,
+    /// Alerts among those left out that a silence kept from people.
+    silenced: u64,
+    /// Hops that found no space.
+    shed: u64,
+    /// Bytes of batches, requests and hops in memory.
+    memory: usize,
+    /// For the loss budget, all of one moment.
+    budget: Budget,
+}
+
+/// An export as a stage of the loss budget. What came is counted in the store, what became of it by the delivery.
+#[derive(Clone, Copy, Default, Debug)]
+struct Budget {
+    into: u64,
+    out: u64,
+    rejected: u64,
+    unwritten: u64,
+    expired: u64,
+    shed: u64,
+    queued: u64,
+}
+
+fn budget(into: u64, ledger: &Ledger, shed: u64, unread: u64) -> Budget {
+    Budget {
+        into,
+        out: ledger.delivered + ledger.left_out,
+        rejected: ledger.rejected.saturating_sub(ledger.unwritten),
+        unwritten: ledger.unwritten,
+        expired: ledger.expired,
+        shed,
+        queued: ledger.held + unread,
+    }
+}
+
+impl Role {
+    /// Starts the threads of all exports.
+    ///
+    /// # Errors
+    /// A setting or a cursor cannot be used; the message says what to do.
+    pub fn start(
+        settings: &Exports<'_>,
+        hops: &Hops,
+        silences: &Option<Arc<dyn Silences>>,
+        control: &Control,
+    ) -> Result<Self, CliError> {
+        let (stop, stopped) = watch::channel(false);
+        let memory = settings.outlet.map_or(settings.memory, |outlet| outlet.memory).0;
+        let handle = Handle {
+            gauges: Arc::default(),
+            memory,
+        };
+        let mut role = Self {
+            handle,
+            stop,
+            threads: Vec::new(),
+        };
+        let mut gauges = Vec::new();
+        let shares = divided(settings, settings.exports)?;
+        for (name, export) in settings.exports {
+            let hops = hops.0.get(name).map(|tap| Arc::clone(&tap.queue));
+            let exporters = exporters((name, export), settings, Reading::New(hops), &shares, silences)?;
+            gauges.extend(exporters.iter().map(Exporter::gauge));
+            let (stopped, runtime) = (stopped.clone(), runtime()?);
+            let work = move || {
+                runtime.block_on(worker::run_all(exporters, stopped));
+            };
+            role.threads.push(control.spawn(&format!("export-{name}"), work)?);
+        }
+        lock(&role.handle.gauges).extend(gauges);
+        if let Some(outlet) = settings.outlet {
+            let outlet = Outlet::open(&settings.store, outlet, Arc::clone(&role.handle.gauges))?;
+            let runtime = built(runtimes().max_blocking_threads(OUTLET_THREADS))?;
+            let work = move || runtime.block_on(outlet.run(stopped));
+            role.threads.push(control.spawn("outlet", work)?);
+        }
+        Ok(role)
+    }
+
+    /// A handle.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // Fails only if every thread has ended.
+        let _ = self.stop.send(true);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sends the records of a time range again, and returns what became of them.
+///
+/// # Errors
+/// A setting or the store cannot be used.
+pub fn replay(
+    name: &str,
+    export: &ExportSettings,
+    settings: &Exports<'_>,
+    silences: Arc<dyn Silences>,
+    range: (u64, Option<u64>),
+) -> Result<Vec<view::ExportView>, CliError> {
+    let shares = divided(settings, &BTreeMap::from([(name.to_owned(), export.clone())]))?;
+    let exporters = exporters(
+        (name, export),
+        settings,
+        Reading::Again(range.0, range.1),
+        &shares,
+        &Some(silences),
+    )?;
+    let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
+    let runtime = runtime()?;
+    let (_stop, stopped) = watch::channel(false);
+    runtime.block_on(worker::run_all(exporters, stopped));
+    Ok(view::view(&Handle {
+        gauges: Arc::new(Mutex::new(gauges)),
+        memory: settings.memory.0,
+    })
+    .exports)
+}
+
+/// Whether this export notifies people of alerts: then silences count. Other systems keep all of them.
+pub fn notifies_people(export: &ExportSettings) -> bool {
+    let notifies = matches!(
+        export.kind,
+        Some(ExportKind::Webhook | ExportKind::Alertmanager | ExportKind::Syslog)
+    );
+    notifies
+        && export
+            .streams()
+            .is_ok_and(|streams| streams.contains(&Stream::Alerts))
+}
+
+/// What is read.
+#[derive(Debug)]
+enum Reading {
+    /// What is new; hops come this way.
+    New(Option<Arc<HopQueue>>),
+    /// A range of time once more.
+    Again(u64, Option<u64>),
+}
+
+/// The memory of all exports, divided among these.
+fn divided(settings: &Exports<'_>, exports: &BTreeMap<String, ExportSettings>) -> Result<Shares, CliError> {
+    shares(settings.memory, exports)
+        .map_err(|needed| CliError::new(format!("[export] memory: {}", not_enough(needed))))
+}
+
+fn exporters(
+    (name, export): (&str, &ExportSettings),
+    settings: &Exports<'_>,
+    reading: Reading,
+    shares: &Shares,
+    silences: &Option<Arc<dyn Silences>>,
+) -> Result<Vec<Exporter>, CliError> {
+    let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
+    let destination = export.destination().map_err(wrong)?;
+    let streams = export.streams().map_err(wrong)?;
+    let one = |stream: Stream| {
+        let gauge = Gauge {
+            export: name.to_owned(),
+            kind: export.kind.map_or("", |kind| kind.word()),
+            authority: destination.authority.clone(),
+            stream,
+            partition: None,
+            is_topic: false,
+            share: shares
+                .get(&(name.to_owned(), stream))
+                .copied()
+                .unwrap_or_default(),
+            state: Mutex::default(),
+        };
+        let sink = export.sink().map_err(wrong)?;
+        let link = Link::new(sink, destination.clone(), export.timeout, gauge.share.batch);
+        let silences = silences
+            .clone()
+            .filter(|_| stream == Stream::Alerts && notifies_people(export));
+        let origin = Origin {
+            directory: &settings.store,
+            collector: settings.collector.clone(),
+            silences,
+        };
+        if matches!(reading, Reading::New(_)) {
+            let cleaned = link.clean(stream, &origin.collector);
+            cleaned.map_err(|words| CliError::new(format!("[exports.{name}] url: {words}")))?;
+        }
+        Exporter::new(link, export, origin, (gauge, &reading)).map_err(CliError::new)
+    };
+    // Hops are not stored: there are none of the past.
+    let is_read = |stream: &Stream| stream.stored().is_some() || matches!(reading, Reading::New(_));
+    let exporters: Vec<Exporter> = streams
+        .into_iter()
+        .filter(is_read)
+        .map(one)
+        .collect::<Result<_, _>>()?;
+    if exporters.is_empty() {
+        return Err(CliError::new(format!(
+            "[exports.{name}] sends only hops, which are not stored; only what is stored can be sent again"
+        )));
+    }
+    Ok(exporters)
+}
+
+/// An asynchronous runtime on the current thread.
+fn runtime() -> Result<Runtime, CliError> {
+    built(&mut runtimes())
+}
+
+fn runtimes() -> runtime::Builder {
+    let mut runtimes = runtime::Builder::new_current_thread();
+    runtimes.enable_all().thread_name("export-read");
+    runtimes
+}
+
+fn built(runtimes: &mut runtime::Builder) -> Result<Runtime, CliError> {
+    runtimes
+        .build()
+        .map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
+}
+
+/// Asks each system whether it is there and has what is needed. Returns what is wrong, by export.
+///
+/// # Errors
+/// The probe cannot be made.
+pub fn probe(
+    exports: &BTreeMap<String, ExportSettings>,
+) -> Result<BTreeMap<String, Result<String, String>>, CliError> {
+    let runtime = runtime()?;
+    let mut found = BTreeMap::new();
+    for (name, export) in exports {
+        found.insert(name.clone(), runtime.block_on(probe_one(export)));
+    }
+    Ok(found)
+}
+
+/// Asks the ClickHouse of a console likewise.
+///
+/// # Errors
+/// What is wrong.
+pub fn probe_console(destination: Destination, tables: ClickHouse) -> Result<String, String> {
+    let authority = destination.authority.clone();
+    let mut link = Link::new(Sink::Http(Box::new(tables)), destination, PROBE, MOST_SAID);
+    let runtime = runtime().map_err(|error| error.to_string())?;
+    // The tables that it reads.
+    let read = [
+        Stream::Events,
+        Stream::Rollups,
+        Stream::Flows,
+        Stream::Drops,
+        Stream::Losses,
+    ];
+    runtime.block_on(in_time(link.probe(&read)))?;
+    Ok(authority)
+}
+
+/// Asks Kafka and the ClickHouse of an outlet likewise.
+///
+/// # Errors
+/// The probe cannot be made.
+pub fn probe_outlet(settings: &OutletSettings) -> Result<[Result<String, String>; 2], CliError> {
+    Ok(runtime()?.block_on(outlet::probe(settings)))
+}
+
+async fn probe_one(export: &ExportSettings) -> Result<String, String> {
+    let wrong = |(key, message): (&str, String)| format!("{key}: {message}");
+    let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
+    let destination = export.destination().map_err(wrong)?;
+    let authority = destination.authority.clone();
+    let mut link = Link::new(sink, destination, export.timeout, MOST_SAID);
+    in_time(link.probe(&streams)).await?;
+    Ok(authority)
+}
+
+/// Executes statements of a schema, in order.
+///
+/// # Errors
+/// One was refused.
+pub fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
+    let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
+    let destination = export.destination().map_err(wrong)?;
+    let mut link = Link::new(
+        export.sink().map_err(wrong)?,
+        destination,
+        export.timeout,
+        MOST_SAID,
+    );
+    let runtime = runtime()?;
+    for statement in statements {
+        runtime
+            .block_on(in_time(link.execute(statement)))
+            .map_err(CliError::new)?;
+    }
+    Ok(())
+}
+
+async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let answered = tokio::time::timeout(PROBE, asked).await;
+    answered.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
+}
+
+/// Threads of an outlet that understand answers, make requests and write files. Each has memory of its own from the allocator.
+const OUTLET_THREADS: usize = 8;
+/// Bytes of an answer to a probe or a statement that are read.
+const MOST_SAID: usize = 1 << 20;
+/// Time limit of a probe.
+const PROBE: Duration = Duration::from_secs(10);
+/// How long a stop waits for the batch in flight.
+const GRACE: Duration = Duration::from_secs(10);

@@ -1,0 +1,344 @@
+//! The outlet role: for each partition of each topic a task that reads it, and inserts what is new into a table.
+
+mod partition;
+mod running;
+mod source;
+mod space;
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use export::{
+    Settings as DeliverySettings,
+    outlet::{BEYOND, FORMS},
+    record::Stream,
+    sink::clickhouse::ClickHouse,
+};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
+
+use self::{partition::Start, running::Running, source::Topic, space::Space};
+use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::Link};
+use crate::settings::{ExportStart, Sink, outlet::OutletSettings};
+use net::destination::Destination;
+use runtime::{lock::lock, save};
+use terminal::CliError;
+
+/// All partitions that are passed on here.
+pub(super) struct Outlet {
+    settings: OutletSettings,
+    topics: Vec<Topic>,
+    tables: Arc<ClickHouse>,
+    destination: Destination,
+    directory: PathBuf,
+    gauges: Gauges,
+    /// For batches and requests.
+    space: Space,
+    /// Of its directory.
+    _lock: File,
+}
+
+/// The topics of the settings.
+fn topics(settings: &OutletSettings) -> Result<Vec<Topic>, String> {
+    let wrong =
+        |(key, message): crate::settings::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
+    let (names, brokers) = (
+        settings.topics().map_err(wrong)?,
+        Arc::new(settings.source().map_err(wrong)?),
+    );
+    let space = Space::new(settings.spaces().0);
+    let topic = |stream: Stream| {
+        let (name, brokers) = (names.topic(stream).into(), Arc::clone(&brokers));
+        Topic {
+            name,
+            stream,
+            brokers,
+            timeout: settings.timeout,
+            space: space.clone(),
+        }
+    };
+    Ok(settings
+        .streams()
+        .map_err(wrong)?
+        .into_iter()
+        .map(topic)
+        .collect())
+}
+
+impl Outlet {
+    /// Nothing runs yet. `store`: the directory of the store.
+    ///
+    /// # Errors
+    /// A setting or the directory cannot be used; the message says what to do.
+    pub(super) fn open(store: &Path, settings: &OutletSettings, gauges: Gauges) -> Result<Self, CliError> {
+        let wrong = |(key, message): crate::settings::outlet::Wrong| {
+            CliError::new(format!("[outlet] {}: {message}", key.join(".")))
+        };
+        let directory = settings.state.clone().unwrap_or_else(|| store.join("outlet"));
+        Ok(Self {
+            topics: topics(settings).map_err(CliError::new)?,
+            tables: Arc::new(settings.tables().map_err(wrong)?),
+            destination: settings.destination().map_err(wrong)?,
+            _lock: locked(&directory)?,
+            directory,
+            gauges,
+            space: Space::new(settings.spaces().1),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Passes on what comes until it is stopped.
+    pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
+        let mut running = Running::default();
+        // What is said of a topic while it cannot be found.
+        let lost: Vec<Arc<Gauge>> = self
+            .topics
+            .iter()
+            .map(|topic| self.gauge(topic.stream, None, 0))
+            .collect();
+        loop {
+            let mut found = Vec::new();
+            for (topic, gauge) in self.topics.iter().zip(&lost) {
+                let asked = tokio::select! {
+                    asked = time::timeout(topic.timeout, topic.leaders()) => asked,
+                    _ = stopped.wait_for(|stopped| *stopped) => break,
+                };
+                let asked = asked.unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned().into()));
+                match self.partitions(topic, asked) {
+                    Ok(partitions) => {
+                        gauge.fails(None);
+                        let of = |(partition, latest)| (topic, partition, latest);
+                        found.extend(partitions.into_iter().map(of));
+                    }
+                    Err(words) => gauge.fails(Some(words)),
+                }
+            }
+            found.retain(|(topic, partition, _)| {
+                self.settings.share.has(topic.stream, *partition) && !running.has((topic.stream, *partition))
+            });
+            // A topic that is not there yet will have one, and needs space for it even if another table takes nothing.
+            let has_any =
+                |stream| running.has_any(stream) || found.iter().any(|(topic, ..)| topic.stream == stream);
+            let missing = self.topics.iter().filter(|topic| !has_any(topic.stream)).count();
+            let partitions = running.len() + found.len() + missing;
+            for (topic, partition, latest) in found {
+                let key = (topic.stream, partition);
+                let settings = self.settings.delivery(partitions);
+                let new = || self.gauge(key.0, Some(partition), settings.bytes);
+                let gauge = running.gauge(key).unwrap_or_else(new);
+                let start = self.start(topic, (partition, latest), settings, Arc::clone(&gauge));
+                running.start(
+                    key,
+                    gauge,
+                    partition::run(start, self.files(key), stopped.clone()),
+                );
+            }
+            let fails = lost.iter().any(|gauge| lock(&gauge.state).last_error.is_some());
+            let rest = if fails { SEARCH } else { REFRESH };
+            if running.rest(Instant::now() + rest, SEARCH, &mut stopped).await {
+                break;
+            }
+        }
+        running.end().await;
+    }
+
+    /// The partitions of a topic, and for each whether it begins after its last message if it is new here.
+    fn partitions(
+        &self,
+        topic: &Topic,
+        asked: Result<Vec<String>, Failure>,
+    ) -> Result<Vec<(i32, bool)>, String> {
+        let (count, missing) = match asked {
+            Ok(leaders) => (i32::try_from(leaders.len()).unwrap_or(i32::MAX), None),
+            // It was found that there are none.
+            Err(Failure::Absent(words)) => (0, Some(words)),
+            Err(failure) => return Err(failure.words()),
+        };
+        let at_first = match self.settings.start {
+            ExportStart::Oldest => 0,
+            ExportStart::Newest => self.at_first(topic.stream, count)?,
+        };
+        match missing {
+            Some(words) => Err(words),
+            None => Ok((0..count)
+                .map(|partition| (partition, partition < at_first))
+                .collect()),
+        }
+    }
+
+    /// How many partitions a topic had at the first start. What is in others came later, and all of it is wanted.
+    fn at_first(&self, stream: Stream, count: i32) -> Result<i32, String> {
+        let path = self
+            .directory
+            .join(format!("outlet.{}.partitions", stream.name()));
+        let shown = path.display();
+        match fs::read_to_string(&path) {
+            Ok(text) => text.trim_end().parse().map_err(|_| {
+                format!("{shown} has no number; write how many partitions the topic had at the first start")
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let has_begun = (0..count).any(|partition| self.files((stream, partition)).has_begun());
+                let count = if has_begun { 0 } else { count };
+                let saved = save::replace(&path, files::MODE, format!("{count}\n").as_bytes());
+                saved.map(|()| count).map_err(|error| format!("{shown}: {error}"))
+            }
+            Err(error) => Err(format!("cannot read {shown}: {error}")),
+        }
+    }
+
+    fn files(&self, (stream, partition): (Stream, i32)) -> files::Files {
+        partition::files(
+            &self.directory,
+            stream.name(),
+            partition,
+            self.settings.rejected.0,
+        )
+    }
+
+    fn start(
+        &self,
+        topic: &Topic,
+        (partition, latest): (i32, bool),
+        settings: DeliverySettings,
+        gauge: Arc<Gauge>,
+    ) -> Start {
+        Start {
+            topic: topic.clone(),
+            partition,
+            gauge,
+            tables: Arc::clone(&self.tables),
+            destination: self.destination.clone(),
+            settings,
+            latest,
+            timeout: self.settings.timeout,
+            space: self.space.clone(),
+        }
+    }
+
+    fn gauge(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<Gauge> {
+        let memory = if batch > 0 {
+            2 * FORMS * (batch + BEYOND)
+        } else {
+            0
+        };
+        let gauge = Arc::new(Gauge {
+            export: "outlet".to_owned(),
+            kind: "clickhouse",
+            authority: self.destination.authority.clone(),
+            stream,
+            partition: partition.map(i32::unsigned_abs),
+            is_topic: partition.is_none(),
+            share: super::Share { batch, memory },
+            state: Mutex::default(),
+        });
+        lock(&self.gauges).push(Arc::clone(&gauge));
+        gauge
+    }
+}
+
+/// The lock of a directory, which this process has alone.
+fn locked(directory: &Path) -> Result<File, CliError> {
+    let shown = directory.display();
+    let remedy = "name a directory that this user can write to as [outlet] state";
+    let wrong = |error| CliError::io(format!("cannot use {shown}"), error, remedy);
+    fs::create_dir_all(directory).map_err(wrong)?;
+    let open = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(directory.join("outlet.lock"));
+    let file = open.map_err(wrong)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(CliError::new(format!(
+            "another outlet uses {shown}; give each its own [outlet] state, and a `share` of the partitions"
+        ))),
+        Err(TryLockError::Error(error)) => Err(wrong(error)),
+    }
+}
+
+/// Asks both sides: is each there, does it take the credentials, has it what is needed? What is wrong with each, or where it is.
+pub(super) async fn probe(settings: &OutletSettings) -> [Result<String, String>; 2] {
+    [probe_source(settings).await, probe_tables(settings).await]
+}
+
+async fn probe_source(settings: &OutletSettings) -> Result<String, String> {
+    let topics = topics(settings)?;
+    let mut authority = String::new();
+    for topic in topics {
+        authority.clone_from(&topic.brokers.authority);
+        let asked = async {
+            topic.leaders().await.map_err(Failure::words)?;
+            source::Source::new(topic.clone(), 0).is_readable().await
+        };
+        in_time(asked).await?;
+    }
+    Ok(authority)
+}
+
+async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
+    let wrong =
+        |(key, message): crate::settings::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
+    let destination = settings.destination().map_err(wrong)?;
+    let (authority, tables) = (destination.authority.clone(), settings.tables().map_err(wrong)?);
+    let mut link = Link::new(Sink::Http(Box::new(tables)), destination, PROBE, super::MOST_SAID);
+    in_time(link.probe(&settings.streams().map_err(wrong)?)).await?;
+    Ok(authority)
+}
+
+/// Time between two looks for new partitions, and for topics that are not there yet.
+const REFRESH: Duration = Duration::from_secs(60);
+const SEARCH: Duration = Duration::from_secs(5);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::records::Dir;
+
+    #[test]
+    fn only_partitions_of_the_first_start_begin_with_what_is_new() {
+        let dir = Dir::new("outlet-newest");
+        let open = |start| {
+            let mut settings = OutletSettings {
+                start,
+                ..OutletSettings::default()
+            };
+            settings.kafka.url = "tcp://127.0.0.1:9092".to_owned();
+            settings.clickhouse.url = "http://127.0.0.1:8123".to_owned();
+            settings.state = Some(dir.path().to_owned());
+            Outlet::open(dir.path(), &settings, Arc::default()).unwrap()
+        };
+        let asked = |outlet: &Outlet, topic: usize, answer: Result<usize, Failure>| {
+            let leaders = answer.map(|count| vec!["127.0.0.1:9092".to_owned(); count]);
+            let partitions = outlet.partitions(&outlet.topics[topic], leaders);
+            partitions.map(|all| all.into_iter().map(|(_, latest)| latest).collect::<Vec<_>>())
+        };
+        let outlet = open(ExportStart::Newest);
+        assert_eq!(
+            asked(&outlet, 0, Err("away".to_owned().into())),
+            Err("away".to_owned())
+        );
+        assert_eq!(asked(&outlet, 0, Ok(2)), Ok(vec![true; 2]));
+        let none = || Err(Failure::Absent("no topic".to_owned()));
+        assert_eq!(asked(&outlet, 1, none()), Err("no topic".to_owned()));
+        // Of another process, too.
+        drop(outlet);
+        let outlet = open(ExportStart::Newest);
+        assert_eq!(asked(&outlet, 0, Ok(3)), Ok(vec![true, true, false]));
+        assert_eq!(asked(&outlet, 1, Ok(2)), Ok(vec![false; 2]));
+        // Cursors of before this was remembered.
+        outlet
+            .files((outlet.topics[2].stream, 1))
+            .save(&export::Cursor::default())
+            .unwrap();
+        assert_eq!(asked(&outlet, 2, Ok(2)), Ok(vec![false; 2]));
+        drop(outlet);
+        assert_eq!(asked(&open(ExportStart::Oldest), 3, Ok(2)), Ok(vec![false; 2]));
+    }
+}

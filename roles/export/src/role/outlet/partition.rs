@@ -1,0 +1,364 @@
+//! One partition on its way into a table: executes what a [`Delivery`] wants.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use export::{
+    Cursor, Delivery, Outcome, Position, RequestId, Settings,
+    outlet::{self, BEYOND, FORMS, Item},
+    sink::{Request, clickhouse::ClickHouse},
+};
+use tokio::{
+    sync::watch,
+    task,
+    time::{self, Instant},
+};
+
+use super::{
+    super::{
+        Gauge, budget,
+        drive::{Route, Tasks, Wanted, drive},
+        files::Files,
+    },
+    source::{Found, Source, Topic},
+    space::{Held, Space},
+};
+use net::{
+    destination::Destination,
+    http::{Answer, Client},
+};
+use runtime::lock::lock;
+
+/// What is known of it before it is read.
+pub(super) struct Start {
+    pub(super) topic: Topic,
+    pub(super) partition: i32,
+    pub(super) gauge: Arc<Gauge>,
+    pub(super) tables: Arc<ClickHouse>,
+    pub(super) destination: Destination,
+    pub(super) settings: Settings,
+    /// It begins after its last message.
+    pub(super) latest: bool,
+    pub(super) timeout: Duration,
+    /// For batches and requests of all partitions.
+    pub(super) space: Space,
+}
+
+/// See the module.
+struct Partition {
+    delivery: Delivery<Arc<Item>>,
+    /// The way to ClickHouse; `None` while it carries a request.
+    client: Option<Client>,
+    /// `None` while it is read.
+    source: Option<Source>,
+    /// Asks for the end of the partition while nothing is read.
+    scout: Option<Source>,
+    topic: Topic,
+    partition: i32,
+    files: Arc<Files>,
+    gauge: Arc<Gauge>,
+    tables: Arc<ClickHouse>,
+    destination: Destination,
+    timeout: Duration,
+    /// After its last message, and when that was known.
+    end: Option<(u64, u64)>,
+    /// Where this process began.
+    origin: Position,
+    space: Space,
+    /// For the batches in memory and their requests.
+    held: Option<Held>,
+}
+
+/// What a reader brings back.
+pub(super) enum Read {
+    Page(Source, Result<(Found, Held), String>),
+    End(Source, Option<u64>),
+}
+
+/// The way to ClickHouse, and what it said.
+type Sent = (RequestId, Client, Result<Answer, String>);
+
+/// A file of cursors belongs to a partition.
+pub(super) fn files(directory: &Path, stream: &str, partition: i32, limit: u64) -> Files {
+    Files::named(directory, &format!("outlet.{stream}.{partition}"), limit)
+}
+
+/// Goes on at the saved cursor until it is stopped.
+pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver<bool>) {
+    let mut source = Source::new(start.topic.clone(), start.partition);
+    let cursor = tokio::select! {
+        cursor = begin(&start, &files, &mut source) => cursor,
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    let Start {
+        topic,
+        partition,
+        gauge,
+        tables,
+        destination,
+        settings,
+        timeout,
+        space,
+        ..
+    } = start;
+    let delivery = Delivery::new(settings, cursor, runtime::host::seed());
+    let client = Some(Client::new(destination.clone()));
+    let scout = Some(Source::new(topic.clone(), partition));
+    let (end, origin) = (None, cursor.settled);
+    let mut route = Partition {
+        delivery,
+        client,
+        source: Some(source),
+        scout,
+        topic,
+        partition,
+        files: Arc::new(files),
+        gauge,
+        tables,
+        destination,
+        timeout,
+        end,
+        origin,
+        space,
+        held: None,
+    };
+    drive(&mut route, stopped).await;
+}
+
+/// Where to begin. What a partition had deleted before its first start, nobody misses.
+async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
+    loop {
+        let found = match files.cursor() {
+            Ok(Some(cursor)) => return cursor,
+            Ok(None) => source.edge(start.latest).await,
+            Err(words) => Err(words),
+        };
+        let saved = found.and_then(|row| {
+            let cursor = outlet::begin(row, random()?);
+            files.save(&cursor).map(|()| cursor)
+        });
+        match saved {
+            Ok(cursor) => return cursor,
+            Err(words) => start.gauge.fails(Some(words)),
+        }
+        time::sleep(AGAIN).await;
+    }
+}
+
+/// Each log has a number of its own.
+fn random() -> Result<u64, String> {
+    getrandom::u64().map_err(|error| format!("no random numbers: {error}"))
+}
+
+impl Partition {
+    /// While nothing is read, the end of the partition moves on.
+    fn look_at_end(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        let is_old = self.end.is_none_or(|(_, at)| now.saturating_sub(at) >= END_AGE);
+        if is_old && let Some(mut scout) = self.scout.take() {
+            // Asked once in a while, also if it fails.
+            self.end = Some((self.end.map_or(self.origin.row, |(end, _)| end), now));
+            tasks.reading.spawn(async move {
+                let end = scout.edge(true).await;
+                Read::End(scout, end.ok())
+            });
+        }
+    }
+
+    fn page(&mut self, (found, space): (Found, Held), now: u64) {
+        let Found { page, restarted, end } = found;
+        match &mut self.held {
+            Some(held) => held.add(space),
+            empty => *empty = Some(space),
+        }
+        if restarted {
+            lock(&self.gauge.state).restarted += 1;
+            let (topic, partition) = (&*self.topic.name, self.partition);
+            tracing::warn!(
+                topic,
+                partition,
+                "the partition was recreated; the number of its unread messages is unknown"
+            );
+        }
+        self.end = end.map(|end| (end, now)).or(self.end);
+        self.delivery.page(page, now);
+    }
+
+    /// Shows what became of the messages, and logs what people should read.
+    fn show(&mut self) {
+        let ledger = self.gauge.show(&mut self.delivery);
+        self.held
+            .iter_mut()
+            .for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
+        let mut state = lock(&self.gauge.state);
+        state.memory = self.held.as_ref().map_or(0, Held::bytes);
+        let Some((end, at)) = self.end else { return };
+        let settled = self.delivery.cursor().settled;
+        state.waiting = end.saturating_sub(settled.row);
+        state.counted = at;
+        state.oldest = self.delivery.batch().first().map(|item| item.ts);
+        let unread = state.waiting.saturating_sub(self.delivery.ahead());
+        let passed = ledger.read + ledger.left_out + ledger.expired + unread;
+        // From the offsets, where these can be compared; else by what is counted here.
+        let is_comparable = settled.file == self.origin.file;
+        let into = if is_comparable {
+            end.saturating_sub(self.origin.row).max(passed)
+        } else {
+            passed
+        };
+        state.budget = budget(into, &ledger, 0, unread);
+    }
+}
+
+impl Route for Partition {
+    type Record = Arc<Item>;
+    type Sent = Sent;
+    type Read = Read;
+
+    fn delivery(&mut self) -> &mut Delivery<Arc<Item>> {
+        &mut self.delivery
+    }
+
+    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
+        let Wanted {
+            from,
+            until,
+            records,
+            bytes,
+        } = wanted;
+        let now = nic::time::now();
+        let random = match random() {
+            Ok(random) => random,
+            Err(words) => return self.delivery.not_read(&words, now),
+        };
+        match self.source.take() {
+            Some(source) => {
+                let wanted = outlet::PageRequest {
+                    from,
+                    until,
+                    records,
+                    bytes,
+                    random,
+                };
+                tasks.reading.spawn(read(source, wanted, self.space.clone()));
+            }
+            None => self.delivery.not_read("the last page has not been read", now),
+        }
+    }
+
+    fn read(&mut self, read: Option<Read>) {
+        let now = nic::time::now();
+        match read {
+            None => {
+                let new = || Source::new(self.topic.clone(), self.partition);
+                self.scout.get_or_insert_with(new);
+                self.source.get_or_insert_with(new);
+                self.delivery.not_read("reading failed", now);
+            }
+            Some(Read::Page(source, found)) => {
+                self.source = Some(source);
+                match found {
+                    Ok(found) => self.page(found, now),
+                    Err(words) => self.delivery.not_read(&words, now),
+                }
+            }
+            // If it is not known, the next page says why.
+            Some(Read::End(scout, end)) => {
+                self.scout = Some(scout);
+                self.end = end.map(|end| (end, now)).or(self.end);
+            }
+        }
+    }
+
+    fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
+        let now = nic::time::now();
+        let Some(mut client) = self.client.take() else {
+            let words = "the last request has not ended".to_owned();
+            return self.delivery.answer(
+                id,
+                Outcome::Failed {
+                    words,
+                    retry_after: None,
+                },
+                now,
+            );
+        };
+        let batch = self.delivery.batch();
+        let items = records.iter().filter_map(|index| batch.get(*index).cloned());
+        let items: Vec<Arc<Item>> = items.collect();
+        let good = batch.iter().filter(|item| item.content.is_ok()).count();
+        let ends = items
+            .first()
+            .zip(items.last())
+            .map(|(first, last)| (first.offset, last.offset));
+        let part = ends.filter(|_| items.len() < good);
+        let token = outlet::token(&self.topic.name, self.partition, &self.delivery.cursor(), part);
+        let (tables, stream) = (Arc::clone(&self.tables), self.topic.stream);
+        let deadline = Instant::now() + self.timeout;
+        tasks.sending.spawn(async move {
+            let request = move || -> Request {
+                let rows: Vec<_> = items
+                    .iter()
+                    .filter_map(|item| item.content.as_ref().ok())
+                    .collect();
+                tables.insert(stream, rows.into_iter(), &token)
+            };
+            let answer = match task::spawn_blocking(request).await {
+                Err(_) => Err("the request cannot be made".to_owned()),
+                Ok(request) => match time::timeout_at(deadline, client.send(&Arc::new(request))).await {
+                    Ok(answer) => answer,
+                    Err(_) => Err("the server does not answer in time".to_owned()),
+                },
+            };
+            (id, client, answer)
+        });
+    }
+
+    fn sent(&mut self, sent: Option<Sent>, _tasks: &mut Tasks<Self>) {
+        let now = nic::time::now();
+        let Some((id, client, answer)) = sent else {
+            // It panicked: the time limit sends again.
+            self.client = Some(Client::new(self.destination.clone()));
+            return;
+        };
+        self.client = Some(client);
+        let outcome = match answer {
+            Ok(answer) => answer.explain(ClickHouse::answered(&answer.response())),
+            Err(words) => Outcome::Failed {
+                words,
+                retry_after: None,
+            },
+        };
+        self.delivery.answer(id, outcome, now);
+    }
+
+    fn cursor_files(&self) -> Option<Arc<Files>> {
+        Some(Arc::clone(&self.files))
+    }
+
+    fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
+        let item = self.delivery.batch().get(record)?;
+        Some((
+            Arc::clone(&self.files),
+            item.rejected(&self.topic.name, self.partition, words),
+        ))
+    }
+
+    fn report(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        self.look_at_end(now, tasks);
+        self.show();
+    }
+}
+
+/// As soon as there is space for the page and its request. A batch that was sent before a restart may be larger than others are now.
+async fn read(mut source: Source, wanted: outlet::PageRequest, space: Space) -> Read {
+    let held = space.get(FORMS * (wanted.bytes + BEYOND)).await;
+    let found = match held {
+        Ok(held) => source.read(wanted).await.map(|found| (found, held)),
+        Err(words) => Err(words),
+    };
+    Read::Page(source, found)
+}
+
+/// The end of a partition is asked for if it is older than this.
+const END_AGE: u64 = 3_000_000_000;
+/// Pause before the beginning of a partition is looked for again.
+const AGAIN: Duration = Duration::from_secs(2);

@@ -1,0 +1,470 @@
+//! Reads the store for one stream, and makes the next request, beside the thread that sends: meanwhile a request is in flight.
+
+use std::{collections::HashSet, path::Path, sync::Arc};
+
+use export::{
+    Cursor, Days, Page, Position,
+    hop::Hop,
+    record::{Record, RollupPart, Stream},
+    sink::{self, Batch, HttpSink},
+    spool,
+};
+use store::{Chunk, Follower, StoredRecord, StreamPosition};
+
+use super::Silences;
+use super::{drive::Wanted, parts::Parts, records, since::Beginnings, spool::Hops};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Reader {
+    follower: Follower,
+    /// Read instead of the store.
+    hops: Option<Arc<Hops>>,
+    stream: Stream,
+    collector: Arc<str>,
+    /// Ends here.
+    only: Option<StreamPosition>,
+    beginnings: Beginnings,
+    parts: Parts,
+    /// What people want to hear no more.
+    silences: Option<Arc<dyn Silences>>,
+    /// The records of the last page that a silence kept back: a page can be read again, with more records.
+    silenced: HashSet<u64>,
+    /// Makes requests; `None`: that needs to know more than the records.
+    sink: Option<Arc<dyn HttpSink>>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) page: Page<Record>,
+    /// The count of the store's records began anew.
+    pub(super) restarted: bool,
+    /// Alerts that silences kept back, counted once.
+    pub(super) silenced: u64,
+    /// The request that sends the page.
+    pub(super) ahead: Option<Ahead>,
+}
+
+/// A request that sends all records between two positions.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    from: Position,
+    end: Position,
+    records: usize,
+    request: sink::Request,
+}
+
+impl Ahead {
+    /// It sends the batch that begins at this cursor, and that has so many records.
+    pub(super) fn is_of(&self, cursor: Cursor, records: usize) -> bool {
+        (self.from, Some(self.end), self.records) == (cursor.settled, cursor.batch_end, records)
+    }
+
+    /// Bytes of the request.
+    pub(super) fn bytes(&self) -> usize {
+        self.request.body.capacity()
+    }
+
+    pub(super) fn into_request(self) -> sink::Request {
+        self.request
+    }
+}
+
+impl Reader {
+    /// Of the store in a directory.
+    pub(super) fn new(
+        directory: &Path,
+        stream: Stream,
+        collector: Arc<str>,
+        sink: Option<Arc<dyn HttpSink>>,
+    ) -> Self {
+        let (follower, beginnings) = (Follower::new(directory), Beginnings::new(directory.to_owned()));
+        Self {
+            follower,
+            hops: None,
+            stream,
+            collector,
+            only: None,
+            beginnings,
+            parts: Parts::default(),
+            silences: None,
+            silenced: HashSet::new(),
+            sink,
+        }
+    }
+
+    /// Reads these instead of the store.
+    pub(super) fn read_hops(&mut self, hops: Option<Arc<Hops>>) {
+        self.hops = hops;
+    }
+
+    /// Leaves out the alerts that silences cover.
+    pub(super) fn set_silences(&mut self, silences: Option<Arc<dyn Silences>>) {
+        self.silences = silences;
+    }
+
+    /// Reads nothing from this place on.
+    pub(super) fn end_at(&mut self, end: StreamPosition) {
+        self.only = Some(end);
+    }
+
+    /// Where the committed records end.
+    pub(super) fn end(&mut self) -> Result<StreamPosition, store::Error> {
+        self.stream
+            .stored()
+            .map_or(Ok(StreamPosition::default()), |stream| self.follower.end(stream))
+    }
+
+    /// Where the records of a time begin.
+    pub(super) fn since(&mut self, ts: u64) -> Result<StreamPosition, store::Error> {
+        self.stream
+            .stored()
+            .map_or(Ok(StreamPosition::default()), |stream| {
+                self.follower.since(stream, ts)
+            })
+    }
+
+    /// Reads a page.
+    pub(super) fn read(&mut self, mut wanted: Wanted) -> Result<Found, String> {
+        let days = self.sink.as_ref().and_then(|sink| sink.days());
+        let Some(stream) = self.stream.stored() else {
+            let page = self
+                .hops
+                .as_ref()
+                .ok_or("hops are not stored")?
+                .read(wanted, days)?;
+            let ahead = if page.is_last {
+                None
+            } else {
+                self.request(wanted.from, &page)
+            };
+            return Ok(Found {
+                page,
+                restarted: false,
+                silenced: 0,
+                ahead,
+            });
+        };
+        let mut silenced = HashSet::new();
+        let (chunk, read, bytes, records) = loop {
+            silenced.clear();
+            self.begin_parts(wanted.from)?;
+            let mut failed = None;
+            let mut chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
+            let stored = std::mem::take(&mut chunk.records);
+            let bytes = stored.iter().map(StoredRecord::bytes).sum();
+            let (read, mut days) = (stored.len(), days.map(Days::new));
+            // What of it is in the stream.
+            let of = |stored| {
+                if failed.is_some() {
+                    return None;
+                }
+                self.chosen(stored, &mut silenced).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    None
+                })
+            };
+            let takes = |record: &Record| days.as_mut().is_none_or(|days| days.accepts(record.ts()));
+            let taken = whole(stored.into_iter().map(of), takes);
+            // It is read again: an alert must not lose its beginning, nor be sent although it is silenced.
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            match taken {
+                Ok(records) => break (chunk, read, bytes, records),
+                // Only those before the first one of a day too many, also if more of them are a batch.
+                Err(fewer) => {
+                    wanted = Wanted {
+                        until: None,
+                        records: fewer,
+                        bytes: usize::MAX,
+                        ..wanted
+                    }
+                }
+            }
+        };
+        self.parts.end(chunk.end);
+        let page = Page {
+            left_out: (read - records.len()) as u64,
+            records,
+            end: records::position(chunk.end),
+            expired: chunk.expired,
+            bytes,
+            is_last: chunk.is_last,
+        };
+        // A page that is not full may be read again, with more records.
+        let ahead = if page.is_last {
+            None
+        } else {
+            self.request(wanted.from, &page)
+        };
+        let new = silenced.difference(&self.silenced).count() as u64;
+        self.silenced = silenced;
+        Ok(Found {
+            page,
+            restarted: chunk.restarted,
+            silenced: new,
+            ahead,
+        })
+    }
+
+    /// Rollups from here on are numbered, if the sink needs that.
+    fn begin_parts(&mut self, from: Position) -> Result<(), String> {
+        let sink = self
+            .sink
+            .clone()
+            .filter(|sink| self.stream == Stream::Rollups && sink.counts_parts(false));
+        let Some(sink) = sink else { return Ok(()) };
+        let is_counted = |part: &RollupPart| sink.counts_parts(part.flow.is_some());
+        let begun = self
+            .parts
+            .begin(records::place(from), &mut self.follower, is_counted);
+        begun.map_err(|error| error.to_string())
+    }
+
+    /// The record, unless it is not in the stream, or silenced.
+    fn chosen(
+        &mut self,
+        stored: StoredRecord,
+        silenced: &mut HashSet<u64>,
+    ) -> Result<Option<Record>, String> {
+        let Some(mut record) = records::record(self.stream, stored) else {
+            return Ok(None);
+        };
+        match &mut record {
+            Record::Rollup(part)
+                if self
+                    .sink
+                    .as_ref()
+                    .is_some_and(|sink| sink.counts_parts(part.flow.is_some())) =>
+            {
+                self.parts.number(part);
+            }
+            Record::Alert(alert) => {
+                let began = self.beginnings.complete(alert)?;
+                if self
+                    .silences
+                    .as_ref()
+                    .zip(began)
+                    .is_some_and(|(silences, began)| silences.is_silenced(&began))
+                {
+                    silenced.insert(alert.id);
+                    return Ok(None);
+                }
+            }
+            _ => {}
+        }
+        Ok(Some(record))
+    }
+
+    /// As the store reads, but not beyond the end of a range.
+    fn chunk(&mut self, stream: collector::event::Stream, wanted: Wanted) -> Result<Chunk, store::Error> {
+        let Wanted {
+            from,
+            until,
+            records,
+            bytes,
+        } = wanted;
+        let (from, until) = (records::place(from), until.map(records::place));
+        let chunk = self.follower.read(stream, from, until, records, bytes)?;
+        match self.only {
+            Some(end) if chunk.end > end => {
+                let chunk = self.follower.read(stream, from, Some(end), records, bytes)?;
+                Ok(Chunk {
+                    is_last: true,
+                    ..chunk
+                })
+            }
+            _ => Ok(chunk),
+        }
+    }
+
+    fn request(&self, from: Position, page: &Page<Record>) -> Option<Ahead> {
+        let records: Vec<&Record> = page.records.iter().collect();
+        let batch = Batch {
+            stream: self.stream,
+            records: &records,
+            collector: &self.collector,
+        };
+        let request = self.sink.as_ref()?.request(&batch)?;
+        Some(Ahead {
+            from,
+            end: page.end,
+            records: records.len(),
+            request,
+        })
+    }
+}
+
+/// All records, unless one is not taken: then how many are before it.
+fn whole(
+    records: impl Iterator<Item = Option<Record>>,
+    mut takes: impl FnMut(&Record) -> bool,
+) -> Result<Vec<Record>, usize> {
+    let mut whole = Vec::with_capacity(records.size_hint().0);
+    for (at, record) in records.enumerate() {
+        match record {
+            Some(record) if !takes(&record) => return Err(at),
+            record => whole.extend(record),
+        }
+    }
+    Ok(whole)
+}
+
+impl Hops {
+    fn read(&self, wanted: Wanted, days: Option<usize>) -> Result<Page<Record>, String> {
+        let Wanted {
+            from,
+            mut until,
+            mut records,
+            mut bytes,
+        } = wanted;
+        loop {
+            let (mut read, mut unreadable, mut size) = (Vec::new(), 0, 0);
+            let found = self.queue.with(|spool| {
+                spool.read(from, until, records, bytes / UNPACKED, |bytes| {
+                    match Hop::read(bytes) {
+                        Some(hop) => {
+                            size += bytes.len() * UNPACKED;
+                            read.push(Some(Record::Hop(Box::new(hop))));
+                        }
+                        // A hop of another version cannot be read here.
+                        None => {
+                            unreadable += 1;
+                            read.push(None);
+                        }
+                    }
+                })
+            });
+            match found {
+                spool::ReadResult::Load(number) => {
+                    let file = self
+                        .files
+                        .load(number)
+                        .map_err(|error| format!("a spool file: {error}"))?;
+                    self.queue.with(|spool| spool.loaded(number, file));
+                }
+                spool::ReadResult::Page {
+                    end,
+                    expired,
+                    is_last,
+                } => {
+                    let expired = expired + unreadable;
+                    let mut days = days.map(Days::new);
+                    let takes = |record: &Record| days.as_mut().is_none_or(|days| days.accepts(record.ts()));
+                    match whole(read.into_iter(), takes) {
+                        Ok(records) => {
+                            return Ok(Page {
+                                records,
+                                end,
+                                expired,
+                                left_out: 0,
+                                bytes: size,
+                                is_last,
+                            });
+                        }
+                        Err(fewer) => (until, records, bytes) = (None, fewer, usize::MAX),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A hop as a record has at most so many times the bytes that it has in the spool.
+const UNPACKED: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collector::{Event, Kind, Output as _};
+    use export::record::Alert;
+    use export::sink::clickhouse::{ClickHouse, DAYS};
+    use testkit::records::{Dir, SECOND, START, loss};
+
+    #[test]
+    fn records_of_more_days_than_an_insert_takes_are_several_pages() {
+        let dir = Dir::new("export-days");
+        let store = store::Store::open(store::Config::new(dir.path())).unwrap();
+        let mut batch = collector::Batch::with_capacity(500);
+        (0..250).for_each(|n| batch.loss(&loss(START + n * 24 * 3600 * SECOND, Some(1))));
+        store.submit(batch);
+        store.flush();
+        let pages = |sink: Option<Arc<dyn HttpSink>>, until: Option<Position>| {
+            let mut reader = Reader::new(dir.path(), Stream::Losses, "c1".into(), sink);
+            let (mut from, mut counts, mut ends) = (Position::default(), Vec::new(), Vec::new());
+            loop {
+                let page = reader
+                    .read(Wanted {
+                        from,
+                        until,
+                        records: 200,
+                        bytes: 1 << 20,
+                    })
+                    .unwrap()
+                    .page;
+                assert_eq!((page.expired, page.left_out), (0, 0));
+                counts.push(page.records.len());
+                ends.push(page.end);
+                if page.is_last || until == Some(page.end) {
+                    return (counts, ends);
+                }
+                from = page.end;
+            }
+        };
+        let sink: Arc<dyn HttpSink> = Arc::new(ClickHouse::new("net", "", 0).unwrap());
+        let (counts, ends) = pages(Some(Arc::clone(&sink)), None);
+        assert_eq!(counts, [DAYS, DAYS, 250 - 2 * DAYS]);
+        assert_eq!(pages(None, None).0, [200, 50], "other systems have no such limit");
+        // One of before there was this limit is not sent as it was: no server took it.
+        assert_eq!(pages(Some(sink), Some(ends[2])).0, counts);
+    }
+
+    /// Silences what begins at node 7.
+    #[derive(Debug)]
+    struct Node7;
+
+    impl Silences for Node7 {
+        fn is_silenced(&self, began: &Alert) -> bool {
+            began.node == Some(7)
+        }
+    }
+
+    #[test]
+    fn a_silence_of_a_node_is_about_where_the_alert_began() {
+        let dir = Dir::new("export-silence");
+        let store = store::Store::open(store::Config::new(dir.path())).unwrap();
+        store.set_rules(vec!["deep".to_owned()]);
+        let event = |ts, kind, port: u16, node| Event {
+            kind,
+            flow: format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().ok(),
+            node: Some(node),
+            rule: Some(0),
+            ..testkit::records::bare(START + ts)
+        };
+        let mut batch = collector::Batch::with_capacity(8);
+        // One begins where it is silenced and ends elsewhere, another the other way round.
+        for one in [
+            event(1, Kind::RuleOn, 1, 7),
+            event(2, Kind::RuleOn, 2, 8),
+            event(3, Kind::RuleOff, 1, 8),
+            event(4, Kind::RuleOff, 2, 7),
+        ] {
+            batch.event(&one, &[]);
+        }
+        store.submit(batch);
+        store.flush();
+        let mut reader = Reader::new(dir.path(), Stream::Alerts, "c1".into(), None);
+        reader.set_silences(Some(Arc::new(Node7)));
+        let wanted = Wanted {
+            from: Position::default(),
+            until: None,
+            records: 100,
+            bytes: 1 << 20,
+        };
+        let found = reader.read(wanted).unwrap();
+        let sent: Vec<u64> = found.page.records.iter().map(|one| one.ts() - START).collect();
+        assert_eq!((sent, found.silenced), (vec![2, 4], 2));
+    }
+}

@@ -1,0 +1,82 @@
+//! Files of Parquet as objects of S3: each is put by a request, one after the other.
+
+use std::sync::Arc;
+
+use export::sink::{Batch, Request, parquet, s3};
+use tokio::task;
+
+use super::answered::Answered;
+use net::{
+    destination::Destination,
+    http::{Answer, Client},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: Client,
+    files: Vec<parquet::File>,
+    /// Those of the files that are not put yet.
+    requests: Vec<Arc<Request>>,
+    /// To the last one, or to the first that failed.
+    answer: Option<Answer>,
+}
+
+impl Link {
+    /// No connection is made yet.
+    pub(super) fn new(destination: Destination) -> Self {
+        Self {
+            client: Client::new(destination),
+            files: Vec::new(),
+            requests: Vec::new(),
+            answer: None,
+        }
+    }
+
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+        (self.files, self.requests, self.answer) = (parquet::files(batch), Vec::new(), None);
+        !self.files.is_empty()
+    }
+
+    /// Puts the files. Those that were put before one failed are put again, and replace themselves.
+    pub(super) async fn send(&mut self) -> Result<(), String> {
+        if !self.files.is_empty() {
+            let files = std::mem::take(&mut self.files);
+            // Hashes of some megabytes.
+            let made = task::spawn_blocking(|| files.into_iter().map(s3::put).map(Arc::new).collect());
+            self.requests = made.await.map_err(|error| error.to_string())?;
+        }
+        for request in &self.requests {
+            let answer = self.client.send(request).await?;
+            let is_put = (200..=299).contains(&answer.response().status);
+            self.answer = Some(answer);
+            if !is_put {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self) -> Answered {
+        match self.answer.take() {
+            Some(answer) => Answered::done(answer.explain(s3::outcome(&answer.response()))),
+            None => Answered::missing(),
+        }
+    }
+
+    /// Bytes of the files that are put.
+    pub(super) fn bytes(&self) -> usize {
+        let files: usize = self.files.iter().map(|file| file.content.capacity()).sum();
+        files
+            + self
+                .requests
+                .iter()
+                .map(|request| request.body.capacity())
+                .sum::<usize>()
+    }
+
+    /// Whether objects can be put there.
+    pub(super) async fn probe(&mut self) -> Result<(), String> {
+        s3::probed(&self.client.send(&Arc::new(s3::probe())).await?.response())
+    }
+}

@@ -1,0 +1,72 @@
+//! Messages to a syslog server, which does not answer.
+
+use export::sink::{Batch, syslog::Syslog};
+use tokio::io::AsyncWriteExt as _;
+
+use net::{
+    destination::{self, Destination},
+    tls,
+};
+
+/// See the module.
+pub(super) struct Link {
+    sink: Syslog,
+    destination: Destination,
+    /// Closed when it was left in the middle of a message.
+    stream: Option<Box<dyn tls::Stream>>,
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("destination", &self.destination)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// No connection is made yet.
+    pub(super) fn new(sink: Syslog, destination: Destination) -> Self {
+        Self {
+            sink,
+            destination,
+            stream: None,
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
+        self.bytes.clear();
+        self.sink.write(batch, &mut self.bytes);
+        !self.bytes.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    pub(super) async fn send(&mut self) -> Result<(), String> {
+        let mut kept = self.stream.take();
+        // What is written to a server that has left is lost without an error.
+        if let Some(stream) = &mut kept
+            && destination::is_left(&mut **stream).await
+        {
+            kept = None;
+        }
+        let mut stream = match kept {
+            Some(stream) => stream,
+            None => destination::connect(&self.destination).await?,
+        };
+        let authority = &self.destination.authority;
+        let reason = |error: std::io::Error| tls::reason(&error, authority);
+        stream.write_all(&self.bytes).await.map_err(reason)?;
+        stream.flush().await.map_err(reason)?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    pub(super) async fn probe(&self) -> Result<(), String> {
+        destination::connect(&self.destination).await.map(drop)
+    }
+}

@@ -1,0 +1,190 @@
+//! Exports as the API shows them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Budget, Gauge, Handle};
+use runtime::lock::lock;
+use view::Stage;
+
+/// The exports of a process.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Exports"))]
+pub struct ExportsView {
+    /// Each stream of each export.
+    pub exports: Vec<ExportView>,
+    /// Bytes that all of them may hold together.
+    pub memory: u64,
+    /// All of them as a stage of the loss budget.
+    pub stage: Stage,
+}
+
+impl Default for ExportsView {
+    fn default() -> Self {
+        Self {
+            exports: Vec::new(),
+            memory: 0,
+            stage: nothing(),
+        }
+    }
+}
+
+/// The stage before anything came.
+fn nothing() -> Stage {
+    Stage {
+        stage: "export".into(),
+        unit: "records".into(),
+        ..Stage::default()
+    }
+}
+
+/// One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
+#[serde(default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Export"))]
+pub struct ExportView {
+    /// The export: NAME of `[exports.NAME]`.
+    pub export: String,
+    /// The system that receives.
+    pub kind: String,
+    /// Its address.
+    pub server: String,
+    /// The stream.
+    pub stream: String,
+    /// Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store.
+    pub partition: Option<u32>,
+    /// Records read from the store since the start.
+    pub read: u64,
+    /// Records that the server has stored.
+    pub delivered: u64,
+    /// Records that do not apply to this system, such as events that are not alerts; of an outlet, offsets without a message.
+    pub left_out: u64,
+    /// Number of silenced alerts among these.
+    pub silenced: u64,
+    /// Records permanently rejected by the server, and for an outlet messages that cannot be read; they are saved to a file, with
+    /// the reason.
+    pub rejected: u64,
+    /// Rejected records that could not be written to that file.
+    pub unwritten: u64,
+    /// Records in memory, neither delivered nor rejected yet.
+    pub held: u64,
+    /// Committed records in the store that are still pending, including those in memory.
+    pub waiting: u64,
+    /// Bytes of its batches, requests and hops in memory.
+    pub memory: u64,
+    /// Bytes that it may hold: its part of the memory of all exports.
+    pub memory_limit: u64,
+    /// Bytes of one batch, at most.
+    pub batch_size: u64,
+    /// When these were counted.
+    pub counted: u64,
+    /// Time of the oldest record in memory: how far this export lags.
+    pub oldest: Option<u64>,
+    /// Records that the store, or Kafka, deleted before they were sent; of hops, those of files that were deleted or damaged.
+    pub expired: u64,
+    /// Hops dropped because the system accepted them more slowly than they arrived.
+    pub shed: u64,
+    /// Times that the store's count of records, or a partition, was reset; the number of records lost then is unknown.
+    pub restarted: u64,
+    /// Records that were sent again.
+    pub repeated: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests that failed in a way that may pass.
+    pub failed: u64,
+    /// Requests that were refused for their content.
+    pub refused: u64,
+    /// Requests that were refused for their credentials.
+    pub unauthorised: u64,
+    /// Requests without an answer in time.
+    pub timed_out: u64,
+    /// Times that the cursor could not be saved.
+    pub unsaved: u64,
+    /// When a request was last answered for each of its records.
+    pub last_success: Option<u64>,
+    /// Error of the last request, until one succeeds.
+    pub last_error: Option<String>,
+}
+
+/// What is known of them now.
+pub fn view(handle: &Handle) -> ExportsView {
+    let gauges = lock(&handle.gauges).clone();
+    // A topic is there as long as something is wrong with it.
+    let is_shown = |gauge: &&Arc<Gauge>| !gauge.is_topic || lock(&gauge.state).last_error.is_some();
+    let exports: Vec<ExportView> = gauges.iter().filter(is_shown).map(|gauge| of(gauge)).collect();
+    ExportsView {
+        exports,
+        memory: handle.memory,
+        stage: stage(&gauges),
+    }
+}
+
+/// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
+fn stage(gauges: &[Arc<Gauge>]) -> Stage {
+    let mut stage = nothing();
+    for gauge in gauges {
+        let Budget {
+            into,
+            out,
+            rejected,
+            unwritten,
+            expired,
+            shed,
+            queued,
+        } = lock(&gauge.state).budget;
+        stage.into += into;
+        stage.out += out;
+        stage.queued += queued;
+        let reasons = [
+            ("rejected", rejected),
+            ("unwritten", unwritten),
+            ("expired", expired),
+            ("shed", shed),
+        ];
+        for (reason, count) in reasons {
+            stage.drops.add(reason, count);
+        }
+    }
+    stage
+}
+
+fn of(gauge: &Gauge) -> ExportView {
+    let state = lock(&gauge.state).clone();
+    let ledger = state.ledger;
+    ExportView {
+        export: gauge.export.clone(),
+        kind: gauge.kind.to_owned(),
+        server: gauge.authority.clone(),
+        stream: gauge.stream.name().to_owned(),
+        partition: gauge.partition,
+        read: ledger.read + ledger.left_out,
+        delivered: ledger.delivered.saturating_sub(state.left_out),
+        left_out: state.left_out + ledger.left_out,
+        silenced: state.silenced,
+        rejected: ledger.rejected,
+        unwritten: ledger.unwritten,
+        held: ledger.held,
+        waiting: state.waiting,
+        memory: state.memory as u64,
+        memory_limit: gauge.share.memory as u64,
+        batch_size: gauge.share.batch as u64,
+        counted: state.counted,
+        oldest: state.oldest,
+        expired: ledger.expired,
+        shed: state.shed,
+        restarted: state.restarted,
+        repeated: ledger.repeated,
+        requests: ledger.requests,
+        failed: ledger.failed,
+        refused: ledger.refused,
+        unauthorised: ledger.unauthorised,
+        timed_out: ledger.timed_out,
+        unsaved: ledger.unsaved,
+        last_success: state.last_success,
+        last_error: state.last_error,
+    }
+}

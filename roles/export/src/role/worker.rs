@@ -1,0 +1,509 @@
+//! One stream to one system: executes what a [`Delivery`] wants.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use export::{
+    Cursor, Delivery, Ledger, Outcome, RequestId, Settings as DeliverySettings,
+    record::{Record, Stream},
+    sink::Batch,
+};
+use store::{Follower, StreamPosition};
+use tokio::{
+    sync::watch,
+    task::{self, JoinHandle, JoinSet},
+    time::{self, Instant},
+};
+
+use super::Silences;
+use super::{
+    Budget, Gauge, Reading,
+    answered::{Answered, Failure},
+    budget,
+    drive::{Route, Tasks, Wanted, drive},
+    files::{self, Files},
+    link::Link,
+    reader::{Ahead, Found, Reader},
+    records,
+    spool::{Hops, SpoolFiles},
+};
+use crate::settings::{ExportSettings, ExportStart};
+use runtime::lock::lock;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Exporter {
+    delivery: Delivery<Record>,
+    /// The way to the system; `None` while it carries a request.
+    link: Option<Link>,
+    /// `None` while it reads.
+    reader: Option<Reader>,
+    /// Bytes of the request that was sent last.
+    request: usize,
+    /// The request of the next batch.
+    ahead: Option<Ahead>,
+    files: Arc<Files>,
+    /// Where records wait that are in no store.
+    hops: Option<Arc<Hops>>,
+    /// What people want to hear no more.
+    silences: Option<Arc<dyn Silences>>,
+    gauge: Arc<Gauge>,
+    directory: PathBuf,
+    collector: Arc<str>,
+    timeout: Duration,
+    counted_at: u64,
+    /// Knows where the store ends, also while it is read.
+    ends: Follower,
+    /// The last end of the store's records, and the records that had come until then.
+    counted_end: Option<(StreamPosition, u64)>,
+    /// Ends here, and saves no cursor.
+    only: Option<StreamPosition>,
+}
+
+/// A request that is sent.
+#[derive(Debug)]
+struct Sending {
+    id: RequestId,
+    /// Indices in the batch.
+    records: Vec<usize>,
+    /// There is an outcome until then.
+    deadline: Instant,
+}
+
+/// A reader that has read.
+type Read = (Reader, Result<Found, String>);
+
+/// What it brought back.
+pub(super) struct Done {
+    sending: Sending,
+    link: Link,
+    sent: Result<(), Failure>,
+}
+
+/// Where records come from.
+pub(super) struct Origin<'a> {
+    /// The store's directory.
+    pub(super) directory: &'a Path,
+    /// The name of the collector.
+    pub(super) collector: String,
+    /// Of an export that notifies people: the alerts that they have silenced.
+    pub(super) silences: Option<Arc<dyn Silences>>,
+}
+
+impl Exporter {
+    /// Goes on at the saved cursor.
+    ///
+    /// # Errors
+    /// The cursor or the store cannot be read.
+    pub(super) fn new(
+        link: Link,
+        settings: &ExportSettings,
+        origin: Origin<'_>,
+        (gauge, reading): (Gauge, &Reading),
+    ) -> Result<Self, String> {
+        let Origin {
+            directory,
+            collector,
+            silences,
+        } = origin;
+        let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
+        let collector: Arc<str> = collector.into();
+        let hops = match (gauge.stream.stored(), reading) {
+            (Some(_), _) => None,
+            (None, Reading::New(Some(queue))) => {
+                let files = SpoolFiles::new(directory, &gauge.export);
+                Some(Arc::new(Hops {
+                    queue: Arc::clone(queue),
+                    files,
+                }))
+            }
+            (None, _) => return Err("hops are not stored".to_owned()),
+        };
+        let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
+        reader.read_hops(hops.clone());
+        reader.set_silences(silences.clone());
+        let at = |place: Result<StreamPosition, store::Error>| place.map_err(|error| error.to_string());
+        let mut only = None;
+        let cursor = if let Reading::Again(from, to) = *reading {
+            only = Some(match to {
+                Some(to) => at(reader.since(to.saturating_add(1)))?,
+                None => at(reader.end())?,
+            });
+            Cursor {
+                settled: records::position(at(reader.since(from))?),
+                batch_end: None,
+            }
+        } else {
+            match (files.cursor()?, settings.start) {
+                (Some(cursor), _) => cursor,
+                (None, _) if hops.is_some() => Cursor::default(),
+                // By its place, so that what is deleted before it is sent can be counted.
+                (None, ExportStart::Oldest) => Cursor {
+                    settled: records::position(at(reader.since(0))?),
+                    batch_end: None,
+                },
+                (None, ExportStart::Newest) => {
+                    let end = at(reader.end())?;
+                    let cursor = Cursor {
+                        settled: records::position(end),
+                        batch_end: None,
+                    };
+                    files.save(&cursor)?;
+                    cursor
+                }
+            }
+        };
+        only.iter().for_each(|end| reader.end_at(*end));
+        let mut delivery = DeliverySettings {
+            bytes: gauge.share.batch,
+            ..settings.delivery()
+        };
+        if only.is_some() {
+            // Nothing more comes.
+            delivery.linger = 0;
+        }
+        Ok(Self {
+            delivery: Delivery::new(delivery, cursor, runtime::host::seed()),
+            request: 0,
+            link: Some(link),
+            reader: Some(reader),
+            ahead: None,
+            files: Arc::new(files),
+            hops,
+            silences,
+            gauge: Arc::new(gauge),
+            directory: directory.to_owned(),
+            collector,
+            timeout: settings.timeout,
+            counted_at: 0,
+            ends: Follower::new(directory),
+            counted_end: None,
+            only,
+        })
+    }
+
+    pub(super) fn gauge(&self) -> Arc<Gauge> {
+        Arc::clone(&self.gauge)
+    }
+
+    fn stream(&self) -> Stream {
+        self.gauge.stream
+    }
+
+    async fn run(mut self, stopped: watch::Receiver<bool>) {
+        let keeper = self.keep_hops();
+        drive(&mut self, stopped).await;
+        if let (Some(hops), Some(keeper)) = (&self.hops, keeper) {
+            hops.queue.close();
+            _ = keeper.await;
+        }
+        self.show(nic::time::now());
+    }
+
+    fn new_reader(&self) -> Reader {
+        let sink = self.link.as_ref().and_then(Link::sink);
+        let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
+        self.only.iter().for_each(|end| reader.end_at(*end));
+        reader.read_hops(self.hops.clone());
+        reader.set_silences(self.silences.clone());
+        reader
+    }
+
+    /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
+    fn keep_hops(&self) -> Option<JoinHandle<()>> {
+        let (hops, gauge) = (self.hops.clone()?, Arc::clone(&self.gauge));
+        Some(task::spawn_blocking(move || hops.keep(&gauge.export)))
+    }
+
+    /// Shows what became of the records, and logs what people should read.
+    fn show(&mut self, now: u64) {
+        let ledger = self.gauge.show(&mut self.delivery);
+        let memory = self.memory();
+        let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
+        let counted = if count { self.count(&ledger) } else { None };
+        let mut state = lock(&self.gauge.state);
+        if let Some((waiting, budget)) = counted {
+            self.counted_at = now;
+            state.waiting = waiting;
+            state.counted = now;
+            state.budget = budget.unwrap_or(state.budget);
+            state.shed = state.budget.shed;
+            state.oldest = self.delivery.batch().first().map(Record::ts);
+        }
+        state.memory = memory;
+    }
+
+    /// Bytes in memory.
+    fn memory(&self) -> usize {
+        let hops = self.hops.as_ref().map_or(0, |hops| hops.queue.bytes());
+        self.delivery.bytes() + self.request + self.ahead.as_ref().map_or(0, Ahead::bytes) + hops
+    }
+
+    /// Committed records after the cursor, and the stage of the loss budget (`None`: the store begins its count anew just now).
+    fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
+        let settled = self.delivery.cursor().settled;
+        if let Some(hops) = &self.hops {
+            let (waiting, into, shed) = hops.queue.with(|spool| {
+                (
+                    spool.after(settled),
+                    spool.restored() + spool.offered(),
+                    spool.refused(),
+                )
+            });
+            let unread = waiting.saturating_sub(self.delivery.ahead());
+            return Some((waiting, Some(budget(into, ledger, shed, unread))));
+        }
+        let settled = records::place(settled);
+        let stored = self.stream().stored()?;
+        let end = match self.only {
+            Some(end) => end,
+            // What was counted before stands.
+            None => self.ends.end(stored).ok()?,
+        };
+        if end.base != settled.base {
+            return Some((end.row, None));
+        }
+        let waiting = end.row.saturating_sub(settled.row);
+        let unread = waiting.saturating_sub(self.delivery.ahead());
+        let accounted = ledger.read + ledger.left_out + ledger.expired + unread;
+        let came = came(&mut self.counted_end, end, accounted);
+        Some((waiting, Some(budget(came, ledger, 0, unread))))
+    }
+}
+
+/// Records that have come until `end`. The store's own count says how many came since the last end; where that count begins anew or falls,
+/// because files are gone, it is what is accounted for.
+fn came(counted: &mut Option<(StreamPosition, u64)>, end: StreamPosition, accounted: u64) -> u64 {
+    let came = match counted {
+        Some((last, came)) if last.base == end.base && last.row <= end.row => *came + (end.row - last.row),
+        _ => accounted,
+    };
+    *counted = Some((end, came));
+    came
+}
+
+impl Route for Exporter {
+    type Record = Record;
+    type Sent = Done;
+    type Read = Read;
+
+    fn delivery(&mut self) -> &mut Delivery<Record> {
+        &mut self.delivery
+    }
+
+    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
+        let Some(mut reader) = self.reader.take() else {
+            return self
+                .delivery
+                .not_read("the last page has not been read", nic::time::now());
+        };
+        tasks.reading.spawn_blocking(move || {
+            let found = reader.read(wanted);
+            (reader, found)
+        });
+    }
+
+    fn read(&mut self, read: Option<Read>) {
+        let now = nic::time::now();
+        let Some((reader, found)) = read else {
+            self.reader = Some(self.new_reader());
+            return self.delivery.not_read("reading failed", now);
+        };
+        self.reader = Some(reader);
+        match found {
+            Err(error) => self.delivery.not_read(&error, now),
+            Ok(Found {
+                page,
+                restarted,
+                silenced,
+                ahead,
+            }) => {
+                {
+                    let mut state = lock(&self.gauge.state);
+                    (state.restarted, state.silenced) =
+                        (state.restarted + u64::from(restarted), state.silenced + silenced);
+                }
+                if restarted {
+                    let (export, stream) = (&*self.gauge.export, self.stream().name());
+                    tracing::warn!(
+                        export,
+                        stream,
+                        "the store begins its count of records anew; the number of records that were lost unsent is unknown"
+                    );
+                }
+                self.ahead = ahead;
+                // Of a range nothing is left, and nothing is in flight.
+                let is_empty = page.records.is_empty() && page.left_out == 0;
+                let is_over = self.only.is_some() && is_empty && self.delivery.batch().is_empty();
+                self.delivery.page(page, now);
+                if is_over {
+                    self.delivery.stop(now, 0);
+                }
+            }
+        }
+    }
+
+    fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
+        let now = nic::time::now();
+        let Some(mut link) = self.link.take() else {
+            let words = "the last request has not ended".to_owned();
+            return self.delivery.answer(
+                id,
+                Outcome::Failed {
+                    words,
+                    retry_after: None,
+                },
+                now,
+            );
+        };
+        let chosen: Vec<&Record> = records
+            .iter()
+            .filter_map(|i| self.delivery.batch().get(*i))
+            .collect();
+        let batch = Batch {
+            stream: self.stream(),
+            records: &chosen,
+            collector: &self.collector,
+        };
+        let is_whole = records.len() == self.delivery.batch().len();
+        let cursor = self.delivery.cursor();
+        let ahead = self
+            .ahead
+            .take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
+        let is_something = link.begin(&batch, ahead.map(Ahead::into_request));
+        self.request = link.bytes();
+        if is_something {
+            let deadline = Instant::now() + self.timeout;
+            return start(
+                link,
+                Sending {
+                    id,
+                    records,
+                    deadline,
+                },
+                &mut tasks.sending,
+            );
+        }
+        self.link = Some(link);
+        lock(&self.gauge.state).left_out += records.len() as u64;
+        self.delivery.answer(id, Outcome::DONE, now);
+    }
+
+    /// A task that panicked is one whose time is over.
+    fn sent(&mut self, sent: Option<Done>, tasks: &mut Tasks<Self>) {
+        let Some(Done {
+            sending,
+            mut link,
+            sent,
+        }) = sent
+        else {
+            return;
+        };
+        let Sending { id, records, .. } = &sending;
+        let chosen: Vec<&Record> = records
+            .iter()
+            .filter_map(|i| self.delivery.batch().get(*i))
+            .collect();
+        let answered = match sent {
+            Err(failure) => Answered::done(failure.into()),
+            // It came too late: other records are in memory, and the delivery counts it.
+            Ok(()) if chosen.len() < records.len() => {
+                Answered::done(Failure::Passing("too late".to_owned()).into())
+            }
+            Ok(()) => {
+                let batch = Batch {
+                    stream: self.stream(),
+                    records: &chosen,
+                    collector: &self.collector,
+                };
+                link.answered(&batch)
+            }
+        };
+        let (outcome, left_out) = match answered {
+            Answered::More => return start(link, sending, &mut tasks.sending),
+            Answered::Done { outcome, left_out } => (outcome, left_out as u64),
+        };
+        self.link = Some(link);
+        let late = self.delivery.ledger().late;
+        self.delivery.answer(*id, outcome, nic::time::now());
+        if self.delivery.ledger().late == late {
+            lock(&self.gauge.state).left_out += left_out;
+        }
+    }
+
+    fn cursor_files(&self) -> Option<Arc<Files>> {
+        self.only.is_none().then(|| Arc::clone(&self.files))
+    }
+
+    fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
+        let record = self.delivery.batch().get(record)?;
+        Some((
+            Arc::clone(&self.files),
+            files::line(record, &self.collector, words),
+        ))
+    }
+
+    fn saved(&mut self, cursor: Cursor, now: u64) {
+        if let Some(hops) = &self.hops {
+            hops.queue.with(|spool| spool.settle(cursor.settled));
+        }
+        if self.only.is_some_and(|end| end <= records::place(cursor.settled)) {
+            self.delivery.stop(now, 0);
+        }
+    }
+
+    fn report(&mut self, now: u64, _tasks: &mut Tasks<Self>) {
+        self.show(now);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.reader.is_none()
+    }
+}
+
+fn start(mut link: Link, sending: Sending, requests: &mut JoinSet<Done>) {
+    requests.spawn(async move {
+        let sent = time::timeout_at(sending.deadline, link.send()).await;
+        let late = |_| Err(Failure::Passing("the server does not answer in time".to_owned()));
+        Done {
+            sending,
+            link,
+            sent: sent.unwrap_or_else(late),
+        }
+    });
+}
+
+/// Runs until each has stopped.
+pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<bool>) {
+    let mut tasks = JoinSet::new();
+    for exporter in exporters {
+        tasks.spawn(exporter.run(stopped.clone()));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Time between two counts of what waits.
+const COUNT_INTERVAL: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_is_counted_by_the_store_and_not_by_what_is_accounted_for() {
+        let end = |base, row| StreamPosition { base, row };
+        let mut counted = None;
+        assert_eq!(came(&mut counted, end(1, 10), 10), 10);
+        // An export that counts a record twice does not make one more come.
+        assert_eq!(came(&mut counted, end(1, 14), 15), 14);
+        assert_eq!(came(&mut counted, end(1, 14), 16), 14);
+        // Files are gone: the end falls, also to one above the first, or the count begins anew.
+        assert_eq!(came(&mut counted, end(1, 12), 16), 16);
+        assert_eq!(came(&mut counted, end(1, 13), 17), 17);
+        assert_eq!(came(&mut counted, end(9, 13), 20), 20);
+        assert_eq!(came(&mut counted, end(9, 15), 21), 22);
+    }
+}

@@ -1,0 +1,616 @@
+//! The state of the manager's thread: the core, its drivers, its journal, and what the API asks.
+
+mod budgets;
+mod devices;
+mod drill_down;
+mod intents;
+mod inventory;
+mod matched;
+mod silence;
+mod standby;
+mod tell;
+
+pub(super) use self::tell::key_of;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use manager::{
+    Manager, ManagerSettings as CoreSettings,
+    compile::Refusal,
+    device::{Answer, Command, Election, Encoding, NodeId, PortId},
+    driver::{Counter, Facts, Message},
+    intent::Intent,
+    inventory::Inventory,
+    lease::Lease,
+    reconcile::{Notice, Phase},
+    verify::{Arrivals, Verifier},
+};
+use serde_json::Value;
+
+use super::{
+    Local,
+    drivers::Driver,
+    journal::{self, Entry, Journal, Kept},
+    learn::Link,
+    namespaces::Namespaces,
+    progress::{Progress, States},
+    view::{DomainView, EntryView, ManagerHistoryView, PlanView},
+};
+use crate::{program::Configuration, settings::ManagerSettings};
+use runtime::control::Control;
+use runtime::monitor::CollectorMonitor;
+use settings::listen::Listen;
+use terminal::CliError;
+
+/// The manager with what it needs.
+pub struct Core {
+    manager: Manager,
+    /// The encoding that the journal has from this run.
+    encoding: Option<u64>,
+    /// What devices say of the lease, and how many can.
+    lease: (Lease, usize),
+    /// The other manager, whose intents it copies while it is on standby.
+    peer: Option<standby::Peer>,
+    /// When this manager started.
+    started: u64,
+    /// As configured; what devices say is added to it.
+    inventory: Inventory,
+    facts: BTreeMap<NodeId, Facts>,
+    /// Links that the collector has learned.
+    learned: BTreeSet<Link>,
+    drivers: BTreeMap<NodeId, Driver>,
+    /// How devices are driven.
+    settings: ManagerSettings,
+    reach: inventory::Reach,
+    /// Devices that the inventory does not have any more.
+    leaving: inventory::AllLeaving,
+    /// Ports that were in a link, and that are not announced yet.
+    opening: BTreeSet<(NodeId, PortId)>,
+    journal: Journal,
+    /// The journal is not at its path, and cannot be written there; that was logged.
+    journal_lost: bool,
+    intents: BTreeMap<String, Held>,
+    verifier: Verifier,
+    /// Budgets of intents and collectors.
+    keeping: budgets::Keeping,
+    /// What was counted of the flows of each intent.
+    since: BTreeMap<String, super::count::Since>,
+    /// What each device has reported, and whether the reports arrive.
+    reported: BTreeMap<NodeId, silence::Counted>,
+    reporters: Verifier,
+    /// Where this collector listens.
+    listens: Vec<Listen>,
+    /// The counters of each device.
+    counted: BTreeMap<NodeId, Vec<Counter>>,
+    /// The addresses of collectors that this host has.
+    local: BTreeSet<IpAddr>,
+    installed: Installed,
+    /// All INT is stopped.
+    stopped: bool,
+    /// When an intent last came or went, ns: reports before that may have been of other packets.
+    changed: u64,
+    commands: Vec<Command>,
+    progress: Progress,
+    /// The last state of each device in the history.
+    noted: Noted,
+    /// What intents ask of the collector of this process.
+    asking: tell::Asking,
+    drills: drill_down::Drills,
+    /// Packets that matched at devices.
+    matching: matched::Matching,
+    /// What arrived of all devices.
+    arrivals: Arrivals,
+    /// The devices are inside this process, and so is the way of their reports.
+    is_local: bool,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").finish_non_exhaustive()
+    }
+}
+
+/// The last state of each device in the history.
+#[derive(Debug, Default)]
+struct Noted(BTreeMap<NodeId, &'static str>);
+
+impl Noted {
+    /// Takes over the state of a device; whether it is another one than before.
+    fn is_other(&mut self, node: NodeId, state: &'static str) -> bool {
+        self.0.insert(node, state) != Some(state)
+    }
+}
+
+/// An intent with its origin.
+#[derive(Clone, Debug)]
+struct Held {
+    intent: Intent,
+    kept: Kept,
+    origin: Origin,
+}
+
+/// Where an intent is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    /// The configuration.
+    File,
+    /// The API.
+    Api,
+    /// The rule of this intent became true.
+    DrillDown(String),
+}
+
+/// When to look again which intents all their devices have.
+#[derive(Clone, Copy, Debug)]
+struct Installed {
+    /// Intents or what devices have may have changed.
+    is_due: bool,
+    /// Not before this time, ns.
+    next: u64,
+}
+
+/// Why something is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The request is wrong.
+    Wrong(String),
+    /// There is no such thing.
+    Unknown(String),
+    /// Something else decides it.
+    Conflict(String),
+    /// It has another version.
+    Stale(String),
+    /// It cannot be saved.
+    NotSaved(String),
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::NotSaved(format!("cannot save it in [manager] state: {error}"))
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Wrong(refusal.to_string())
+    }
+}
+
+/// What is put in force, and under which condition.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The intent, as in `[[intents]]`.
+    pub body: Value,
+    /// Who wants it.
+    pub by: String,
+    /// Only if it has this version; `*`: only if there is one.
+    pub if_match: Option<String>,
+    /// Only if there is none of this name.
+    pub is_new: bool,
+}
+
+impl Core {
+    /// A manager that acts, with the intents of the file and of the journal.
+    ///
+    /// # Errors
+    /// The journal cannot be used; the message says what to do.
+    pub(super) fn new(
+        all: &Arc<Configuration>,
+        (local, namespaces): (Option<Local>, Namespaces),
+        control: &Control,
+        now: u64,
+        tell: impl Fn(Message) + Send + Sync + 'static,
+    ) -> Result<Self, CliError> {
+        let settings = &all.manager;
+        let inventory = manager::inventory::from_settings(&all.inventory);
+        let journal = Journal::open(settings.state.as_deref())?;
+        let stopped = journal.is_stopped().map_err(broken)?;
+        let mut core_settings = encoded(settings.core(&inventory), &journal).map_err(broken)?;
+        core_settings.domain.dta_map = settings
+            .collector_map()
+            .map_err(|error| CliError::new(format!("[manager] dta_map: {error}")))?;
+        let mut core = Self {
+            manager: Manager::new(core_settings),
+            encoding: None,
+            lease: (
+                Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)),
+                0,
+            ),
+            peer: settings.peer.clone().map(standby::Peer::new),
+            started: now,
+            inventory,
+            facts: BTreeMap::new(),
+            learned: BTreeSet::new(),
+            drivers: BTreeMap::new(),
+            settings: settings.clone(),
+            leaving: BTreeMap::new(),
+            opening: BTreeSet::new(),
+            journal,
+            journal_lost: false,
+            intents: BTreeMap::new(),
+            verifier: Verifier::default(),
+            since: BTreeMap::new(),
+            keeping: budgets::Keeping::default(),
+            reported: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            reporters: Verifier::default(),
+            listens: all.listens.clone().unwrap_or_default(),
+            local: BTreeSet::new(),
+            installed: Installed {
+                is_due: true,
+                next: 0,
+            },
+            stopped,
+            changed: 0,
+            commands: Vec::new(),
+            progress: Progress::default(),
+            noted: Noted::default(),
+            asking: tell::Asking::new(Arc::clone(all), control.clone()),
+            drills: drill_down::Drills::default(),
+            matching: matched::Matching::default(),
+            arrivals: Arrivals::default(),
+            is_local: local.is_some(),
+            reach: inventory::Reach {
+                local,
+                namespaces,
+                tell: Arc::new(tell),
+            },
+        };
+        core.begin(all, now).map_err(broken)?;
+        Ok(core)
+    }
+
+    /// Takes over devices and intents, and acts unless it is on standby.
+    fn begin(&mut self, all: &Arc<Configuration>, now: u64) -> Result<(), store::Error> {
+        for device in self.inventory.clone().devices() {
+            self.start_driver(device, now);
+        }
+        self.restore_devices(now)?;
+        self.manager.set_inventory(self.inventory_of_file(), now);
+        self.ask_for_openings()?;
+        self.restore(now)?;
+        self.set_file(all, now);
+        self.count_lease_keepers();
+        if self.settings.standby {
+            tracing::info!(
+                "on standby: takes over when the devices have received no lease renewal for one lease period"
+            );
+        } else {
+            let term = self.journal.next_term(now, 0)?;
+            self.manager.set_term(Some(term), now);
+        }
+        Ok(())
+    }
+
+    /// Takes over the intents of the journal.
+    fn restore(&mut self, now: u64) -> Result<(), store::Error> {
+        for (name, kept) in self.journal.intents()? {
+            match intents::read(&kept.body, self.asking.collects(), now) {
+                Ok(intent) => self.hold(
+                    Held {
+                        intent,
+                        kept,
+                        origin: Origin::Api,
+                    },
+                    now,
+                ),
+                // It has ended while the program did not run, or another version wrote it.
+                Err(error) => {
+                    tracing::warn!(intent = name, error, "an intent is dropped");
+                    self.journal.forget(&name)?;
+                    self.note(now, "manager", "end", &name, &error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of the network.
+    pub fn inventory(&self) -> &Inventory {
+        self.manager.inventory()
+    }
+
+    /// What waits for a person, or for the calm.
+    pub fn plan(&self) -> PlanView {
+        PlanView::new(&self.manager.plan(), self.manager.inventory())
+    }
+
+    /// Approves the plan.
+    pub fn apply(&mut self, by: &str, now: u64) -> PlanView {
+        let plan = self.plan();
+        self.manager.apply(now);
+        self.note(now, by, "apply", "", &plan.text);
+        plan
+    }
+
+    /// Stops or starts all INT.
+    ///
+    /// # Errors
+    /// It cannot be saved, or another manager decides; nothing changes.
+    pub fn stop(&mut self, stop: bool, by: &str, now: u64) -> Result<DomainView, Error> {
+        self.check_acting()?;
+        self.set_stopped(stop, by, now)?;
+        Ok(self.domain(now))
+    }
+
+    fn set_stopped(&mut self, stop: bool, by: &str, now: u64) -> Result<(), Error> {
+        if stop != self.stopped {
+            self.journal.set_stopped(stop)?;
+            (self.stopped, self.changed) = (stop, now);
+            self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
+            self.verifier = Verifier::default();
+            self.matching = matched::Matching::default();
+            self.since.clear();
+            self.keeping = budgets::Keeping::default();
+            self.asking.is_due = true;
+            for (name, held) in &self.intents {
+                if stop {
+                    self.manager.remove_intent(name, now);
+                } else if held.origin.is_asked()
+                    && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
+                {
+                    tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The history.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn history(&self, subject: Option<&str>, limit: usize) -> Result<ManagerHistoryView, Error> {
+        let entries = self.journal.history(subject, limit)?.into_iter();
+        Ok(ManagerHistoryView {
+            history: entries.map(EntryView::from).collect(),
+        })
+    }
+
+    /// Sends the clients of the manager's stream what has changed. Returns after which time to call it again at the latest.
+    pub(super) fn publish(&mut self, monitor: &impl CollectorMonitor, now: u64) -> Option<Duration> {
+        self.set_followed(monitor);
+        let mut progress = std::mem::take(&mut self.progress);
+        let next = progress.publish(monitor, now, || States {
+            devices: self.device_states(now),
+            intents: self.intent_states(now),
+            domain: self.domain_state(),
+        });
+        self.progress = progress;
+        next
+    }
+
+    /// What a driver says.
+    pub(super) fn receive(&mut self, message: Message, now: u64) {
+        self.installed.is_due |= matches!(
+            message,
+            Message::Answer(..) | Message::Event(..) | Message::Facts(..)
+        );
+        match message {
+            Message::Answer(node, id, Answer::NotPrimary(election)) if is_of_the_future(election, now) => {
+                let reason = format!(
+                    "it names a manager whose term is in the future ({}); correct the clock of that manager, or remove the state file of the device",
+                    election.term
+                );
+                self.manager.answer(node, id, Answer::Unreachable(reason), now);
+            }
+            Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
+            Message::Lease(_, election, _) if is_of_the_future(election, now) => {}
+            Message::Lease(node, election, silence) => self.lease.0.observe(node, election, silence, now),
+            Message::Event(node, event) => self.manager.event(node, event, now),
+            Message::Reported(node, reported) => self.add_reported(node, reported, now),
+            Message::Matched(node, packets) => self.add_matched(node, &packets, now),
+            Message::Facts(node, facts) => self.add_facts(node, *facts, now),
+            Message::Counted(node, counters) => self.add_counters(node, counters),
+            Message::Note(node, text) => {
+                let device = self.manager.inventory().name(node);
+                tracing::warn!(device, text, "a device needs attention");
+                self.note(now, "manager", "device", &device, &text);
+            }
+        }
+    }
+
+    /// Advances to `now`: commands go to drivers, notices to log and history. Returns when to call it again at the latest.
+    pub(super) fn poll(&mut self, now: u64) -> Option<u64> {
+        self.take_over(now);
+        if self.manager.is_acting() {
+            self.drivers.values().for_each(Driver::renew);
+        }
+        let mut commands = std::mem::take(&mut self.commands);
+        self.manager.poll(now, &mut commands);
+        self.installed.is_due |= !commands.is_empty();
+        for command in commands.drain(..) {
+            if let Some(driver) = self.drivers.get(&command.node) {
+                driver.send(command);
+            }
+        }
+        self.commands = commands;
+        for notice in self.manager.drain_notices() {
+            self.installed.is_due = true;
+            self.tell(notice, now);
+        }
+        self.keep_encoding();
+        self.keep_journal();
+        self.end_intents(now);
+        self.end_drill_downs(now);
+        self.end_leaving(now);
+        self.installed.is_due |= self.asking.is_due;
+        self.ask_collector();
+        let next = self.check_installed(now);
+        self.manager.next_timeout().into_iter().chain(next).min()
+    }
+
+    /// Writes the journal again if it was removed. The log says once that it cannot.
+    fn keep_journal(&mut self) {
+        let restored = self.journal.restore();
+        if let Err(error) = &restored
+            && !self.journal_lost
+        {
+            tracing::error!(%error, "intents and history are not saved");
+        }
+        self.journal_lost = restored.is_err();
+    }
+
+    /// Keeps the encoding that is in force: a later run with another one must know that it is another one.
+    fn keep_encoding(&mut self) {
+        let encoding = code(self.manager.compiler().settings().encoding);
+        let is_due =
+            self.manager.is_acting() && !self.manager.is_reencoding() && self.encoding != Some(encoding);
+        if is_due {
+            match self.journal.set_encoding(encoding) {
+                Ok(()) => self.encoding = Some(encoding),
+                Err(error) => {
+                    tracing::error!(%error, "cannot save the encoding in [manager] state")
+                }
+            }
+        }
+    }
+
+    /// Acts from now on, if no other manager does; also on devices that another one has claimed and left.
+    fn take_over(&mut self, now: u64) {
+        let (lease, devices) = &mut self.lease;
+        let above = match self.manager.term() {
+            Some(own) => lease.reclaim(own, now),
+            None if self.settings.standby => lease.term(*devices, now),
+            None => None,
+        };
+        let Some(above) = above else { return };
+        self.lease.0.restart();
+        let acted = self.manager.is_acting();
+        match self.journal.next_term(now, above) {
+            Ok(term) => {
+                let text = match acted {
+                    true => "another manager claimed devices and stopped; claiming all again",
+                    false => "no lease renewal within one lease period; taking over",
+                };
+                tracing::warn!("{text}");
+                let copy = self
+                    .copy_text(now)
+                    .map(|copy| format!("; {copy}"))
+                    .unwrap_or_default();
+                self.note(now, "manager", "take over", "", &format!("{text}{copy}"));
+                self.manager.set_term(Some(term), now);
+            }
+            Err(error) => tracing::error!(%error, "cannot take over without [manager] state"),
+        }
+    }
+
+    fn tell(&mut self, notice: Notice, now: u64) {
+        let names = |node| self.manager.inventory().name(node);
+        match notice {
+            Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
+                let device = names(node);
+                tracing::warn!(device, state = %phase, "a device cannot be configured");
+                self.noted.is_other(node, phase.word());
+                self.note(now, "manager", phase.word(), &device, &phase.to_string());
+            }
+            Notice::Phase(node, Phase::InSync) => {
+                let device = names(node);
+                // Each time that it is read, it is in sync again.
+                if !self.noted.is_other(node, Phase::InSync.word()) {
+                    return;
+                }
+                tracing::info!(device, "the device is in sync");
+                self.note(now, "manager", Phase::InSync.word(), &device, "");
+            }
+            Notice::EdgeReady(node, port) => self.edge_ready((node, port), now),
+            Notice::Phase(..) => {}
+            Notice::Applying(node, changes) => {
+                let device = names(node);
+                let shown = changes
+                    .iter()
+                    .take(8)
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("; ");
+                let more = changes.len().saturating_sub(8);
+                let text = if more > 0 {
+                    format!("{shown}; and {more} more")
+                } else {
+                    shown
+                };
+                self.noted.is_other(node, Phase::Applying.word());
+                self.note(now, "manager", Phase::Applying.word(), &device, &text);
+            }
+            Notice::Superseded(node) => {
+                self.lease.0.restart();
+                let device = names(node);
+                tracing::warn!(
+                    device,
+                    "another manager has claimed the device; this manager is no longer active"
+                );
+                self.note(now, "manager", "superseded", &device, "another manager acts");
+            }
+        }
+    }
+
+    fn note(&mut self, time: u64, by: &str, action: &str, subject: &str, text: &str) {
+        let entry = Entry::new(time, [by, action, subject, text]);
+        if let Err(error) = self.journal.note(&entry) {
+            tracing::warn!(%error, "cannot write the history in [manager] state");
+        }
+        self.progress.note(entry.into());
+    }
+}
+
+/// Returns the error of a start without a usable journal.
+fn broken(error: store::Error) -> CliError {
+    CliError::new(format!(
+        "cannot use [manager] state: {}",
+        journal::with_remedy(&error)
+    ))
+}
+
+/// The settings of the core, which must know whether the encoding has changed since the last run.
+fn encoded(settings: CoreSettings, journal: &Journal) -> Result<CoreSettings, store::Error> {
+    let last = journal.encoding()?;
+    let reencode = last.is_some_and(|last| last != code(settings.domain.encoding));
+    Ok(CoreSettings { reencode, ..settings })
+}
+
+/// An encoding as the journal has it.
+fn code(encoding: Encoding) -> u64 {
+    u64::from(encoding.dscp) << 8 | encoding.l4_checksum as u64
+}
+
+/// Terms are times (see `Journal::next_term`). One far ahead would leave no room above it: a device that names it is not believed.
+fn is_of_the_future(election: Election, now: u64) -> bool {
+    const DAY: u64 = 86_400_000_000;
+    election.term > (now / 1_000).saturating_add(DAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoding_that_has_changed_since_the_last_run_is_known() {
+        let mut journal = Journal::open(None).unwrap();
+        let settings = |dscp| {
+            let mut settings = CoreSettings::default();
+            settings.domain.encoding.dscp = dscp;
+            settings
+        };
+        let changed = |dscp, journal: &Journal| encoded(settings(dscp), journal).unwrap().reencode;
+        // Nothing is known at the first start.
+        assert!(!changed(23, &journal));
+        journal.set_encoding(code(settings(23).domain.encoding)).unwrap();
+        assert_eq!([23, 24].map(|dscp| changed(dscp, &journal)), [false, true]);
+    }
+
+    #[test]
+    fn a_device_that_stays_in_sync_is_in_the_history_once() {
+        let (mut noted, in_sync, applying) = (Noted::default(), Phase::InSync.word(), Phase::Applying.word());
+        // It is read again and again.
+        let first = [in_sync; 3].map(|state| noted.is_other(1, state));
+        assert_eq!((first, noted.is_other(2, in_sync)), ([true, false, false], true));
+        let later = [applying, in_sync, in_sync].map(|state| noted.is_other(1, state));
+        assert_eq!(later, [true, true, false]);
+    }
+}

@@ -1,0 +1,507 @@
+//! Budgets of intents and of collectors: rates of the last moment, and what becomes coarser or finer because of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
+
+use manager::{
+    budget::{Budget, BudgetedIntent, Budgets, CollectorLoad, Detail, Load, Move, Rates},
+    device::{NodeId, Rule},
+    intent::Intent,
+    verify::State,
+};
+
+use super::{
+    super::count::Totals,
+    Core, Held,
+    silence::{Counted, arrives},
+};
+use runtime::monitor::MAX_COUNTED_FLOWS;
+
+/// The budgets, and the rates that they are compared with.
+#[derive(Debug, Default)]
+pub(super) struct Keeping {
+    budgets: Budgets,
+    /// Intents as their budgets have changed them.
+    moved: BTreeMap<String, Intent>,
+    /// What was counted last, and when.
+    last: Option<(u64, Totals)>,
+    /// The latest counters of each device.
+    devices: BTreeMap<NodeId, Window>,
+    /// Collectors with a budget.
+    collectors: BTreeMap<SocketAddr, CollectorLoad>,
+    /// Intents with a budget of events that nobody counts.
+    uncounted: BTreeSet<String>,
+    /// Why a change of an intent was refused last.
+    refused: BTreeMap<String, String>,
+    /// Events per second of intents.
+    events: BTreeMap<String, f64>,
+}
+
+/// What a device counted, and when it reported that, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counters {
+    at: u64,
+    packets: u64,
+}
+
+/// The last two messages of a device: what it counts is known only at their times.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    from: Counters,
+    to: Counters,
+}
+
+impl Window {
+    fn new(first: Counters) -> Self {
+        Self {
+            from: first,
+            to: first,
+        }
+    }
+
+    /// Takes over the latest counters of the device; what is known already changes nothing.
+    fn advance(&mut self, counters: Counters) {
+        if counters.packets < self.to.packets {
+            // What counts anew after a restart says nothing about the time before.
+            *self = Self::new(counters);
+        } else if counters.at >= self.to.at.saturating_add(LEAST) {
+            *self = Self {
+                from: self.to,
+                to: counters,
+            };
+        }
+    }
+
+    /// Packets per second; `None`: not known yet.
+    fn rate(&self) -> Option<f64> {
+        let Self { from, to } = self;
+        let seconds = to.at.saturating_sub(from.at) as f64 / 1e9;
+        (seconds > 0.0).then(|| to.packets.saturating_sub(from.packets) as f64 / seconds)
+    }
+
+    /// Whether the device still tells what it counts.
+    fn is_followed(&self, now: u64) -> bool {
+        now <= self.to.at.saturating_add(FOLLOWED)
+    }
+}
+
+/// Time between two messages that are compared, at least, ns: messages that waited arrive together.
+const LEAST: u64 = 900_000_000;
+/// A device that tells nothing for this time, ns, is left out.
+const FOLLOWED: u64 = 5_000_000_000;
+
+impl Keeping {
+    /// Forgets an intent.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.budgets.forget(name);
+        self.moved.remove(name);
+        self.events.remove(name);
+        self.refused.remove(name);
+    }
+
+    /// The detail of an intent, if it is coarser than what was asked for.
+    pub(super) fn coarser(&self, name: &str) -> Option<Detail> {
+        self.budgets.coarser(name)
+    }
+
+    /// An intent as its budget has changed it.
+    pub(super) fn in_force<'a>(&'a self, held: &'a Held) -> &'a Intent {
+        self.moved.get(&held.intent.name).unwrap_or(&held.intent)
+    }
+
+    /// Takes over what was counted up to now, and the latest counters of devices. `sessions`: the collectors with a budget; `None` as devices: all
+    /// that arrives here.
+    fn measure(
+        &mut self,
+        totals: Totals,
+        counters: &BTreeMap<NodeId, Counters>,
+        sessions: BTreeMap<SocketAddr, (Budget, Option<BTreeSet<NodeId>>)>,
+        now: u64,
+    ) {
+        self.devices.retain(|node, _| counters.contains_key(node));
+        for (node, counters) in counters {
+            self.devices
+                .entry(*node)
+                .or_insert_with(|| Window::new(*counters))
+                .advance(*counters);
+        }
+        let before = self.last.replace((now, totals));
+        let (Some((then, before)), Some((_, totals))) = (before, &self.last) else {
+            return;
+        };
+        let seconds = now.saturating_sub(then).max(1) as f64 / 1e9;
+        // What counts anew after a restart says nothing about the time before.
+        let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
+        let share = |(at, (budget, devices)): (SocketAddr, (Budget, Option<BTreeSet<NodeId>>))| {
+            let (reports, events, since) = match devices {
+                None => (
+                    rate(totals.reports, before.reports),
+                    rate(totals.events, before.events),
+                    Some(then),
+                ),
+                Some(devices) => {
+                    let (reports, since) = self.reported(&devices, now);
+                    (reports, 0.0, since)
+                }
+            };
+            (
+                at,
+                CollectorLoad {
+                    budget,
+                    rates: Rates { reports, events },
+                    since,
+                },
+            )
+        };
+        self.collectors = sessions.into_iter().map(share).collect();
+        let of_intent = |(name, events): (&String, &u64)| {
+            let old = before.of_intents.get(name)?;
+            Some((name.clone(), rate(*events, *old)))
+        };
+        self.events = totals.of_intents.iter().filter_map(of_intent).collect();
+    }
+
+    /// Takes over which intents are not counted; returns those that were before.
+    fn no_longer_counted(&mut self, now: &BTreeSet<String>) -> Vec<String> {
+        let before = std::mem::replace(&mut self.uncounted, now.clone());
+        now.difference(&before).cloned().collect()
+    }
+
+    /// What devices report per second, and since when; `None`: not known of all that are followed, or of none.
+    fn reported(&self, devices: &BTreeSet<NodeId>, now: u64) -> (f64, Option<u64>) {
+        let known = devices.iter().filter_map(|node| self.devices.get(node));
+        let followed: Vec<&Window> = known.filter(|window| window.is_followed(now)).collect();
+        let rates: Option<Vec<f64>> = followed.iter().map(|window| window.rate()).collect();
+        let since = followed.iter().map(|window| window.from.at).min();
+        rates.map_or((0.0, None), |rates| (rates.iter().sum(), since))
+    }
+}
+
+impl Core {
+    /// Keeps intents and collectors to their budgets, by the reports and events of the last moment.
+    pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
+        let sessions = self.budgeted();
+        let counters = |(node, counted): (&NodeId, &Counted)| {
+            (
+                *node,
+                Counters {
+                    at: counted.at,
+                    packets: counted.reported.packets,
+                },
+            )
+        };
+        let counters = self.reported.iter().map(counters).collect();
+        for name in self.keeping.no_longer_counted(&totals.uncounted) {
+            self.note(now, "manager", "budget", &name, &uncounted());
+        }
+        self.keeping.measure(totals, &counters, sessions, now);
+        let mut budgets = std::mem::take(&mut self.keeping.budgets);
+        let kept: Vec<BudgetedIntent<'_>> = self
+            .intents
+            .iter()
+            .filter_map(|(name, held)| self.kept(name, held, now))
+            .collect();
+        let (moves, stuck) = budgets.observe(&kept, &self.keeping.collectors, now);
+        self.keeping.budgets = budgets;
+        for (name, step) in moves {
+            self.make(&name, &step, now);
+        }
+        for load in stuck {
+            self.tell_stuck(&load, now);
+        }
+    }
+
+    /// The collectors with a budget, and the devices that report there; `None`: it is the one of this process.
+    fn budgeted(&self) -> BTreeMap<SocketAddr, (Budget, Option<BTreeSet<NodeId>>)> {
+        let collectors = self.manager.compiler().settings().collectors.iter();
+        let of = |at: SocketAddr| {
+            let is_here = self.is_local || self.listens.iter().any(|listen| arrives(listen, at, &self.local));
+            let devices = self.reported.keys().copied();
+            (!is_here).then(|| devices.filter(|node| self.session(*node) == Some(at)).collect())
+        };
+        let budgeted = collectors.filter(|collector| !collector.budget.is_empty());
+        budgeted
+            .map(|one| (one.address, (one.budget, of(one.address))))
+            .collect()
+    }
+
+    /// Where a device sends its reports.
+    pub(super) fn session(&self, node: NodeId) -> Option<SocketAddr> {
+        let rules = self.manager.compiler().desired().get(&node);
+        rules
+            .into_iter()
+            .flat_map(|rules| rules.iter())
+            .find_map(|rule| match rule {
+                Rule::Session(to) => Some(*to),
+                _ => None,
+            })
+    }
+
+    /// An intent that can become coarser, with what is known of it now.
+    fn kept<'a>(&'a self, name: &'a str, held: &Held, now: u64) -> Option<BudgetedIntent<'a>> {
+        let bounds = held.intent.bounds()?;
+        let outcome = self.manager.compiler().outcome(name)?;
+        let names = |node| self.manager.inventory().name(node);
+        let reports = match self.verifier.state(name, names, now) {
+            Some(State::Seen(figures) | State::Complete(figures)) => Some(figures.rate),
+            Some(State::Installed) => Some(0.0),
+            _ => None,
+        };
+        let events = self.keeping.events.get(name).copied();
+        let (budget, rates) = known(held.intent.budget, reports, events);
+        let ends = self
+            .since
+            .get(name)
+            .into_iter()
+            .flat_map(|since| since.ends.keys());
+        let at: BTreeSet<SocketAddr> = outcome
+            .nodes
+            .iter()
+            .chain(ends)
+            .filter_map(|node| self.session(*node))
+            .collect();
+        Some(BudgetedIntent {
+            name,
+            bounds,
+            budget,
+            rates,
+            collectors: at.into_iter().collect(),
+        })
+    }
+
+    /// Makes an intent coarser or finer.
+    fn make(&mut self, name: &str, step: &Move, now: u64) {
+        let Some(held) = self.intents.get(name) else {
+            return;
+        };
+        if step.from != step.to {
+            let intent = held.intent.with_detail(step.to);
+            if let Err(refusal) = self.manager.add_intent(intent.clone(), now) {
+                self.keeping.budgets.undo(name, step);
+                // It is tried again every second, and logged once.
+                let refusal = refusal.to_string();
+                if self.keeping.refused.get(name) != Some(&refusal) {
+                    tracing::warn!(
+                        intent = name,
+                        reason = refusal,
+                        "the budget cannot change the detail"
+                    );
+                    self.note(
+                        now,
+                        "manager",
+                        "budget",
+                        name,
+                        &format!("the detail stays: {refusal}"),
+                    );
+                    self.keeping.refused.insert(name.to_owned(), refusal);
+                }
+                return;
+            }
+            self.keeping.refused.remove(name);
+            // Sampling may change.
+            self.changed = now;
+            self.matching.renew();
+            // Thresholds without a filter are the collector's.
+            self.asking.is_due |= held.intent.reporting.filter.is_none();
+            self.keeping.moved.insert(name.to_owned(), intent);
+        }
+        self.note(now, "manager", "budget", name, &step.to_string());
+    }
+
+    fn tell_stuck(&mut self, load: &Load, now: u64) {
+        let text = format!(
+            "{load} exceed its budget of {}, and no intent that reports there can become coarser; raise it, or give intents a filter with a threshold, or coarsest = {{ sample = \"1 in 64\" }}",
+            load.budget
+        );
+        let at = load.collector.map(|at| at.to_string()).unwrap_or_default();
+        tracing::warn!(
+            collector = at,
+            rate = load.rate,
+            budget = load.budget,
+            "a collector is over its budget"
+        );
+        self.note(now, "manager", "budget", &at, &text);
+    }
+
+    /// The share of packets that is measured for an intent now: its budget may have changed it.
+    pub(super) fn sample_of(&self, held: &Held) -> u32 {
+        self.keeping.in_force(held).sample.max(1)
+    }
+}
+
+/// The budget of an intent with its rates, as far as they are known. Events that nobody counts are no room.
+fn known(budget: Budget, reports: Option<f64>, events: Option<f64>) -> (Budget, Option<Rates>) {
+    let rates = reports.map(|reports| Rates {
+        reports,
+        events: events.unwrap_or_default(),
+    });
+    match (budget.events, events) {
+        (Some(_), None) if budget.reports.is_some() => (
+            Budget {
+                events: None,
+                ..budget
+            },
+            rates,
+        ),
+        (Some(_), None) => (budget, None),
+        _ => (budget, rates),
+    }
+}
+
+/// What an operator does about an intent whose events nobody counts.
+fn uncounted() -> String {
+    format!(
+        "its events are not counted, and its budget in events/s has no effect: the intents with such a budget have more than {MAX_COUNTED_FLOWS} flow entries together; narrow `match`, or write the budget in reports/s"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn counters(all: &[(NodeId, u64, u64)]) -> BTreeMap<NodeId, Counters> {
+        all.iter()
+            .map(|(node, at, packets)| {
+                (
+                    *node,
+                    Counters {
+                        at: *at,
+                        packets: *packets,
+                    },
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_collector_elsewhere_is_measured_by_the_devices_that_report_there() {
+        let (here, there) = (
+            SocketAddr::from(([192, 0, 2, 1], 1)),
+            SocketAddr::from(([192, 0, 2, 2], 1)),
+        );
+        let budget = Budget {
+            reports: Some(10),
+            events: Some(5),
+        };
+        let sessions = || BTreeMap::from([(here, (budget, None)), (there, (budget, Some([7, 8, 9].into())))]);
+        let totals = |reports, events| Totals {
+            reports,
+            events,
+            of_intents: [("a".to_owned(), events / 2), (format!("b{events}"), 9)].into(),
+            uncounted: BTreeSet::new(),
+        };
+        let mut keeping = Keeping::default();
+        // The last device tells nothing any more.
+        let first = counters(&[(6, SECOND, 5), (7, SECOND, 1000), (8, SECOND, 50), (9, 0, 7)]);
+        keeping.measure(totals(100, 10), &first, sessions(), SECOND);
+        assert_eq!(keeping.collectors, BTreeMap::new());
+        let share = |reports, events, since| CollectorLoad {
+            budget,
+            rates: Rates { reports, events },
+            since,
+        };
+        let mut observe = |eight: (u64, u64), seven: (u64, u64), now| {
+            let new = counters(&[
+                (6, SECOND, 5),
+                (7, seven.0, seven.1),
+                (8, eight.0, eight.1),
+                (9, 0, 7),
+            ]);
+            keeping.measure(
+                totals(now / SECOND * 100, now / SECOND * 5),
+                &new,
+                sessions(),
+                now,
+            );
+            (keeping.collectors.clone(), keeping.events.get("a").copied())
+        };
+        // The second device has restarted: its rate is not known.
+        let (at, _) = observe((6 * SECOND, 0), (6 * SECOND, 1150), 6 * SECOND);
+        assert_eq!(
+            at,
+            [
+                (here, share(100.0, 4.0, Some(SECOND))),
+                (there, share(0.0, 0.0, None))
+            ]
+            .into()
+        );
+        let (at, events) = observe((8 * SECOND, 20), (7 * SECOND, 1250), 8 * SECOND);
+        let expected = [
+            (here, share(100.0, 5.0, Some(6 * SECOND))),
+            (there, share(110.0, 0.0, Some(6 * SECOND))),
+        ];
+        assert_eq!((at, events), (expected.into(), Some(2.5)));
+    }
+
+    #[test]
+    fn events_that_nobody_counts_are_no_room_and_told_once() {
+        let (reports, events) = (Some(10), Some(5));
+        let rates = |events| Some(Rates { reports: 3.0, events });
+        let both = Budget { reports, events };
+        assert_eq!(known(both, Some(3.0), Some(2.0)), (both, rates(2.0)));
+        assert_eq!(
+            known(both, Some(3.0), None),
+            (
+                Budget {
+                    reports,
+                    events: None
+                },
+                rates(0.0)
+            )
+        );
+        let only = Budget {
+            reports: None,
+            events,
+        };
+        assert_eq!(known(only, Some(3.0), None), (only, None));
+        let without = Budget {
+            reports,
+            events: None,
+        };
+        assert_eq!(known(without, Some(3.0), None), (without, rates(0.0)));
+        let mut keeping = Keeping::default();
+        let mut newly = |names: &[&str]| {
+            keeping.no_longer_counted(&names.iter().map(|name| (*name).to_owned()).collect())
+        };
+        assert_eq!(newly(&["a"]), ["a"]);
+        assert_eq!(newly(&["a", "b"]), ["b"]);
+        assert!(newly(&["b"]).is_empty());
+        assert_eq!(newly(&["a"]), ["a"]);
+    }
+
+    /// Devices tell once a second, and all is measured twice a second.
+    #[test]
+    fn a_constant_rate_is_constant_however_often_it_is_measured() {
+        let at = SocketAddr::from(([192, 0, 2, 2], 1));
+        let budget = Budget {
+            reports: Some(150),
+            events: None,
+        };
+        let mut keeping = Keeping::default();
+        let mut seen = BTreeSet::new();
+        for half in 0..20 {
+            let now = half * SECOND / 2;
+            // At 0.02 s, 1.02 s and so on.
+            let last = (now.saturating_sub(SECOND / 50)) / SECOND;
+            let all = counters(&[(7, last * SECOND + SECOND / 50, last * 100)]);
+            keeping.measure(
+                Totals::default(),
+                &all,
+                [(at, (budget, Some([7].into())))].into(),
+                now,
+            );
+            let share = keeping.collectors.get(&at).copied().unwrap_or_default();
+            seen.extend(
+                share
+                    .since
+                    .map(|since| (share.rates.reports as u64, since / SECOND)),
+            );
+        }
+        // Each second once: a measurement without a new message is no new one.
+        assert_eq!(seen, (0..9).map(|second| (100, second)).collect());
+    }
+}

@@ -1,0 +1,428 @@
+//! Devices as the manager's thread knows them: what they say about themselves, whether their reports arrive, and the domain.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use manager::{
+    device::{NodeId, PortId},
+    driver::{Counter, Facts, Neighbour, PortFacts},
+    inventory::{Inventory, Origin, Peer, PortRole, Unresolved},
+};
+
+use super::{
+    super::{
+        drivers,
+        learn::Link,
+        view::{
+            DeviceCounterView, DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView,
+        },
+    },
+    Core, Error,
+};
+
+impl Core {
+    /// All devices.
+    pub fn devices(&self, now: u64) -> DevicesView {
+        let inventory = self.manager.inventory();
+        let mut hosts: BTreeMap<(NodeId, PortId), Vec<&str>> = BTreeMap::new();
+        for host in inventory.hosts() {
+            if let Some(at) = host.at {
+                hosts.entry(at).or_default().push(&host.name);
+            }
+        }
+        let view = |status: manager::reconcile::DeviceStatus| {
+            let can = self.manager.compiler().capabilities(status.node);
+            let silence = self.silence(status.node, now);
+            let node = status.node;
+            let mut view = DeviceView::new(status, inventory, can, silence);
+            for port in &mut view.ports {
+                port.peer = port
+                    .peer
+                    .take()
+                    .or_else(|| hosts.get(&(node, port.port)).map(|names| host_names(names)));
+                port.neighbour = self.neighbour(node, port.port);
+                port.opening = self.opening.contains(&(node, port.port));
+            }
+            view.counters = self.counters(node);
+            let outside = inventory.device(node).filter(|device| device.role.is_outside());
+            view.does = outside.and_then(|device| self.settings.p4runtime.get(&device.name)?.about());
+            view.text.push_str(self.leaving_text(node));
+            view
+        };
+        DevicesView {
+            devices: self.manager.devices().into_iter().map(view).collect(),
+        }
+    }
+
+    /// The states of all devices.
+    pub(in crate::role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
+        let state = |status: manager::reconcile::DeviceStatus| {
+            let silence = self.silence(status.node, now);
+            let note = self
+                .manager
+                .inventory()
+                .device(status.node)
+                .and_then(drivers::note);
+            let leaving = self.leaving_text(status.node);
+            let mut state = DeviceState::new(status, silence, note);
+            state.text.push_str(leaving);
+            state
+        };
+        self.manager.device_states().map(state).collect()
+    }
+
+    fn leaving_text(&self, node: NodeId) -> &'static str {
+        if self.leaving.contains_key(&node) {
+            "; it is no longer in the inventory, and is driven until its INT entries are gone; if it is permanently off: `hopwise device forget`"
+        } else {
+            ""
+        }
+    }
+
+    /// The state of the domain.
+    pub(in crate::role) fn domain_state(&self) -> DomainState {
+        DomainState {
+            acting: self.manager.is_acting(),
+            stopped: self.stopped,
+            devices: self.manager.phases().count(),
+            in_sync: self.in_sync(),
+            waits: self.waits(),
+        }
+    }
+
+    fn in_sync(&self) -> usize {
+        self.manager.in_sync()
+    }
+
+    /// The changes that wait, in a few lines; empty: none.
+    fn waits(&self) -> String {
+        let plan = self.manager.plan();
+        if plan.is_empty() {
+            String::new()
+        } else {
+            plan.to_string()
+        }
+    }
+
+    /// One device, by name or node id.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
+        let named = |device: &DeviceView| device.name == name || name.parse() == Ok(device.node);
+        let found = self.devices(now).devices.into_iter().find(named);
+        found.ok_or_else(|| {
+            Error::Unknown(format!(
+                "there is no device `{name}`; use a name or node id of the list of devices"
+            ))
+        })
+    }
+
+    /// The domain.
+    pub fn domain(&self, now: u64) -> DomainView {
+        let inventory = self.manager.inventory();
+        let compiler = self.manager.compiler();
+        let domain = compiler.settings();
+        let topology = compiler.topology().devices.iter();
+        let links = topology.flat_map(|(node, ports)| {
+            ports
+                .links
+                .iter()
+                .map(|(port, (other, end))| [*node, *port, *other, *end])
+        });
+        let contradiction = |one: manager::inventory::Contradiction| {
+            let claims = one.claims.iter().map(|(origin, peer)| match peer {
+                Peer::Hosts => format!("hosts ({})", origin.word()),
+                Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.word()),
+            });
+            let claims: Vec<String> = claims.collect();
+            format!(
+                "{}:{} leads to {}",
+                inventory.name(one.port.0),
+                one.port.1,
+                claims.join(" and to ")
+            )
+        };
+        let suggestion = |one: manager::inventory::Suggestion| {
+            let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
+            let claims = one.claims.iter().map(|(origin, at)| match origin {
+                Origin::Learned => "by paths that the collector knows".to_owned(),
+                origin => format!("by {} ({})", name(*at), origin.word()),
+            });
+            let mut claims: Vec<String> = claims.collect();
+            claims.dedup();
+            let [a, b] = one.between.map(name);
+            format!("[\"{a}\", \"{b}\"] is claimed {}", claims.join(" and "))
+        };
+        DomainView {
+            acting: self.manager.is_acting(),
+            stopped: self.stopped,
+            dscp: domain.encoding.dscp,
+            l4_checksum: domain.encoding.l4_checksum.word().to_owned(),
+            collectors: domain
+                .collectors
+                .iter()
+                .map(|one| one.address.to_string())
+                .collect(),
+            dta_collectors: domain
+                .dta_map
+                .as_ref()
+                .map(|map| map.collectors.clone())
+                .unwrap_or_default(),
+            devices: self.manager.phases().count(),
+            in_sync: self.in_sync(),
+            longest_path: compiler.longest_path(),
+            links: links.filter(|[a, _, b, _]| a < b).collect(),
+            contradictions: inventory
+                .contradictions()
+                .into_iter()
+                .map(contradiction)
+                .collect(),
+            hosts: inventory
+                .hosts()
+                .take(MAX_HOST_NAMES)
+                .map(|host| host.name.clone())
+                .collect(),
+            suggestions: inventory.suggestions().into_iter().map(suggestion).collect(),
+            manual: self.manager.is_manual(),
+            waits: self.waits(),
+            copy: self.copy_text(now),
+        }
+    }
+
+    /// The addresses of the collectors.
+    pub(in crate::role) fn collectors(&self) -> BTreeSet<IpAddr> {
+        self.manager
+            .compiler()
+            .settings()
+            .collectors
+            .iter()
+            .map(|one| one.address.ip())
+            .collect()
+    }
+
+    /// Takes over what a device says about itself.
+    pub(super) fn add_facts(&mut self, node: NodeId, facts: Facts, now: u64) {
+        if !self.drivers.contains_key(&node) {
+            // It was driven until just now.
+            return;
+        }
+        self.manager
+            .set_capabilities(node, facts.capabilities.clone(), now);
+        self.facts.insert(node, facts);
+        self.join_facts(now);
+    }
+
+    /// Takes over what the counters of a device have counted.
+    pub(super) fn add_counters(&mut self, node: NodeId, mut counters: Vec<Counter>) {
+        if self.drivers.contains_key(&node) {
+            counters.truncate(MAX_COUNTERS);
+            self.counted.insert(node, counters);
+        }
+    }
+
+    fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
+        let counters = self.counted.get(&node).map_or(&[][..], Vec::as_slice);
+        let view = |Counter {
+                        object,
+                        about,
+                        name,
+                        packets,
+                    }: &Counter| DeviceCounterView {
+            object: object.clone(),
+            about: about.clone(),
+            name: name.clone(),
+            packets: *packets,
+        };
+        counters.iter().map(view).collect()
+    }
+
+    /// The name and the counters of each device that has some, by node id.
+    pub fn device_counters(&self) -> Vec<(String, Vec<DeviceCounterView>)> {
+        let inventory = self.manager.inventory();
+        self.counted
+            .keys()
+            .map(|node| (inventory.name(*node), self.counters(*node)))
+            .collect()
+    }
+
+    /// Takes over the links that the collector has learned.
+    pub(in crate::role) fn learn(&mut self, links: BTreeSet<Link>, now: u64) {
+        if self.learned != links {
+            self.learned = links;
+            self.join_facts(now);
+        }
+    }
+
+    /// What is configured, what devices say and what was learned become the inventory.
+    pub(super) fn join_facts(&mut self, now: u64) {
+        let mut inventory = self.inventory_of_file();
+        let leaves = |node: &NodeId| self.leaving.contains_key(node);
+        for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
+            add_ports(&mut inventory, *node, &facts.ports);
+        }
+        for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
+            add_neighbours(&mut inventory, *node, &facts.ports, leaves);
+        }
+        for [a, b] in self
+            .learned
+            .iter()
+            .filter(|ends| !ends.iter().any(|(node, _)| leaves(node)))
+        {
+            // Of devices and ports that the inventory does not have, nothing is learned.
+            if [a, b]
+                .iter()
+                .all(|(node, port)| inventory.ports(*node).any(|known| known == *port))
+            {
+                // A link from a device to itself is none.
+                let _ = inventory.add_link(*a, *b, Origin::Learned);
+            }
+        }
+        if *self.manager.inventory() != inventory {
+            self.note_links(&inventory, now);
+            self.note_opening(&inventory);
+            self.manager.set_inventory(inventory, now);
+            self.asking.is_due = true;
+            self.matching.renew();
+        }
+    }
+
+    /// Writes links that come or go into the history.
+    fn note_links(&mut self, inventory: &Inventory, now: u64) {
+        let links = |inventory: &Inventory| -> BTreeSet<Link> {
+            let all = inventory.topology().devices.into_iter();
+            let ends = all.flat_map(|(node, ports)| {
+                ports
+                    .links
+                    .into_iter()
+                    .map(move |(port, other)| [(node, port), other])
+            });
+            ends.filter(|[a, b]| a < b).collect()
+        };
+        let (before, after) = (links(self.manager.inventory()), links(inventory));
+        let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
+        let entry = |[a, b]: &Link, text: &str| (name(*a), format!("{text} {}", name(*b)));
+        let appeared = after.difference(&before).map(|link| entry(link, "leads to"));
+        let gone = before
+            .difference(&after)
+            .map(|link| entry(link, "no longer leads to"));
+        for (subject, text) in appeared.chain(gone).collect::<Vec<_>>() {
+            tracing::info!(port = subject, text, "the topology changed");
+            self.note(now, "manager", "link", &subject, &text);
+        }
+    }
+
+    /// What the neighbour of a port announces, and what follows from it, for people.
+    fn neighbour(&self, node: NodeId, number: PortId) -> Option<NeighbourView> {
+        let port = self
+            .facts
+            .get(&node)?
+            .ports
+            .iter()
+            .find(|port| port.port == number)?;
+        let Neighbour { system, port: end } = port.neighbour.clone()?;
+        let inventory = self.manager.inventory();
+        let role = inventory.role((node, number));
+        let note = match inventory.resolve(&Neighbour {
+            system: system.clone(),
+            port: end.clone(),
+        }) {
+            Err(Unresolved::System(system)) => Some(format!(
+                "`{system}` is not in the inventory; add it to carry INT over this link"
+            )),
+            Err(Unresolved::Port(other, port)) => Some(format!(
+                "`{}` has no port `{port}` in the inventory; correct its `ports`",
+                inventory.name(other)
+            )),
+            Ok((other, _)) if port.hosts => Some(format!(
+                "the device is configured with hosts at this port, yet `{}` announces itself",
+                inventory.name(other)
+            )),
+            Ok((other, end)) if role == PortRole::Unused => Some(format!(
+                "`{}` does not receive LLDP from this port: INT crosses the link only once it does, or once the inventory has the link to its port {end}",
+                inventory.name(other)
+            )),
+            Ok(_) => None,
+        };
+        Some(NeighbourView {
+            system,
+            port: end,
+            note,
+        })
+    }
+}
+
+/// Adds what a device says about its ports.
+fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
+    for port in ports {
+        let at = (node, port.port);
+        let added = inventory
+            .add_port(at, port.name.clone(), port.mtu)
+            .and_then(|()| match port.hosts {
+                true => inventory.set_peer(at, Some(Peer::Hosts), Origin::Device),
+                false => Ok(()),
+            });
+        if let Err(error) = added {
+            tracing::warn!(node, port = port.port, %error, "the device's information about a port is ignored");
+        }
+    }
+}
+
+/// Adds the links that a device hears. The names of all ports must be known. `leaves`: devices that are heard no more.
+fn add_neighbours(
+    inventory: &mut Inventory,
+    node: NodeId,
+    ports: &[PortFacts],
+    leaves: impl Fn(&NodeId) -> bool,
+) {
+    // What the device is configured with is worth more than what somebody behind the port announces.
+    for port in ports.iter().filter(|port| !port.hosts) {
+        let Some(neighbour) = &port.neighbour else {
+            continue;
+        };
+        if let Some((other, end)) = inventory
+            .resolve(neighbour)
+            .ok()
+            .filter(|(other, _)| !leaves(other))
+        {
+            // A port that hears its own device has no link.
+            let _ = inventory.set_peer((node, port.port), Some(Peer::Port(other, end)), Origin::Device);
+        }
+    }
+}
+
+/// The hosts at a port: the first of them by name.
+fn host_names(names: &[&str]) -> String {
+    let more = match names.len().saturating_sub(MAX_HOSTS_AT_PORT) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names
+        .iter()
+        .take(MAX_HOSTS_AT_PORT)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ")
+        + &more
+}
+
+/// Hosts of a port that are named.
+const MAX_HOSTS_AT_PORT: usize = 3;
+/// Counters of a device that are kept.
+const MAX_COUNTERS: usize = 1024;
+/// Names of hosts in the view of the domain.
+const MAX_HOST_NAMES: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_a_port_are_named_up_to_three() {
+        let all = ["h1", "h2", "h3", "h4", "h5"];
+        let texts = [1, 3, 5].map(|count| host_names(&all[..count]));
+        assert_eq!(texts, ["h1", "h1, h2, h3", "h1, h2, h3 and 2 more"]);
+    }
+}

@@ -1,0 +1,292 @@
+//! Drill-downs: intents with more detail that the manager installs by itself where a rule of another one became true.
+
+use std::collections::BTreeMap;
+
+use manager::{
+    drill_down::{Denied, Firing},
+    flows::{ANY_PORT, Ports},
+    intent::{Intent, Scope},
+};
+use serde_json::{Map, Value, json};
+
+use super::{super::journal::Kept, Core, Held, Origin};
+use runtime::monitor::CollectorMonitor;
+
+/// What became of rules with `then`.
+#[derive(Debug, Default)]
+pub(super) struct Drills {
+    /// The collector has their names.
+    pub(super) is_told: bool,
+    /// By intent: what was denied and is not in the history yet.
+    denied: BTreeMap<String, Refusals>,
+}
+
+/// Drill-downs that were not installed.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// Since the last entry of the history.
+    count: u64,
+    /// When that was, ns.
+    noted: u64,
+    /// The last reason.
+    reason: String,
+}
+
+impl Drills {
+    /// Forgets what was denied to an intent.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.denied.remove(name);
+    }
+
+    /// Why an intent got no drill-down lately.
+    pub(super) fn denied(&self, name: &str, now: u64) -> Option<&str> {
+        let denied = self
+            .denied
+            .get(name)
+            .filter(|one| now < one.noted.saturating_add(QUIET))?;
+        Some(&denied.reason)
+    }
+}
+
+impl Core {
+    /// Follows the rules that lead to drill-downs.
+    pub(super) fn set_followed(&mut self, monitor: &impl CollectorMonitor) {
+        if !std::mem::replace(&mut self.drills.is_told, true) {
+            let has = |held: &&Held| held.intent.reporting.then.is_some();
+            monitor.set_followed(
+                self.intents
+                    .values()
+                    .filter(has)
+                    .map(|held| held.intent.name.clone())
+                    .collect(),
+            );
+        }
+    }
+
+    /// What the rule of an intent, which became true for `flow`, asks for; `None`: nothing. `missed`: others came too fast.
+    pub(in crate::role) fn scope_of(
+        &mut self,
+        name: &str,
+        flow: &wire::FlowKey,
+        missed: u64,
+        now: u64,
+    ) -> Option<Scope> {
+        if missed > 0 {
+            let text =
+                format!("{missed} rules became true while others were pending; make the rules stricter");
+            tracing::warn!(missed, "rules of intents become true too often for drill-downs");
+            self.note(now, "manager", "drill_down", name, &text);
+        }
+        let scope = self.intents.get(name)?.intent.reporting.then.as_ref()?.scope;
+        if flow.known_id().is_some() {
+            self.deny(
+                name,
+                "the reports of the flow have an id in place of its addresses".to_owned(),
+                now,
+            );
+            return None;
+        }
+        Some(scope)
+    }
+
+    /// Whether there is room for a drill-down of this intent.
+    pub(in crate::role) fn admits(&mut self, name: &str, firing: &Firing, now: u64) -> bool {
+        let admitted = self.manager.admit(name, firing, now);
+        self.denied(name, admitted, now).is_some()
+    }
+
+    /// Installs a drill-down of an intent.
+    pub(in crate::role) fn fire(&mut self, parent: &str, firing: &Firing, now: u64) {
+        let fired = self.manager.fire(parent, firing, now);
+        let Some(child) = self.denied(parent, fired, now) else {
+            return;
+        };
+        let name = child.name.clone();
+        let body = body(&child);
+        let kept = Kept {
+            body,
+            by: "manager".to_owned(),
+            added: now,
+        };
+        let end = self
+            .manager
+            .intent(&name)
+            .and_then(|status| status.end)
+            .unwrap_or(now);
+        let watched: Vec<String> = child.watch.iter().map(ToString::to_string).collect();
+        let seconds = end.saturating_sub(now) / 1_000_000_000;
+        let text = format!(
+            "{name} watches {} for {seconds} s: the rule became true for {}",
+            watched.join(", "),
+            firing.flow
+        );
+        tracing::info!(
+            intent = parent,
+            drill_down = name,
+            "a rule became true: more detail is measured"
+        );
+        self.note(now, "manager", "drill_down", parent, &text);
+        self.intents.insert(
+            name,
+            Held {
+                intent: child,
+                kept,
+                origin: Origin::DrillDown(parent.to_owned()),
+            },
+        );
+    }
+
+    /// Removes drill-downs that have ended, which the core has removed.
+    pub(super) fn end_drill_downs(&mut self, now: u64) {
+        let gone = |(name, held): (&String, &Held)| match &held.origin {
+            Origin::DrillDown(parent) if self.manager.intent(name).is_none() => {
+                Some((name.clone(), parent.clone()))
+            }
+            _ => None,
+        };
+        for (name, parent) in self.intents.iter().filter_map(gone).collect::<Vec<_>>() {
+            self.drop_intent(&name, now);
+            self.note(now, "manager", "end", &parent, &format!("{name} has ended"));
+        }
+    }
+
+    /// What was asked for, unless it was denied: then it is counted, and logged once a minute.
+    fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: u64) -> Option<T> {
+        match result {
+            Ok(done) => return Some(done),
+            Err(Denied::NotAsked | Denied::Prolonged(_)) => {}
+            Err(denied) => self.deny(name, denied.to_string(), now),
+        }
+        None
+    }
+
+    fn deny(&mut self, name: &str, reason: String, now: u64) {
+        let denied = self.drills.denied.entry(name.to_owned()).or_default();
+        denied.count += 1;
+        let is_new = denied.reason != reason;
+        if !is_new && now < denied.noted.saturating_add(QUIET) {
+            return;
+        }
+        let others = denied.count - 1;
+        *denied = Refusals {
+            count: 0,
+            noted: now,
+            reason,
+        };
+        let more = if others > 0 {
+            format!(" ({others} others before it)")
+        } else {
+            String::new()
+        };
+        let text = format!("a drill-down was not installed{more}: {}", denied.reason);
+        tracing::warn!(
+            intent = name,
+            reason = denied.reason,
+            "a drill-down was not installed"
+        );
+        self.note(now, "manager", "drill_down", name, &text);
+    }
+
+    /// The drill-downs of an intent.
+    pub(super) fn drill_downs_of(&self, name: &str) -> Vec<String> {
+        let own = self.manager.drill_downs().filter(|(_, parent)| *parent == name);
+        own.map(|(child, _)| child.to_owned()).collect()
+    }
+}
+
+/// A drill-down as in `[[intents]]`.
+fn body(intent: &Intent) -> Value {
+    let Intent {
+        name,
+        flows,
+        both_directions,
+        watch,
+        mode,
+        at,
+        priority,
+        ..
+    } = intent;
+    let texts = |list: Vec<String>| (!list.is_empty()).then(|| json!(list));
+    let ports = |list: &[Ports]| {
+        let limited = list.iter().filter(|ports| **ports != ANY_PORT);
+        texts(
+            limited
+                .map(|(first, last)| {
+                    if first == last {
+                        first.to_string()
+                    } else {
+                        format!("{first}-{last}")
+                    }
+                })
+                .collect(),
+        )
+    };
+    let keys = [
+        ("src", texts(flows.src.iter().map(ToString::to_string).collect())),
+        ("dst", texts(flows.dst.iter().map(ToString::to_string).collect())),
+        ("sport", ports(&flows.sport)),
+        ("dport", ports(&flows.dport)),
+        ("proto", (!flows.proto.is_empty()).then(|| json!(flows.proto))),
+    ];
+    let keys: Map<String, Value> = keys
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect();
+    let watch: Vec<String> = watch.iter().map(ToString::to_string).collect();
+    let mut body = json!({"name": name, "match": keys, "watch": watch, "priority": priority});
+    if *both_directions {
+        body["both_directions"] = json!(true);
+    }
+    if let Some(mode) = mode {
+        body["mode"] = json!(mode.word());
+    }
+    if !at.edges.is_empty() {
+        body["at"] = json!({"edges": at.edges});
+    }
+    body
+}
+
+/// Time between two entries of the history about the same reason, ns.
+const QUIET: u64 = 60_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use detect::Metric;
+    use manager::{
+        device::Mode,
+        flows::{FlowMatch, Flows},
+        intent::At,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_drill_down_is_shown_as_the_file_would_have_it() {
+        let key = FlowMatch::default();
+        let intent = Intent {
+            name: "web.drill-1".to_owned(),
+            flows: Flows {
+                src: vec!["10.0.0.1".parse().unwrap()],
+                dst: vec!["10.2.0.0/16".parse().unwrap()],
+                sport: vec![key.sport],
+                dport: vec![(80, 80), (8000, 8999)],
+                proto: vec![17],
+                dscp: Vec::new(),
+            },
+            both_directions: true,
+            watch: [Metric::QueueOccupancy, Metric::HopLatency].into(),
+            mode: Some(Mode::Md),
+            at: At {
+                edges: vec!["leaf1".to_owned()],
+                between: None,
+            },
+            ..Intent::default()
+        };
+        let read = manager::intent::read_one(&settings::json::inline(&body(&intent)), 0).unwrap();
+        let flows = Flows {
+            sport: Vec::new(),
+            ..intent.flows.clone()
+        };
+        assert_eq!(read, Intent { flows, ..intent });
+    }
+}

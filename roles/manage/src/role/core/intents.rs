@@ -1,0 +1,772 @@
+//! Intents as the manager's thread keeps them: added, replaced, removed, counted, and held to their budgets.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use detect::Metric;
+use manager::{
+    IntentStatus,
+    budget::Detail,
+    compile::EffectiveRule,
+    device::{Mode, NodeId},
+    intent::{self, At, Intent, Until},
+    plan,
+    reconcile::Phase,
+    verify::{self, IntentCounters, State},
+};
+use serde_json::Value;
+use settings::setting::Setting;
+
+use super::{
+    super::{
+        count::{self, Expected, Expecting, Measuring},
+        journal::Kept,
+        view::{CostView, IntentState, IntentView, IntentsView, PlanView},
+    },
+    Core, Error, Held, Installed, Origin, Wanted,
+};
+use crate::{program::Configuration, settings::supported};
+use terminal::units;
+
+impl Core {
+    /// Takes over another version of the file.
+    pub(in crate::role) fn reload(&mut self, all: &Arc<Configuration>, now: u64) {
+        self.set_inventory(all, now);
+        self.set_file(all, now);
+    }
+
+    /// Replaces the intents of the file.
+    pub(super) fn set_file(&mut self, all: &Arc<Configuration>, now: u64) {
+        self.asking.set_settings(Arc::clone(all));
+        let in_file = |(_, held): &(&String, &Held)| held.origin == Origin::File;
+        let mut old: Vec<String> = self
+            .intents
+            .iter()
+            .filter(in_file)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for settings in &all.intents {
+            let body = settings.show().to_written();
+            let Ok(intent) = read(&body, all.collects(), now) else {
+                continue;
+            };
+            let (name, by) = (intent.name.clone(), "file".to_owned());
+            old.retain(|old| *old != name);
+            let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
+            if before.is_none_or(|before| before.kept.body != body) {
+                let until = intent.until.map(|until| Until::At(until.end(now)));
+                let intent = Intent { until, ..intent };
+                self.forget(&name);
+                let kept = Kept { body, by, added: now };
+                self.hold(
+                    Held {
+                        intent,
+                        kept,
+                        origin: Origin::File,
+                    },
+                    now,
+                );
+                // An intent of that name that came by the API must not return when the file has it no more.
+                if let Err(error) = self.journal.forget(&name) {
+                    tracing::warn!(intent = name, %error, "cannot save in [manager] state that the file has this intent now");
+                }
+                self.note(now, "file", "add", &name, "");
+            }
+        }
+        for name in old {
+            self.drop_intent(&name, now);
+            self.note(now, "file", "remove", &name, "");
+        }
+    }
+
+    /// Takes over an intent. One that the present network refuses is kept, and compiled again when the network changes.
+    pub(super) fn hold(&mut self, held: Held, now: u64) {
+        let name = held.intent.name.clone();
+        (self.asking.is_due, self.drills.is_told) = (true, false);
+        self.matching.renew();
+        self.changed = now;
+        if !self.stopped
+            && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
+        {
+            tracing::warn!(intent = name, reason = %refusal, "an intent is refused");
+        }
+        self.intents.insert(name, held);
+    }
+
+    pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
+        (self.asking.is_due, self.drills.is_told) = (true, false);
+        self.changed = now;
+        self.intents.remove(name);
+        self.manager.remove_intent(name, now);
+        self.forget(name);
+    }
+
+    /// Forgets what was counted for an intent.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.verifier.remove(name);
+        self.since.remove(name);
+        self.keeping.forget(name);
+        self.drills.forget(name);
+        self.matching.forget(name);
+    }
+
+    /// Adds or replaces an intent.
+    ///
+    /// # Errors
+    /// The reason; nothing changes.
+    pub fn put(&mut self, wanted: Wanted, now: u64) -> Result<IntentView, Error> {
+        self.check_acting()?;
+        let Wanted {
+            body,
+            by,
+            if_match,
+            is_new,
+        } = wanted;
+        let intent = read(&body, self.asking.collects(), now).map_err(Error::Wrong)?;
+        let name = intent.name.clone();
+        let before = self.intents.get(&name);
+        check_version(&name, before, if_match.as_deref())?;
+        if let Some(held) = before.filter(|_| is_new) {
+            return Err(taken(&name, held));
+        }
+        let is_replaced = before.is_some();
+        if let Some(held) = before {
+            may_be_replaced(&name, held)?;
+        }
+        self.manager.check_intent(&intent, now)?;
+        self.check_asked(&intent)?;
+        // `until` counts from now, also after a restart.
+        let end = intent.until.map(|until| until.end(now));
+        let mut written = body;
+        if let (Some(end), Value::Object(table)) = (end, &mut written) {
+            table.insert("until".to_owned(), intent::time_text(end).into());
+        }
+        let kept = Kept {
+            body: written,
+            by: by.clone(),
+            added: now,
+        };
+        self.journal.keep(&name, &kept)?;
+        self.forget(&name);
+        let intent = Intent {
+            until: end.map(Until::At),
+            ..intent
+        };
+        self.hold(
+            Held {
+                intent,
+                kept,
+                origin: Origin::Api,
+            },
+            now,
+        );
+        self.note(now, &by, if is_replaced { "replace" } else { "add" }, &name, "");
+        self.intent(&name, now)
+    }
+
+    /// The flows of an intent, and the intents that measure flows now: what its reports are expected from.
+    ///
+    /// # Errors
+    /// The intent is wrong.
+    pub fn expecting(&self, body: &Value, now: u64) -> Result<Expecting, Error> {
+        let matches = |intent: &Intent| {
+            let entries = intent.entries().ok()?;
+            Some(entries.iter().map(manager::flows::FlowMatch::to_match).collect())
+        };
+        let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
+        let measuring = |(name, held): (&String, &Held)| {
+            let outcome = self.manager.compiler().outcome(name)?;
+            Some(Measuring {
+                flows: matches(&held.intent)?,
+                sample: self.sample_of(held),
+                mode: outcome.mode,
+                rank: (held.intent.priority, Reverse(name.clone())),
+                filters: held.intent.reporting.filter.is_some(),
+                everywhere: held.intent.at == At::default(),
+            })
+        };
+        Ok(Expecting {
+            flows: matches(&intent).unwrap_or_default(),
+            measuring: self.intents.iter().filter_map(measuring).collect(),
+            since: self.changed,
+        })
+    }
+
+    /// What adding an intent would change. `expected`: what the collector knows of its flows.
+    ///
+    /// # Errors
+    /// As [`Core::put`].
+    pub fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
+        let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
+        if let Some(held) = self.intents.get(&intent.name) {
+            may_be_replaced(&intent.name, held)?;
+        }
+        let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now)?;
+        self.check_asked(&intent)?;
+        let links = self.manager.compiler().longest_path();
+        let own = EffectiveRule {
+            whole: true,
+            mode: outcome.mode,
+            bits: outcome.bits,
+            sample: intent.sample,
+        };
+        let overlap = overlaps.get(&intent.name);
+        let rules = overlap.map_or(&[][..], |overlap| &overlap.rules);
+        let (rule, others) = rules.split_first().unwrap_or((&own, &[]));
+        let cost = plan::cost(rule.mode, rule.bits, rule.sample, links, None, expected.rate());
+        let fewer = intent.reporting.filter.is_some()
+            || !intent.budget.is_empty()
+            || intent.at != At::default()
+            || matches!(rule.mode, Mode::Mx | Mode::Postcard);
+        let cost = Some(CostView::new(rule, cost, expected.text(fewer)));
+        let mut view = PlanView::new(&plan, self.manager.inventory());
+        view.notes.extend(outcome.notes.iter().map(ToString::to_string));
+        view.notes
+            .extend(overlap.iter().flat_map(|overlap| overlap.notes()));
+        let rest = |rule| format!("packets that other intents match too: {}", rule_text(rule, links));
+        view.notes.extend(others.iter().map(rest));
+        for (name, overlap) in overlaps.iter().filter(|(name, _)| **name != intent.name) {
+            view.notes.extend(
+                overlap
+                    .notes_of(&intent.name)
+                    .iter()
+                    .map(|note| format!("{name}: {note}")),
+            );
+        }
+        if intent.mode.is_none() && rule.mode == Mode::Sf {
+            view.notes.push(SF_CHOSEN.to_owned());
+        }
+        Ok(PlanView { cost, ..view })
+    }
+
+    /// Removes an intent; with a version, only that one.
+    ///
+    /// # Errors
+    /// There is none, it has another version, the file has it, or another manager decides.
+    pub fn remove(
+        &mut self,
+        (name, if_match): (&str, Option<&str>),
+        by: &str,
+        now: u64,
+    ) -> Result<(), Error> {
+        self.check_acting()?;
+        let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
+        check_version(name, Some(held), if_match)?;
+        if held.origin == Origin::File {
+            return Err(in_file(name));
+        }
+        self.journal.forget(name)?;
+        self.drop_intent(name, now);
+        self.note(now, by, "remove", name, "");
+        Ok(())
+    }
+
+    /// One intent.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn intent(&self, name: &str, now: u64) -> Result<IntentView, Error> {
+        let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
+        Ok(self.intent_view(name, held, now))
+    }
+
+    /// The states of all intents.
+    pub(in crate::role) fn intent_states(&self, now: u64) -> Vec<IntentState> {
+        let state = |(name, held): (&String, &Held)| {
+            let IntentView {
+                name,
+                etag,
+                state,
+                text,
+                flows,
+                rate,
+                ..
+            } = self.intent_view(name, held, now);
+            IntentState {
+                name,
+                etag,
+                state,
+                text,
+                flows,
+                rate,
+            }
+        };
+        self.intents.iter().map(state).collect()
+    }
+
+    /// All intents.
+    pub fn intents(&self, now: u64) -> IntentsView {
+        let intents = self
+            .intents
+            .iter()
+            .map(|(name, held)| self.intent_view(name, held, now));
+        IntentsView {
+            intents: intents.collect(),
+        }
+    }
+
+    fn intent_view(&self, name: &str, held: &Held, now: u64) -> IntentView {
+        let status = self.manager.intent(name);
+        let names = |node| self.manager.inventory().name(node);
+        let state = self.verifier.state(name, names, now);
+        let (flows, rate) = match &state {
+            Some(State::Seen(figures) | State::Complete(figures)) => (figures.flows, figures.rate),
+            _ => (0, 0.0),
+        };
+        let idle = self.idle_sinks(name, state.as_ref(), now);
+        let (mut state, mut text) = self.described(status.as_ref(), state);
+        text.push_str(&self.remarks(name, now));
+        if let Some((is_silent, lost)) = self.lost_devices(name, &state, now) {
+            text = format!("{lost}; {text}");
+            if is_silent {
+                state = "silent".to_owned();
+            }
+        }
+        let broken = self.silent_devices(name, &state, now);
+        if !broken.is_empty() {
+            // The device whose reports are lost, and those whose packets they are about.
+            let others = Some(text).filter(|_| state == "silent");
+            text = broken.into_iter().chain(others).collect::<Vec<_>>().join("; ");
+            state = "silent".to_owned();
+        } else if let Some(idle) = idle.filter(|_| state == "silent") {
+            text = format!("{idle}; {text}");
+        }
+        let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
+        let (overlap, links) = (self.overlap(name), self.manager.compiler().longest_path());
+        let own = outcome.map(|outcome| EffectiveRule {
+            whole: true,
+            mode: outcome.mode,
+            bits: outcome.bits,
+            sample: self.sample_of(held),
+        });
+        let rules = match overlap {
+            Some(overlap) if outcome.is_some() => &overlap.rules,
+            _ => own.as_slice(),
+        };
+        let notes = outcome
+            .iter()
+            .flat_map(|outcome| &outcome.notes)
+            .map(ToString::to_string);
+        IntentView {
+            name: name.to_owned(),
+            etag: etag_of(held),
+            origin: held.origin.word().to_owned(),
+            parent: match &held.origin {
+                Origin::DrillDown(parent) => Some(parent.clone()),
+                Origin::File | Origin::Api => None,
+            },
+            by: held.kept.by.clone(),
+            added: held.kept.added,
+            end: status.as_ref().and_then(|status| status.end),
+            intent: held.kept.body.clone(),
+            state,
+            text,
+            mode: modes(rules),
+            instructions: rules.first().map(|rule| manager::instruction::names(rule.bits)),
+            rules: rules.iter().map(|rule| rule_text(rule, links)).collect(),
+            devices: outcome
+                .iter()
+                .flat_map(|outcome| &outcome.nodes)
+                .map(|node| names(*node))
+                .collect(),
+            notes: notes
+                .chain(overlap.iter().flat_map(|overlap| overlap.notes()))
+                .collect(),
+            flows,
+            rate,
+        }
+    }
+
+    /// What is to be said of an intent besides its state.
+    fn remarks(&self, name: &str, now: u64) -> String {
+        let mut text = String::new();
+        if let Some(taken) = self
+            .overlap(name)
+            .and_then(|overlap| overlap.taken.iter().find(|one| one.whole))
+        {
+            text.push_str(&format!(
+                "; its packets are taken by `{}` (mode {})",
+                taken.by,
+                taken.modes.0.word()
+            ));
+        }
+        if let Some(reason) = self.asking.left_out(name) {
+            text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
+        }
+        if let Some(detail) = self.keeping.coarser(name) {
+            let compared = self
+                .intents
+                .get(name)
+                .and_then(|held| held.intent.reporting.thresholds.keys().next());
+            text.push_str(&format!(
+                "; {} by a budget",
+                detail_text(compared.copied(), detail)
+            ));
+        }
+        let drill_downs = self.drill_downs_of(name);
+        if !drill_downs.is_empty() {
+            text.push_str(&format!("; its rule became true: see {}", drill_downs.join(", ")));
+        }
+        if let Some(reason) = self.drills.denied(name, now) {
+            text.push_str(&format!("; a drill-down was not installed: {reason}"));
+        }
+        text
+    }
+
+    /// Devices on the paths of an intent's flows that cannot be reached, or that refuse to be read, and whether that makes it silent.
+    fn lost_devices(&self, name: &str, state: &str, now: u64) -> Option<(bool, String)> {
+        if !matches!(state, "seen" | "complete" | "silent") {
+            return None;
+        }
+        let lost = |node: &NodeId| match self.manager.phase(*node)? {
+            phase @ (Phase::Unreachable { .. } | Phase::Failed { .. }) if !self.manager.is_claimed(*node) => {
+                Some((self.manager.inventory().name(*node), phase.to_string()))
+            }
+            _ => None,
+        };
+        let lost: Vec<(String, String)> = self.since.get(name)?.nodes.iter().filter_map(lost).collect();
+        verify::unreachable_text(&lost, self.verifier.last_report(name, now))
+    }
+
+    /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
+    fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
+        let ends = self.since.get(name).map(|since| &since.ends);
+        let concerns = |node: &&NodeId| match state {
+            "installed" => true,
+            "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
+            "seen" | "complete" | "silent" => ends.is_some_and(|ends| ends.contains_key(node)),
+            _ => false,
+        };
+        self.reported
+            .keys()
+            .filter(concerns)
+            .filter_map(|node| self.silence(*node, now))
+            .collect()
+    }
+
+    /// The state of an intent, as a word and as a sentence.
+    fn described(&self, status: Option<&IntentStatus>, state: Option<State>) -> (String, String) {
+        let names = |node| self.manager.inventory().name(node);
+        let Some(status) = status else {
+            return match self.stopped {
+                true => ("stopped".to_owned(), "all INT is stopped".to_owned()),
+                false => (
+                    "refused".to_owned(),
+                    "the network refused it when it was added".to_owned(),
+                ),
+            };
+        };
+        let outcome = match &status.outcome {
+            Err(refusal) => return ("refused".to_owned(), refusal.to_string()),
+            Ok(outcome) => outcome,
+        };
+        let devices = outcome.nodes.len();
+        let state = state.unwrap_or(State::Pending);
+        let text = match &state {
+            State::Pending => {
+                let lacks = |node: &&NodeId| self.manager.phase(**node) != Some(&Phase::InSync);
+                let waiting: Vec<String> = outcome
+                    .nodes
+                    .iter()
+                    .filter(lacks)
+                    .map(|node| names(*node))
+                    .collect();
+                if !waiting.is_empty() {
+                    format!("waits for {}", waiting.join(", "))
+                } else if self.manager.needs_approval(&outcome.nodes) {
+                    "waits for approval".to_owned()
+                } else {
+                    "waits for its devices".to_owned()
+                }
+            }
+            State::Installed => format!(
+                "on {}; no report of its flows has arrived yet",
+                units::counted(devices as u64, "device")
+            ),
+            State::Seen(figures) if figures.missing.is_empty() => {
+                let paths = match figures.without_path {
+                    0 => "no path is complete yet".to_owned(),
+                    count => format!("{} without a complete path", units::counted(count, "flow")),
+                };
+                format!(
+                    "{}, {:.0} reports/s; {paths}",
+                    units::counted(figures.flows, "flow"),
+                    figures.rate
+                )
+            }
+            State::Seen(figures) => verify::missing_text(&figures.missing, names),
+            State::Complete(figures) => format!(
+                "{}, {:.0} reports/s, the last one {} s ago; every path is complete",
+                units::counted(figures.flows, "flow"),
+                figures.rate,
+                figures.age / 1_000_000_000
+            ),
+            State::Silent(silent) => silent
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
+        };
+        (state.word().to_owned(), text)
+    }
+
+    /// Tells the verifier which intents all their devices have, if that may have changed. `Some`: it is to be done at this time.
+    pub(super) fn check_installed(&mut self, now: u64) -> Option<u64> {
+        if !self.installed.is_due {
+            return None;
+        }
+        if now < self.installed.next {
+            return Some(self.installed.next);
+        }
+        let mut lacking: BTreeMap<NodeId, Option<BTreeSet<&str>>> = BTreeMap::new();
+        for name in self.intents.keys() {
+            let mut has = |node: &NodeId| {
+                let lacking = lacking
+                    .entry(*node)
+                    .or_insert_with(|| self.manager.lacking(*node));
+                lacking
+                    .as_ref()
+                    .is_some_and(|lacking| !lacking.contains(name.as_str()))
+            };
+            let is_installed = match self.manager.compiler().outcome(name) {
+                Some(outcome) => outcome.nodes.iter().all(&mut has),
+                // All INT is stopped, or the network refuses it.
+                None if self.stopped => continue,
+                None => false,
+            };
+            self.verifier.set_installed(name, is_installed, now);
+        }
+        let took = nic::time::now().saturating_sub(now);
+        self.installed = Installed {
+            is_due: false,
+            next: now + INSTALLED.max(took.saturating_mul(9)),
+        };
+        None
+    }
+
+    /// The flows of each intent, and the instruction bits that are asked for: what is counted.
+    pub(in crate::role) fn watched(&self) -> Vec<count::Watched> {
+        let watched = |(name, held): (&String, &Held)| {
+            let outcome = self.manager.compiler().outcome(name)?;
+            let entries = held.intent.entries().ok()?;
+            let flows = entries.iter().map(manager::flows::FlowMatch::to_match).collect();
+            Some(count::Watched {
+                name: name.clone(),
+                flows,
+                bits: outcome.bits,
+                mode: outcome.mode,
+                events: held.intent.budget.events.is_some(),
+            })
+        };
+        self.intents.iter().filter_map(watched).collect()
+    }
+
+    /// What was counted for each intent.
+    pub(in crate::role) fn observe(
+        &mut self,
+        counted: BTreeMap<String, IntentCounters>,
+        totals: count::Totals,
+        now: u64,
+    ) {
+        for (name, mut counters) in counted {
+            if self.intents.contains_key(&name) {
+                count::Since::add_to(&mut self.since, &name, &mut counters);
+                counters.sources = self.sources(&name, &counters.sources);
+                counters.arrivals = self.arrivals;
+                self.verifier.observe(&name, counters, now);
+            }
+        }
+        self.keep_budgets(totals, now);
+    }
+
+    /// Forgets intents whose time is over, which the core has removed.
+    pub(super) fn end_intents(&mut self, now: u64) {
+        let over = |held: &Held| {
+            held.intent
+                .until
+                .is_some_and(|until| matches!(until, Until::At(end) if end <= now))
+        };
+        let ended: Vec<String> = self
+            .intents
+            .iter()
+            .filter(|(_, held)| over(held))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in ended {
+            self.drop_intent(&name, now);
+            if let Err(error) = self.journal.forget(&name) {
+                tracing::warn!(intent = name, %error, "cannot save in [manager] state that an intent has ended");
+            }
+            self.note(now, "manager", "end", &name, "its time has expired");
+        }
+    }
+}
+
+/// The modes of rules, each once.
+fn modes(rules: &[EffectiveRule]) -> Option<String> {
+    let mut words: Vec<&str> = Vec::new();
+    for rule in rules {
+        let word = rule.mode.word();
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A rule, with what it adds to a packet on the longest path.
+fn rule_text(rule: &EffectiveRule, links: u32) -> String {
+    let EffectiveRule {
+        whole,
+        mode,
+        bits,
+        sample,
+    } = *rule;
+    let cost = plan::cost(mode, bits, sample, links, None, None);
+    let part = if whole {
+        ""
+    } else {
+        " for packets that others match too"
+    };
+    let sampled = if sample > 1 {
+        format!(", 1 in {sample}")
+    } else {
+        String::new()
+    };
+    format!(
+        "{} with {}{sampled}{part}; at most {} bytes, goodput {:.1} %",
+        mode.word(),
+        manager::instruction::names(bits),
+        cost.bytes.last().copied().unwrap_or(0),
+        cost.goodput * 100.0
+    )
+}
+
+pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, String> {
+    if !body.is_object() {
+        return Err(
+            "write a table as in [[intents]], such as {\"name\": \"web\", \"watch\": [\"hop_latency\"]}"
+                .to_owned(),
+        );
+    }
+    let intent = intent::read_one(&settings::json::inline(body), now)?;
+    supported(&intent, collects)
+        .map(|()| intent)
+        .map_err(|(_, message)| message)
+}
+
+/// A detail, with the threshold in the unit of its metric.
+fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
+    let threshold = metric.filter(|_| detail.threshold > 0);
+    let threshold = threshold.map(|metric| {
+        format!(
+            "threshold of {metric} {}",
+            intent::amount_text(metric, detail.threshold)
+        )
+    });
+    let sample = (detail.sample > 1).then(|| format!("1 in {} packets", detail.sample));
+    threshold.into_iter().chain(sample).collect::<Vec<_>>().join(", ")
+}
+
+fn etag_of(held: &Held) -> String {
+    format!("{:x}", held.kept.added)
+}
+
+fn unknown(name: &str) -> Error {
+    Error::Unknown(format!(
+        "there is no intent `{name}`; use a name of the list of intents"
+    ))
+}
+
+/// Refuses if the intent is not of the version that is asked for; `*`: of any.
+fn check_version(name: &str, held: Option<&Held>, if_match: Option<&str>) -> Result<(), Error> {
+    let stale = |message| Err(Error::Stale(message));
+    match (if_match, held) {
+        (None, _) | (Some("*"), Some(_)) => Ok(()),
+        (Some(etag), Some(held)) if etag == etag_of(held) => Ok(()),
+        (Some(_), Some(held)) => stale(format!(
+            "`{name}` was replaced by {} in the meantime; review it, and repeat the change if it still applies",
+            held.kept.by
+        )),
+        (Some(_), None) => stale(format!(
+            "the intent `{name}` no longer exists; add it as a new one"
+        )),
+    }
+}
+
+/// The refusal of a new intent with a name that is taken.
+fn taken(name: &str, held: &Held) -> Error {
+    match may_be_replaced(name, held) {
+        Err(error) => error,
+        Ok(()) => Error::Stale(format!(
+            "there is an intent `{name}` already, added by {}; use another name, or edit that one",
+            held.kept.by
+        )),
+    }
+}
+
+/// Whether somebody may write another intent in place of this one.
+fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
+    match &held.origin {
+        Origin::Api => Ok(()),
+        Origin::File => Err(in_file(name)),
+        Origin::DrillDown(parent) => Err(Error::Conflict(format!(
+            "`{name}` is a drill-down of `{parent}` and ends by itself; give the intent another name"
+        ))),
+    }
+}
+
+fn in_file(name: &str) -> Error {
+    Error::Conflict(format!(
+        "`{name}` is in the configuration file; change it there, and reload"
+    ))
+}
+
+/// What the cheapest mode costs in knowledge.
+const SF_CHOSEN: &str = "SF-INT is the cheapest mode: each packet carries a part of a path's records, so there is no flow latency, and sets of records that stay incomplete are lost; mode \"md\" measures every packet whole";
+
+/// Shortest time between two looks at which intents are installed, ns.
+const INSTALLED: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_refused_if_it_is_for_another_version() {
+        let held = |origin| Held {
+            intent: Intent {
+                name: "web".to_owned(),
+                ..Intent::default()
+            },
+            kept: Kept {
+                body: Value::Null,
+                by: "ana".to_owned(),
+                added: 0x2a,
+            },
+            origin,
+        };
+        let present = held(Origin::Api);
+        let text = |error: Error| match error {
+            Error::Stale(message) | Error::Conflict(message) => message,
+            other => panic!("{other:?}"),
+        };
+        let check = |held, etag| check_version("web", held, etag).map_err(text);
+        assert_eq!(check(Some(&present), Some("2a")), Ok(()));
+        assert_eq!(check(Some(&present), Some("*")), Ok(()));
+        assert_eq!(check(Some(&present), None), Ok(()));
+        assert_eq!(check(None, None), Ok(()));
+        let replaced =
+            "`web` was replaced by ana in the meantime; review it, and repeat the change if it still applies";
+        assert_eq!(check(Some(&present), Some("29")), Err(replaced.to_owned()));
+        let gone = "the intent `web` no longer exists; add it as a new one";
+        assert_eq!(check(None, Some("2a")), Err(gone.to_owned()));
+        assert_eq!(check(None, Some("*")), Err(gone.to_owned()));
+        let there = "there is an intent `web` already, added by ana; use another name, or edit that one";
+        assert_eq!(text(taken("web", &present)), there);
+        assert!(text(taken("web", &held(Origin::File))).contains("configuration file"));
+    }
+}

@@ -1,0 +1,458 @@
+//! A changed inventory: devices that come, change or go while the manager runs, and ports that hosts may be connected to.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use manager::{
+    device::{NodeId, PortId, Rule, Rules},
+    driver::Message,
+    inventory::{Device, Inventory, PortRole},
+    reconcile::Phase,
+};
+
+use super::{
+    super::{Local, drivers::Driver, namespaces::Namespaces},
+    Core, Error,
+};
+use crate::{program::Configuration, settings::ManagerSettings};
+
+/// How drivers reach their devices and the manager's thread.
+pub(super) struct Reach {
+    /// The devices are inside this process.
+    pub(super) local: Option<Local>,
+    pub(super) namespaces: Namespaces,
+    pub(super) tell: Arc<dyn Fn(Message) + Send + Sync>,
+}
+
+/// A device that the inventory does not have any more. It is driven until it measures nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Leaving {
+    device: Device,
+    ports: Vec<PortId>,
+}
+
+impl Core {
+    /// Starts the driver of a device.
+    pub(super) fn start_driver(&mut self, device: &Device, now: u64) {
+        let Reach {
+            local,
+            namespaces,
+            tell,
+        } = &self.reach;
+        let tell = Arc::clone(tell);
+        let reach = (local.as_ref(), namespaces);
+        let (driver, can) = Driver::start(device, &self.settings, reach, move |message| tell(message));
+        self.manager.set_capabilities(device.node, can, now);
+        self.drivers.insert(device.node, driver);
+    }
+
+    /// Takes over the inventory of another version of the configuration.
+    pub(super) fn set_inventory(&mut self, all: &Configuration, now: u64) {
+        let inventory = manager::inventory::from_settings(&all.inventory);
+        let before = std::mem::replace(&mut self.settings, all.manager.clone());
+        let old = std::mem::replace(&mut self.inventory, inventory.clone());
+        let gone: Vec<Device> = old
+            .devices()
+            .filter(|device| inventory.device(device.node).is_none())
+            .cloned()
+            .collect();
+        for device in gone {
+            let ports = self.manager.inventory().ports(device.node).collect();
+            if self.is_replaced(&device) {
+                self.drivers.remove(&device.node);
+                self.forget_device(device.node, now);
+                self.note(now, "file", "device", &device.name, "has another node id now");
+            } else if device.role.is_outside() {
+                // INT never reaches it.
+                self.drivers.remove(&device.node);
+                self.forget_device(device.node, now);
+                self.note(
+                    now,
+                    "file",
+                    "device",
+                    &device.name,
+                    "is no longer driven: it keeps its entries",
+                );
+            } else {
+                self.let_leave(device, ports, now);
+            }
+        }
+        self.drop_replaced(now);
+        for device in inventory.devices() {
+            let known = self.leaving.remove(&device.node).map(|leaving| leaving.device);
+            match known.as_ref().or_else(|| old.device(device.node)) {
+                Some(known) if is_same_way((known, &before), (device, &self.settings)) => {}
+                Some(_) => {
+                    self.forget_device(device.node, now);
+                    self.start_driver(device, now);
+                    self.note(now, "file", "device", &device.name, "is reached in another way");
+                }
+                None => {
+                    self.start_driver(device, now);
+                    self.note(now, "file", "device", &device.name, "is in the inventory now");
+                }
+            }
+        }
+        self.count_lease_keepers();
+        self.save_devices();
+        self.join_facts(now);
+        self.set_dta_map(now);
+    }
+
+    /// Takes over the map of DTA collectors, which may have changed under the same name.
+    fn set_dta_map(&mut self, now: u64) {
+        match self.settings.collector_map() {
+            Ok(map) => {
+                let before = &self.manager.compiler().settings().dta_map;
+                if let Some(map) = map.as_ref().filter(|map| before.as_ref() != Some(map)) {
+                    let collectors = map.collectors.join(", ");
+                    self.note(now, "file", "dta_map", &collectors, "are the DTA collectors now");
+                }
+                self.manager.set_dta_map(map, now);
+            }
+            // It was read a moment ago, when the file was checked.
+            Err(error) => tracing::warn!(error, "[manager] dta_map: devices keep the map that they have"),
+        }
+    }
+
+    /// A device that leaves has another node id in the inventory now: two drivers must not drive it.
+    fn drop_replaced(&mut self, now: u64) {
+        let leaving = self
+            .leaving
+            .iter()
+            .filter(|(_, leaving)| self.is_replaced(&leaving.device));
+        for node in leaving.map(|(node, _)| *node).collect::<Vec<_>>() {
+            if self.inventory.device(node).is_none() {
+                self.leaving.remove(&node);
+                self.drivers.remove(&node);
+                self.forget_device(node, now);
+            }
+        }
+    }
+
+    /// A device is not in the inventory any more. Its neighbours remove INT from packets to it. It may still insert INT, so that sinks stay
+    /// in the domain until it is known to measure nothing.
+    fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: u64) {
+        self.note(
+            now,
+            "file",
+            "device",
+            &device.name,
+            "is no longer in the inventory",
+        );
+        self.leaving.insert(device.node, Leaving { device, ports });
+    }
+
+    /// Devices that leave are driven no longer when they measure nothing.
+    pub(super) fn end_leaving(&mut self, now: u64) {
+        if self.leaving.is_empty() || !self.is_acting() {
+            return;
+        }
+        let is_clean = |status: &manager::reconcile::DeviceStatus| {
+            self.leaving.contains_key(&status.node)
+                && status.phase == Phase::InSync
+                && status.difference == (0, 0)
+                && self.manager.rules(status.node).is_some_and(measures_nothing)
+        };
+        let clean: Vec<NodeId> = self
+            .manager
+            .device_states()
+            .filter(is_clean)
+            .map(|status| status.node)
+            .collect();
+        for node in clean {
+            self.release(node, "manager", "it no longer measures, and keeps its sinks", now);
+        }
+    }
+
+    /// Drives a device no longer that is not in the inventory and cannot be reached.
+    ///
+    /// # Errors
+    /// There is none of this name, or the inventory has it.
+    pub fn forget_leaving(&mut self, name: &str, by: &str, now: u64) -> Result<(), Error> {
+        self.check_acting()?;
+        let node = self.device(name, now)?.node;
+        if !self.leaving.contains_key(&node) {
+            return Err(Error::Conflict(format!(
+                "`{name}` is in the inventory; remove it from the configuration, and reload"
+            )));
+        }
+        self.release(node, by, "it was declared off: its entries are unknown", now);
+        Ok(())
+    }
+
+    fn release(&mut self, node: NodeId, by: &str, text: &str, now: u64) {
+        let Some(Leaving { device, .. }) = self.leaving.remove(&node) else {
+            return;
+        };
+        self.drivers.remove(&node);
+        for port in self
+            .opening
+            .iter()
+            .filter(|port| port.0 == node)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            self.set_opening(port, false);
+        }
+        self.forget_device(node, now);
+        tracing::info!(device = device.name, text, "a device is no longer driven");
+        self.note(
+            now,
+            by,
+            "device",
+            &device.name,
+            &format!("is no longer driven: {text}"),
+        );
+        self.save_devices();
+        self.join_facts(now);
+    }
+
+    /// Devices that an earlier run of this manager drove, and that the file does not have any more, leave.
+    pub(super) fn restore_devices(&mut self, now: u64) -> Result<(), store::Error> {
+        for (device, ports) in self.journal.devices()? {
+            if self.is_replaced(&device) || self.inventory.device(device.node).is_some() {
+                continue;
+            }
+            self.start_driver(&device, now);
+            self.let_leave(device, ports, now);
+        }
+        self.save_devices();
+        Ok(())
+    }
+
+    /// Whether a device of the inventory is the same one with another node id.
+    fn is_replaced(&self, device: &Device) -> bool {
+        let is_same = |other: &Device| other.driver == device.driver && other.address == device.address;
+        !device.address.is_empty() && self.inventory.devices().any(is_same)
+    }
+
+    /// Saves which devices are driven.
+    pub(super) fn save_devices(&mut self) {
+        let inventory = self.inventory_of_file();
+        let devices: Vec<(Device, Vec<PortId>)> = inventory
+            .devices()
+            .filter(|device| !device.role.is_outside())
+            .map(|device| (device.clone(), inventory.ports(device.node).collect()))
+            .collect();
+        if let Err(error) = self.journal.set_devices(&devices) {
+            tracing::warn!(%error, "cannot save in [manager] state which devices are driven");
+        }
+    }
+
+    /// Forgets what is known of a device: another one may answer in its place.
+    fn forget_device(&mut self, node: NodeId, now: u64) {
+        self.facts.remove(&node);
+        self.lease.0.forget(node);
+        self.reported.remove(&node);
+        self.counted.remove(&node);
+        self.reporters.remove(&node.to_string());
+        self.matching.forget_device(node);
+        self.noted.0.remove(&node);
+        let mut without = self.manager.inventory().clone();
+        without.remove_device(node);
+        self.manager.set_inventory(without, now);
+    }
+
+    /// How many devices keep the lease of the manager that acts.
+    pub(super) fn count_lease_keepers(&mut self) {
+        let keeps = |(node, driver): &(&NodeId, &Driver)| {
+            matches!(driver, Driver::Hopwise(_)) && !self.leaving.contains_key(node)
+        };
+        self.lease.1 = self.drivers.iter().filter(keeps).count();
+    }
+
+    /// The inventory of the file, with the devices that leave: nothing is known to be behind their ports.
+    pub(super) fn inventory_of_file(&self) -> Inventory {
+        let mut inventory = self.inventory.clone();
+        for Leaving { device, ports, .. } in self.leaving.values() {
+            let name = free_name(&inventory, device);
+            // Its node id is free: another device with it takes its place in `leaving`.
+            if inventory
+                .add_device(Device {
+                    name,
+                    ..device.clone()
+                })
+                .is_ok()
+            {
+                for port in ports {
+                    // It had so many ports before.
+                    let _ = inventory.add_port((device.node, *port), None, None);
+                }
+            }
+        }
+        inventory
+    }
+
+    /// Remembers the ports that were in a link and are not any more: they are announced.
+    pub(super) fn note_opening(&mut self, new: &Inventory) {
+        let old = self.manager.inventory();
+        let links = |inventory: &Inventory| -> Vec<(NodeId, PortId)> {
+            let devices = inventory.topology().devices.into_iter();
+            devices
+                .flat_map(|(node, ports)| ports.links.into_keys().map(move |port| (node, port)))
+                .collect()
+        };
+        let still: std::collections::BTreeSet<_> = links(new).into_iter().collect();
+        let opened = links(old)
+            .into_iter()
+            .filter(|port| !still.contains(port) && new.device(port.0).is_some());
+        for port in opened.collect::<Vec<_>>() {
+            self.set_opening(port, true);
+        }
+        for port in still {
+            if self.opening.contains(&port) {
+                self.set_opening(port, false);
+            }
+        }
+    }
+
+    fn set_opening(&mut self, port: (NodeId, PortId), opening: bool) {
+        match opening {
+            true => self.opening.insert(port),
+            false => self.opening.remove(&port),
+        };
+        if let Err(error) = self.journal.set_opening(port, opening) {
+            tracing::warn!(%error, "cannot save in [manager] state which ports become edge ports");
+        }
+    }
+
+    /// Asks for the announcements of ports that an earlier run of this manager had waited for.
+    pub(super) fn ask_for_openings(&mut self) -> Result<(), store::Error> {
+        for port in self.journal.opening()? {
+            if self.manager.inventory().device(port.0).is_some() {
+                self.opening.insert(port);
+                self.manager.announce_when_ready(port.0, port.1);
+            } else {
+                self.journal.set_opening(port, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A port that was in a link is a sink, and no packet with INT can be in its queue.
+    pub(super) fn edge_ready(&mut self, (node, port): (NodeId, PortId), now: u64) {
+        // Others had no link: nobody waits for them.
+        if !self.opening.contains(&(node, port)) {
+            return;
+        }
+        self.set_opening((node, port), false);
+        if self.leaving.contains_key(&node) {
+            return;
+        }
+        let inventory = self.manager.inventory();
+        let subject = format!("{}:{port}", inventory.name(node));
+        if inventory.role((node, port)) == PortRole::Edge {
+            let text = "INT is removed here: hosts may be connected";
+            tracing::info!(port = subject, text, "a port is ready");
+            self.note(now, "manager", "edge_ready", &subject, text);
+        }
+    }
+}
+
+/// The name of a device that leaves: another device may have its own by now.
+fn free_name(inventory: &Inventory, device: &Device) -> String {
+    let mut name = device.name.clone();
+    if inventory.node(&name).is_ok() {
+        name = format!("left-{}", device.node);
+    }
+    while inventory.node(&name).is_ok() {
+        name.insert_str(0, "left-");
+    }
+    name
+}
+
+/// Whether the driver need not be started again. `before`, `after`: a device, and how devices are driven.
+fn is_same_way(before: (&Device, &ManagerSettings), after: (&Device, &ManagerSettings)) -> bool {
+    let way = |(device, settings): (&Device, &ManagerSettings)| {
+        let Device {
+            name,
+            driver,
+            address,
+            options,
+            role,
+            ..
+        } = device.clone();
+        let (gnmi, p4runtime) = (
+            settings.gnmi.get(&name).cloned(),
+            settings.p4runtime.get(&name).cloned(),
+        );
+        let files = settings.files.get(&name).cloned();
+        (name, driver, address, options, role, gnmi, p4runtime, files)
+    };
+    way(before) == way(after)
+}
+
+/// Whether a device with these rules inserts nothing and reports nothing of its own. Each device of a domain with INT has the instructions:
+/// they concern only packets that others have marked.
+fn measures_nothing(rules: &Rules) -> bool {
+    !rules
+        .iter()
+        .any(|rule| matches!(rule, Rule::Source(_) | Rule::Watch(_)))
+}
+
+/// Devices that leave.
+pub(super) type AllLeaving = BTreeMap<NodeId, Leaving>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_starts_again_only_if_it_reaches_its_device_in_another_way() {
+        let device = |text: &str| {
+            let text = format!("devices = [{{ name = \"a\", node = 7, address = \"10.0.0.1:1\"{text} }}]");
+            manager::inventory::read(&text, "i.toml")
+                .unwrap()
+                .devices()
+                .next()
+                .unwrap()
+                .clone()
+        };
+        let (old, settings) = (device(""), ManagerSettings::default());
+        let same = |new: &Device, new_settings| is_same_way((&old, &settings), (new, new_settings));
+        assert!(same(
+            &device(", labels = [\"x\"], ports = 4, edge = [1]"),
+            &settings
+        ));
+        let moved = Device {
+            address: "10.0.0.2:1".to_owned(),
+            ..old.clone()
+        };
+        assert!(!same(&moved, &settings));
+        let other = ManagerSettings {
+            gnmi: BTreeMap::from([("a".to_owned(), Default::default())]),
+            ..ManagerSettings::default()
+        };
+        assert!(!same(&old, &other));
+        let other = ManagerSettings {
+            files: BTreeMap::from([("a".to_owned(), Default::default())]),
+            ..ManagerSettings::default()
+        };
+        assert!(!same(&old, &other));
+    }
+
+    #[test]
+    fn a_device_that_leaves_has_a_name_of_its_own() {
+        let text = "devices = [{ name = \"a\", node = 7, address = \"h:1\" }, { name = \"left-8\", node = 9, address = \"h:2\" }]";
+        let inventory = manager::inventory::read(text, "i.toml").unwrap();
+        let of = |name: &str, node| {
+            let device = Device {
+                name: name.to_owned(),
+                node,
+                ..inventory.devices().next().unwrap().clone()
+            };
+            free_name(&inventory, &device)
+        };
+        assert_eq!(
+            [of("b", 8), of("a", 6), of("a", 8)],
+            ["b", "left-6", "left-left-8"]
+        );
+    }
+
+    #[test]
+    fn sinks_measure_nothing() {
+        let of = |rules: &[Rule]| measures_nothing(&rules.iter().cloned().collect());
+        assert!(of(&[Rule::Sink(1), Rule::Forwarding, Rule::Instruction(2)]));
+        assert!(!of(&[Rule::Sink(1), Rule::Source(1)]));
+    }
+}

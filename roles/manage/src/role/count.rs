@@ -1,0 +1,835 @@
+//! What the collector knows of the flows of each intent: what the verifier compares.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use collector::{Collector, FlowRow, FlowView};
+use detect::Match;
+use manager::{
+    device::{Mode, NodeId},
+    instruction::{self, Bits},
+    verify::IntentCounters,
+};
+use wire::FlowKey;
+
+use runtime::monitor::CollectorMonitor;
+use runtime::slice;
+
+/// An intent whose flows are counted.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    /// Its name.
+    pub(super) name: String,
+    /// Its flows.
+    pub(super) flows: Vec<Match>,
+    /// The instruction bits that each node should fill.
+    pub(super) bits: Bits,
+    /// How they are measured.
+    pub(super) mode: Mode,
+    /// It has a budget of events: they are counted.
+    pub(super) events: bool,
+}
+
+/// A flow, as far as it is counted.
+#[derive(Clone, Debug)]
+struct Counted {
+    flow: FlowKey,
+    /// The worker that has it: reports of one flow may be at several.
+    worker: usize,
+    reports: u64,
+    first_seen: u64,
+    last_seen: u64,
+    /// What is new since the last count.
+    more: More,
+    /// The nodes that report, and the bits that each filled.
+    nodes: Vec<(NodeId, Bits)>,
+    /// It has a path, and all of it is known.
+    complete: bool,
+    /// It has none although it has been reported for [`SETTLED`], and still is.
+    without_path: bool,
+}
+
+/// Reports of a flow that can be said of a node, and those of a complete path.
+#[derive(Clone, Copy, Debug, Default)]
+struct More {
+    reports: u64,
+    complete: u64,
+}
+
+/// What was counted of each flow. Only what is new is added to its intents: a flow that the collector forgets takes nothing away.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    /// By worker and flow: when the flow was first seen, and what was counted.
+    flows: HashMap<(usize, FlowKey), (u64, More)>,
+    /// The time of the last count.
+    at: u64,
+    /// It had only a part of the flows.
+    partial: bool,
+}
+
+impl Counting {
+    /// Finds out what is new of each flow.
+    fn compare(&mut self, flows: &mut [Counted], partial: bool, now: u64) {
+        let mut counted = HashMap::with_capacity(flows.len());
+        for flow in flows {
+            let all = flow.counted();
+            let key = (flow.worker, flow.flow);
+            let before = match self.flows.get(&key) {
+                Some((first, before)) if *first == flow.first_seen => *before,
+                // It was there, and was left out: nobody knows what is new.
+                _ if self.partial && flow.first_seen <= self.at => all,
+                _ => More::default(),
+            };
+            flow.more = More {
+                reports: all.reports.saturating_sub(before.reports),
+                complete: all.complete.saturating_sub(before.complete),
+            };
+            // A path that is not complete any more, and then is again, does not count twice.
+            let most = More {
+                reports: all.reports.max(before.reports),
+                complete: all.complete.max(before.complete),
+            };
+            counted.insert(key, (flow.first_seen, most));
+        }
+        *self = Self {
+            flows: counted,
+            at: now,
+            partial,
+        };
+    }
+}
+
+/// Reports of an intent's flows since they were first counted: those before are no evidence that it works. They only grow.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Since {
+    /// By the node at which the flows end, also of flows that the collector has forgotten.
+    pub(super) ends: BTreeMap<NodeId, u64>,
+    /// The nodes on the paths of its flows, when the collector last knew any.
+    pub(super) nodes: BTreeSet<NodeId>,
+    complete: u64,
+}
+
+impl Since {
+    /// Replaces what is new for an intent by its sums. What is there when it is first counted is not new.
+    pub(super) fn add_to(all: &mut BTreeMap<String, Self>, name: &str, counters: &mut IntentCounters) {
+        let is_new = !all.contains_key(name);
+        let since = all.entry(name.to_owned()).or_default();
+        if !counters.nodes.is_empty() {
+            since.nodes.clone_from(&counters.nodes);
+        }
+        for (node, edge) in &counters.edges {
+            *since.ends.entry(*node).or_default() += if is_new { 0 } else { edge.reports };
+        }
+        since.complete += if is_new { 0 } else { counters.complete };
+        counters.complete = since.complete;
+        for (node, reports) in &since.ends {
+            counters.edges.entry(*node).or_default().reports = *reports;
+        }
+    }
+}
+
+impl Counted {
+    fn new(view: &FlowView<'_>, now: u64) -> Self {
+        let FlowRow {
+            flow,
+            reports,
+            first_seen,
+            last_seen,
+            ..
+        } = view.row;
+        let known = |node: u32| node != u32::MAX;
+        let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
+        let complete = view.path_length > 0 && !view.truncated && view.path().all(known);
+        let without_path = !complete && is_settled(first_seen, last_seen, now);
+        Self {
+            flow,
+            worker: 0,
+            reports,
+            first_seen,
+            last_seen,
+            more: More::default(),
+            nodes: hops.collect(),
+            complete,
+            without_path,
+        }
+    }
+
+    /// What counts of it.
+    fn counted(&self) -> More {
+        let reports = if self.nodes.is_empty() { 0 } else { self.reports };
+        More {
+            reports,
+            complete: if self.complete { self.reports } else { 0 },
+        }
+    }
+}
+
+/// Whether a flow has been reported for [`SETTLED`], and within this time.
+fn is_settled(first_seen: u64, last_seen: u64, now: u64) -> bool {
+    last_seen >= first_seen.saturating_add(SETTLED) && now <= last_seen.saturating_add(SETTLED)
+}
+
+/// Datagrams with reports of a node that arrived, and that the network lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// Received.
+    pub(super) datagrams: u64,
+    /// Lost in the network, by sequence numbers.
+    pub(super) lost: u64,
+}
+
+/// What has arrived of each node.
+pub(super) fn arrivals(monitor: &impl CollectorMonitor) -> BTreeMap<NodeId, Arrived> {
+    let mut arrived: BTreeMap<NodeId, Arrived> = BTreeMap::new();
+    for stream in monitor.streams() {
+        let Some(node) = stream.id.node else { continue };
+        let of = arrived.entry(node).or_default();
+        of.datagrams += stream.datagrams;
+        of.lost += stream.lost;
+    }
+    arrived
+}
+
+/// From what the reports of an intent are expected.
+#[derive(Clone, Debug)]
+pub struct Expecting {
+    /// Its flows.
+    pub(super) flows: Vec<Match>,
+    /// The intents that measure flows now.
+    pub(super) measuring: Vec<Measuring>,
+    /// When one of them last came or went, ns since 1970.
+    pub(super) since: u64,
+}
+
+/// An intent that measures flows now.
+#[derive(Clone, Debug)]
+pub(super) struct Measuring {
+    /// Its flows.
+    pub(super) flows: Vec<Match>,
+    /// One packet of this many.
+    pub(super) sample: u32,
+    /// Its mode, and its rank: the greatest decides.
+    pub(super) mode: Mode,
+    pub(super) rank: (u32, Reverse<String>),
+    /// It has a filter.
+    pub(super) filters: bool,
+    /// It does not depend on where a flow enters.
+    pub(super) everywhere: bool,
+}
+
+/// How a flow is measured by these intents: one packet of how many, and whether each of these causes one report. The finest sampling
+/// counts, and a filter holds back packets only if each intent has one.
+fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, bool)> {
+    let decides = by.clone().max_by_key(|one| &one.rank)?;
+    let sample = by.clone().map(|one| one.sample).min()?;
+    Some((
+        sample,
+        decides.mode == Mode::Md && by.clone().any(|one| !one.filters),
+    ))
+}
+
+/// What the collector knows of the flows of an intent that is not there yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Flows whose packets are counted.
+    known: u64,
+    /// Other flows.
+    unknown: u64,
+    /// Packets per second of the known ones.
+    packets: f64,
+    /// There are more flows than were counted.
+    partial: bool,
+}
+
+impl Expected {
+    /// Packets per second; `None`: not known.
+    pub(super) fn rate(&self) -> Option<f64> {
+        (self.known > 0).then_some(self.packets)
+    }
+
+    /// Where the rate comes from. `fewer`: the intent reports fewer packets than that.
+    pub(super) fn text(&self, fewer: bool) -> String {
+        let Self {
+            known,
+            unknown,
+            partial,
+            ..
+        } = *self;
+        match (known, unknown) {
+            (0, 0) => "not known yet: no report of these flows has arrived".to_owned(),
+            (0, _) => format!(
+                "not known yet: {unknown} of these flows are seen, but not every packet of them is reported"
+            ),
+            _ => {
+                let most = if fewer { "at most; " } else { "" };
+                let others = match unknown {
+                    0 => String::new(),
+                    _ => format!(", without {unknown} others of which not every packet is reported"),
+                };
+                let part = if partial { ", which are not all" } else { "" };
+                format!("{most}from {known} flows that are measured now{others}{part}")
+            }
+        }
+    }
+
+    /// Adds a flow of the intent with this many reports per second; `None`: not known.
+    fn add(&mut self, expecting: &Expecting, flow: &FlowKey, rate: Option<f64>) {
+        let by = expecting.measuring.iter().filter(|one| is_in(&one.flows, flow));
+        let all = outcome(by.clone());
+        // One that perhaps does not apply to this flow leaves the outcome uncertain if it changes it.
+        let sure = outcome(by.filter(|one| one.everywhere));
+        match (all, rate) {
+            (Some((sample, true)), Some(rate)) if all == sure => {
+                self.known += 1;
+                self.packets += rate * f64::from(sample);
+            }
+            _ => self.unknown += 1,
+        }
+    }
+}
+
+fn is_in(flows: &[Match], flow: &FlowKey) -> bool {
+    flows.iter().any(|one| one.matches(flow))
+}
+
+/// The reports per second of a flow: since its first report if `since` is not after that, otherwise between `row` and `later`, at the times
+/// `now`.
+fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> Option<f64> {
+    let per_second = |reports: u64, from: u64, to: u64, least: u64| {
+        reports as f64 * 1e9 / to.saturating_sub(from).max(least) as f64
+    };
+    if since <= row.first_seen {
+        return Some(per_second(row.reports, row.first_seen, now.0, 1_000_000_000));
+    }
+    let more = later?.reports.checked_sub(row.reports)?;
+    Some(per_second(more, now.0, now.1, 1))
+}
+
+/// The packets per second of flows: since the first report of each, or, if the intents have changed meanwhile, in one second from now.
+pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Expected {
+    let entries = expecting.flows.len()
+        + expecting
+            .measuring
+            .iter()
+            .map(|measuring| measuring.flows.len())
+            .sum::<usize>();
+    let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
+    // A collector that is too busy to answer knows nothing now.
+    let Some((mut rows, partial)) = all_flows(monitor, most).await else {
+        return Expected::default();
+    };
+    let begin = nic::time::now();
+    let (flows, since) = (expecting.flows.clone(), expecting.since);
+    // Many flows and many intents would keep the API's thread busy.
+    let own = tokio::task::spawn_blocking(move || {
+        rows.retain(|row| is_in(&flows, &row.flow));
+        rows
+    });
+    let Ok(rows) = own.await else {
+        return Expected::default();
+    };
+    let mut later = Vec::new();
+    if rows.iter().any(|row| row.first_seen < since) {
+        tokio::time::sleep(SECOND).await;
+        later = all_flows(monitor, most)
+            .await
+            .map(|(rows, _)| rows)
+            .unwrap_or_default();
+    }
+    let now = (begin, nic::time::now());
+    let compared = tokio::task::spawn_blocking(move || {
+        let later: HashMap<FlowKey, FlowRow> = later.into_iter().map(|row| (row.flow, row)).collect();
+        let mut expected = Expected {
+            partial,
+            ..Expected::default()
+        };
+        for row in &rows {
+            expected.add(&expecting, &row.flow, rate(row, later.get(&row.flow), since, now));
+        }
+        expected
+    });
+    compared.await.unwrap_or_default()
+}
+
+/// At most so many flows, and whether there are more; `None`: the collector does not answer.
+async fn all_flows(monitor: &impl CollectorMonitor, most: usize) -> Option<(Vec<FlowRow>, bool)> {
+    let step = |collector: &Collector, first: u32| {
+        let mut part = Vec::new();
+        let next = slice::visit_flows(collector, first, |view| part.push(view.row));
+        (part, next)
+    };
+    let (mut rows, mut partial) = (Vec::new(), false);
+    let walked = monitor.walk(step, |_, part| {
+        partial |= rows.len() + part.len() > most;
+        rows.extend(part.into_iter().take(most.saturating_sub(rows.len())));
+    });
+    walked.await.ok()?;
+    Some((rows, partial))
+}
+
+/// Counts the flows of each intent, and what is new of them since the last count. Of very many flows or entries, a part; then the
+/// counters are too low.
+pub(super) async fn count(
+    counting: &mut Counting,
+    monitor: &impl CollectorMonitor,
+    watched: &[Watched],
+) -> BTreeMap<String, IntentCounters> {
+    let entries: usize = watched.iter().map(|watched| watched.flows.len()).sum();
+    let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
+    let (mut flows, mut partial, now) = (Vec::new(), false, nic::time::now());
+    let step = move |collector: &Collector, first: u32| {
+        let mut part = Vec::new();
+        let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view, now)));
+        (part, next)
+    };
+    // A collector that is too busy to answer is asked again in a second.
+    let walked = monitor.walk(step, |worker, part| {
+        partial |= flows.len() + part.len() > most;
+        let of_worker = part.into_iter().map(|flow| Counted { worker, ..flow });
+        flows.extend(of_worker.take(most.saturating_sub(flows.len())));
+    });
+    if walked.await.is_err() {
+        return BTreeMap::new();
+    }
+    counting.compare(&mut flows, partial, now);
+    watched
+        .iter()
+        .map(|watched| (watched.name.clone(), of(watched, &flows)))
+        .collect()
+}
+
+/// The bits of which a node has ever delivered a value.
+fn filled(hop: &collector::HopView) -> Bits {
+    let items = [
+        (0, hop.node.is_some()),
+        (2, hop.hop_latency.is_some() || hop.implausible_latency.is_some()),
+        (3, hop.queue_occupancy.is_some()),
+        (7, hop.link_utilization.is_some()),
+    ];
+    items
+        .into_iter()
+        .filter(|(_, is)| *is)
+        .fold(0, |bits, (number, _)| bits | instruction::bit(number))
+}
+
+/// Bits whose values the collector keeps by flow and node.
+const COMPARED: Bits = 0x8000 | 0x2000 | 0x1000 | 0x0100;
+
+fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
+    let mut counters = IntentCounters::default();
+    let mut filled: BTreeMap<NodeId, Bits> = BTreeMap::new();
+    let matches = |flow: &&Counted| watched.flows.iter().any(|one| one.matches(&flow.flow));
+    for flow in flows.iter().filter(matches) {
+        counters.flows += 1;
+        counters.complete += flow.more.complete;
+        counters.without_path += u64::from(flow.without_path);
+        // The sink is the last node of the path.
+        if let Some((node, _)) = flow.nodes.last() {
+            counters.edges.entry(*node).or_default().reports += flow.more.reports;
+        }
+        for (node, bits) in &flow.nodes {
+            *filled.entry(*node).or_default() |= bits;
+        }
+        // INT-MD is inserted by the first node; otherwise each node measures, or the order is not that of the path.
+        let measure = if watched.mode == Mode::Md {
+            1
+        } else {
+            flow.nodes.len()
+        };
+        for (node, _) in flow.nodes.iter().take(measure) {
+            let last = &mut counters.sources.entry(*node).or_default().last_report;
+            *last = (*last).max(Some(flow.last_seen));
+        }
+    }
+    counters.nodes = filled.keys().copied().collect();
+    let missing = filled
+        .into_iter()
+        .map(|(node, bits)| (node, watched.bits & COMPARED & !bits));
+    counters.missing = missing.filter(|(_, bits)| *bits != 0).collect();
+    counters
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Time in which reports of a flow give its path, ns: not all do, and those of one node must be joined.
+const SETTLED: u64 = 10_000_000_000;
+
+/// What the collector of this process has counted since its start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    /// Reports.
+    pub(super) reports: u64,
+    /// Events.
+    pub(super) events: u64,
+    /// Events of flows of intents with a budget of events.
+    pub(super) of_intents: BTreeMap<String, u64>,
+    /// Intents with a budget of events for which there is no room: nothing counts theirs.
+    pub(super) uncounted: BTreeSet<String>,
+}
+
+/// What the collector has counted in all, and the events of intents with a budget of events.
+pub(super) fn totals(monitor: &impl CollectorMonitor, watched: &[Watched]) -> Totals {
+    let budgeted = || watched.iter().filter(|watched| watched.events);
+    let of_intents = monitor.counted_events(budgeted().map(|one| (one.name.as_str(), &*one.flows)));
+    let without = budgeted().filter(|one| !of_intents.contains_key(&one.name));
+    Totals {
+        reports: monitor.total(|stats| stats.reports),
+        events: monitor.total(|stats| stats.events.iter().sum()),
+        uncounted: without.map(|one| one.name.clone()).collect(),
+        of_intents,
+    }
+}
+
+/// Comparisons of a flow with an entry in one count.
+const COMPARISONS: usize = 20_000_000;
+/// Flows in one count.
+const MAX_FLOWS: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use manager::{
+        budget::{Bounds, Budget, Controller, Detail, Rates},
+        verify::{SourceCounters, State, Verifier},
+    };
+
+    use super::*;
+
+    fn flow(dport: u16, nodes: &[(NodeId, Bits)], complete: bool) -> Counted {
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
+        Counted {
+            flow,
+            worker: 0,
+            reports: 10,
+            first_seen: 1,
+            last_seen: u64::from(dport),
+            more: More {
+                reports: 10,
+                complete: if complete { 10 } else { 0 },
+            },
+            nodes: nodes.to_vec(),
+            complete,
+            without_path: !complete,
+        }
+    }
+
+    #[test]
+    fn reports_are_expected_from_flows_whose_packets_are_all_reported() {
+        let to = |dport: &str| {
+            vec![Match {
+                dst_port: dport.parse().unwrap(),
+                ..Match::default()
+            }]
+        };
+        let md = |dport: &str, sample| Measuring {
+            flows: to(dport),
+            sample,
+            mode: Mode::Md,
+            rank: (100, Reverse("b".to_owned())),
+            filters: false,
+            everywhere: true,
+        };
+        let ranked = |priority, name: &str, one: Measuring| Measuring {
+            mode: Mode::Sf,
+            rank: (priority, Reverse(name.to_owned())),
+            ..one
+        };
+        let filtered = |one: Measuring| Measuring { filters: true, ..one };
+        let measuring = vec![
+            md("80", 10),
+            filtered(md("81", 1)),
+            filtered(md("82", 1)),
+            md("82", 1),
+            md("83", 10),
+            Measuring {
+                everywhere: false,
+                ..md("83", 1)
+            },
+            // Another intent decides that packets carry SF-INT, by its priority, or by its name; or it does not.
+            md("84", 1),
+            ranked(200, "c", md("84", 1)),
+            md("85", 1),
+            ranked(100, "a", md("85", 1)),
+            md("86", 1),
+            ranked(100, "c", md("86", 1)),
+        ];
+        let expecting = Expecting {
+            flows: to("80-86"),
+            measuring,
+            since: 0,
+        };
+        let expect = |dport: u16, rate| {
+            let mut expected = Expected::default();
+            let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
+            expected.add(&expecting, &flow, rate);
+            (expected.known, expected.unknown, expected.rate())
+        };
+        let rate = Some(20.0);
+        // One packet of ten is reported; a filter of another intent holds nothing back.
+        assert_eq!(
+            (expect(80, rate), expect(82, rate)),
+            ((1, 0, Some(200.0)), (1, 0, Some(20.0)))
+        );
+        assert_eq!(
+            (expect(86, rate), expect(86, None)),
+            ((1, 0, Some(20.0)), (0, 1, None))
+        );
+        assert_eq!(
+            [81, 83, 84, 85, 87].map(|dport| expect(dport, rate)),
+            [(0, 1, None); 5]
+        );
+        let some = Expected {
+            known: 2,
+            unknown: 1,
+            packets: 5.0,
+            partial: false,
+        };
+        let text = "at most; from 2 flows that are measured now, without 1 others of which not every packet is reported";
+        assert_eq!(some.text(true), text);
+    }
+
+    #[test]
+    fn a_flow_that_was_measured_in_another_way_before_is_counted_anew() {
+        let second = 1_000_000_000;
+        let row = |reports| FlowRow {
+            flow: FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, 80)), 17),
+            flow_latency: None,
+            basis: collector::event::Basis::Measured,
+            first_seen: 2 * second,
+            last_seen: 7 * second,
+            reports,
+        };
+        let now = (7 * second, 9 * second);
+        assert_eq!(rate(&row(100), None, 2 * second, now), Some(20.0));
+        // An intent came or went since then.
+        assert_eq!(rate(&row(100), Some(&row(130)), 3 * second, now), Some(15.0));
+        assert_eq!(
+            rate(&row(100), None, 3 * second, now),
+            None,
+            "the collector has forgotten it"
+        );
+        assert_eq!(
+            rate(&row(100), Some(&row(2)), 3 * second, now),
+            None,
+            "it came again"
+        );
+    }
+
+    #[test]
+    fn a_path_is_missed_after_ten_seconds_and_while_reports_arrive() {
+        let settled = |first, last, now| is_settled(first * SETTLED, last * SETTLED, now * SETTLED);
+        assert!(settled(1, 2, 2) && settled(1, 9, 10));
+        assert!(!settled(2, 2, 3), "one report");
+        assert!(!settled(1, 2, 4), "it has ended");
+    }
+
+    #[test]
+    fn flows_are_counted_for_their_intents() {
+        let dport = |dport: &str| Match {
+            dst_port: dport.parse().unwrap(),
+            ..Match::default()
+        };
+        let watched = Watched {
+            name: "a".to_owned(),
+            flows: vec![dport("80"), dport("443")],
+            bits: 0xb100,
+            mode: Mode::Md,
+            events: false,
+        };
+        let flows = [
+            flow(80, &[(11, 0xb100), (12, 0xa000)], true),
+            flow(443, &[(11, 0xb000), (13, 0xb100)], false),
+            flow(22, &[(14, 0)], true),
+        ];
+        let counted = of(&watched, &flows);
+        assert_eq!(
+            (counted.flows, counted.complete, counted.without_path),
+            (2, 10, 1)
+        );
+        let edges: Vec<_> = counted
+            .edges
+            .iter()
+            .map(|(node, edge)| (*node, edge.reports))
+            .collect();
+        assert_eq!(edges, [(12, 10), (13, 10)]);
+        let last = |node, time| {
+            (
+                node,
+                SourceCounters {
+                    packets: 0,
+                    sample: 0,
+                    last_report: Some(time),
+                },
+            )
+        };
+        assert_eq!(counted.sources, BTreeMap::from([last(11, 443)]));
+        let everywhere = of(
+            &Watched {
+                mode: Mode::Postcard,
+                ..watched
+            },
+            &flows,
+        )
+        .sources;
+        assert_eq!(
+            everywhere,
+            BTreeMap::from([last(11, 443), last(12, 80), last(13, 443)])
+        );
+        // Node 11 filled everything, in one flow or another.
+        assert_eq!(counted.missing, BTreeMap::from([(12, 0x1100)]));
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    /// An intent whose flows are counted once a second, as the manager does.
+    struct Simulated {
+        counting: Counting,
+        since: BTreeMap<String, Since>,
+        verifier: Verifier,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            let mut verifier = Verifier::default();
+            verifier.set_installed("slow", true, 0);
+            Self {
+                counting: Counting::default(),
+                since: BTreeMap::new(),
+                verifier,
+            }
+        }
+
+        /// Counts flows: ports, the second of the first report, and reports. Returns the state with its rate.
+        fn count(&mut self, second: u64, flows: &[(u16, u64, u64)]) -> (&'static str, Option<f64>) {
+            let counted = |(dport, first, reports): &(u16, u64, u64)| Counted {
+                first_seen: first * S,
+                reports: *reports,
+                ..flow(*dport, &[(11, 0xb100), (13, 0xb100)], true)
+            };
+            let mut flows: Vec<Counted> = flows.iter().map(counted).collect();
+            self.counting.compare(&mut flows, false, second * S);
+            let (name, all) = ("slow".to_owned(), vec![Match::default()]);
+            let watched = Watched {
+                name,
+                flows: all,
+                bits: 0x8000,
+                mode: Mode::Md,
+                events: false,
+            };
+            let mut counters = of(&watched, &flows);
+            Since::add_to(&mut self.since, "slow", &mut counters);
+            self.verifier.observe("slow", counters, second * S);
+            let state = self
+                .verifier
+                .state("slow", |node| node.to_string(), second * S)
+                .unwrap();
+            let rate = match &state {
+                State::Seen(figures) | State::Complete(figures) => Some(figures.rate),
+                _ => None,
+            };
+            (state.word(), rate)
+        }
+    }
+
+    #[test]
+    fn an_intent_stays_complete_when_the_collector_forgets_an_older_flow() {
+        let mut intent = Simulated::new();
+        // The first flow was there before the intent: its reports are no evidence.
+        assert_eq!(intent.count(0, &[(80, 0, 2125)]), ("installed", None));
+        assert_eq!(intent.count(1, &[(80, 0, 2125)]), ("installed", None));
+        assert_eq!(
+            intent.count(2, &[(80, 0, 2125), (81, 2, 25)]),
+            ("complete", Some(25.0))
+        );
+        assert_eq!(
+            intent.count(3, &[(80, 0, 2135), (81, 2, 50)]),
+            ("complete", Some(35.0))
+        );
+        // It is forgotten, and the second goes on: a budget reads this rate.
+        for second in 4..40 {
+            let reports = 25 * (second - 1);
+            assert_eq!(
+                intent.count(second, &[(81, 2, reports)]),
+                ("complete", Some(25.0)),
+                "{second}"
+            );
+        }
+        // All are forgotten, and the first comes again, with fewer reports than before.
+        assert_eq!(intent.count(40, &[]), ("complete", Some(0.0)));
+        // Silence is looked for at the devices at which flows have ended.
+        assert_eq!(intent.since["slow"].ends.keys().collect::<Vec<_>>(), [&13]);
+        assert_eq!(intent.count(41, &[(80, 41, 7)]), ("complete", Some(7.0)));
+        // It was forgotten and came again between two counts, with more reports than before.
+        assert_eq!(intent.count(42, &[(80, 42, 9)]), ("complete", Some(9.0)));
+    }
+
+    #[test]
+    fn a_budget_acts_on_the_rate_after_a_flow_is_forgotten() {
+        let mut intent = Simulated::new();
+        let bounds = Bounds {
+            finest: Detail {
+                threshold: 0,
+                sample: 1,
+            },
+            coarsest: Detail {
+                threshold: 0,
+                sample: 64,
+            },
+            filters: false,
+        };
+        let mut controller = Controller::new(bounds);
+        let budget = Budget {
+            reports: Some(10),
+            events: None,
+        };
+        let mut steps = 0;
+        for second in 0..40 {
+            let old = (second < 4).then_some((80, 0, 2125));
+            let flows: Vec<_> = old.into_iter().chain([(81, 2, 25 * second)]).collect();
+            let (_, rate) = intent.count(second, &flows);
+            let rates = Rates {
+                reports: rate.unwrap_or_default(),
+                events: 0.0,
+            };
+            steps += u32::from(
+                second >= 4
+                    && controller
+                        .observe(budget.loads(rates, None), second * S)
+                        .is_some(),
+            );
+        }
+        assert!(
+            steps > 0 && controller.detail().sample > 1,
+            "{:?}",
+            controller.detail()
+        );
+    }
+
+    #[test]
+    fn what_a_count_left_out_is_not_new_later() {
+        let mut counting = Counting::default();
+        let mut more = |partial, now, of: &[(u16, u64, u64)]| {
+            let mut flows: Vec<_> = of
+                .iter()
+                .map(|(dport, first_seen, reports)| Counted {
+                    first_seen: *first_seen,
+                    reports: *reports,
+                    ..flow(*dport, &[(11, 0)], true)
+                })
+                .collect();
+            counting.compare(&mut flows, partial, now);
+            flows
+                .iter()
+                .map(|flow| (flow.more.reports, flow.more.complete))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(more(true, 10, &[(80, 1, 5)]), [(5, 5)]);
+        assert_eq!(
+            more(true, 20, &[(80, 1, 6), (81, 2, 100), (82, 15, 3)]),
+            [(1, 1), (0, 0), (3, 3)]
+        );
+        assert_eq!(more(false, 30, &[(81, 2, 101)]), [(1, 1)]);
+        assert_eq!(more(false, 40, &[(80, 1, 9)]), [(9, 9)]);
+    }
+}

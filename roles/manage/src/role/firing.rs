@@ -1,0 +1,163 @@
+//! Rules of intents that became true, from the collector to the manager: with what is known of the place where it happened.
+
+use std::sync::Arc;
+
+use collector::{Collector, HopView};
+use manager::{
+    device::NodeId,
+    drill_down::{Firing, Queue},
+    intent::Scope,
+};
+use wire::FlowKey;
+
+use super::{Handle, core::key_of};
+use runtime::monitor::{CollectorMonitor, RuleOn};
+use runtime::slice;
+
+/// Hands rules that became true to the manager, one at a time: those that come too fast are counted.
+pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
+    let mut fired = monitor.follow_rules(MAX_WAITING);
+    while let Some(RuleOn { rule, flow }) = fired.recv().await {
+        let missed = monitor.take_missed_rules();
+        // What a busy manager misses, it misses as well when it is asked again.
+        let name = rule.clone();
+        let Some(Some(scope)) = own
+            .requests
+            .own(move |core, now| core.scope_of(&name, &flow, missed, now))
+            .await
+        else {
+            continue;
+        };
+        let mut firing = place(&*monitor, &flow, scope).await;
+        if scope == Scope::Queue {
+            let (name, asked) = (rule.clone(), firing.clone());
+            if own
+                .requests
+                .own(move |core, now| core.admits(&name, &asked, now))
+                .await
+                != Some(true)
+            {
+                continue;
+            }
+            through(&*monitor, &mut firing).await;
+        }
+        own.requests
+            .own(move |core, now| core.fire(&rule, &firing, now))
+            .await;
+    }
+}
+
+/// What the collector knows of the place where a rule of this flow became true.
+async fn place(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) -> Firing {
+    let key = *flow;
+    let hops = move |collector: &Collector| {
+        let flow = collector.flow(&key)?;
+        // Without a path, the order of the hops is not that of the nodes.
+        (flow.path_length > 0 && !flow.truncated).then(|| flow.hops().collect::<Vec<_>>())
+    };
+    // A collector that is too busy to answer leaves the place unknown: then it is everywhere.
+    let found = monitor.ask(hops).await.unwrap_or_default();
+    let hops = found.into_iter().flatten().next().unwrap_or_default();
+    let first = hops.first().and_then(|hop| hop.node);
+    let last = hops
+        .last()
+        .and_then(|hop| hop.node)
+        .filter(|_| scope == Scope::Path);
+    Firing {
+        flow: key_of(flow),
+        at: first.into_iter().chain(last).collect(),
+        queue: fullest(&hops).filter(|_| scope == Scope::Queue),
+        through: Vec::new(),
+    }
+}
+
+/// The queue of the hop with the greatest occupancy; where none is known, with the greatest latency.
+fn fullest(hops: &[HopView]) -> Option<Queue> {
+    let value = |hop: &HopView| (hop.queue_occupancy, hop.hop_latency);
+    let hop = hops
+        .iter()
+        .filter(|hop| value(hop) != (None, None))
+        .max_by_key(|hop| value(hop))?;
+    Some((hop.node?, hop.egress_if?, hop.queue))
+}
+
+/// Whether a hop passes the queue.
+fn passes(hop: &HopView, (node, interface, queue): Queue) -> bool {
+    hop.node == Some(node) && hop.egress_if == Some(interface) && hop.queue == queue
+}
+
+/// Adds the flows that pass the queue, and where they enter.
+async fn through(monitor: &impl CollectorMonitor, firing: &mut Firing) {
+    let Some(queue) = firing.queue else { return };
+    let step = move |collector: &Collector, first: u32| {
+        let mut part: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
+        let next = slice::visit_flows(collector, first, |view| {
+            if view.row.flow.known_id().is_none() && view.hops().any(|hop| passes(&hop, queue)) {
+                let first = view.path().next().filter(|node| *node != u32::MAX);
+                part.push((view.row.reports, view.row.flow, first));
+            }
+        });
+        (part, next)
+    };
+    let mut found = Vec::new();
+    let walked = monitor.walk(step, |_, part| {
+        let room = MAX_FLOWS.saturating_sub(found.len());
+        found.extend(part.into_iter().take(room));
+    });
+    if walked.await.is_err() {
+        return;
+    }
+    found.sort_by_key(|(reports, flow, _)| (std::cmp::Reverse(*reports), flow.id()));
+    if found.iter().any(|(_, _, first)| first.is_none()) {
+        // One of them may enter anywhere.
+        firing.at.clear();
+    } else {
+        firing.at = found.iter().filter_map(|(_, _, first)| *first).collect();
+        firing.at.sort_unstable();
+        firing.at.dedup();
+    }
+    firing.through = found.iter().map(|(_, flow, _)| key_of(flow)).collect();
+}
+
+/// Rules that became true and wait.
+const MAX_WAITING: usize = 256;
+/// Flows through a queue that are compared.
+const MAX_FLOWS: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hop(node: u32, queue: Option<u8>, occupancy: Option<u64>, latency: Option<u64>) -> HopView {
+        HopView {
+            node: Some(node),
+            ingress_if: Some(1),
+            egress_if: Some(2),
+            queue,
+            hop_latency: latency,
+            implausible_latency: None,
+            queue_occupancy: occupancy,
+            queue_congestion: None,
+            link_utilization: None,
+            queue_latest: None,
+            link_latest: None,
+        }
+    }
+
+    #[test]
+    fn the_queue_of_a_rule_is_the_fullest_one_on_the_path() {
+        let path = [
+            hop(1, Some(0), Some(3), Some(9)),
+            hop(2, Some(5), Some(70), Some(1)),
+            hop(3, None, None, None),
+        ];
+        assert_eq!(fullest(&path), Some((2, 2, Some(5))));
+        assert!(
+            passes(&path[1], (2, 2, Some(5)))
+                && !passes(&path[1], (2, 2, Some(6)))
+                && !passes(&path[0], (2, 2, Some(5)))
+        );
+        let slow = [hop(1, None, None, Some(9)), hop(2, None, None, Some(800))];
+        assert_eq!((fullest(&slow), fullest(&path[2..])), (Some((2, 2, None)), None));
+    }
+}

@@ -1,0 +1,542 @@
+//! The driver of hopwise switches: rules through the switch's API, and a long poll that tells at once when they change.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Bytes,
+    client::conn::http1,
+    header::{self, HeaderName},
+};
+use hyper_util::rt::TokioIo;
+use manager::{
+    device::{
+        Answer, Capabilities, Change, Command, DeviceEvent, Election, Etag, NodeId, Request as Order,
+        Restart, State,
+    },
+    driver::{Facts, Message, Neighbour, PortFacts, Reported},
+};
+use rustls::ClientConfig;
+use serde_json::{Value, json};
+use settings::values::rounded_text;
+use tokio::{net::TcpStream, sync::mpsc, time};
+
+use super::namespaces::Namespace;
+use crate::settings::ManagerSettings;
+use net::tls;
+use runtime::lock::lock;
+use terminal::text;
+use view::{
+    rules::{self, ChangeView, ElectionView},
+    switch::{CapabilitiesView, CountersView, INSTRUCTIONS, RulesPortView, RulesView},
+};
+
+/// Where a switch is.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    /// The node id that it must have.
+    pub(super) node: NodeId,
+    /// `host:port` of its API.
+    pub(super) authority: String,
+    /// TLS to it, or why that is not possible; `None`: without TLS.
+    pub(super) tls: Option<Result<Arc<ClientConfig>, String>>,
+    /// The network namespace in which that is; `None`: the own one.
+    pub(super) namespace: Option<Namespace>,
+    /// Its token.
+    pub(super) token: Option<String>,
+}
+
+/// A driver.
+#[derive(Debug)]
+pub(super) struct Driver {
+    commands: mpsc::Sender<Command>,
+    known: Known,
+    tasks: [tokio::task::AbortHandle; 3],
+}
+
+impl Driver {
+    /// Starts the tasks of a driver on the current runtime. `tell` gets what it says.
+    pub(super) fn start(address: Address, tell: impl Fn(Message) + Clone + Send + Sync + 'static) -> Self {
+        let (commands, queue) = mpsc::channel(MAX_COMMANDS);
+        let known = Known::default();
+        let work = tokio::spawn(work(address.clone(), queue, known.clone(), tell.clone()));
+        let count = tokio::spawn(count(address.clone(), known.clone(), tell.clone()));
+        let watch = tokio::spawn(watch(address, known.clone(), tell));
+        let tasks = [work, watch, count].map(|task| task.abort_handle());
+        Self {
+            commands,
+            known,
+            tasks,
+        }
+    }
+
+    /// The manager acts: its lease is renewed with the next count.
+    pub(super) fn renew(&self) {
+        lock(&self.known).renews = true;
+    }
+
+    /// Hands over a command. `false`: it still has too many.
+    pub(super) fn send(&self, command: Command) -> bool {
+        self.commands.try_send(command).is_ok()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// What the driver knows of its switch.
+type Known = Arc<Mutex<Last>>;
+
+#[derive(Debug, Default)]
+struct Last {
+    /// The version that the driver itself has seen: others' changes have another one.
+    etag: String,
+    /// With which it claimed the switch.
+    claimed: Election,
+    /// The manager acts, as of the last count.
+    renews: bool,
+}
+
+/// Why a request has no result.
+enum Failure {
+    /// No response.
+    Unreachable(String),
+    /// The switch refused.
+    Refused(StatusCode, String),
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unreachable(reason) => Self::Unreachable(reason),
+            Failure::Refused(StatusCode::UNAUTHORIZED, _) => {
+                Self::Unreachable("the switch does not accept the token; correct [manager] token".to_owned())
+            }
+            // A switch that is not managed, or that is starting, or a token that may only read.
+            Failure::Refused(
+                StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE,
+                message,
+            ) => Self::Unreachable(message),
+            Failure::Refused(_, message) => Self::Refused(message),
+        }
+    }
+}
+
+async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known, tell: impl Fn(Message)) {
+    while let Some(command) = queue.recv().await {
+        let limit = command.time_limit();
+        let Command {
+            node, id, request, ..
+        } = command;
+        let done = time::timeout(limit, execute(&address, request, &known)).await;
+        let late = || {
+            Answer::Late(format!(
+                "{} does not answer within {}",
+                address.authority,
+                rounded_text(limit)
+            ))
+        };
+        tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
+    }
+}
+
+async fn execute(address: &Address, request: Order, known: &Known) -> Answer {
+    let done = match request {
+        Order::Read => read(address, known).await.map(|view| {
+            let other = Some(view.election.into()).filter(|election| *election > lock(known).claimed);
+            other.map_or_else(|| state(&view), Answer::NotPrimary)
+        }),
+        Order::Claim(election) => claim(address, election, known).await,
+        Order::Apply {
+            election,
+            etag,
+            changes,
+        } => apply(address, election, &etag, &changes, known).await,
+    };
+    done.unwrap_or_else(Answer::from)
+}
+
+async fn claim(address: &Address, election: Election, known: &Known) -> Result<Answer, Failure> {
+    let body = json!(ElectionView::from(election));
+    match send(address, Method::POST, "/claim", None, &body).await {
+        Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
+            Ok(Answer::NotPrimary(read(address, known).await?.election.into()))
+        }
+        done => {
+            remember(&checked(address, done?)?, known);
+            lock(known).claimed = election;
+            Ok(Answer::Claimed)
+        }
+    }
+}
+
+async fn apply(
+    address: &Address,
+    election: Election,
+    etag: &Etag,
+    changes: &[Change],
+    known: &Known,
+) -> Result<Answer, Failure> {
+    let changes: Vec<ChangeView> = changes.iter().map(ChangeView::from).collect();
+    let body = json!({"election": ElectionView::from(election), "changes": changes});
+    match send(address, Method::PATCH, "/rules", Some(&etag.0), &body).await {
+        Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
+            Ok(Answer::NotPrimary(read(address, known).await?.election.into()))
+        }
+        Err(Failure::Refused(StatusCode::PRECONDITION_FAILED, _)) => Ok(Answer::Stale),
+        done => {
+            remember(&checked(address, done?)?, known);
+            Ok(Answer::Applied)
+        }
+    }
+}
+
+async fn read(address: &Address, known: &Known) -> Result<RulesView, Failure> {
+    let view = checked(
+        address,
+        send(address, Method::GET, "/rules", None, &Value::Null).await?,
+    )?;
+    remember(&view, known);
+    Ok(view)
+}
+
+/// What a hopwise switch can do, as far as it does not say so itself.
+pub(super) fn capabilities() -> Capabilities {
+    Capabilities {
+        bits: INSTRUCTIONS,
+        joint_roles: false,
+        restart: Restart::Waits,
+        ..Capabilities::default()
+    }
+}
+
+fn facts(view: &RulesView) -> Facts {
+    let name = |name: &str| text::bounded(name, MAX_NAME);
+    let port = |port: &RulesPortView| PortFacts {
+        port: u32::from(port.number),
+        name: Some(name(&port.interface)),
+        mtu: Some(u32::from(port.mtu)),
+        hosts: port.edge,
+        // Whose link it is, is not known if several systems are heard.
+        neighbour: port
+            .neighbour
+            .as_ref()
+            .filter(|neighbour| !neighbour.several)
+            .map(|neighbour| Neighbour {
+                system: name(&neighbour.system),
+                port: name(&neighbour.port),
+            }),
+    };
+    let CapabilitiesView {
+        bits,
+        watch_entries,
+        filter_entries,
+        sampling,
+        dta,
+    } = view.capabilities;
+    let capabilities = Capabilities {
+        bits,
+        watch_entries,
+        filter_entries,
+        sampling,
+        dta,
+        ..capabilities()
+    };
+    Facts {
+        capabilities,
+        ports: view.ports.iter().map(port).collect(),
+    }
+}
+
+fn remember(view: &RulesView, known: &Known) {
+    lock(known).etag.clone_from(&view.etag);
+}
+
+fn state(view: &RulesView) -> Answer {
+    match rules::rules(&view.rules) {
+        Ok(rules) => Answer::State(State {
+            etag: Etag(view.etag.clone()),
+            rules,
+            ..State::default()
+        }),
+        Err(error) => {
+            let error = text::bounded(&error.to_string(), MAX_REASON);
+            Answer::Refused(format!(
+                "the switch has a rule of another version of hopwise: {error}"
+            ))
+        }
+    }
+}
+
+/// Tells when the rules change without the driver's doing, when the switch is lost, and what it says about itself.
+async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
+    let (mut last, mut seen, mut facts): (Option<String>, u64, Option<Facts>) = (None, 0, None);
+    let mut was_there = true;
+    loop {
+        let begin = time::Instant::now();
+        let path = last.as_ref().map_or_else(
+            || "/rules".to_owned(),
+            |etag| format!("/rules?wait={etag}&seen={seen}"),
+        );
+        let view = match time::timeout(LONG_POLL, watched(&address, &path)).await {
+            Ok(view) => view,
+            Err(_) => Err("does not answer in time".to_owned()),
+        };
+        match view {
+            Ok(view) => {
+                was_there = true;
+                let is_new = last.as_ref() != Some(&view.etag);
+                if is_new && last.is_some() && lock(&known).etag != view.etag {
+                    tell(Message::Event(address.node, DeviceEvent::Changed));
+                }
+                (last, seen) = (Some(view.etag.clone()), view.neighbour_changes);
+                let now = self::facts(&view);
+                if facts.as_ref() != Some(&now) {
+                    facts = Some(now.clone());
+                    tell(Message::Facts(address.node, Box::new(now)));
+                }
+                // A switch, or whoever is behind its ports, does not decide how much the manager does.
+                time::sleep_until(begin + PAUSE).await;
+            }
+            Err(reason) => {
+                if was_there {
+                    tell(Message::Event(address.node, DeviceEvent::Lost(reason)));
+                }
+                (was_there, last) = (false, None);
+                time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Tells how many packets the switch has reported and how many it has measured, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
+async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
+    loop {
+        time::sleep(COUNT_INTERVAL).await;
+        let counted = time::timeout(REQUEST, counters(&address, &known)).await;
+        let counted = counted.ok().and_then(Result::ok);
+        let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
+        if let Some(view) = view.filter(|view| view.node == address.node) {
+            let sent = view.reports.map(|reports| reports.sent);
+            tell(Message::Reported(
+                address.node,
+                Reported {
+                    packets: view.int.reported,
+                    sent,
+                },
+            ));
+            let matched = view
+                .matched
+                .iter()
+                .filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
+            tell(Message::Matched(address.node, matched.collect()));
+            if let Some(lease) = view.lease {
+                tell(Message::Lease(address.node, lease.election.into(), lease.silence));
+            }
+        }
+    }
+}
+
+async fn counters(address: &Address, known: &Known) -> Result<Bytes, Failure> {
+    let (renews, claimed) = {
+        let mut last = lock(known);
+        (std::mem::take(&mut last.renews), last.claimed)
+    };
+    if renews && claimed != Election::default() {
+        let renewed = send(
+            address,
+            Method::POST,
+            "/renew",
+            None,
+            &json!(ElectionView::from(claimed)),
+        )
+        .await;
+        // Another manager has claimed it: the next read tells.
+        if !matches!(renewed, Err(Failure::Refused(..))) {
+            return renewed;
+        }
+    }
+    send(address, Method::GET, "/int", None, &Value::Null).await
+}
+
+async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {
+    let view = send(address, Method::GET, path, None, &Value::Null)
+        .await
+        .and_then(|view| checked(address, view));
+    view.map_err(|failure| match failure {
+        Failure::Unreachable(reason) | Failure::Refused(_, reason) => reason,
+    })
+}
+
+/// The body of a response, if it is from the switch that is meant.
+fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
+    let Address { node, authority, .. } = address;
+    let wrong = |what: String| Failure::Unreachable(format!("{authority} {what}; correct its address"));
+    let view: RulesView = serde_json::from_slice(&body)
+        .map_err(|_| wrong("does not answer like a hopwise switch".to_owned()))?;
+    if view.node == *node {
+        Ok(view)
+    } else {
+        Err(wrong(format!("is node {}, not {node}", view.node)))
+    }
+}
+
+/// A connection to the API.
+async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
+    let authority = &address.authority;
+    let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
+    let connecting = async {
+        match &address.namespace {
+            Some(namespace) => namespace.connect(authority).await,
+            None => TcpStream::connect(authority).await,
+        }
+    };
+    let stream = time::timeout(CONNECT, connecting).await;
+    let stream = stream
+        .map_err(|_| unreachable(&"no answer"))?
+        .map_err(|error| unreachable(&error))?;
+    let config = address.tls.clone().transpose().map_err(Failure::Unreachable)?;
+    tls::secure(config, authority, stream)
+        .await
+        .map_err(Failure::Unreachable)
+}
+
+/// What connections with TLS to other hopwise processes need.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
+    let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
+    settings
+        .client()
+        .map_err(|problem| problem.message)
+        .and_then(|client| client.ok_or_else(without))
+}
+
+/// Reads from the API of another hopwise, which need not be a switch: the version and the content, unless that is still the known version.
+///
+/// # Errors
+/// The reason.
+pub(super) async fn get(
+    address: &Address,
+    path: &str,
+    known: Option<&str>,
+) -> Result<Option<(String, Bytes)>, String> {
+    let etag = known.map(|etag| (header::IF_NONE_MATCH, etag));
+    match request(address, (Method::GET, path), etag, &Value::Null).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Failure::Refused(StatusCode::NOT_MODIFIED, _)) => Ok(None),
+        Err(Failure::Refused(StatusCode::UNAUTHORIZED, _)) => {
+            Err(format!("{} does not accept the token", address.authority))
+        }
+        Err(Failure::Unreachable(reason) | Failure::Refused(_, reason)) => Err(reason),
+    }
+}
+
+/// One request to the switch.
+async fn send(
+    address: &Address,
+    method: Method,
+    path: &str,
+    etag: Option<&str>,
+    body: &Value,
+) -> Result<Bytes, Failure> {
+    let etag = etag.map(|etag| (header::IF_MATCH, etag));
+    let answer = request(address, (method, &format!("/switch{path}")), etag, body).await;
+    answer.map(|(_, content)| content)
+}
+
+/// One request on a connection of its own. Returns the version, if there is one, and the content.
+async fn request(
+    address: &Address,
+    (method, path): (Method, &str),
+    etag: Option<(HeaderName, &str)>,
+    body: &Value,
+) -> Result<(String, Bytes), Failure> {
+    let Address { authority, token, .. } = address;
+    let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
+    let handshake = http1::handshake(TokioIo::new(connect(address).await?)).await;
+    let (mut sender, connection) = handshake.map_err(|error| unreachable(&error))?;
+    let connection = Task(tokio::spawn(async move {
+        // Its error is that of the request.
+        let _ = connection.await;
+    }));
+    let mut request = Request::builder().method(method).uri(format!("/api/v1{path}"));
+    request = request
+        .header(header::HOST, authority)
+        .header(header::CONNECTION, "close");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if let Some((header, etag)) = etag {
+        request = request.header(header, format!("\"{etag}\""));
+    }
+    let content = if body.is_null() {
+        Bytes::new()
+    } else {
+        Bytes::from(body.to_string())
+    };
+    request = request.header(header::CONTENT_TYPE, "application/json");
+    let request = request
+        .body(Full::new(content))
+        .map_err(|error| unreachable(&error))?;
+    let response = sender.send_request(request).await;
+    let response = response.map_err(|error| Failure::Unreachable(tls::reason(&error, authority)))?;
+    let status = response.status();
+    let etag = response
+        .headers()
+        .get(header::ETAG)
+        .and_then(|etag| etag.to_str().ok());
+    let etag = etag
+        .map(|etag| etag.trim_matches('"').to_owned())
+        .unwrap_or_default();
+    let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+    let body = body.map_err(|error| unreachable(&error))?.to_bytes();
+    drop(connection);
+    if status.is_success() {
+        return Ok((etag, body));
+    }
+    let message = serde_json::from_slice::<Value>(&body).ok();
+    let message = message.and_then(|value| Some(value.get("error")?.as_str()?.to_owned()));
+    let message = message.map(|message| text::bounded(&message, MAX_REASON));
+    Err(Failure::Refused(
+        status,
+        message.unwrap_or_else(|| format!("{authority} answers {status}")),
+    ))
+}
+
+/// A task that ends with its owner.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
+const MAX_COMMANDS: usize = 4;
+/// Characters of a reason of a switch that are kept.
+const MAX_REASON: usize = 300;
+/// Characters of a name of a switch that are kept: those of the longest name that LLDP has.
+const MAX_NAME: usize = 255;
+/// Longest response, bytes: full tables.
+const MAX_RESPONSE: usize = 16 << 20;
+const CONNECT: Duration = Duration::from_secs(1);
+/// Below the core's time limit, so that the reason is known.
+const REQUEST: Duration = Duration::from_millis(1800);
+/// Above the longest wait of a switch.
+const LONG_POLL: Duration = Duration::from_secs(30);
+/// Between two counts.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest time between two reads of what a switch says.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Between two attempts to reach a switch.
+const AGAIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,149 @@
+//! Links that follow from paths that the collector knows: where a flow leaves one node and enters the next.
+//!
+//! Reports may be forged, old or wrong, so that these links only confirm others, contradict them, or are suggestions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use collector::{Collector, HopView};
+use manager::device::{NodeId, PortId};
+
+use runtime::monitor::CollectorMonitor;
+use runtime::slice;
+
+/// The ends of a link, the lower one first.
+pub(super) type Link = [(NodeId, PortId); 2];
+
+/// What was learned so far.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    /// The links, and when they were last seen, ns.
+    seen: BTreeMap<Link, u64>,
+    /// When to look again, ns.
+    next: u64,
+}
+
+impl Learning {
+    /// Looks at the paths of flows, now and then; `None`: not now.
+    pub(super) async fn learn(
+        &mut self,
+        monitor: &impl CollectorMonitor,
+        now: u64,
+    ) -> Option<BTreeSet<Link>> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + INTERVAL;
+        let mut found = BTreeSet::new();
+        let step = move |collector: &Collector, first: u32| {
+            let mut part = BTreeSet::new();
+            let next = slice::visit_flows(collector, first, |view| {
+                let recent = view.row.last_seen.saturating_add(LIFETIME) >= now;
+                if recent && !view.truncated && !view.looped && part.len() < MAX_LINKS {
+                    part.extend(links(view.hops()));
+                }
+            });
+            (part, next)
+        };
+        let walked = monitor.walk(step, |_, part: BTreeSet<Link>| {
+            let room = MAX_LINKS.saturating_sub(found.len());
+            found.extend(part.into_iter().take(room));
+        });
+        // A collector that is too busy to answer is asked again.
+        walked.await.ok()?;
+        Some(self.update(&found, now))
+    }
+
+    /// Takes over which links flows pass now.
+    fn update(&mut self, found: &BTreeSet<Link>, now: u64) -> BTreeSet<Link> {
+        self.seen.retain(|_, seen| seen.saturating_add(LIFETIME) >= now);
+        for link in found {
+            if self.seen.len() < MAX_LINKS || self.seen.contains_key(link) {
+                self.seen.insert(*link, now);
+            }
+        }
+        unambiguous(self.seen.keys())
+    }
+}
+
+/// The links between consecutive hops whose interfaces are known.
+fn links(hops: impl Iterator<Item = HopView>) -> Vec<Link> {
+    let hops: Vec<HopView> = hops.collect();
+    let link = |pair: &[HopView]| {
+        let [from, to] = pair else { return None };
+        let out = (from.node?, from.egress_if.filter(|port| *port != 0)?);
+        let into = (to.node?, u32::from(to.ingress_if.filter(|port| *port != 0)?));
+        (out.0 != into.0).then_some(if out < into { [out, into] } else { [into, out] })
+    };
+    hops.windows(2).filter_map(link).collect()
+}
+
+/// Those whose ends have one peer only: of a port with several, nothing is known.
+fn unambiguous<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> BTreeSet<Link> {
+    let mut peers: BTreeMap<(NodeId, PortId), u32> = BTreeMap::new();
+    for end in links.clone().flatten() {
+        *peers.entry(*end).or_default() += 1;
+    }
+    links
+        .filter(|link| link.iter().all(|end| peers[end] == 1))
+        .copied()
+        .collect()
+}
+
+/// Between two looks, ns.
+const INTERVAL: u64 = 5_000_000_000;
+/// A link that no flow has passed for this time is forgotten, ns.
+const LIFETIME: u64 = 60_000_000_000;
+/// Links at most.
+const MAX_LINKS: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hop(node: u32, ingress: u16, egress: u32) -> HopView {
+        HopView {
+            node: Some(node),
+            ingress_if: Some(ingress),
+            egress_if: Some(egress),
+            queue: None,
+            hop_latency: None,
+            implausible_latency: None,
+            queue_occupancy: None,
+            queue_congestion: None,
+            link_utilization: None,
+            queue_latest: None,
+            link_latest: None,
+        }
+    }
+
+    #[test]
+    fn links_are_between_consecutive_hops_with_known_interfaces() {
+        let path = [hop(13, 1, 2), hop(12, 1, 2), hop(11, 2, 1)];
+        assert_eq!(links(path.into_iter()), [[(12, 1), (13, 2)], [(11, 2), (12, 2)]]);
+        let unknown = HopView {
+            node: None,
+            ..hop(12, 1, 2)
+        };
+        assert!(links([hop(13, 1, 2), unknown, hop(11, 2, 1)].into_iter()).is_empty());
+        let without = HopView {
+            ingress_if: None,
+            ..hop(12, 1, 2)
+        };
+        let path = [hop(13, 1, 2), without, hop(14, 3, 0), hop(11, 2, 1)];
+        assert_eq!(links(path.into_iter()), [[(12, 2), (14, 3)]]);
+    }
+
+    #[test]
+    fn a_port_with_two_peers_teaches_nothing_and_links_expire() {
+        let (a, b, c) = ([(1, 1), (2, 1)], [(1, 1), (3, 1)], [(2, 2), (3, 2)]);
+        let mut learning = Learning::default();
+        let found = |links: &[Link]| links.iter().copied().collect();
+        assert_eq!(learning.update(&found(&[a, c]), 0), BTreeSet::from([a, c]));
+        assert_eq!(learning.update(&found(&[b, c]), LIFETIME), BTreeSet::from([c]));
+        assert_eq!(
+            learning.update(&found(&[b]), LIFETIME + 1),
+            BTreeSet::from([b, c])
+        );
+        assert_eq!(learning.update(&found(&[]), 2 * LIFETIME + 2), BTreeSet::new());
+    }
+}

@@ -1,0 +1,221 @@
+//! What clients of `/domain/stream` learn: states that differ from those that were sent last.
+//!
+//! States are compared at most ten times a second, and take at most a tenth of the thread's time: in a large domain a change is sent later,
+//! and states in between are skipped.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::view::{ChangeView, DeviceState, DomainState, EntryView, IntentState};
+use runtime::monitor::{CollectorMonitor, StreamMessage};
+
+/// What is compared.
+pub(super) struct States {
+    pub(super) devices: Vec<DeviceState>,
+    pub(super) intents: Vec<IntentState>,
+    pub(super) domain: DomainState,
+}
+
+/// What was sent last.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Clients so far when states were sent last; `None`: there was no client.
+    clients: Option<u64>,
+    devices: BTreeMap<String, DeviceState>,
+    intents: BTreeMap<String, IntentState>,
+    domain: Option<DomainState>,
+    /// Entries of the history that were not sent yet.
+    noted: Vec<EntryView>,
+    /// When states are compared again, ns.
+    next: u64,
+    /// When figures of intents whose state is unchanged are sent again, ns.
+    figures: u64,
+}
+
+impl Progress {
+    /// An entry of the history.
+    pub(super) fn note(&mut self, entry: EntryView) {
+        if self.clients.is_some() && self.noted.len() < MAX_NOTED {
+            self.noted.push(entry);
+        }
+    }
+
+    /// Sends what has changed. Returns after which time to call it again at the latest; `None`: there is no client.
+    pub(super) fn publish(
+        &mut self,
+        monitor: &impl CollectorMonitor,
+        now: u64,
+        states: impl FnOnce() -> States,
+    ) -> Option<Duration> {
+        let Some(clients) = monitor.stream_clients() else {
+            *self = Self::default();
+            return None;
+        };
+        if self.clients != Some(clients) {
+            // A new client gets all states, and so do the others.
+            let noted = std::mem::take(&mut self.noted);
+            *self = Self {
+                clients: Some(clients),
+                noted,
+                ..Self::default()
+            };
+        }
+        if now < self.next {
+            return Some(Duration::from_nanos(self.next - now));
+        }
+        for change in self.changes(states(), now) {
+            monitor.publish_change(message(&change));
+        }
+        let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
+        self.next = now.saturating_add(pause);
+        Some(Duration::from_nanos(pause))
+    }
+
+    /// What differs from what was sent last.
+    fn changes(&mut self, states: States, now: u64) -> Vec<ChangeView> {
+        let mut changes: Vec<_> = self.noted.drain(..).map(ChangeView::History).collect();
+        let devices = states
+            .devices
+            .into_iter()
+            .map(|state| (state.name.clone(), state))
+            .collect();
+        changes.extend(changed(
+            &mut self.devices,
+            devices,
+            "device",
+            ChangeView::Device,
+            |a, b| a == b,
+        ));
+        let intents: BTreeMap<_, _> = states
+            .intents
+            .into_iter()
+            .map(|state| (state.name.clone(), state))
+            .collect();
+        let figures = now >= self.figures && intents.len() <= MAX_FIGURES;
+        if figures {
+            self.figures = now.saturating_add(FIGURES);
+        }
+        let same = |a: &IntentState, b: &IntentState| match figures {
+            true => a == b,
+            false => (&a.etag, &a.state) == (&b.etag, &b.state),
+        };
+        changes.extend(changed(
+            &mut self.intents,
+            intents,
+            "intent",
+            ChangeView::Intent,
+            same,
+        ));
+        let domain = Some(states.domain);
+        if self.domain != domain {
+            self.domain.clone_from(&domain);
+            changes.extend(domain.map(ChangeView::Domain));
+        }
+        changes
+    }
+}
+
+/// Replaces the states that are not the `same`; returns the changes.
+fn changed<T: Clone>(
+    sent: &mut BTreeMap<String, T>,
+    states: BTreeMap<String, T>,
+    what: &str,
+    change: fn(T) -> ChangeView,
+    same: impl Fn(&T, &T) -> bool,
+) -> Vec<ChangeView> {
+    let mut changes = Vec::new();
+    sent.retain(|name, _| {
+        let remains = states.contains_key(name);
+        if !remains {
+            changes.push(ChangeView::Removed {
+                what: what.to_owned(),
+                name: name.clone(),
+            });
+        }
+        remains
+    });
+    for (name, state) in states {
+        if sent.get(&name).is_none_or(|before| !same(before, &state)) {
+            changes.push(change(state.clone()));
+            sent.insert(name, state);
+        }
+    }
+    changes
+}
+
+fn message(change: &ChangeView) -> StreamMessage {
+    let name = match change {
+        ChangeView::Device(_) => "device",
+        ChangeView::Intent(_) => "intent",
+        ChangeView::Removed { .. } => "removed",
+        ChangeView::Domain(_) => "domain",
+        ChangeView::History(_) => "history",
+    };
+    // A plain struct of numbers and texts always has a JSON form.
+    StreamMessage {
+        name,
+        text: serde_json::to_string(change).unwrap_or_default().into(),
+    }
+}
+
+/// Time between two comparisons, ns.
+const INTERVAL: u64 = 100_000_000;
+/// Time between two figures of an intent, ns.
+const FIGURES: u64 = 1_000_000_000;
+/// With more intents, only their states are sent, no figures.
+const MAX_FIGURES: usize = 500;
+/// Entries of the history between two comparisons.
+const MAX_NOTED: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_sent() {
+        let state = |name: &str, state: &str, flows| {
+            let [name, etag, state, text] = [name, "1", state, ""].map(str::to_owned);
+            (
+                name.clone(),
+                IntentState {
+                    name,
+                    etag,
+                    state,
+                    text,
+                    flows,
+                    rate: 0.0,
+                },
+            )
+        };
+        let mut sent = BTreeMap::from([
+            state("a", "seen", 1),
+            state("b", "seen", 1),
+            state("c", "seen", 1),
+        ]);
+        let now = BTreeMap::from([
+            state("a", "seen", 2),
+            state("b", "complete", 1),
+            state("d", "pending", 0),
+        ]);
+        let same = |a: &IntentState, b: &IntentState| a.state == b.state;
+        let changes = changed(&mut sent, now.clone(), "intent", ChangeView::Intent, same);
+        let removed = ChangeView::Removed {
+            what: "intent".to_owned(),
+            name: "c".to_owned(),
+        };
+        let of = |name: &str| ChangeView::Intent(now[name].clone());
+        assert_eq!(changes, [removed, of("b"), of("d")]);
+        // The figures of `a` are sent when they are compared.
+        let changes = changed(&mut sent, now.clone(), "intent", ChangeView::Intent, |a, b| {
+            a == b
+        });
+        assert_eq!(changes, [of("a")]);
+        let text = r#"{"kind":"intent","change":{"name":"a","etag":"1","state":"seen","text":"","flows":2,"rate":0.0}}"#;
+        assert_eq!(
+            message(&changes[0]),
+            StreamMessage {
+                name: "intent",
+                text: text.into()
+            }
+        );
+    }
+}

@@ -1,0 +1,473 @@
+//! LLDP (IEEE 802.1AB) of the switch's ports: what they announce, and the neighbour that each of them hears.
+//!
+//! LLDPDUs are neither forwarded nor delayed by the emulated links, and pass while the switch waits for its manager: the manager
+//! learns the links from them.
+
+use wire::{
+    Refusal, ethernet,
+    lldp::{ETHERTYPE, Id, Lldpdu, NEAREST_BRIDGE, chassis, port},
+};
+
+use crate::settings::{PortSettings, SwitchSettings};
+use view::switch::NeighbourView;
+
+/// LLDP of a switch.
+#[derive(Debug)]
+pub(super) struct Lldp {
+    node: u32,
+    system: String,
+    ports: Vec<Port>,
+    /// Changes of neighbours since the start, as far as they are told.
+    changes: u64,
+    /// When something is due next, ns.
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct Port {
+    /// When it sends next, ns.
+    next: u64,
+    /// When it has sent last, ns.
+    sent: Option<u64>,
+    /// Changes of its neighbour are told from then on, ns: whoever is behind it may cause as many as it likes.
+    quiet: u64,
+    /// There was a change that is not told yet.
+    changed: bool,
+    /// LLDPDUs that it still sends at the fast interval.
+    fast: u8,
+    heard: Option<Heard>,
+    /// Until then, ns, a second system was heard: whose link it is, is not known.
+    several: u64,
+}
+
+impl Port {
+    /// Counts changes: at most one in the shortest time between two.
+    fn count(&mut self, now: u64) -> u64 {
+        if !self.changed || now < self.quiet {
+            return 0;
+        }
+        (self.changed, self.quiet) = (false, now + CHANGE_INTERVAL);
+        1
+    }
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Heard {
+    /// Chassis ID and Port ID as received.
+    key: Vec<u8>,
+    view: NeighbourView,
+    /// When it expires, ns.
+    end: u64,
+}
+
+/// Whether a frame is LLDP for the nearest bridge. It is not forwarded.
+pub(super) fn is_lldp(frame: &[u8]) -> bool {
+    frame.get(12..14) == Some(&ETHERTYPE.to_be_bytes()) && frame[..6] == NEAREST_BRIDGE
+}
+
+impl Lldp {
+    /// LLDP of a switch; `None`: it is switched off.
+    pub(super) fn new(settings: &SwitchSettings) -> Option<Self> {
+        let node = settings.node;
+        settings.lldp.then(|| Self {
+            node,
+            system: settings.name.clone().unwrap_or_else(|| format!("node-{node}")),
+            ports: settings
+                .ports
+                .iter()
+                .map(|_| Port {
+                    fast: FAST,
+                    ..Port::default()
+                })
+                .collect(),
+            changes: 0,
+            next: 0,
+        })
+    }
+
+    /// When something is due next, ns.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Changes of neighbours since the start.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Forgets expired neighbours, and passes the frames that are due to `send`, with the index of the port. A port that `works` is
+    /// not true for has no neighbour, and sends nothing.
+    pub(super) fn poll(
+        &mut self,
+        now: u64,
+        settings: &[PortSettings],
+        works: &dyn Fn(usize) -> bool,
+        send: &mut dyn FnMut(usize, &[u8]),
+    ) {
+        if now < self.next {
+            return;
+        }
+        let mut frame = [0; MAX_FRAME];
+        self.next = now + FAST_INTERVAL;
+        for (index, settings) in settings.iter().enumerate().take(self.ports.len()) {
+            let works = settings.up && works(index);
+            let port = &mut self.ports[index];
+            let was_several = port.several != 0;
+            if port.several <= now || !works {
+                port.several = 0;
+            }
+            if port
+                .heard
+                .as_ref()
+                .is_some_and(|heard| heard.end <= now || !works)
+            {
+                port.heard = None;
+                port.changed = true;
+            } else if was_several && port.several == 0 {
+                port.changed = true;
+            }
+            self.changes += port.count(now);
+            if !works {
+                // It announces itself as soon as it is back.
+                (port.next, port.fast) = (now, FAST);
+            } else if port.next <= now {
+                let interval = if port.fast > 0 { FAST_INTERVAL } else { INTERVAL };
+                port.fast = port.fast.saturating_sub(1);
+                (port.next, port.sent) = (now + interval, Some(now));
+                send(index, self.announcement(settings, TTL, &mut frame));
+            }
+        }
+    }
+
+    /// Announces that all ports are going away.
+    pub(super) fn close(&self, settings: &[PortSettings], send: &mut dyn FnMut(usize, &[u8])) {
+        let mut frame = [0; MAX_FRAME];
+        for (index, settings) in settings.iter().enumerate().filter(|(_, settings)| settings.up) {
+            send(index, self.announcement(settings, 0, &mut frame));
+        }
+    }
+
+    fn announcement<'a>(&self, settings: &PortSettings, ttl: u16, frame: &'a mut [u8]) -> &'a [u8] {
+        let interface = &settings.interface.as_bytes()[..settings.interface.len().min(MAX_NAME)];
+        let system = &self.system.as_bytes()[..self.system.len().min(MAX_NAME)];
+        let description = format!("port {}", settings.number);
+        let mac = |number| dataplane::router::Port::mac_for(self.node, number);
+        let lldpdu = Lldpdu {
+            chassis: Id {
+                subtype: chassis::MAC,
+                bytes: &mac(0),
+            },
+            port: Id {
+                subtype: port::INTERFACE_NAME,
+                bytes: interface,
+            },
+            ttl,
+            port_description: (ttl > 0).then_some(description.as_bytes()),
+            system_name: (ttl > 0).then_some(system),
+        };
+        ethernet::Repr {
+            dst: NEAREST_BRIDGE,
+            src: mac(settings.number),
+            ethertype: ETHERTYPE,
+        }
+        .emit(frame);
+        // An identifier of an empty interface name cannot be sent; the configuration refuses it.
+        let len = lldpdu.emit(&mut frame[ethernet::HEADER_LEN..]).unwrap_or(0);
+        let len = (ethernet::HEADER_LEN + len).max(MIN_FRAME);
+        &frame[..len]
+    }
+
+    /// Takes over what the neighbour of a port announces.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub(super) fn receive(&mut self, now: u64, index: usize, frame: &[u8]) -> Result<(), Refusal> {
+        let lldpdu = Lldpdu::parse(frame.get(ethernet::HEADER_LEN..).unwrap_or_default())?;
+        let Some(port) = self.ports.get_mut(index) else {
+            return Ok(());
+        };
+        let key = [
+            &[lldpdu.chassis.subtype],
+            lldpdu.chassis.bytes,
+            &[lldpdu.port.subtype],
+            lldpdu.port.bytes,
+        ]
+        .concat();
+        let same = port.heard.as_ref().is_none_or(|heard| heard.key == key);
+        let end = now + u64::from(lldpdu.ttl) * SECOND;
+        if lldpdu.ttl == 0 {
+            port.changed |= same && port.heard.take().is_some();
+        } else if !same {
+            // The first one stays until it expires: a port has one neighbour, and the others make it doubtful.
+            port.changed |= port.several == 0;
+            port.several = port.several.max(end);
+        } else {
+            let new = Heard {
+                key,
+                view: view(&lldpdu),
+                end,
+            };
+            port.changed |= port.heard.as_ref().map(|heard| &heard.view) != Some(&new.view);
+            if port.heard.is_none() {
+                // A new neighbour shall not wait for the next interval.
+                let soonest = port.sent.map_or(now, |sent| now.max(sent + FAST_INTERVAL));
+                (port.fast, port.next) = (FAST, soonest.min(port.next));
+                self.next = self.next.min(port.next);
+            }
+            port.heard = Some(new);
+        }
+        self.changes += port.count(now);
+        Ok(())
+    }
+
+    /// The neighbour of the port with this index.
+    pub(super) fn neighbour(&self, index: usize) -> Option<NeighbourView> {
+        let port = self.ports.get(index)?;
+        let view = port.heard.as_ref()?.view.clone();
+        Some(NeighbourView {
+            several: port.several != 0,
+            ..view
+        })
+    }
+}
+
+fn view(lldpdu: &Lldpdu<'_>) -> NeighbourView {
+    let chassis = id_text(lldpdu.chassis, chassis::MAC);
+    let filled = |text: &&[u8]| !text.is_empty();
+    NeighbourView {
+        system: lldpdu
+            .system_name
+            .filter(filled)
+            .map_or_else(|| chassis.clone(), text),
+        port: id_text(lldpdu.port, port::MAC),
+        chassis,
+        description: lldpdu.port_description.filter(filled).map(text),
+        ttl: lldpdu.ttl,
+        several: false,
+    }
+}
+
+/// An identifier for people: a MAC address, a name, or hexadecimal digits.
+fn id_text(id: Id<'_>, mac: u8) -> String {
+    let is_name = id
+        .bytes
+        .iter()
+        .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    if is_name && id.subtype != mac {
+        return text(id.bytes);
+    }
+    id.bytes
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<Vec<_>>()
+        .join(":")
+}
+
+/// A text of the network, without control characters.
+fn text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Between two announcements (`msgTxInterval`), ns.
+const INTERVAL: u64 = 30 * SECOND;
+/// Between the first ones, and after a new neighbour (`msgFastTx`), ns.
+const FAST_INTERVAL: u64 = SECOND;
+/// Shortest time between two changes of the neighbour of a port that are told, ns.
+const CHANGE_INTERVAL: u64 = SECOND;
+/// How many of them (`txFastInit`).
+const FAST: u8 = 4;
+/// `msgTxInterval` times `msgTxHold` (4), and one, in seconds.
+const TTL: u16 = 121;
+/// Longest name that is announced.
+const MAX_NAME: usize = wire::lldp::MAX_TEXT_LEN;
+/// An Ethernet header, two identifiers, two texts, TTL and end.
+const MAX_FRAME: usize = 1100;
+/// Shortest Ethernet frame, without its checksum.
+const MIN_FRAME: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(name: &str, node: u32) -> (Lldp, Vec<PortSettings>) {
+        let port = |number: u16| PortSettings {
+            number,
+            interface: format!("{name}p{number}"),
+            ..PortSettings::default()
+        };
+        let ports = vec![port(1), port(2)];
+        let settings = SwitchSettings {
+            node,
+            name: Some(name.to_owned()),
+            ports: ports.clone(),
+            ..SwitchSettings::default()
+        };
+        (Lldp::new(&settings).unwrap(), ports)
+    }
+
+    /// What it sends until `end`: seconds, port and frame.
+    fn sent(
+        lldp: &mut Lldp,
+        ports: &[PortSettings],
+        times: std::ops::Range<u64>,
+    ) -> Vec<(u64, usize, Vec<u8>)> {
+        let mut frames = Vec::new();
+        for second in times {
+            lldp.poll(second * SECOND, ports, &|_| true, &mut |index, frame| {
+                frames.push((second, index, frame.to_vec()));
+            });
+        }
+        frames
+    }
+
+    #[test]
+    fn announcements_are_fast_at_first() {
+        let (mut lldp, ports) = switch("s1", 11);
+        let frames = sent(&mut lldp, &ports, 0..100);
+        let times: Vec<u64> = frames
+            .iter()
+            .filter(|(_, index, _)| *index == 0)
+            .map(|(second, _, _)| *second)
+            .collect();
+        assert_eq!(times, [0, 1, 2, 3, 4, 34, 64, 94]);
+        let frame = &frames[0].2;
+        assert!(is_lldp(frame) && frame.len() == MIN_FRAME);
+        assert_eq!(frame[6..12], dataplane::router::Port::mac_for(11, 1));
+        let seen = view(&Lldpdu::parse(&frame[14..]).unwrap());
+        let expected = NeighbourView {
+            system: "s1".to_owned(),
+            port: "s1p1".to_owned(),
+            chassis: "02:68:00:00:0b:00".to_owned(),
+            description: Some("port 1".to_owned()),
+            ttl: 121,
+            several: false,
+        };
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_neighbour_lives_as_long_as_it_says() {
+        let ((mut one, ports), (mut other, others)) = (switch("s1", 11), switch("s2", 12));
+        sent(&mut one, &ports, 0..50);
+        let frame = sent(&mut other, &others, 0..1).remove(0).2;
+        one.receive(50 * SECOND, 1, &frame).unwrap();
+        let seen = one.neighbour(1).unwrap();
+        assert_eq!(
+            (seen.system.as_str(), seen.port.as_str(), one.changes()),
+            ("s2", "s2p1", 1)
+        );
+        // It learns of its neighbour without delay.
+        let at_once = sent(&mut one, &ports, 50..51);
+        assert!(at_once.iter().any(|(_, index, _)| *index == 1), "{at_once:?}");
+        one.receive(60 * SECOND, 1, &frame).unwrap();
+        assert_eq!(one.changes(), 1, "the same again is no change");
+        sent(&mut one, &ports, 60..181);
+        assert!(one.neighbour(1).is_some());
+        sent(&mut one, &ports, 181..183);
+        assert_eq!((one.neighbour(1), one.changes()), (None, 2));
+    }
+
+    #[test]
+    fn a_port_that_goes_away_says_so() {
+        let ((mut one, ports), (mut other, others)) = (switch("s1", 11), switch("s2", 12));
+        let (frame, mut last) = (sent(&mut other, &others, 0..1).remove(0).2, Vec::new());
+        one.receive(0, 0, &frame).unwrap();
+        assert_eq!(one.neighbour(0).unwrap().system, "s2");
+        other.close(&others, &mut |_, frame| last.push(frame.to_vec()));
+        one.receive(SECOND, 0, &last[0]).unwrap();
+        assert_eq!((one.neighbour(0), one.changes()), (None, 2));
+        // So does a port whose interface fails.
+        one.receive(2 * SECOND, 0, &frame).unwrap();
+        one.poll(10 * SECOND, &ports, &|_| false, &mut |index, _| {
+            panic!("port {index} sends")
+        });
+        assert_eq!(one.neighbour(0), None);
+    }
+
+    #[test]
+    fn a_neighbour_that_comes_and_goes_is_told_once_a_second() {
+        let ((mut one, ports), (mut other, others)) = (switch("s1", 11), switch("s2", 12));
+        let (here, mut gone) = (sent(&mut other, &others, 0..1).remove(0).2, Vec::new());
+        other.close(&others, &mut |_, frame| gone.push(frame.to_vec()));
+        sent(&mut one, &ports, 0..10);
+        let (mut announced, begin) = (0, 10 * SECOND);
+        for step in 0..1000 {
+            let now = begin + step * SECOND / 100;
+            one.receive(now, 0, if step % 2 == 0 { &here } else { &gone[0] })
+                .unwrap();
+            one.poll(now, &ports, &|_| true, &mut |index, _| {
+                announced += u64::from(index == 0)
+            });
+        }
+        assert!(
+            (8..=10).contains(&one.changes()) && announced <= 10,
+            "{} {announced}",
+            one.changes()
+        );
+        // The last state is told in the end.
+        let before = one.changes();
+        one.receive(begin + 11 * SECOND, 0, &here).unwrap();
+        one.receive(begin + 11 * SECOND + 1, 0, &gone[0]).unwrap();
+        sent(&mut one, &ports, 21..24);
+        assert_eq!((one.neighbour(0), one.changes()), (None, before + 2));
+    }
+
+    #[test]
+    fn a_second_system_makes_the_neighbour_doubtful() {
+        let (mut one, ports) = switch("s1", 11);
+        let frame = |name, node| {
+            let (mut lldp, ports) = switch(name, node);
+            sent(&mut lldp, &ports, 0..1).remove(0).2
+        };
+        one.receive(0, 0, &frame("s2", 12)).unwrap();
+        one.receive(SECOND, 0, &frame("s3", 13)).unwrap();
+        let seen = one.neighbour(0).unwrap();
+        assert_eq!(
+            (seen.system.as_str(), seen.several, one.changes()),
+            ("s2", true, 2)
+        );
+        // The first one is silent: it expires, then the other one.
+        sent(&mut one, &ports, 121..122);
+        assert_eq!(one.neighbour(0), None);
+        sent(&mut one, &ports, 123..124);
+        one.receive(124 * SECOND, 0, &frame("s3", 13)).unwrap();
+        assert_eq!(
+            one.neighbour(0).map(|seen| (seen.system, seen.several)),
+            Some(("s3".to_owned(), false))
+        );
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused_and_texts_are_harmless() {
+        let (mut one, _) = switch("s1", 11);
+        let frame = sent(&mut switch("s2", 12).0, &switch("s2", 12).1, 0..1)
+            .remove(0)
+            .2;
+        assert_eq!(one.receive(0, 0, &frame[..30]), Err(Refusal::Truncated));
+        assert_eq!((one.neighbour(0), one.changes()), (None, 0));
+        let lldpdu = Lldpdu {
+            chassis: Id {
+                subtype: chassis::LOCAL,
+                bytes: b"\x00\xff",
+            },
+            port: Id {
+                subtype: port::LOCAL,
+                bytes: b"7",
+            },
+            ttl: 1,
+            port_description: Some(b""),
+            system_name: Some(b"a\x1b[2J\xff"),
+        };
+        let seen = view(&lldpdu);
+        assert_eq!((seen.chassis.as_str(), seen.port.as_str()), ("00:ff", "7"));
+        assert_eq!(
+            (seen.system.as_str(), seen.description),
+            ("a\u{fffd}[2J\u{fffd}", None)
+        );
+    }
+}

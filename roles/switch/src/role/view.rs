@@ -1,0 +1,388 @@
+//! The state of a switch, for the API.
+
+use dataplane::{router::Drop, sampling::Counted};
+use detect::detector::{Counts, Decision};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    DtaView,
+    lldp::Lldp,
+    managed::{Managed, WATCH_ENTRIES, matched},
+    ports::Forwarder,
+};
+use crate::settings::{Item, PortSettings, filter::FilterSettings};
+use settings::setting::Setting;
+use view::{
+    NamedCounts,
+    rules::{self, MatchedView},
+    switch::{
+        CapabilitiesView, CountersView, IntView, LeaseView, NeighbourView, ReportsView, RulesPortView,
+        RulesView,
+    },
+};
+
+/// State of a switch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Switch"))]
+pub struct SwitchView {
+    /// Node id.
+    node: u32,
+    /// Name, as configured.
+    name: Option<String>,
+    /// Balance of all frames.
+    pub totals: Totals,
+    /// Its ports.
+    pub ports: Vec<PortView>,
+    /// Watched flows, as in the configuration.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Map<String, Value>>"))]
+    watch: Value,
+    /// Routes, as in the configuration.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Map<String, Value>>"))]
+    routes: Value,
+    /// INT roles, as in the configuration.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Value>"))]
+    roles: Value,
+    /// Filters of the sink.
+    pub filters: Vec<FilterView>,
+    /// INT counters.
+    pub int: IntView,
+    /// Datagrams with reports.
+    pub reports: ReportsView,
+    /// DTA reports; null without `[switch.dta]`.
+    pub dta: Option<DtaView>,
+    /// Addresses of hosts in the neighbour table.
+    pub neighbours: usize,
+    /// ICMP errors suppressed by the rate limit.
+    pub errors_suppressed: u64,
+}
+
+/// Every frame: `received + originated = sent + consumed + queued + dropped`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "SwitchTotals")
+)]
+pub struct Totals {
+    /// Frames received.
+    received: u64,
+    /// ARP, neighbour discovery, ICMP and LLDP frames that the switch sent itself, and messages of a translator to reporters.
+    pub originated: u64,
+    /// Frames sent.
+    sent: u64,
+    /// ARP, neighbour discovery, LLDP and other frames for the switch itself, and intercepted reports.
+    pub consumed: u64,
+    /// Of those consumed: DTA reports intercepted for the translator of this process.
+    pub intercepted: u64,
+    /// DTA reports with VLAN tags, which are forwarded instead of intercepted.
+    #[serde(default)]
+    pub intercept_tagged: u64,
+    /// Of those originated: messages of the translator to reporters.
+    pub replies: u64,
+    /// Messages to reporters without a route, or longer than the MTU; not part of `originated`.
+    pub replies_refused: u64,
+    /// In queues, on links, or waiting for address resolution.
+    pub queued: u64,
+    /// Frames dropped.
+    dropped: u64,
+    /// Drops by reason.
+    drops: NamedCounts,
+    /// Frames dropped under overload before they were read; not part of `received`.
+    ring_full: u64,
+    /// True while the balance holds.
+    balanced: bool,
+}
+
+/// State of a port.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "SwitchPort")
+)]
+pub struct PortView {
+    /// Port number.
+    pub number: u16,
+    /// Network interface.
+    pub interface: String,
+    /// MAC address; hosts send to it.
+    mac: String,
+    /// Reason why the interface does not work; null while it works.
+    failed: Option<String>,
+    /// Settings, as in the configuration.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
+    settings: Value,
+    /// Effective MTU, bytes.
+    mtu: u16,
+    /// The neighbour from received LLDP; null if there is none, or `lldp` is false.
+    #[serde(default)]
+    neighbour: Option<NeighbourView>,
+    /// Frames received.
+    pub received: u64,
+    /// Bytes of these frames.
+    pub received_bytes: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Bytes of these frames.
+    pub sent_bytes: u64,
+    /// Frames dropped under overload before they were read; not part of `received`.
+    pub ring_full: u64,
+    /// Drops by reason.
+    pub drops: NamedCounts,
+    /// Egress queue.
+    pub queue: QueueView,
+    /// Ingress queue.
+    pub ingress_queue: QueueView,
+}
+
+/// State of a queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "SwitchQueue")
+)]
+pub struct QueueView {
+    /// Bytes queued.
+    pub bytes: u32,
+    /// Frames queued.
+    frames: u32,
+    /// Largest number of bytes that were queued.
+    max_bytes: u32,
+}
+
+/// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "SwitchFilter")
+)]
+pub struct FilterView {
+    /// Settings, as in the configuration.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
+    settings: Value,
+    /// Packets reported, by reason.
+    pub reported: ReportedView,
+    /// Packets not reported.
+    pub suppressed: u64,
+    /// Packets whose register held another flow or node; they were reported as the first of their key.
+    pub collisions: u64,
+}
+
+/// Reasons for which packets were reported.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "SwitchReported")
+)]
+pub struct ReportedView {
+    /// The algorithm detected an event.
+    pub event: u64,
+    /// The first packet of its key.
+    pub first: u64,
+    /// The rule was true for the previous packet.
+    pub ended: u64,
+    /// The keep-alive time passed.
+    pub keep_alive: u64,
+    /// Values are missing.
+    pub missing_value: u64,
+}
+
+impl FilterView {
+    fn new(settings: &FilterSettings, counts: &Counts) -> Self {
+        let reported = ReportedView {
+            event: counts.of(Decision::Event),
+            first: counts.of(Decision::First),
+            ended: counts.of(Decision::Ended),
+            keep_alive: counts.of(Decision::KeepAlive),
+            missing_value: counts.of(Decision::MissingValue),
+        };
+        let (suppressed, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
+        Self {
+            settings: settings.show().to_json(),
+            reported,
+            suppressed,
+            collisions,
+        }
+    }
+}
+
+impl SwitchView {
+    /// One of its ports.
+    pub fn port(self, number: u16) -> Option<PortView> {
+        self.ports.into_iter().find(|port| port.number == number)
+    }
+}
+
+impl Forwarder {
+    /// Current state and counters.
+    pub fn view(&mut self) -> SwitchView {
+        let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
+        let (stats, queued) = (self.router.stats(), self.router.queued());
+        let of =
+            |reason: &Drop| Some((reason.name(), stats.dropped(*reason))).filter(|(_, count)| *count > 0);
+        let totals = Totals {
+            received: stats.received(),
+            originated: stats.originated,
+            sent: stats.sent(),
+            consumed: stats.consumed,
+            intercepted: stats.intercepted,
+            intercept_tagged: stats.intercept_tagged,
+            replies: stats.replies,
+            replies_refused: stats.replies_refused,
+            queued,
+            dropped: stats.drops(),
+            drops: Drop::ALL.iter().filter_map(of).collect(),
+            ring_full: ports.iter().map(|port| port.ring_full).sum(),
+            balanced: stats.is_balanced(queued),
+        };
+        let counts = self.router.switch().filters().entries().map(|(_, counts)| counts);
+        let filters = self.settings.filter.iter().zip(counts);
+        let filters = filters
+            .map(|(settings, counts)| FilterView::new(settings, counts))
+            .collect();
+        SwitchView {
+            node: self.settings.node,
+            name: self.settings.name.clone(),
+            totals,
+            ports,
+            watch: self.settings.watch.show().to_json(),
+            routes: self.settings.routes.show().to_json(),
+            roles: self.settings.role.show().to_json(),
+            filters,
+            int: (*self.router.switch().stats()).into(),
+            reports: self.reports_view(),
+            dta: self.dta_view(),
+            neighbours: self.router.neighbours(),
+            errors_suppressed: self.router.stats().errors_suppressed,
+        }
+    }
+
+    fn port_view(&mut self, index: usize) -> PortView {
+        let counted = self.ports[index].stats();
+        let (port, settings) = (&self.router.config().ports[index], &self.settings.ports[index]);
+        let stats = self.router.stats().ports[index];
+        let of = |reason: &Drop| {
+            Some((reason.name(), stats.drops[*reason as usize])).filter(|(_, count)| *count > 0)
+        };
+        let mac: Vec<String> = port.mac.iter().map(|byte| format!("{byte:02x}")).collect();
+        let queue = |queue: dataplane::router::QueueStats| QueueView {
+            bytes: queue.bytes,
+            frames: queue.frames,
+            max_bytes: queue.max_bytes,
+        };
+        PortView {
+            number: settings.number,
+            interface: settings.interface.clone(),
+            mac: mac.join(":"),
+            failed: self.ports[index].failed.clone(),
+            settings: settings.show().to_json(),
+            mtu: port.mtu,
+            neighbour: self.neighbour(index),
+            received: stats.received,
+            received_bytes: stats.received_bytes,
+            sent: stats.sent,
+            sent_bytes: stats.sent_bytes,
+            ring_full: counted.ring_full,
+            drops: Drop::ALL.iter().filter_map(of).collect(),
+            queue: queue(self.router.queue(index)),
+            ingress_queue: queue(self.router.queue_in(index)),
+        }
+    }
+
+    fn reports_view(&self) -> ReportsView {
+        ReportsView {
+            to: self.settings.reports.map(|to| to.to_string()),
+            sent: self.reports.sent,
+            unsent: self.reports.lost,
+        }
+    }
+
+    /// Its INT counters.
+    pub fn counters_view(&self) -> CountersView {
+        let lease = |managed: &Managed| LeaseView {
+            election: managed.election().into(),
+            silence: u64::try_from(managed.silence().as_nanos()).unwrap_or(u64::MAX),
+        };
+        let switch = self.router.switch();
+        let matched = self
+            .managed()
+            .map(|managed| matched(managed.rules(), switch))
+            .unwrap_or_default();
+        CountersView {
+            node: self.settings.node,
+            int: (*switch.stats()).into(),
+            reports: Some(self.reports_view()),
+            lease: self.managed().map(lease),
+            matched: matched
+                .iter()
+                .map(
+                    |(
+                        key,
+                        Counted {
+                            matched, measured, ..
+                        },
+                    )| MatchedView {
+                        flows: key.into(),
+                        packets: *matched,
+                        measured: *measured,
+                    },
+                )
+                .collect(),
+        }
+    }
+
+    /// The rules of its manager; `None`: it has none.
+    pub fn rules_view(&self) -> Option<RulesView> {
+        let managed = self.managed()?;
+        let ports = self
+            .router
+            .config()
+            .ports
+            .iter()
+            .zip(&self.settings.ports)
+            .enumerate();
+        let port =
+            |(index, (port, settings)): (usize, (&dataplane::router::Port, &PortSettings))| RulesPortView {
+                number: settings.number,
+                interface: settings.interface.clone(),
+                edge: settings.edge,
+                up: settings.up,
+                mtu: port.mtu,
+                neighbour: self.neighbour(index),
+            };
+        Some(RulesView {
+            node: self.settings.node,
+            name: self.settings.name.clone(),
+            etag: managed.etag().0,
+            election: managed.election().into(),
+            forwarding: managed.forwards(),
+            capabilities: CapabilitiesView {
+                bits: Item::delivered(),
+                watch_entries: WATCH_ENTRIES,
+                filter_entries: dataplane::filter::MAX_FILTERS,
+                sampling: true,
+                dta: self.takes_dta_map(),
+            },
+            ports: ports.map(port).collect(),
+            neighbour_changes: self.lldp.as_ref().map_or(0, Lldp::changes),
+            rules: rules::views(managed.rules()),
+        })
+    }
+
+    fn neighbour(&self, index: usize) -> Option<NeighbourView> {
+        self.lldp.as_ref()?.neighbour(index)
+    }
+
+    /// The settings of a port now.
+    pub fn port_settings(&self, number: u16) -> Option<PortSettings> {
+        self.settings
+            .ports
+            .iter()
+            .find(|port| port.number == number)
+            .cloned()
+    }
+}
