@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
-use crate::identity::{FileChange, check_access};
+use crate::identity::{FileChange, check_access, check_directory};
 
 /// The time in UTC that one file covers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -117,7 +117,7 @@ impl Error {
             Some(CannotOpen) => check_access(path, false),
             Some(PermissionDenied | ReadOnly) => check_access(path, true),
             // A file system that became read-only while the file was open fails like a broken disk.
-            Some(SystemIoFailure) => check_access(path, true).or_else(|error| match error.kind() {
+            Some(SystemIoFailure) => check_directory(path).or_else(|error| match error.kind() {
                 std::io::ErrorKind::ReadOnlyFilesystem => Err(error),
                 _ => Ok(()),
             }),

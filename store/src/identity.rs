@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::time::SystemTime;
 
 use nix::unistd::{AccessFlags, eaccess};
@@ -92,4 +93,12 @@ pub(crate) fn check_access(path: &Path, write: bool) -> io::Result<()> {
         AccessFlags::R_OK
     };
     eaccess(path, wanted).map_err(io::Error::from)
+}
+
+/// Returns the error with which the system refuses to create a file beside this one. The access rights do not show a file system that
+/// became read-only by itself.
+pub(crate) fn check_directory(path: &Path) -> io::Result<()> {
+    let probe = path.with_file_name(format!("hopwise-{}.tmp", process::id()));
+    fs::File::create_new(&probe)?;
+    fs::remove_file(&probe)
 }
