@@ -63,7 +63,9 @@ impl Link {
         };
         probe().map_err(|error| {
             let shown = self.directory.display();
-            format!("{shown}: {error}; let the user of hopwise write there, or correct the url")
+            let remedy =
+                settings::remedy(&error).unwrap_or("let the user of hopwise write there, or correct the url");
+            format!("{shown}: {error}; {remedy}")
         })
     }
 

@@ -28,8 +28,9 @@ pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Res
     let files = SpoolFiles::new(store, export);
     let found = files.list().map_err(|error| {
         format!(
-            "{}: {error}; let hopwise read and write there",
-            files.dir.display()
+            "{}: {error}; {}",
+            files.dir.display(),
+            settings::remedy(&error).unwrap_or("let hopwise read and write there")
         )
     })?;
     let (limits, inbox) = settings.hop_limits();

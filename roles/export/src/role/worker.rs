@@ -327,7 +327,8 @@ impl Route for Exporter {
                         (state.restarted + u64::from(restarted), state.silenced + silenced);
                 }
                 if restarted {
-                    let (export, stream) = (&*self.gauge.export, self.stream().name());
+                    let export = &*self.gauge.export;
+                    let stream = self.stream().name();
                     tracing::warn!(
                         export,
                         stream,

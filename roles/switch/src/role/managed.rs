@@ -296,8 +296,9 @@ impl Prepared {
         };
         write().map_err(|error| {
             format!(
-                "cannot save the rules in {}: {error}; correct [switch.managed] state",
-                file.path().display()
+                "cannot save the rules in {}: {error}; {}",
+                file.path().display(),
+                settings::remedy(&error).unwrap_or("correct [switch.managed] state")
             )
         })
     }
