@@ -17,11 +17,10 @@ use detect::Detection;
 use tokio::sync::Semaphore;
 
 use crate::list_events::ListEvents;
+use crate::silences::NotedSilences;
 use crate::{
-    alerts::Notes,
     api::{self, Api},
     config::{Overrides, Settings, build},
-    history::{History, Local, Remote},
     log::Log,
 };
 use ::export_role::role::{self as export_role, Silences};
@@ -52,6 +51,7 @@ use dta_role::{
         settings::{TranslatorSettings, TransportMode},
     },
 };
+use history::{History, Local, Remote, alerts::Notes};
 use manage_role::role as manager_role;
 use net::{dns::Resolver, tls};
 use runtime::{
@@ -386,7 +386,7 @@ impl Server {
         settings: &Settings,
         notes: Option<Arc<Notes>>,
     ) -> Result<export_role::Role, CliError> {
-        let silences = notes.map(|notes| notes as Arc<dyn Silences>);
+        let silences = notes.map(|notes| Arc::new(NotedSilences(notes)) as Arc<dyn Silences>);
         export_role::Role::start(&settings.all_exports(), &self.hops, &silences, &self.control)
     }
 
@@ -807,9 +807,15 @@ fn known_links(settings: &Settings) -> KnownLinks {
 fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
     if let Some(console) = &settings.console {
         let wrong = |(key, message)| CliError::new(format!("[console] {key}: {message}"));
-        return Ok(Some(Box::new(
-            Remote::new(console, settings.api.query_timeout).map_err(wrong)?,
-        )));
+        let destination = console.destination().map_err(wrong)?;
+        let tables = console.tables().map_err(wrong)?;
+        let limit = settings.api.query_timeout;
+        return Ok(Some(Box::new(Remote::new(
+            destination,
+            tables,
+            console.names(),
+            limit,
+        ))));
     }
     if !settings.store.enabled || !settings.collects() {
         return Ok(None);

@@ -3,18 +3,16 @@
 
 use std::process::ExitCode;
 
-mod alerts;
 mod api;
 mod cli;
 mod commands;
 mod config;
 mod doctor;
-mod history;
 mod lifecycle;
 mod list_events;
 mod log;
 mod metrics;
-mod sql;
+mod silences;
 
 /// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.
 fn main() -> ExitCode {

@@ -26,9 +26,9 @@ use super::{
     stored::whole,
     switch::json,
 };
-use crate::{
+use history::{
+    EventQuestion, Place, RecordingQuestion,
     alerts::{Alert, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
-    history::{EventQuestion, Place, RecordingQuestion},
 };
 use view::{
     self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,

@@ -18,8 +18,8 @@ use super::{
     past,
     refusal::Refusal,
 };
-use crate::history::FlowsQuestion;
 use collect_role::flow_index::FlowIndex;
+use history::FlowsQuestion;
 use runtime::monitor::Busy;
 use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 

@@ -9,7 +9,7 @@ use detect::Metric;
 use store::{FlowHistory, FlowPoint, RollupFilter};
 
 use super::refusal::Refusal;
-use crate::history::{History, Place};
+use history::{History, Place};
 
 /// What shows that a flow was silent.
 #[derive(Default, Debug)]

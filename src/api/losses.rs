@@ -17,8 +17,8 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::history::LinkEnds;
 use collect_role::known_links::{Behind, LinkMemory};
+use history::LinkEnds;
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.

@@ -14,6 +14,7 @@ mod hops;
 mod intents;
 mod losses;
 mod names;
+mod notes;
 mod openapi;
 mod page;
 pub(crate) mod pages;
@@ -50,9 +51,9 @@ use axum::{
 use tokio::sync::Semaphore;
 
 use crate::config::Settings;
-use crate::{alerts::Notes, history::History};
 use collect_role::{known_links::KnownLinks, live::Hub, monitor::Monitor};
 pub(crate) use guard::admits;
+use history::{History, alerts::Notes};
 use net::{dns::Resolver, tls};
 pub(crate) use page::PAGES;
 use refusal::Refusal;
@@ -208,7 +209,7 @@ pub(crate) fn service(context: Arc<Context>) -> Router {
     router()
         .fallback(fallback)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn(crate::history::notes::with_notes))
+        .layer(middleware::from_fn(notes::with_notes))
         .layer(middleware::from_fn_with_state(Arc::clone(&context), guard::guard))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(context)

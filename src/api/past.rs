@@ -18,10 +18,8 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::{
-    config::Settings,
-    history::{FlowQuestion, FlowsQuestion, LinkEnds, Place},
-};
+use crate::config::Settings;
+use history::{FlowQuestion, FlowsQuestion, LinkEnds, Place};
 use view::{
     self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView, Links,
     NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,

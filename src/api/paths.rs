@@ -18,7 +18,7 @@ use super::{
     refusal::Refusal,
     stored,
 };
-use crate::history::FlowQuestion;
+use history::FlowQuestion;
 use view::{self as shown, ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.

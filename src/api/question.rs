@@ -9,10 +9,7 @@ use tokio::{
 };
 
 use super::{Context, page::Prepared, refusal::Refusal};
-use crate::{
-    history::{History, Place},
-    sql::Failure,
-};
+use history::{History, Place, sql::Failure};
 
 /// Who answers.
 pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {

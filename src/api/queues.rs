@@ -18,7 +18,7 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion};
+use history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion};
 use view::{
     BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,

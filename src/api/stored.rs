@@ -22,8 +22,8 @@ use super::{
     question::{history_of, permit, place, respond},
     refusal::Refusal,
 };
-use crate::history::{EventQuestion, FlowQuestion, FoundEvents};
-use crate::sql::Request;
+use history::sql::Request;
+use history::{EventQuestion, FlowQuestion, FoundEvents};
 use view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };

@@ -9,11 +9,12 @@ use std::{
 };
 
 use super::remote::{Api, fetch};
-use crate::{alerts::Notes, config::Settings};
+use crate::{config::Settings, silences::NotedSilences};
 use ::export_role::{
     role as export_role,
     role::view::{ExportView, ExportsView},
 };
+use history::alerts::Notes;
 use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
 
@@ -201,7 +202,8 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
         export.streams = args.stream;
     }
     let range = (args.from, args.to);
-    let silences = Arc::new(Notes::open(&settings.store_directory())?);
+    let notes = Notes::open(&settings.store_directory())?;
+    let silences = Arc::new(NotedSilences(Arc::new(notes)));
     let sent = export_role::replay(&args.name, &export, &settings.all_exports(), silences, range)?;
     terminal::print(&table(&sent))?;
     let whole = sent

@@ -11,7 +11,7 @@ use tokio::runtime;
 use super::question::{Format, Printed, Question, time};
 use super::remote::{Api, fetch, parse_path};
 use crate::config::{Settings, build};
-use crate::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
+use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
 use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::progress::Waiting;

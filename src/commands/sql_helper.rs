@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use terminal::CliError;
 
-use crate::sql;
+use history::sql;
 
 /// Answers SQL queries of a running hopwise, which starts it.
 #[derive(clap::Args, Debug)]

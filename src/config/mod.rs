@@ -4,7 +4,7 @@ pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod console;
 #[cfg(test)]
-mod dta_examples;
+mod dta_example_tests;
 mod folder;
 mod profiles;
 pub(crate) mod sections;

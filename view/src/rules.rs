@@ -375,12 +375,12 @@ pub fn rules(views: &[RuleView]) -> Result<Rules, String> {
     views.iter().map(Rule::try_from).collect()
 }
 
-#[cfg(any(test, feature = "samples"))]
-pub mod samples;
+#[cfg(any(test, feature = "for_tests"))]
+pub mod for_tests;
 
 #[cfg(test)]
 mod tests {
-    use super::{samples::every_rule, *};
+    use super::{for_tests::every_rule, *};
 
     #[test]
     fn rules_survive_json() {

@@ -2,8 +2,8 @@
 //! settings and the view.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod for_tests;
 pub mod program;
 pub mod role;
 pub mod settings;
-#[cfg(test)]
-mod testing;

@@ -14,10 +14,8 @@ use collector::{Collector, Event, Kind, Output, event::Nanos};
 use tokio::time;
 
 use super::{MOST_ASKED, USUAL, events, true_rule};
-use crate::{
-    alerts::{Alert, Notes},
-    api::{Context, question::place, refusal::Refusal},
-};
+use crate::api::{Context, question::place, refusal::Refusal};
+use history::alerts::{Alert, Notes};
 
 /// Looks for silences that have ended, as long as the program runs.
 pub(in crate::api) async fn remind(context: Weak<Context>) {

@@ -179,7 +179,7 @@ fn network() -> Vec<Operation> {
             "/api/v1/query",
             "Read-only SQL over the views events, rollups, flows, drops, losses, reports, recordings.",
             Some(of::<stored::SqlQuery>),
-            of::<crate::sql::Rows>,
+            of::<history::sql::Rows>,
         ),
     ]
 }

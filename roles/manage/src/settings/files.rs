@@ -133,7 +133,7 @@ impl FilesSettings {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing;
+    use crate::for_tests;
 
     fn error(section: &str) -> String {
         error_of(section, "")
@@ -144,7 +144,7 @@ mod tests {
             "[manager]\ncollectors = [{{ address = \"192.0.2.1:1\" }}]\n{section}\n[[inventory.devices]]\nname = \"a\"\nnode = 1\n\
              driver = \"files\"\naddress = \"/tmp\"\nports = 2\n{device}"
         );
-        testing::problems(&file)
+        for_tests::problems(&file)
     }
 
     #[test]

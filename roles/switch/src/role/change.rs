@@ -102,7 +102,7 @@ mod tests {
     fn settings() -> SwitchSettings {
         let text =
             "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 2\ninterface = \"a\"\nrate = \"1Mbit/s\"\n";
-        crate::testing::parse(text).unwrap()
+        crate::for_tests::parse(text).unwrap()
     }
 
     #[test]

@@ -555,12 +555,12 @@ mod tests {
     use std::{fs, path::PathBuf};
 
     use super::*;
-    use crate::{settings::dta::DtaSettings, testing};
-    use view::rules::samples::{every_rule, map_of};
+    use crate::{for_tests, settings::dta::DtaSettings};
+    use view::rules::for_tests::{every_rule, map_of};
 
     fn file() -> SwitchSettings {
         let text = "[switch]\nnode = 1\n[switch.managed]\n[switch.dta]\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\nedge = true\n";
-        testing::parse(text).unwrap()
+        for_tests::parse(text).unwrap()
     }
 
     fn open(state: Option<PathBuf>) -> Managed {

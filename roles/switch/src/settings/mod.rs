@@ -730,12 +730,12 @@ pub fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) -> router
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use crate::for_tests;
 
     fn read(switch: &str) -> Result<SwitchSettings, String> {
         let ports = "[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n";
         let text = format!("[switch]\nnode = 1\n{ports}{switch}");
-        testing::parse(&text)
+        for_tests::parse(&text)
     }
 
     #[test]

@@ -8,12 +8,12 @@ use testkit::{
 };
 
 use super::*;
-use crate::alerts::{Hearer, RuleEvent};
 use collect_role::{
     live::{Filter, Hub, Topic},
     pipeline::{Config, Pipeline},
     worker::{Worker, WorkerHandle},
 };
+use history::alerts::{Hearer, RuleEvent};
 use runtime::control::Control;
 
 #[test]
@@ -136,7 +136,7 @@ fn alert() -> Alert {
         path: Vec::new(),
         first: None,
     };
-    let mut past = crate::alerts::Past::new((0, u64::MAX));
+    let mut past = history::alerts::Past::new((0, u64::MAX));
     past.read(
         [RuleEvent {
             row,

@@ -6,7 +6,7 @@ use wire::int::{Layout, Stack};
 use wire::{FlowKey, Hop};
 
 use super::*;
-use crate::testing;
+use crate::for_tests;
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/dta")
@@ -21,7 +21,7 @@ struct Example {
 impl Example {
     fn of(name: &str) -> Self {
         let text = std::fs::read_to_string(directory().join(name)).unwrap();
-        let switch = testing::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let switch = for_tests::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         let config = switch.dta.unwrap().config(switch.node).unwrap();
         let mut reporter = Reporter::new(config).unwrap();
         let mut out = Outbox::default();
@@ -401,7 +401,7 @@ fn sketches() {
 fn errors_name_their_line() {
     let error = |text: &str| {
         let ports = "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n[switch.dta]\n";
-        testing::parse(&format!("{ports}{text}")).unwrap_err()
+        for_tests::parse(&format!("{ports}{text}")).unwrap_err()
     };
     let first = |text: &str| error(text).lines().next().unwrap_or_default().to_owned();
     assert!(
@@ -461,7 +461,7 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
             "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n[switch.dta]\nmap = \"{file}\"\n{rest}"
         )
     };
-    let dta = |rest: &str| testing::parse(&switch(rest)).map(|switch| switch.dta.unwrap());
+    let dta = |rest: &str| for_tests::parse(&switch(rest)).map(|switch| switch.dta.unwrap());
     let error = |rest: &str| {
         dta(rest)
             .unwrap_err()

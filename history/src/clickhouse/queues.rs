@@ -12,10 +12,8 @@ use super::{
     rows::{flow, queue},
     statement::present,
 };
-use crate::{
-    history::{Exported, QueueQuestion, QueueRecords},
-    sql::Failure,
-};
+use crate::question::{Exported, QueueQuestion, QueueRecords};
+use crate::sql::Failure;
 
 /// A row of a heat map: column and greatest value.
 #[derive(Deserialize, Debug)]

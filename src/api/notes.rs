@@ -1,7 +1,6 @@
-//! Sentences that the user must see about an answer, such as about damaged files of its time. They are collected while a response is made
-//! and go into one of its headers, because responses have many forms.
+//! Notes about answers, such as about damaged files, as a header of responses.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use axum::{
     extract::Request,
@@ -10,23 +9,9 @@ use axum::{
     response::Response,
 };
 
-tokio::task_local! {
-    static NOTES: RefCell<BTreeSet<String>>;
-}
-
-/// Adds notes to the response that this task makes.
-pub(super) fn add(notes: Vec<String>) {
-    // Outside a response nobody reads them.
-    let _ = NOTES.try_with(|all| all.borrow_mut().extend(notes));
-}
-
 /// Makes a response, with its notes in the header [`HEADER`], a JSON array of texts.
-pub(crate) async fn with_notes(request: Request, next: Next) -> Response {
-    let made = async {
-        let response = next.run(request).await;
-        (response, NOTES.with(RefCell::take))
-    };
-    let (mut response, notes) = NOTES.scope(RefCell::default(), made).await;
+pub(super) async fn with_notes(request: Request, next: Next) -> Response {
+    let (mut response, notes) = history::notes::collect(next.run(request)).await;
     if !notes.is_empty()
         && let Ok(value) = HeaderValue::from_str(&json(&notes))
     {

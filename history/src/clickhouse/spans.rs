@@ -16,7 +16,8 @@ use super::{
     rows::{basis, flow, queue},
     statement::present,
 };
-use crate::{history::FlowsQuestion, sql::Failure};
+use crate::question::FlowsQuestion;
+use crate::sql::Failure;
 
 /// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
 #[derive(Deserialize, Clone, Copy, Debug)]

@@ -17,7 +17,8 @@ use super::{
     rows::flow,
     statement::{Statement, mapped},
 };
-use crate::{history::PathQuestion, sql::Failure};
+use crate::question::PathQuestion;
+use crate::sql::Failure;
 
 /// A flow with what it sent and the paths that it took.
 #[derive(Deserialize, Debug)]

@@ -14,7 +14,7 @@ use runtime::lock::lock;
 
 /// Runs queries, each in a helper.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     directory: PathBuf,
     more_time: &'static str,
     idle: Mutex<Vec<Helper>>,
@@ -30,7 +30,7 @@ struct Helper {
 
 /// Why there is no response: one sentence.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The query is at fault.
     Query(QueryFailure),
     /// The store or this machine is.
@@ -39,11 +39,11 @@ pub(crate) enum Failure {
 
 /// The error of a query.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct QueryFailure {
+pub struct QueryFailure {
     /// One sentence.
-    pub(crate) message: String,
+    pub message: String,
     /// Position in its text, bytes from its start.
-    pub(crate) offset: Option<usize>,
+    pub offset: Option<usize>,
 }
 
 impl From<String> for QueryFailure {
@@ -57,7 +57,7 @@ impl From<String> for QueryFailure {
 
 impl Pool {
     /// Queries over the files in `directory`. `more_time`: the option or setting that raises their time limit.
-    pub(crate) fn new(directory: PathBuf, more_time: &'static str) -> Self {
+    pub fn new(directory: PathBuf, more_time: &'static str) -> Self {
         Self {
             directory,
             more_time,
@@ -69,7 +69,7 @@ impl Pool {
     ///
     /// # Errors
     /// The query was refused or took too long; or there is no process for it.
-    pub(crate) async fn query(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+    pub async fn query(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         match time::timeout(request.timeout + GRACE, self.ask(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(Failure::Query(QueryFailure::from(format!(
@@ -135,7 +135,7 @@ impl Pool {
     }
 
     /// Ends the helpers that wait: they keep files open that may have been deleted.
-    pub(crate) fn tidy(&self) {
+    pub fn tidy(&self) {
         lock(&self.idle).clear();
     }
 }

@@ -1,10 +1,6 @@
 //! What the API answers about the past: from the store of this process, or in a console from ClickHouse. A back end gives rows; the API
 //! makes its responses of them.
 
-mod clickhouse;
-mod local;
-pub(crate) mod notes;
-
 use std::{fmt, pin::Pin, sync::Arc};
 
 use collector::event::{Drop, Rollup};
@@ -16,23 +12,22 @@ use store::{
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
-pub(crate) use self::{clickhouse::Remote, local::Local};
 use crate::{
     alerts::{Hearer, RuleEvent},
     sql::{Failure, QueryFailure, Request},
 };
 
 /// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
-pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+pub type Place = Arc<OwnedSemaphorePermit>;
 
 /// A span of time, flows, and a maximum number of rows.
-pub(crate) type PathQuestion = (Span, FlowSelector, usize);
+pub type PathQuestion = (Span, FlowSelector, usize);
 
 /// An answer that is being made. When it is no longer awaited, the question ends.
-pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// Answers questions about the past. Each answer is bounded in rows, bytes and time.
-pub(crate) trait History: fmt::Debug + Send + Sync {
+pub trait History: fmt::Debug + Send + Sync {
     /// Events, newest first.
     fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents>;
 
@@ -112,105 +107,105 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
 
 /// A question about events.
 #[derive(Clone, Debug)]
-pub(crate) struct EventQuestion {
+pub struct EventQuestion {
     /// Which, and how many.
-    pub(crate) filter: EventFilter,
+    pub filter: EventFilter,
     /// Only those that it matches.
-    pub(crate) condition: Option<Arc<filter::Filter>>,
+    pub condition: Option<Arc<filter::Filter>>,
 }
 
 /// Events that were found.
 #[derive(Clone, Debug)]
-pub(crate) struct FoundEvents {
+pub struct FoundEvents {
     /// Newest first.
-    pub(crate) rows: Vec<EventRow>,
+    pub rows: Vec<EventRow>,
     /// Events before this time were not looked at, although more are wanted.
-    pub(crate) stopped: Option<u64>,
+    pub stopped: Option<u64>,
 }
 
 /// A question about the flows of a span of time.
 #[derive(Clone, Debug)]
-pub(crate) struct FlowsQuestion {
+pub struct FlowsQuestion {
     /// Which, and how many.
-    pub(crate) filter: FlowFilter,
+    pub filter: FlowFilter,
     /// Only those that it matches.
-    pub(crate) condition: Option<Arc<filter::Filter>>,
+    pub condition: Option<Arc<filter::Filter>>,
 }
 
 /// A question about recordings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordingQuestion {
+pub struct RecordingQuestion {
     /// Of this time.
-    pub(crate) span: (u64, u64),
+    pub span: (u64, u64),
     /// Of this node.
-    pub(crate) node: Option<u32>,
+    pub node: Option<u32>,
     /// At most so many: the latest.
-    pub(crate) limit: usize,
+    pub limit: usize,
 }
 
 /// A question about one queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueQuestion {
+pub struct QueueQuestion {
     /// The queue, the time, and the maximum number of reports.
-    pub(crate) queue: QueueFilter,
+    pub queue: QueueFilter,
     /// At most so many recordings: the latest.
-    pub(crate) recordings: usize,
+    pub recordings: usize,
     /// At most so many drops, and as many changes: the latest.
-    pub(crate) events: usize,
+    pub events: usize,
 }
 
 /// What is known of one queue.
 #[derive(Clone, Debug)]
-pub(crate) struct QueueRecords {
+pub struct QueueRecords {
     /// Why reports were recorded.
-    pub(crate) recordings: Vec<RecordingRow>,
+    pub recordings: Vec<RecordingRow>,
     /// The recordings of all subjects: since, until, and of how many reports one was stored.
-    pub(crate) windows: Vec<(u64, u64, u64)>,
+    pub windows: Vec<(u64, u64, u64)>,
     /// The packets of its reports, in order of time.
-    pub(crate) passages: Vec<PassageRow>,
+    pub passages: Vec<PassageRow>,
     /// Whether there are more.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
     /// Dropped packets at its node.
-    pub(crate) drops: Vec<Drop>,
+    pub drops: Vec<Drop>,
     /// Without packets: changes of hop latencies at its node.
-    pub(crate) changes: Vec<EventRow>,
+    pub changes: Vec<EventRow>,
     /// Set in a console.
-    pub(crate) exported: Option<Exported>,
+    pub exported: Option<Exported>,
 }
 
 /// In a console: what there is of a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Exported {
+pub struct Exported {
     /// Collectors that heard the node in this time.
-    pub(crate) collectors: Vec<String>,
+    pub collectors: Vec<String>,
     /// Whether there are more of them.
-    pub(crate) more: bool,
+    pub more: bool,
     /// Whether hops are exported. Then the packets are those of these hops, and their values are in nanoseconds.
-    pub(crate) hops: bool,
+    pub hops: bool,
 }
 
 /// The interfaces at the ends of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkEnds {
+pub struct LinkEnds {
     /// The sending node.
-    pub(crate) from: u32,
+    pub from: u32,
     /// The receiving node.
-    pub(crate) to: u32,
+    pub to: u32,
     /// The interface of the sending one.
-    pub(crate) egress_if: Option<u32>,
+    pub egress_if: Option<u32>,
     /// The interface of the receiving one.
-    pub(crate) ingress_if: Option<u32>,
+    pub ingress_if: Option<u32>,
 }
 
 /// A question about one flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FlowQuestion {
+pub struct FlowQuestion {
     /// The flow.
-    pub(crate) flow: FlowKey,
+    pub flow: FlowKey,
     /// At or after.
-    pub(crate) from: Option<u64>,
+    pub from: Option<u64>,
     /// At or before.
-    pub(crate) to: Option<u64>,
+    pub to: Option<u64>,
     /// At most so many points: the latest.
-    pub(crate) limit: usize,
+    pub limit: usize,
 }

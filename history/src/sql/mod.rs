@@ -6,28 +6,28 @@
 //!
 //! Messages are lines of JSON: a [`Request`] goes in; a [`Header`] comes out, followed by as many bytes as it states.
 
-pub(crate) mod helper;
+pub mod helper;
 mod pool;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use pool::{Failure, Pool, QueryFailure};
+pub use pool::{Failure, Pool, QueryFailure};
 
 /// A query with its limits.
 #[derive(Clone, Serialize, Deserialize, Debug)]
-pub(crate) struct Request {
+pub struct Request {
     /// A single SELECT statement.
-    pub(crate) sql: String,
+    pub sql: String,
     /// Only files with records at or after.
-    pub(crate) from: Option<u64>,
+    pub from: Option<u64>,
     /// Only files with records at or before.
-    pub(crate) to: Option<u64>,
+    pub to: Option<u64>,
     /// Maximum number of rows.
-    pub(crate) max_rows: usize,
+    pub max_rows: usize,
     /// Time limit.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
 /// What a helper sends before a response.
@@ -52,19 +52,19 @@ enum Header {
 
 /// The response of `/query`.
 #[derive(Serialize, Deserialize, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Rows {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rows {
     /// Names of the columns.
-    pub(crate) columns: Vec<String>,
+    pub columns: Vec<String>,
     /// Rows; a cell is a string, a number or null.
-    pub(crate) rows: Vec<Vec<serde_json::Value>>,
+    pub rows: Vec<Vec<serde_json::Value>>,
     /// True when there are more rows than the limits allow.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
     /// Remarks on the response.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Duration of the query, milliseconds.
-    pub(crate) elapsed_ms: f64,
+    pub elapsed_ms: f64,
 }
 
 /// Bytes of a response as JSON, and of the values in it.
-pub(crate) const MAX_BYTES: usize = 8 << 20;
+pub const MAX_BYTES: usize = 8 << 20;

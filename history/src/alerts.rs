@@ -4,7 +4,7 @@ mod notes;
 mod past;
 mod trial;
 
-pub(crate) use self::{
+pub use self::{
     notes::{Full, Notes},
     past::{Alert, Hearer, Past, RuleEvent},
     trial::{Holding, Trial, TrialRange},

@@ -36,20 +36,18 @@ use self::{
     rows::{EventLine, Newest, RollupLine},
     statement::Statement,
 };
-use super::{
+use crate::alerts::RuleEvent;
+use crate::question::{
     Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds, PathQuestion, Place,
-    QueueQuestion, QueueRecords, RuleEvent,
+    QueueQuestion, QueueRecords,
 };
-use crate::{
-    config::console::ConsoleSettings,
-    sql::{Failure, QueryFailure, Request},
-};
+use crate::sql::{Failure, QueryFailure, Request};
 use net::{destination::Destination, http::Client};
 use runtime::lock::lock;
 
 /// Asks ClickHouse.
 #[derive(Debug)]
-pub(crate) struct Remote {
+pub struct Remote {
     destination: Destination,
     tables: ClickHouse,
     /// For each collector of a pair, what stands for the pair.
@@ -60,20 +58,21 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Asks the server of these settings, once there is a question. `limit`: how long an answer takes at most.
-    ///
-    /// # Errors
-    /// A key and what is wrong with it.
-    pub(crate) fn new(settings: &ConsoleSettings, limit: Duration) -> Result<Self, (&'static str, String)> {
-        let (destination, tables) = (settings.destination()?, settings.tables()?);
-        let idle = Mutex::default();
-        Ok(Self {
+    /// Asks the server at `destination`, once there is a question. `pairs`: for each collector of a pair, what stands for the pair.
+    /// `limit`: how long an answer takes at most.
+    pub fn new(
+        destination: Destination,
+        tables: ClickHouse,
+        pairs: Vec<(String, String)>,
+        limit: Duration,
+    ) -> Self {
+        Self {
             destination,
             tables,
-            pairs: settings.names(),
+            pairs,
             limit,
-            idle,
-        })
+            idle: Mutex::default(),
+        }
     }
 
     /// A statement about a table.

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use tokio::time::Instant;
 
 use super::{Remote, Wanted};
+use crate::question::EventQuestion;
 use crate::{
     alerts::{Hearer, RuleEvent},
-    history::EventQuestion,
     sql::Failure,
 };
 

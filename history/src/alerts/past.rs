@@ -10,15 +10,15 @@ use store::EventRow;
 
 /// A rule and what it is or was true of.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Alert {
+pub struct Alert {
     /// The event that made it true the last time; the one that ended it, if its beginning is no longer stored.
-    pub(crate) last: record::Alert,
+    pub last: record::Alert,
     /// The times that it lasted, the latest ones, oldest first.
-    pub(crate) episodes: VecDeque<Episode>,
+    pub episodes: VecDeque<Episode>,
     /// Number of times it started firing in the span.
-    pub(crate) count: u64,
+    pub count: u64,
     /// Why the last one ended; `None`: it lasts.
-    pub(crate) ended: Option<Ended>,
+    pub ended: Option<Ended>,
     /// Those who said that it became true, and have not said that it became false.
     hearers: BTreeSet<Hearer>,
     /// All who said that it became true or false.
@@ -27,20 +27,20 @@ pub(crate) struct Alert {
 
 /// A collector that says that a rule became true or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Hearer {
+pub struct Hearer {
     /// The same for all that hear the same reports.
-    pub(crate) pair: Arc<str>,
+    pub pair: Arc<str>,
     /// Its name; empty: it is this process.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
 }
 
 /// The event of a rule that became true or false, and who says so.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RuleEvent {
+pub struct RuleEvent {
     /// The event.
-    pub(crate) row: EventRow,
+    pub row: EventRow,
     /// One or more.
-    pub(crate) by: Vec<Hearer>,
+    pub by: Vec<Hearer>,
 }
 
 /// A change of an alert, and who says so.
@@ -51,16 +51,16 @@ struct Change {
 
 /// A time that a rule was true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Episode {
+pub struct Episode {
     /// `None`: before what is stored.
-    pub(crate) since: Option<u64>,
+    pub since: Option<u64>,
     /// `None`: it lasts, or nobody knows.
-    pub(crate) until: Option<u64>,
+    pub until: Option<u64>,
 }
 
 /// Why an alert ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// A report showed that the rule is no longer true.
     False,
     /// There were no more reports of the flow, or it had to make room for others.
@@ -71,7 +71,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     /// Its name in the API.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::False => "false",
             Self::Flow => "flow",
@@ -82,14 +82,14 @@ impl Ended {
 
 /// All alerts, as events say.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub struct Past {
     span: (u64, u64),
     alerts: HashMap<u64, Alert>,
 }
 
 impl Past {
     /// Those of a span: from, to. Events before it say what was true when it began.
-    pub(crate) fn new(span: (u64, u64)) -> Self {
+    pub fn new(span: (u64, u64)) -> Self {
         Self {
             span,
             alerts: HashMap::new(),
@@ -98,7 +98,7 @@ impl Past {
 
     /// Takes in events of rules that became true or false, in ascending order of time. Those that became true and those that became false
     /// are each in their order; which of two at one time came first follows from what was true before.
-    pub(crate) fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
+    pub fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
         let mut same: Vec<Change> = Vec::new();
         for RuleEvent { row, by } in events {
             let Some(one) = record::Alert::from_event(&row.event, row.rule.map(Into::into)) else {
@@ -182,7 +182,7 @@ impl Past {
     }
 
     /// Those that lasted in the span, worst first among those that are firing.
-    pub(crate) fn alerts(self) -> Vec<Alert> {
+    pub fn alerts(self) -> Vec<Alert> {
         let Self {
             span: (from, to),
             alerts,
@@ -204,22 +204,22 @@ impl Past {
 
 impl Alert {
     /// Whether the rule is true, as far as events say.
-    pub(crate) fn is_firing(&self) -> bool {
+    pub fn is_firing(&self) -> bool {
         self.ended.is_none()
     }
 
     /// Since when, the last time.
-    pub(crate) fn since(&self) -> Option<u64> {
+    pub fn since(&self) -> Option<u64> {
         self.episodes.back().and_then(|last| last.since)
     }
 
     /// Until when.
-    pub(crate) fn until(&self) -> Option<u64> {
+    pub fn until(&self) -> Option<u64> {
         self.episodes.back().and_then(|last| last.until)
     }
 
     /// The names of the collectors that it is known from; none if that is this process.
-    pub(crate) fn heard_by(&self) -> Vec<String> {
+    pub fn heard_by(&self) -> Vec<String> {
         self.heard
             .iter()
             .filter(|one| !one.name.is_empty())
@@ -228,7 +228,7 @@ impl Alert {
     }
 
     /// The collector does not have it.
-    pub(crate) fn is_unheard(&mut self) {
+    pub fn is_unheard(&mut self) {
         self.ended = Some(Ended::Unheard);
     }
 

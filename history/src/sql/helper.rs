@@ -19,7 +19,7 @@ use view::fill;
 ///
 /// # Errors
 /// The directory cannot be read, or the other side is gone.
-pub(crate) fn serve(directory: &Path) -> Result<ExitCode, CliError> {
+pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     let limited = nic::process::limit_own(MAX_MEMORY, MAX_FILE).map_err(|error| unlimited(&error));
     let reader =
         Reader::open_confined(directory, MAX_SORTED).map_err(|error| CliError::new(error.to_string()))?;

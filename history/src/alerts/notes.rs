@@ -10,7 +10,6 @@ use std::{
 use collector::Kind;
 use detect::Metric;
 use export::record::Alert;
-use export_role::role::Silences;
 use filter::{Facts, Fault, Filter, View, no_names};
 use serde::{Deserialize, Serialize};
 use store::facts;
@@ -21,7 +20,7 @@ use view::{AcknowledgedView, SilenceView};
 
 /// Acknowledgements and silences.
 #[derive(Debug)]
-pub(crate) struct Notes {
+pub struct Notes {
     file: Arc<SavedFile>,
     /// Never locked while the disk is waited for: readers must not wait for that.
     state: RwLock<State>,
@@ -60,7 +59,7 @@ struct Saving {
 
 /// Why nothing was noted.
 #[derive(Debug)]
-pub(crate) enum Full {
+pub enum Full {
     /// The filter is wrong.
     Wrong {
         /// At this character, from 1.
@@ -79,7 +78,7 @@ impl Notes {
     ///
     /// # Errors
     /// It is there and cannot be read.
-    pub(crate) fn open(directory: &Path) -> Result<Self, CliError> {
+    pub fn open(directory: &Path) -> Result<Self, CliError> {
         let file = SavedFile::new(directory.join(FILE), 0o600);
         let shown = file.path().display();
         let remedy =
@@ -109,7 +108,7 @@ impl Notes {
     }
 
     /// Who has acknowledged this alert since it began.
-    pub(crate) fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
+    pub fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let found = state.saved.acknowledged.get(&name(alert))?;
         since.is_none_or(|since| since <= found.at).then(|| found.clone())
@@ -119,7 +118,7 @@ impl Notes {
     ///
     /// # Errors
     /// It cannot be saved: nothing changed.
-    pub(crate) fn acknowledge(&self, alert: u64, note: Option<AcknowledgedView>) -> Result<(), Full> {
+    pub fn acknowledge(&self, alert: u64, note: Option<AcknowledgedView>) -> Result<(), Full> {
         self.change(|state| {
             let all = &mut state.saved.acknowledged;
             match note {
@@ -149,7 +148,7 @@ impl Notes {
     ///
     /// # Errors
     /// Its filter is wrong, there are too many, or it cannot be saved: nothing changed.
-    pub(crate) fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
+    pub fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
         let SilenceView {
             filter,
             from,
@@ -195,7 +194,7 @@ impl Notes {
     ///
     /// # Errors
     /// It cannot be saved: nothing changed.
-    pub(crate) fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, Full> {
+    pub fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, Full> {
         self.change(|state| {
             let found = state
                 .saved
@@ -210,7 +209,7 @@ impl Notes {
     }
 
     /// All silences, newest first.
-    pub(crate) fn silences(&self, now: u64) -> Vec<SilenceView> {
+    pub fn silences(&self, now: u64) -> Vec<SilenceView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state
             .saved
@@ -222,7 +221,7 @@ impl Notes {
     }
 
     /// The number of a silence that covers an alert at a time.
-    pub(crate) fn covering(&self, alert: &Alert, at: u64) -> Option<u64> {
+    pub fn covering(&self, alert: &Alert, at: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let lasts = |one: &Saving| one.from <= at && at < one.until;
         let all = state.saved.silences.iter().zip(&state.filters);
@@ -234,12 +233,12 @@ impl Notes {
 
     /// Whether a silence covered the beginning of this alert. The record of its end does not say that: it can have another node, queue or
     /// value, and what was reported as firing is also reported as resolved.
-    pub(crate) fn is_silenced(&self, began: &Alert) -> bool {
+    pub fn is_silenced(&self, began: &Alert) -> bool {
         self.covering(began, began.ts).is_some()
     }
 
     /// The latest end of a silence within `(after, until]`, if one ended then.
-    pub(crate) fn ended(&self, after: u64, until: u64) -> Option<u64> {
+    pub fn ended(&self, after: u64, until: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state
             .saved
@@ -317,12 +316,6 @@ const MOST_ACKNOWLEDGED: usize = 4_096;
 const MOST_SILENCES: usize = 256;
 /// A silence stays for so long after its end, so that an export that lags behind leaves out the same.
 const KEPT: u64 = 7 * 86_400_000_000_000;
-
-impl Silences for Notes {
-    fn is_silenced(&self, began: &Alert) -> bool {
-        Self::is_silenced(self, began)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use view::{FiringView, Trial as TrialView};
 
 /// A rule that is tried.
 #[derive(Debug)]
-pub(crate) struct Trial {
+pub struct Trial {
     rules: RuleSet,
     range: TrialRange,
     flows: HashMap<FlowKey, Seen>,
@@ -37,27 +37,27 @@ pub(crate) struct Trial {
 
 /// Which time is judged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TrialRange {
+pub struct TrialRange {
     /// Its beginning. Events before it only say what held then.
-    pub(crate) from: u64,
+    pub from: u64,
     /// Its end.
-    pub(crate) to: u64,
+    pub to: u64,
     /// Length of the parts in which firings are counted.
-    pub(crate) column: u64,
+    pub column: u64,
 }
 
 /// What shows that no report came after a stored value.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Holding {
+pub struct Holding {
     /// While a flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
-    pub(crate) longest: u64,
+    pub longest: u64,
     /// Flows, queues and links expire when there was no report of them for this long, ns.
-    pub(crate) timeout: u64,
+    pub timeout: u64,
 }
 
 impl Holding {
     /// Returns until when the value of each row holds, at most until `to`. `rows` are the newest first.
-    pub(crate) fn ends(self, rows: &[EventRow], to: u64) -> Vec<u64> {
+    pub fn ends(self, rows: &[EventRow], to: u64) -> Vec<u64> {
         let mut nexts = HashMap::new();
         let ends = rows.iter().map(|EventRow { event, .. }| {
             let source = Source::of(event);
@@ -138,7 +138,7 @@ impl Levels {
 
 impl Trial {
     /// A rule, the first of `rules`, over a range. It has no history.
-    pub(crate) fn new(rules: RuleSet, range: TrialRange) -> Self {
+    pub fn new(rules: RuleSet, range: TrialRange) -> Self {
         let parts = range.to.saturating_sub(range.from).div_ceil(range.column.max(1));
         let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MOST_PARTS)];
         Self {
@@ -158,7 +158,7 @@ impl Trial {
     }
 
     /// Takes in an event, whose value holds until `end`; `false`: there was too much to evaluate, and nothing from this time on is judged.
-    pub(crate) fn read(&mut self, row: &EventRow, end: u64) -> bool {
+    pub fn read(&mut self, row: &EventRow, end: u64) -> bool {
         let event = &row.event;
         match (event.flow, event.node) {
             (Some(flow), _) => self.read_flow(flow, row, end),
@@ -319,7 +319,7 @@ impl Trial {
     }
 
     /// What the rule did. `already`: the flows for which it was true at the beginning of the range.
-    pub(crate) fn finish(self, already: usize) -> TrialView {
+    pub fn finish(self, already: usize) -> TrialView {
         TrialView {
             from: self.range.from,
             to: self.range.to,
@@ -334,7 +334,7 @@ impl Trial {
     }
 
     /// For how many flows it is true now.
-    pub(crate) fn firing(&self) -> usize {
+    pub fn firing(&self) -> usize {
         self.flows.values().filter(|seen| seen.firing.is_some()).count()
     }
 }
@@ -370,7 +370,7 @@ fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64>
 }
 
 /// Firings in an answer; more are counted.
-pub(crate) const MOST_FIRINGS: usize = 200;
+const MOST_FIRINGS: usize = 200;
 /// Parts of a range.
 const MOST_PARTS: usize = 1_000;
 /// A hop or a level takes some ten ns.

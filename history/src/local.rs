@@ -14,22 +14,23 @@ use store::{
 };
 use tokio::task;
 
-use super::{
+use crate::notes;
+use crate::question::{
     Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place,
-    QueueQuestion, QueueRecords, RecordingQuestion, notes,
+    QueueQuestion, QueueRecords, RecordingQuestion,
 };
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
 /// The files of the store, and SQL over them.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub struct Local {
     reader: Reader,
     sql: Pool,
 }
 
 impl Local {
     /// Answers from the files of `reader`.
-    pub(crate) fn new(reader: Reader) -> Self {
+    pub fn new(reader: Reader) -> Self {
         let sql = Pool::new(reader.dir().to_owned(), "[api] query_timeout");
         Self { reader, sql }
     }
