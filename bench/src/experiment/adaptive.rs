@@ -562,22 +562,10 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
     Table {
         name: "outcome",
         about: "Reports, missed bursts and error by threshold and kind of rack".into(),
-        columns: vec![
-            "threshold_bytes",
-            "rack",
-            "packets",
-            "reports_per_s",
-            "busiest_second",
-            "seconds_over_budget",
-            "shed",
-            "bursts",
-            "bursts_missed",
-            "error_mean_bytes",
-            "error_max_bytes",
-            "threshold_least",
-            "threshold_most",
-            "values_beyond_threshold",
-        ],
+        columns: "threshold_bytes,rack,packets,reports_per_s,busiest_second,seconds_over_budget,\
+            shed,bursts,bursts_missed,error_mean_bytes,error_max_bytes,threshold_least,\
+            threshold_most,values_beyond_threshold"
+            .into(),
         rows: rows.collect(),
         plots: vec![plot],
     }
@@ -660,13 +648,7 @@ fn time_table(runs: &[Run]) -> Table {
     Table {
         name: "time",
         about: "Second by second".into(),
-        columns: vec![
-            "second",
-            "rack",
-            "reports_fixed_finest",
-            "reports_adaptive",
-            "threshold_bytes",
-        ],
+        columns: "second,rack,reports_fixed_finest,reports_adaptive,threshold_bytes".into(),
         rows: (0..adaptive.rates.len())
             .map(|second| {
                 vec![
@@ -689,13 +671,7 @@ fn move_table(adaptive: &Run) -> Table {
     Table {
         name: "moves",
         about: "Moves of the threshold".into(),
-        columns: vec![
-            "after_second",
-            "reason",
-            "reports",
-            "threshold_before",
-            "threshold_after",
-        ],
+        columns: "after_second,reason,reports,threshold_before,threshold_after".into(),
         rows: adaptive
             .moves
             .iter()

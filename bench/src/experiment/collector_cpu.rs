@@ -347,18 +347,9 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
     Table {
         name: "rate",
         about: "CPU by report rate, over loopback; one flow, six hops, all items".into(),
-        columns: vec![
-            "hopwise",
-            "wanted_per_s",
-            "sent_per_s",
-            "lost_percent",
-            "cpu_percent",
-            "cpu_percent_min",
-            "cpu_percent_max",
-            "ns_per_report",
-            "ns_per_report_min",
-            "ns_per_report_max",
-        ],
+        columns: "hopwise,wanted_per_s,sent_per_s,lost_percent,cpu_percent,cpu_percent_min,\
+            cpu_percent_max,ns_per_report,ns_per_report_min,ns_per_report_max"
+            .into(),
         rows: by_rate
             .iter()
             .map(|one| {
@@ -410,13 +401,7 @@ fn characteristics_table(series: &[Characteristic]) -> Table {
     Table {
         name: "reports",
         about: "CPU time of a report by its characteristics, in process".into(),
-        columns: vec![
-            "by",
-            "value",
-            "ns_per_report",
-            "ns_per_report_min",
-            "ns_per_report_max",
-        ],
+        columns: "by,value,ns_per_report,ns_per_report_min,ns_per_report_max".into(),
         rows: rows.collect(),
         plots: series
             .iter()

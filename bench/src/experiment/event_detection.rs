@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -18,6 +17,7 @@ use super::{
     rows::{Observations, Results, judgement, listed},
     settings::{Parameter, Settings},
 };
+use crate::figures::octets;
 use crate::svg::Plot;
 use terminal::CliError;
 use terminal::units;
@@ -311,13 +311,9 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut bursts: BTreeMap<Key, bool> = BTreeMap::new();
     for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.ground_truths) {
-        let source = match from.address {
-            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            IpAddr::V6(address) => address.octets(),
-        };
         let datagram = Datagram {
             payload,
-            source,
+            source: octets(from.address),
             src_port: from.port,
             listener: 0,
             received: *at,
@@ -418,18 +414,9 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
             units::count(subject.level),
             subject.unit
         ),
-        columns: vec![
-            "threshold",
-            "values",
-            "rows",
-            "rows_percent",
-            "error_mean",
-            "error_p99",
-            "error_max",
-            "values_before_first_row",
-            "bursts",
-            "bursts_found",
-        ],
+        columns: "threshold,values,rows,rows_percent,error_mean,error_p99,error_max,\
+            values_before_first_row,bursts,bursts_found"
+            .into(),
         rows: outcomes
             .iter()
             .map(|(threshold, outcome): &(u64, Outcome)| {

@@ -287,16 +287,7 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
             .flat_map(|model| lines(outcomes, model.name, filter))
             .collect(),
     });
-    let columns = vec![
-        "model",
-        "algorithm",
-        "threshold_us",
-        "packets",
-        "reports",
-        "capacity_mpps",
-        "ci95_low",
-        "ci95_high",
-    ];
+    let columns = "model,algorithm,threshold_us,packets,reports,capacity_mpps,ci95_low,ci95_high".into();
     let about =
         "Physical queue: capacity by algorithm and threshold (empty cell: no event, or no upper limit)"
             .into();
@@ -415,7 +406,7 @@ fn burst_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(Table {
         name: "burst",
         about: "One burst, packet by packet".into(),
-        columns: vec!["time_us", "queue_us", "last_reported_us"],
+        columns: "time_us,queue_us,last_reported_us".into(),
         rows,
         plots: vec![plot],
     })
@@ -426,16 +417,9 @@ fn error_table(outcomes: &[Outcome]) -> Table {
         name: "hidden",
         about: "Physical queue: error of the reconstructed queue occupancy, and missed bursts (above 100 us)"
             .into(),
-        columns: vec![
-            "model",
-            "algorithm",
-            "threshold_us",
-            "error_mean_us",
-            "error_p99_us",
-            "error_max_us",
-            "bursts",
-            "bursts_missed",
-        ],
+        columns: "model,algorithm,threshold_us,error_mean_us,error_p99_us,error_max_us,bursts,\
+            bursts_missed"
+            .into(),
         rows: outcomes
             .iter()
             .map(|one| {

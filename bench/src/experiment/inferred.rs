@@ -222,22 +222,10 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
     Table {
         name: "fit",
         about: "Workloads as we infer them, against the paper".into(),
-        columns: vec![
-            "workload",
-            "model",
-            "algorithm",
-            "threshold_us",
-            "paper_mpps",
-            "fitted_mpps",
-            "error_percent",
-            "paper_reported_percent",
-            "reported_percent",
-            "ci95_low",
-            "ci95_high",
-            "one_trace_min",
-            "one_trace_max",
-            "paper_within_traces",
-        ],
+        columns: "workload,model,algorithm,threshold_us,paper_mpps,fitted_mpps,error_percent,\
+            paper_reported_percent,reported_percent,ci95_low,ci95_high,one_trace_min,\
+            one_trace_max,paper_within_traces"
+            .into(),
         rows,
         plots: vec![fit_plot(fits)],
     }
@@ -310,16 +298,9 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
             ]);
         }
     }
-    let columns = vec![
-        "workload",
-        "model",
-        "bursts_per_trace",
-        "longest_queue_us",
-        "longest_queue_us_min",
-        "longest_queue_us_max",
-        "traces_up_to_175_us",
-        "traces",
-    ];
+    let columns = "workload,model,bursts_per_trace,longest_queue_us,longest_queue_us_min,\
+        longest_queue_us_max,traces_up_to_175_us,traces"
+        .into();
     let about = "Longest queue of a trace (the paper: web never exceeds 175 us)".into();
     Table {
         name: "longest",
@@ -410,14 +391,8 @@ pub(super) fn sensitivity_table(settings: &Settings) -> Table {
     Table {
         name: "sensitivity",
         about: "Error of the fit by parameter: root mean square over the paper's points (empty cell: no event at some point)".into(),
-        columns: vec![
-            "workload",
-            "parameter",
-            "value",
-            "error_percent_per_hop",
-            "error_percent_average",
-            "error_percent_all",
-        ],
+        columns: "workload,parameter,value,error_percent_per_hop,error_percent_average,\
+            error_percent_all".into(),
         rows,
         plots: Vec::new(),
     }

@@ -267,19 +267,9 @@ fn latency(measured: &[(&str, [Measured; 3])]) -> Table {
     Table {
         name: "added",
         about: "Latency with and without INT".into(),
-        columns: vec![
-            "switch",
-            "int",
-            "packets",
-            "lost",
-            "median_ns",
-            "median_ns_min",
-            "median_ns_max",
-            "mean_ns",
-            "added_ns",
-            "added_ns_min",
-            "added_ns_max",
-        ],
+        columns: "switch,int,packets,lost,median_ns,median_ns_min,median_ns_max,mean_ns,\
+            added_ns,added_ns_min,added_ns_max"
+            .into(),
         rows,
         plots: Vec::new(),
     }
@@ -311,9 +301,7 @@ fn distribution(measured: &[(&str, [Measured; 3])]) -> Table {
     Table {
         name: "distribution",
         about: "Percentiles of the latency, ns".into(),
-        columns: vec![
-            "switch", "int", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99",
-        ],
+        columns: "switch,int,p1,p5,p10,p25,p50,p75,p90,p95,p99".into(),
         rows,
         plots,
     }

@@ -154,19 +154,9 @@ fn table(points: &[Reading]) -> Table {
     Table {
         name: "rate",
         about: "Reports by hops and items, on one core".into(),
-        columns: vec![
-            "hops",
-            "items",
-            "values",
-            "decoding_ns",
-            "decoding_ns_min",
-            "decoding_ns_max",
-            "all_ns",
-            "all_ns_min",
-            "all_ns_max",
-            "all_kps",
-            "paper_kps",
-        ],
+        columns: "hops,items,values,decoding_ns,decoding_ns_min,decoding_ns_max,all_ns,\
+            all_ns_min,all_ns_max,all_kps,paper_kps"
+            .into(),
         rows: points
             .iter()
             .map(|one| {

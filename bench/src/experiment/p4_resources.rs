@@ -250,12 +250,10 @@ fn programs(report: &Report) -> Result<Table, CliError> {
         }
         rows.push(row);
     }
-    let mut columns = vec!["resource", "available"];
-    columns.extend(PROGRAMS);
     Ok(Table {
         name: "programs",
         about: "What the programs take of a Tofino 1".into(),
-        columns,
+        columns: format!("resource,available,{}", PROGRAMS.join(",")).into(),
         rows,
         plots: vec![plot(report, "Shares of a Tofino 1", &PROGRAMS)?],
     })
@@ -284,14 +282,7 @@ fn reporters(report: &Report) -> Result<Table, CliError> {
     Ok(Table {
         name: "reporters",
         about: "Reports over UDP and by DTA".into(),
-        columns: vec![
-            "resource",
-            "postcards",
-            "dta_reporter",
-            "ratio",
-            "postcards_percent",
-            "dta_reporter_percent",
-        ],
+        columns: "resource,postcards,dta_reporter,ratio,postcards_percent,dta_reporter_percent".into(),
         rows,
         plots: vec![plot(
             report,

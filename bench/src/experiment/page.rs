@@ -1,5 +1,6 @@
 //! The result of an experiment, and its output as a page (Markdown) and tables (CSV).
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::settings::{Scale, Settings};
@@ -65,8 +66,8 @@ pub(super) struct Table {
     pub(super) name: &'static str,
     /// Heading of the table.
     pub(super) about: String,
-    /// Column names with units, such as `delay_ns`.
-    pub(super) columns: Vec<&'static str>,
+    /// Column names with units, such as `delay_ns`, separated by commas.
+    pub(super) columns: Cow<'static, str>,
     pub(super) rows: Vec<Vec<Cell>>,
     pub(super) plots: Vec<Plot>,
 }
@@ -165,7 +166,7 @@ const MAX_ROWS: usize = 60;
 impl Table {
     /// The table as CSV (RFC 4180); no cell has quotes or line ends.
     pub(super) fn csv(&self) -> String {
-        let mut out = self.columns.join(",") + "\n";
+        let mut out = format!("{}\n", self.columns);
         for row in &self.rows {
             out += &row.iter().map(Cell::csv).collect::<Vec<_>>().join(",");
             out.push('\n');
@@ -178,8 +179,8 @@ impl Table {
         for (at, plot) in self.plots.iter().enumerate() {
             let _ = writeln!(out, "![{}]({})\n", plot.title, plot_file(experiment, self, at));
         }
-        let _ = writeln!(out, "| {} |", self.columns.join(" | "));
-        let _ = writeln!(out, "|{}", " --- |".repeat(self.columns.len()));
+        let _ = writeln!(out, "| {} |", self.columns.replace(',', " | "));
+        let _ = writeln!(out, "|{}", " --- |".repeat(self.columns.split(',').count()));
         for row in self.rows.iter().take(MAX_ROWS) {
             let _ = writeln!(
                 out,
@@ -302,7 +303,7 @@ mod tests {
         let table = Table {
             name: "t",
             about: "Rows".into(),
-            columns: vec!["n", "share", "delay_ns"],
+            columns: "n,share,delay_ns".into(),
             rows: vec![
                 vec![3.into(), Cell::Figure(0.5, 2), Cell::Empty],
                 vec!["x,y".into(), 1.into(), 2.into()],

@@ -364,7 +364,8 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         tables: vec![Table {
             name: "stage",
             about: "Server and link by kind and R".into(),
-            columns: vec!["kind", "r", "datagrams_per_s", "bandwidth_mbps", "delay_first_us", "server_cpu_percent", "datagrams_lost"],
+            columns: "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent,\
+                datagrams_lost".into(),
             rows,
             plots: vec![load, link, delays],
         }],

@@ -1,6 +1,6 @@
 //! SF-INT compared with INT: size, delay until a path is complete, and the share of packets whose path becomes complete.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use collector::{Collector, Datagram};
 use dataplane::{
@@ -17,6 +17,7 @@ use super::{
     rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
 };
+use crate::figures::octets;
 use crate::svg::Plot;
 use terminal::{CliError, units};
 
@@ -200,13 +201,9 @@ impl FabricSink for Observer {
 
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         if let Some(collector) = &mut self.collector {
-            let source = match from.address {
-                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-                IpAddr::V6(address) => address.octets(),
-            };
             let datagram = Datagram {
                 payload,
-                source,
+                source: octets(from.address),
                 src_port: from.port,
                 listener: 0,
                 received: t,
@@ -320,10 +317,8 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
         tables: vec![Table {
             name: "size",
             about: "Frames by nodes and instructions".into(),
-            columns: vec![
-                "mode", "instructions", "nodes", "frame_bytes_16", "overhead_bytes_16", "goodput_percent_16", "frame_bytes_1400",
-                "overhead_bytes_1400", "goodput_percent_1400",
-            ],
+            columns: "mode,instructions,nodes,frame_bytes_16,overhead_bytes_16,goodput_percent_16,\
+                frame_bytes_1400,overhead_bytes_1400,goodput_percent_1400".into(),
             rows,
             plots: vec![
                 overhead_plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes),
@@ -446,14 +441,7 @@ fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
     Table {
         name: "nodes",
         about: "Complete paths by length".into(),
-        columns: vec![
-            "nodes",
-            "packets",
-            "complete_paths",
-            "complete_percent",
-            "period_percent",
-            "best_percent",
-        ],
+        columns: "nodes,packets,complete_paths,complete_percent,period_percent,best_percent".into(),
         rows,
         plots: vec![plot],
     }
@@ -495,7 +483,7 @@ fn impaired(
     Ok(Table {
         name,
         about: about.to_owned(),
-        columns: vec!["nodes", "fault_percent", "complete_paths", "baseline_percent"],
+        columns: "nodes,fault_percent,complete_paths,baseline_percent".into(),
         rows,
         plots: vec![plot],
     })
@@ -555,7 +543,7 @@ fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
     Ok(Table {
         name: "flows",
         about: "Complete paths by flows and registers".into(),
-        columns: vec!["registers", "flows", "complete_paths", "complete_percent"],
+        columns: "registers,flows,complete_paths,complete_percent".into(),
         rows,
         plots: vec![plot],
     })

@@ -170,13 +170,7 @@ fn even_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(Table {
         name: "delay",
         about: "Evenly spaced packets".into(),
-        columns: vec![
-            "packets_per_s",
-            "nodes",
-            "complete_paths",
-            "delay_mean_us",
-            "delay_p99_us",
-        ],
+        columns: "packets_per_s,nodes,complete_paths,delay_mean_us,delay_p99_us".into(),
         rows,
         plots: vec![Plot {
             note: "evenly spaced packets".into(),
@@ -224,18 +218,9 @@ fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(Table {
         name: "arrivals",
         about: format!("Even, Poisson and bursty arrivals, {MATCHED} packets/s on average"),
-        columns: vec![
-            "arrivals",
-            "nodes",
-            "complete_paths",
-            "delay_mean_us",
-            "ci95_low",
-            "ci95_high",
-            "delay_p50_us",
-            "delay_p99_us",
-            "delay_max_us",
-            "below_mean_percent",
-        ],
+        columns: "arrivals,nodes,complete_paths,delay_mean_us,ci95_low,ci95_high,delay_p50_us,\
+            delay_p99_us,delay_max_us,below_mean_percent"
+            .into(),
         rows,
         plots: vec![Plot {
             note: "mean, with its 95 % confidence interval".into(),

@@ -227,18 +227,9 @@ fn capacity_table(points: &[Capacity]) -> Table {
     Table {
         name: "capacity",
         about: "Reports that one core processes, in process".into(),
-        columns: vec![
-            "instructions",
-            "nodes",
-            "frame_bytes",
-            "ns_per_report",
-            "ns_per_report_min",
-            "ns_per_report_max",
-            "reports_mps",
-            "reports_mps_min",
-            "reports_mps_max",
-            "gbps",
-        ],
+        columns: "instructions,nodes,frame_bytes,ns_per_report,ns_per_report_min,\
+            ns_per_report_max,reports_mps,reports_mps_min,reports_mps_max,gbps"
+            .into(),
         rows: points
             .iter()
             .map(|one| {
@@ -271,17 +262,9 @@ fn throughput_table(points: &[Throughput]) -> Table {
     Table {
         name: "throughput",
         about: format!("Sent and processed over loopback, path of {NODES} nodes"),
-        columns: vec![
-            "instructions",
-            "wanted_per_s",
-            "sent_kps",
-            "processed_kps",
-            "processed_kps_min",
-            "processed_kps_max",
-            "sent_gbps",
-            "processed_gbps",
-            "cpu_ns_per_report",
-        ],
+        columns: "instructions,wanted_per_s,sent_kps,processed_kps,processed_kps_min,\
+            processed_kps_max,sent_gbps,processed_gbps,cpu_ns_per_report"
+            .into(),
         rows: points
             .iter()
             .map(|one| {

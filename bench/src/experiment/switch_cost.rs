@@ -153,7 +153,7 @@ fn findings(found: &[(&str, Spread)], nodes: u32) -> Findings {
         tables: vec![Table {
             name: "packet",
             about: "Time of a packet in the switch".into(),
-            columns: vec!["task", "ns_per_packet", "ns_per_packet_min", "ns_per_packet_max", "added_ns"],
+            columns: "task,ns_per_packet,ns_per_packet_min,ns_per_packet_max,added_ns".into(),
             rows: found.iter().map(|(name, spread): &(&str, Spread)| {
         let mut row = vec![Cell::from(*name)];
         row.extend(spread.cells(1));

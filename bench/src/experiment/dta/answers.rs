@@ -245,22 +245,9 @@ fn load_table(points: &[Point]) -> Table {
     Table {
         name: "load",
         about: "Keys answered by load and copies, random 5-tuples".into(),
-        columns: vec![
-            "load",
-            "n1",
-            "n2",
-            "n3",
-            "n4",
-            "formula_n1",
-            "formula_n2",
-            "formula_n3",
-            "formula_n4",
-            "best_n",
-            "artifact_n1",
-            "artifact_n2",
-            "artifact_n3",
-            "artifact_n4",
-        ],
+        columns: "load,n1,n2,n3,n4,formula_n1,formula_n2,formula_n3,formula_n4,best_n,\
+            artifact_n1,artifact_n2,artifact_n3,artifact_n4"
+            .into(),
         rows: LOADS
             .into_iter()
             .map(|load| {
@@ -309,7 +296,7 @@ fn keys_table(points: &[Point]) -> Table {
     Table {
         name: "keys",
         about: "Keys answered by structure of the keys".into(),
-        columns: vec!["hashes", "keys", "load", "n1", "n2", "n3", "n4", "wrong_answers"],
+        columns: "hashes,keys,load,n1,n2,n3,n4,wrong_answers".into(),
         rows,
         plots: Vec::new(),
     }
@@ -320,13 +307,7 @@ fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> 
         Table {
             name: "absent",
             about: "Answers for keys that were never written, N = 2, as many keys as slots".into(),
-            columns: vec![
-                "hashes",
-                "keys",
-                "queried",
-                "answered",
-                "expected_of_a_32_bit_checksum",
-            ],
+            columns: "hashes,keys,queried,answered,expected_of_a_32_bit_checksum".into(),
             rows: unwritten
                 .iter()
                 .map(|one| {
@@ -344,7 +325,7 @@ fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> 
         Table {
             name: "counters",
             about: "Key-Increment: mean error of a flow's count, 4,096 flows in 16,384 counters".into(),
-            columns: vec!["hashes", "n", "mean_error"],
+            columns: "hashes,n,mean_error".into(),
             rows: counters
                 .iter()
                 .map(|one: &(Family, u8, f64)| {

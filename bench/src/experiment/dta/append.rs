@@ -124,21 +124,9 @@ fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-const COLUMNS: [&str; 13] = [
-    "batch",
-    "lists",
-    "list_entries",
-    "report_entries",
-    "translator_ns",
-    "responder_ns",
-    "translator_mps",
-    "responder_mps",
-    "one_core_mps",
-    "one_core_mps_min",
-    "one_core_mps_max",
-    "frame_bytes_per_entry",
-    "nic_mps",
-];
+const COLUMNS: &str = "batch,lists,list_entries,report_entries,translator_ns,responder_ns,\
+    translator_mps,responder_mps,one_core_mps,one_core_mps_min,one_core_mps_max,\
+    frame_bytes_per_entry,nic_mps";
 
 /// Millions of entries per second by batch, for reports of `count` entries to one list.
 fn line(points: &[Point], count: usize, rate: fn(&Point) -> f64) -> Vec<(f64, f64)> {
@@ -163,7 +151,7 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
             Table {
                 name: "batch",
                 about: "Entries by batch and number of lists".into(),
-                columns: COLUMNS.to_vec(),
+                columns: COLUMNS.into(),
                 rows: rows(points),
                 plots: vec![Plot {
                     note: "one list; one core each".into(),
@@ -182,7 +170,7 @@ fn findings(points: &[Point], sizes: &[Point]) -> Findings {
             Table {
                 name: "size",
                 about: "Entries by size of the list".into(),
-                columns: COLUMNS.to_vec(),
+                columns: COLUMNS.into(),
                 rows: rows(sizes),
                 plots: Vec::new(),
             },

@@ -110,7 +110,7 @@ fn findings(steps: &Steps) -> Findings {
             Table {
                 name: "steps",
                 about: "CPU time of a report by step".into(),
-                columns: vec!["step", "ns_per_report", "percent"],
+                columns: "step,ns_per_report,percent".into(),
                 rows: each.iter().map(|one| vec![Cell::from(one.0), Cell::Figure(one.1, 1), Cell::Figure(100.0 * one.1 / sum, 1)]).collect(),
                 plots: vec![Plot {
                     note: "the paper: wrangling and storing together 93 %".into(),
@@ -123,7 +123,7 @@ fn findings(steps: &Steps) -> Findings {
             Table {
                 name: "measured",
                 about: "What was measured".into(),
-                columns: vec!["measured", "ns_per_report", "ns_per_report_min", "ns_per_report_max"],
+                columns: "measured,ns_per_report,ns_per_report_min,ns_per_report_max".into(),
                 rows: measured.iter().map(|(name, spread): &(&str, Spread)| {
         let mut row = vec![Cell::from(*name)];
         row.extend(spread.cells(1));

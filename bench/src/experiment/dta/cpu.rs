@@ -216,19 +216,10 @@ fn table(methods: &[Method]) -> Table {
     Table {
         name: "methods",
         about: "CPU time per report".into(),
-        columns: vec![
-            "method",
-            "collector_ns",
-            "collector_ns_min",
-            "collector_ns_max",
-            "translator_ns",
-            "translator_ns_min",
-            "translator_ns_max",
-            "collector_mps",
-            "one_core_mps",
-            "writes_per_report",
-            "rows_per_report",
-        ],
+        columns: "method,collector_ns,collector_ns_min,collector_ns_max,translator_ns,\
+            translator_ns_min,translator_ns_max,collector_mps,one_core_mps,\
+            writes_per_report,rows_per_report"
+            .into(),
         rows: methods
             .iter()
             .map(|method| {

@@ -106,10 +106,8 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         tables: vec![Table {
             name: "rate",
             about: "Key-Writes by copies and size of the data".into(),
-            columns: vec![
-                "n", "data_bytes", "translator_ns", "responder_ns", "translator_mps", "responder_mps", "one_core_mps", "one_core_mps_min", "one_core_mps_max", "frame_bytes",
-                "nic_mps",
-            ],
+            columns: "n,data_bytes,translator_ns,responder_ns,translator_mps,responder_mps,\
+                one_core_mps,one_core_mps_min,one_core_mps_max,frame_bytes,nic_mps".into(),
             rows: points.iter().map(|one| {
         let [median, min, max] = one.speed.both().map(|ns| 1e3 / ns).cells(2);
         vec![

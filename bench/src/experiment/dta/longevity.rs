@@ -165,16 +165,7 @@ fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
     Table {
         name: "age",
         about: "Keys answered by age".into(),
-        columns: vec![
-            "gb",
-            "n",
-            "keys",
-            "slots",
-            "relative_age",
-            "answered",
-            "formula",
-            "wrong_answers",
-        ],
+        columns: "gb,n,keys,slots,relative_age,answered,formula,wrong_answers".into(),
         rows,
         plots: vec![Plot {
             note: "N = 2, slots of 24 bytes, at the load of the full size".into(),
@@ -223,18 +214,9 @@ fn full_table(runs: &[Run]) -> Table {
     Table {
         name: "size",
         about: "100 M flows by size of the store and N: average and oldest".into(),
-        columns: vec![
-            "gb",
-            "n",
-            "load",
-            "formula_average",
-            "formula_oldest",
-            "small_average",
-            "small_oldest_20th",
-            "our_slots",
-            "ours_average",
-            "ours_oldest",
-        ],
+        columns: "gb,n,load,formula_average,formula_oldest,small_average,small_oldest_20th,\
+            our_slots,ours_average,ours_oldest"
+            .into(),
         rows,
         plots: Vec::new(),
     }

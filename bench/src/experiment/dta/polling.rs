@@ -255,7 +255,8 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
         tables: vec![Table {
             name: "rate",
             about: "Entries read by cores and batch".into(),
-            columns: vec!["batch", "cores", "collecting", "read_mps", "read_mps_min", "read_mps_max", "read_gbytes_per_s", "fraction_of_memcpy", "collected_mps"],
+            columns: "batch,cores,collecting,read_mps,read_mps_min,read_mps_max,read_gbytes_per_s,\
+                fraction_of_memcpy,collected_mps".into(),
             rows: points.iter().map(|one| {
         let [median, min, max] = one.read.map(|rate| rate / 1e6).cells(1);
         vec![

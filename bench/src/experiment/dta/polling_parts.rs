@@ -129,19 +129,9 @@ pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
     findings.tables.push(Table {
         name: "parts",
         about: "Time per batch, each step with those before it; one core, no collection".into(),
-        columns: vec![
-            "batch",
-            "pointer_ns",
-            "and_read_ns",
-            "and_crc_ns",
-            "and_sequence_ns",
-            "bare_mps",
-            "bare_mps_min",
-            "bare_mps_max",
-            "reader_mps",
-            "reader_mps_min",
-            "reader_mps_max",
-        ],
+        columns: "batch,pointer_ns,and_read_ns,and_crc_ns,and_sequence_ns,bare_mps,bare_mps_min,\
+            bare_mps_max,reader_mps,reader_mps_min,reader_mps_max"
+            .into(),
         rows: parts
             .iter()
             .map(|one| {

@@ -229,9 +229,8 @@ fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
         tables: vec![Table {
             name: "rate",
             about: "Time of a query and its parts, by copies".into(),
-            columns: vec![
-                "n", "batch_ns", "batch_ns_min", "batch_ns_max", "hash_ns", "memory_ns", "other_ns", "first_ns", "single_ns", "single_ns_min", "single_ns_max", "one_thread_mps", "two_threads_mps",
-            ],
+            columns: "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,other_ns,first_ns,\
+                single_ns,single_ns_min,single_ns_max,one_thread_mps,two_threads_mps".into(),
             rows: points.iter().map(|one| {
         let mut row = vec![u64::from(one.copies).into()];
         let rest = (one.batch - one.hash - one.memory).max(0.0);

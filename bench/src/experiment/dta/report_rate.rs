@@ -231,14 +231,7 @@ fn table(kinds: &[Kind]) -> Table {
         about:
             "Reports of one switch: per packet in the simulated fabric, and per second at the paper's rate"
                 .into(),
-        columns: vec![
-            "reports",
-            "per_packet",
-            "ci95_low",
-            "ci95_high",
-            "switch_mps",
-            "paper_mps",
-        ],
+        columns: "reports,per_packet,ci95_low,ci95_high,switch_mps,paper_mps".into(),
         rows: kinds
             .iter()
             .map(|one| {
