@@ -19,6 +19,28 @@ pub(crate) fn unwritten(error: wire::EmitError) -> CliError {
     failed(format!("{error:?}"))
 }
 
+/// Decodes all payloads and reads the node of each hop. Returns the number of reports.
+pub(crate) fn decode_payloads<'a>(
+    decoder: &mut wire::Decoder,
+    payloads: impl Iterator<Item = &'a [u8]>,
+) -> u64 {
+    let mut reports = 0;
+    let mut nodes = 0_u32;
+    for payload in payloads {
+        for report in decoder.reports(payload).flatten() {
+            reports += 1;
+            if let Some(int) = &report.int {
+                let records = int.stack.records();
+                nodes = records.fold(nodes, |sum, record| {
+                    sum.wrapping_add(int.stack.layout.node_id(record))
+                });
+            }
+        }
+    }
+    std::hint::black_box(nodes);
+    reports
+}
+
 /// Bytes of available memory.
 pub(crate) fn available() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

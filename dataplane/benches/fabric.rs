@@ -5,7 +5,6 @@
 use std::time::Instant;
 
 use dataplane::{Config, Fabric, FabricSink, FlowSpec, Pattern, Reporter, Topology, Watch};
-use detect::Match;
 
 #[derive(Default)]
 struct Count {
@@ -31,7 +30,7 @@ fn main() {
     );
     let topology = Topology::leaf_spine(4, 2, 4, dataplane::fabric::Wire::default()).expect("a valid shape");
     let config = Config {
-        watchlist: Watch::new(Match::default()).into(),
+        watchlist: Watch::default().into(),
         ..Config::default()
     };
     let mut fabric = Fabric::new(topology, config, 1).expect("a valid configuration");

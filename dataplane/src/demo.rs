@@ -1,8 +1,6 @@
 //! A small leaf–spine network with a script to watch: about ten thousand reports per second, a microburst every twenty
 //! seconds, and every minute a link that fails, is routed around, and is restored.
 
-use detect::Match;
-
 use crate::fabric::{
     Action, Channel, Config, DropReason, Fabric, FabricError, Family, FlowId, FlowSpec, Pattern, Topology,
     Transport, Wire,
@@ -116,7 +114,7 @@ fn config(start: u64) -> Config {
         start,
         convergence: 200 * MS,
         switch,
-        watchlist: Watchlist::from(Watch::new(Match::default())),
+        watchlist: Watchlist::from(Watch::default()),
         channel: Channel {
             loss: 20,
             duplication: 5,

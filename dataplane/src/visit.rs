@@ -3,7 +3,7 @@
 use crate::watchlist::Role;
 
 /// The measurement of one packet at a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// Ingress interface; 0 is unknown.
     pub ingress_if: u16,

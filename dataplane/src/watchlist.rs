@@ -36,6 +36,13 @@ pub struct Watch {
     pub drops: bool,
 }
 
+/// Watches all flows.
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new(Match::default())
+    }
+}
+
 impl Watch {
     /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both timestamps and utilization, up to
     /// 16 nodes, drops included.

@@ -72,7 +72,7 @@ impl Workload {
         let watch = Watch {
             mode,
             hops: 32,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let before = if task.is_sink() { BEFORE_SINK } else { 1 };
         let mut path = (1..=before + 1)
@@ -86,12 +86,8 @@ impl Workload {
             queue_id: 1,
             queue_occupancy: 64,
             tx_utilization: 120,
-            buffer_occupancy: 0,
-            l2_interfaces: [0; 2],
             mtu: 1500,
-            from_edge: false,
-            to_edge: false,
-            from_border: false,
+            ..Visit::default()
         };
         let mut outbox = Outbox::default();
         let frames = (0..FLOWS).map(|flow| {
@@ -229,7 +225,7 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     const FLOWS: u16 = 400;
     const HOSTS: u32 = 64;
     let topology = Topology::leaf_spine(16, SIMULATED_SWITCHES - 16, 4, fabric::Wire::default())?;
-    let watchlist = Watch::new(Match::default()).into();
+    let watchlist = Watch::default().into();
     let mut fabric = Fabric::new(
         topology,
         fabric::Config {

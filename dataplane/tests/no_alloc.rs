@@ -38,22 +38,17 @@ fn visit(ts: u64, at: u64) -> Visit {
         egress_if: 2,
         ingress_ts: ts,
         egress_ts: ts + 500 + at % 7,
-        queue_id: 0,
         queue_occupancy: (at % 13) as u32 * 10,
-        tx_utilization: 0,
-        buffer_occupancy: 0,
-        l2_interfaces: [0; 2],
         mtu: 1500,
-        from_edge: false,
         to_edge: true,
-        from_border: false,
+        ..Visit::default()
     }
 }
 
 #[test]
 fn a_filter_allocates_nothing() {
     let config = Config {
-        watchlist: Watch::new(Match::default()).into(),
+        watchlist: Watch::default().into(),
         frames: Frames::Sent,
         ..Config::default()
     };
@@ -101,12 +96,7 @@ fn a_filter_allocates_nothing() {
             flows: Match::default(),
             detector,
         };
-        let mut sink = Switch::new(
-            104,
-            switch::Config::default(),
-            Watch::new(Match::default()).into(),
-        )
-        .unwrap();
+        let mut sink = Switch::new(104, switch::Config::default(), Watch::default().into()).unwrap();
         sink.set_filters(Filters::new(vec![filter], 16, Units::default()).unwrap());
         let mut outbox = Outbox::default();
         let mut frame = Vec::with_capacity(2048);

@@ -171,15 +171,6 @@ impl Detector {
         }
     }
 
-    /// Whether it uses the flow latency. If not, the caller need not compute it.
-    pub fn needs_flow_latency(&self) -> bool {
-        match &self.algorithm {
-            Algorithm::Noop | Algorithm::Change(_) | Algorithm::PerHop | Algorithm::PerHopOfFlow => false,
-            Algorithm::PerFlow | Algorithm::MovingAverage { .. } => self.metric == Metric::FlowLatency,
-            Algorithm::Rule(_) => true,
-        }
-    }
-
     fn check(&self) -> Result<(), DetectorError> {
         let per_hop = !matches!(self.metric, Metric::FlowPath | Metric::FlowLatency);
         match &self.algorithm {

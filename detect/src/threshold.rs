@@ -666,31 +666,36 @@ mod tests {
         }
     }
 
+    fn random_flow(random: &mut Random) -> FlowKey {
+        let v6 = ["2001:db8::1", "2001:db8::2", "::1"];
+        let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
+        let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
+        let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
+        flow(
+            random.pick(addresses),
+            random.pick(addresses),
+            ports,
+            random.below(3) as u8,
+        )
+    }
+
+    fn random_override(random: &mut Random) -> (Match, Override) {
+        let flows = random_match(random);
+        (flows, std::array::from_fn(|_| random.maybe(|r| r.below(100))))
+    }
+
     #[test]
     fn of_several_that_apply_together_the_least_does() {
         let mut random = Random::new(7);
         for round in 0..300 {
             let mut list = |most| -> Vec<(Match, Override)> {
-                let one = |random: &mut Random| {
-                    let flows = random_match(random);
-                    (flows, std::array::from_fn(|_| random.maybe(|r| r.below(100))))
-                };
-                let list = (0..random.below(most)).map(|_| one(&mut random));
+                let list = (0..random.below(most)).map(|_| random_override(&mut random));
                 list.filter(|(flows, _)| !flows.mixes_families()).collect()
             };
             let (overrides, least) = (list(5), list(5));
             let thresholds = Thresholds::with_least(DEFAULTS, overrides.clone(), &least).unwrap();
             for _ in 0..50 {
-                let v6 = ["2001:db8::1", "2001:db8::2", "::1"];
-                let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
-                let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
-                let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
-                let flow = flow(
-                    random.pick(addresses),
-                    random.pick(addresses),
-                    ports,
-                    random.below(3) as u8,
-                );
+                let flow = random_flow(&mut random);
                 let mut expected = by_definition(&overrides, &flow);
                 for (metric, value) in expected.iter_mut().enumerate() {
                     let matching = least.iter().filter(|(flows, _)| flows.matches(&flow));
@@ -726,25 +731,11 @@ mod tests {
         let mut random = Random::new(1);
         for _ in 0..300 {
             let overrides: Vec<(Match, Override)> = (0..random.below(8))
-                .map(|_| {
-                    (
-                        random_match(&mut random),
-                        std::array::from_fn(|_| random.maybe(|r| r.below(100))),
-                    )
-                })
+                .map(|_| random_override(&mut random))
                 .collect();
             let thresholds = Thresholds::new(DEFAULTS, overrides.clone()).unwrap();
             for _ in 0..50 {
-                let v6 = ["2001:db8::1", "2001:db8::2", "::1"];
-                let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
-                let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
-                let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
-                let flow = flow(
-                    random.pick(addresses),
-                    random.pick(addresses),
-                    ports,
-                    random.below(3) as u8,
-                );
+                let flow = random_flow(&mut random);
                 let found = thresholds.get(thresholds.set_for(&flow));
                 assert_eq!(
                     *found,

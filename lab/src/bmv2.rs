@@ -145,9 +145,7 @@ mod tests {
         [collector]";
 
     fn topology(file: &str) -> Topology {
-        crate::load::parse(file, "t.toml", &crate::program::Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap()
+        crate::load::parse_example(file)
     }
 
     #[test]

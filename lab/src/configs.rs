@@ -373,9 +373,7 @@ mod tests {
         flow_latency = \"1ms\"";
 
     fn topology() -> Topology {
-        crate::load::parse(FILE, "t.toml", &crate::program::Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap()
+        crate::load::parse_example(FILE)
     }
 
     #[test]
@@ -475,9 +473,7 @@ port = 2
             "seed = 7",
             "seed = 7\n[switch.dta]\nlongest = 1000\n[translator]\nacknowledge = true",
         ) + "\n[collector.collector.memory]\npolicy = \"first\"";
-        let topology = crate::load::parse(&file, "t.toml", &crate::program::Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap();
+        let topology = crate::load::parse_example(&file);
         let text = translator(&topology).unwrap();
         assert!(
             text.starts_with("[translator]\nacknowledge = true\nlisten = \"172.31.255.1:40040\"\n"),

@@ -46,6 +46,13 @@ pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliEr
     parse(&text, &path.to_string_lossy(), program).map_err(|error| CliError::new(error.to_string()))
 }
 
+#[cfg(test)]
+pub(crate) fn parse_example(text: &str) -> Topology {
+    parse(text, "lab.toml", &crate::program::Lenient)
+        .map_err(|error| error.to_string())
+        .unwrap()
+}
+
 /// The network that `text` describes. `file` is its name in messages.
 ///
 /// # Errors

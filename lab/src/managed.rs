@@ -191,7 +191,6 @@ mod tests {
     use super::*;
     use crate::conditions::Conditions;
     use crate::configs;
-    use crate::program::Lenient;
 
     const FILE: &str = "name = \"t\"
         [[hosts]]
@@ -218,9 +217,7 @@ mod tests {
         drain = \"1s\"";
 
     fn topology(more: &str) -> Topology {
-        crate::load::parse(&format!("{FILE}\n{more}"), "t.toml", &Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap()
+        crate::load::parse_example(&format!("{FILE}\n{more}"))
     }
 
     fn collector(topology: &Topology, mode: Option<&str>) -> String {
@@ -287,8 +284,8 @@ address = \"172.31.255.1:32766\"
             let link = "[[links]]\nbetween = [\"s2\", \"s3\"]";
             let file = FILE.replace("l4_checksum = \"leave\"", "");
             let file = file.replace("[switch]", &format!("{switch}\n{link}\n[switch]"));
-            let topology = crate::load::parse(&file, "t.toml", &Lenient).map_err(|error| error.to_string());
-            collector(&topology.unwrap(), None).contains("mode = \"sf\"\n")
+            let topology = crate::load::parse_example(&file);
+            collector(&topology, None).contains("mode = \"sf\"\n")
         };
         assert_eq!(["int", "sf"].map(bmv2), [false, true]);
     }
@@ -302,9 +299,7 @@ address = \"172.31.255.1:32766\"
             ("[[filter]]\nalgorithm = \"noop\"", "filter"),
         ] {
             let text = FILE.replace("[collector.manager]\n        drain = \"1s\"", "[collector]");
-            let topology = crate::load::parse(&format!("{text}\n{more}"), "t.toml", &Lenient)
-                .map_err(|error| error.to_string())
-                .unwrap();
+            let topology = crate::load::parse_example(&format!("{text}\n{more}"));
             assert_eq!(unmanaged_by(&topology.file), Some(key));
             assert!(!collector(&topology, None).contains("manager"));
         }

@@ -311,9 +311,7 @@ mod tests {
 
     #[test]
     fn a_small_network_gives_the_expected_plan() {
-        let topology = crate::load::parse(SMALL, "t.toml", &crate::program::Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap();
+        let topology = crate::load::parse_example(SMALL);
         let mut lines: Vec<String> = steps(&topology).iter().map(written).collect();
         lines.dedup();
         let expected = "\

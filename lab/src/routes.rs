@@ -93,9 +93,7 @@ mod tests {
         for (a, b) in links {
             text += &format!("[[links]]\nbetween = [\"s{a}\", \"s{b}\"]\n");
         }
-        crate::load::parse(&text, "t.toml", &crate::program::Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap()
+        crate::load::parse_example(&text)
     }
 
     /// Follows every path from one host to another; returns the number of switches on each.

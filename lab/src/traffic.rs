@@ -459,9 +459,7 @@ mod tests {
 
     fn topology() -> Topology {
         let text = include_str!("../../examples/lab/three-switches.toml");
-        crate::load::parse(text, "example.toml", &crate::program::Lenient)
-            .map_err(|error| error.to_string())
-            .unwrap()
+        crate::load::parse_example(text)
     }
 
     #[test]

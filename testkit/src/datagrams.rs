@@ -6,7 +6,7 @@ use crate::rng::Rng;
 use wire::profile::{Domain, TcpShim};
 use wire::{Dialect, Profile, TelemetryPorts};
 
-/// One of `choices`.
+/// Returns one of `choices` at random.
 pub fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.below(choices.len())]
 }
@@ -16,7 +16,7 @@ fn rarely(rng: &mut Rng, n: usize) -> bool {
     rng.below(n) == 0
 }
 
-/// A random profile.
+/// Returns a profile with random values.
 pub fn profile(rng: &mut Rng) -> Profile {
     let mut profile = Profile::new(pick(rng, &Dialect::ALL));
     if rarely(rng, 4) {
@@ -942,7 +942,8 @@ fn outer_v4(rng: &mut Rng, udp: &[u8]) -> Vec<u8> {
 }
 
 fn outer_v6(rng: &mut Rng, udp: &[u8]) -> Vec<u8> {
-    let (mut proto, mut body) = (if rarely(rng, 12) { 58_u8 } else { 17 }, udp.to_vec());
+    let mut proto = if rarely(rng, 12) { 58_u8 } else { 17 };
+    let mut body = udp.to_vec();
     for _ in 0..pick(rng, &[0, 0, 0, 1, 2, 7, 8]) {
         let next = proto;
         proto = pick(rng, &[0, 60, 43, 44, 51, 135]);

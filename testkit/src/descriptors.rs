@@ -1,4 +1,4 @@
-//! What a test opens again after it has closed it: a port, a lock, the queue of an interface, a file system.
+//! Descriptors that a test opens again after it has closed them: a port, a lock, the queue of an interface, a file system.
 //!
 //! A process that another test starts holds copies of all descriptors of this one from its creation to the middle of its `exec`, which
 //! can take long on a busy machine. Neither a lock around starting processes nor `vfork` prevents that: the kernel lets the parent go
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a process may take from its creation to its program.
+/// The longest time from the creation of a process to the start of its program.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Repeats `open` until it succeeds. After a minute it returns the last error: then the copy is not of a process that is being started.

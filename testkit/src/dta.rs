@@ -115,22 +115,22 @@ fn operation(out: &mut Object, operation: &Operation<'_>, v1: bool) {
             out.number("depth", depth);
             out.number("width", width);
             out.text("op", op.name());
-            let column = |column: &[u8]| {
-                let values = column.chunks(width.into());
-                let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-                format!(
-                    "[{}]",
-                    values
-                        .map(|value| number(value).to_string())
-                        .collect::<Vec<_>>()
-                        .join(",")
-                )
-            };
             out.list(
                 "columns",
                 counters
                     .chunks(usize::from(depth) * usize::from(width))
-                    .map(column),
+                    .map(|column| {
+                        let values = column.chunks(width.into());
+                        let number =
+                            |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+                        format!(
+                            "[{}]",
+                            values
+                                .map(|value| number(value).to_string())
+                                .collect::<Vec<_>>()
+                                .join(",")
+                        )
+                    }),
             );
         }
     }
@@ -328,16 +328,15 @@ pub fn roce_again(frame: &[u8]) -> Vec<u8> {
 }
 
 fn write(writer: &mut Writer, out: &mut [u8], packet: &Packet<'_>) -> usize {
-    let (bth, payload) = (&packet.bth, packet.payload);
+    let bth = &packet.bth;
+    let payload = packet.payload;
     let head = Head {
         psn: bth.psn,
         ack_request: bth.ack_request,
         solicited: bth.solicited,
     };
-    let (reth, immediate) = (
-        packet.reth.unwrap_or_default(),
-        packet.immediate.unwrap_or_default(),
-    );
+    let reth = packet.reth.unwrap_or_default();
+    let immediate = packet.immediate.unwrap_or_default();
     let written = match (bth.opcode, packet.aeth) {
         (Opcode::SendOnly, _) => writer.send(out, head, payload),
         (Opcode::WriteFirst, _) => writer.write_first(out, head, reth, payload),

@@ -379,8 +379,11 @@ impl Object {
 
     fn hops(&mut self, hops: impl Iterator<Item = Hop>) {
         let hops: Vec<_> = hops.collect();
-        let id = |hop: &Hop| hop.node_id.map_or("null".to_owned(), |id| id.to_string());
-        self.list("path", hops.iter().map(id));
+        self.list(
+            "path",
+            hops.iter()
+                .map(|hop| hop.node_id.map_or("null".to_owned(), |id| id.to_string())),
+        );
         self.list("hops", hops.iter().map(hop));
     }
 
@@ -474,7 +477,7 @@ pub fn hop(hop: &Hop) -> String {
     out.finish()
 }
 
-/// One IOAM option.
+/// Writes one IOAM option as JSON.
 fn ioam_option(ioam: &Ioam<'_>) -> String {
     let mut inner = Object::new();
     match ioam {

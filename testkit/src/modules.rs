@@ -190,7 +190,8 @@ impl Graph {
             graph.entry(name(module)).or_default();
         }
         for (from, to) in &self.edges {
-            let (a, b) = (name(from), name(to));
+            let a = name(from);
+            let b = name(to);
             let inside = from.starts_with(parent) && to.starts_with(parent) && a != b;
             if inside && (depth == 0 || (a != "." && b != ".")) {
                 let text = format!("{} -> {}", from.join("::"), to.join("::"));
@@ -225,8 +226,10 @@ impl Graph {
             if !reach[name].contains(name) || seen.contains(name) {
                 continue;
             }
-            let inside = |other: &&String| reach[name].contains(*other) && reach[*other].contains(name);
-            let members: Vec<&String> = graph.keys().filter(inside).collect();
+            let members: Vec<&String> = graph
+                .keys()
+                .filter(|other| reach[name].contains(*other) && reach[*other].contains(name))
+                .collect();
             seen.extend(members.iter().copied());
             let uses = members.iter().flat_map(|a| {
                 graph[*a]
@@ -478,7 +481,9 @@ fn names(path: &str) -> Vec<String> {
 
 /// Splits a list at commas outside of braces.
 fn split(list: &str) -> Vec<&str> {
-    let (mut depth, mut from, mut parts) = (0_i32, 0, Vec::new());
+    let mut depth = 0_i32;
+    let mut from = 0;
+    let mut parts = Vec::new();
     for (at, c) in list.char_indices() {
         match c {
             '{' => depth += 1,

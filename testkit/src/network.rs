@@ -69,7 +69,8 @@ impl Network {
 
     /// Changes the values randomly, mostly within their thresholds.
     fn wander(&mut self, flow: usize) {
-        let (random, route) = (&mut self.random, &mut self.routes[flow]);
+        let random = &mut self.random;
+        let route = &mut self.routes[flow];
         for hop in route {
             let step = if random.one_in(30) { 300 } else { 20 };
             let up = |value: u32, random: &mut Random, by: u64| {

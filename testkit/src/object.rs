@@ -49,7 +49,6 @@ impl Object {
         self.raw(key, &inner.finish());
     }
 
-    /// Whether it has no member.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.len() == 1
     }

@@ -17,7 +17,7 @@ pub const MICRO: u64 = 1_000;
 /// Nanoseconds in a millisecond.
 pub const MILLI: u64 = 1_000_000;
 
-/// Pseudorandom numbers.
+/// A seeded generator of pseudorandom numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(crate::rng::Rng);
 
@@ -27,7 +27,7 @@ impl Rng {
         Self(crate::rng::Rng(seed))
     }
 
-    /// The next number.
+    /// Returns the next random number.
     pub fn roll(&mut self) -> u64 {
         self.0.roll()
     }
@@ -46,9 +46,9 @@ impl Rng {
 /// Fault rates of a network, in frames per thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Frames dropped.
+    /// Number of frames dropped.
     pub lost: u64,
-    /// Frames duplicated.
+    /// Number of frames duplicated.
     pub doubled: u64,
     /// Frames delayed by up to 200 µs.
     pub late: u64,
@@ -72,11 +72,11 @@ pub enum Side {
 /// Counters of frames to one destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Frames sent.
+    /// Number of frames sent.
     pub sent: u64,
-    /// Frames dropped.
+    /// Number of frames dropped.
     pub lost: u64,
-    /// Frames duplicated.
+    /// Number of frames duplicated.
     pub doubled: u64,
     /// Frames delivered; duplicated ones count twice.
     pub delivered: u64,
@@ -84,7 +84,7 @@ pub struct Counts {
 
 type InFlight = Reverse<(u64, u64, Side, Vec<u8>)>;
 
-/// A simulated network.
+/// A simulated network with faults.
 #[derive(Debug)]
 pub struct Net {
     rng: Rng,
@@ -94,7 +94,7 @@ pub struct Net {
     order: u64,
     /// Counters by destination, in the order of [`Side`].
     pub counts: [Counts; 4],
-    /// Whether every frame is dropped.
+    /// The network drops every frame.
     pub cut: bool,
 }
 
@@ -112,7 +112,8 @@ impl Net {
 
     /// Sends a frame at `now` (ns).
     pub fn send(&mut self, now: u64, to: Side, frame: &[u8]) {
-        let (rng, mut faults) = (&mut self.rng, self.faults);
+        let rng = &mut self.rng;
+        let mut faults = self.faults;
         if matches!(to, Side::Translator | Side::Reporter) {
             // Packets without ICRC: the Ethernet FCS detects the damage.
             faults = Faults {
@@ -211,7 +212,7 @@ pub struct World<F = Alone> {
     pub receives: u32,
     /// The reliable queue pair at the responder.
     pub queue_pair: Option<u32>,
-    /// Whether the collector knows the number of executed requests after a reconnection.
+    /// After a reconnection, the collector knows the number of executed requests.
     pub remembers: bool,
     /// Number of connections made.
     pub reconnects: u64,
@@ -222,13 +223,13 @@ pub struct World<F = Alone> {
 
 /// A component in front of the requester: it uses the same network, and passes operations to the requester.
 pub trait Front {
-    /// Sends pending frames.
+    /// Sends the pending frames.
     fn send(&mut self, now: u64, net: &mut Net);
     /// Processes a payload from the network.
     fn receive(&mut self, now: u64, to: Side, payload: &[u8], links: &mut Links);
-    /// Runs the timers.
+    /// Runs the timers that are due.
     fn tick(&mut self, now: u64, links: &mut Links);
-    /// When `tick` has work next, in nanoseconds.
+    /// Returns the time of the next timer, in nanoseconds.
     fn deadline(&self) -> Option<u64>;
     /// Checks that its counters balance and that the memory has the expected content.
     fn check_counters(&self, memory: &[Arc<Region>]);
@@ -256,10 +257,8 @@ pub const REGION_LEN: u64 = 1 << 16;
 
 /// The path from the requester to the responder, and back.
 pub fn paths() -> (Path, Path) {
-    let (a, b) = (
-        Ipv4Addr::new(198, 51, 100, 1).into(),
-        Ipv4Addr::new(198, 51, 100, 2).into(),
-    );
+    let a = Ipv4Addr::new(198, 51, 100, 1).into();
+    let b = Ipv4Addr::new(198, 51, 100, 2).into();
     (Path::new(a, b, 0xc001), Path::new(b, a, 0xc001))
 }
 
@@ -359,7 +358,7 @@ impl<F: Front> World<F> {
             .collect();
     }
 
-    /// Connects or reconnects.
+    /// Connects, or reconnects after a failure.
     pub fn connect(&mut self) {
         let offer = self.links.offer(0).expect("a collector");
         let executed = self
@@ -413,7 +412,7 @@ impl<F: Front> World<F> {
         self.register();
     }
 
-    /// Sends pending frames.
+    /// Sends the pending frames.
     pub fn send(&mut self) {
         self.front.send(self.now, &mut self.net);
         while self.links.flush(self.now) > 0 {
@@ -474,7 +473,7 @@ impl<F: Front> World<F> {
         assert_eq!(self.links.state(0), State::Up);
     }
 
-    /// Advances the time.
+    /// Advances the simulated time by `time`.
     pub fn pass(&mut self, time: u64) {
         let until = self.now + time;
         while self.step(until) {}

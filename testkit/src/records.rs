@@ -24,7 +24,7 @@ impl Dir {
         Self(path)
     }
 
-    /// Its path.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

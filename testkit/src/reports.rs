@@ -28,7 +28,7 @@ pub struct Node {
     pub id: u32,
     /// Ingress and egress interface.
     pub ports: (u16, u16),
-    /// Hop latency.
+    /// Hop latency in device units.
     pub latency: Option<u32>,
     /// Queue ID and occupancy.
     pub queue: Option<(u8, u32)>,
@@ -105,7 +105,7 @@ pub fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(Strea
 pub struct Sent {
     /// Number of the flow, see [`flow`].
     pub flow: u16,
-    /// Whether the flow is IPv6.
+    /// The flow is IPv6, not IPv4.
     pub v6: bool,
     /// The nodes in the order of the packet's path.
     pub hops: Vec<Node>,

@@ -62,11 +62,14 @@ fn aggregate(bytes: &[u8]) -> Vec<u8> {
         } else {
             POSTCARD_LEN
         };
-        let emit = |record: &mut [u8]| {
-            postcard.emit(record);
-            packet.iter().for_each(|packet| packet.emit(record));
-        };
-        out.extend(then(len, emit, &[]));
+        out.extend(then(
+            len,
+            |record| {
+                postcard.emit(record);
+                packet.iter().for_each(|packet| packet.emit(record));
+            },
+            &[],
+        ));
     }
     aggregate
         .summaries()
@@ -74,7 +77,7 @@ fn aggregate(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A telemetry datagram.
+/// Writes a telemetry datagram again from its parts.
 pub fn payload(bytes: &[u8], profile: &Profile) -> Vec<u8> {
     let inside = Rewriter {
         profile,

@@ -1,11 +1,11 @@
 //! Seeded random numbers (SplitMix64), so that failures can be reproduced.
 
-/// A generator.
+/// A seeded generator of pseudorandom numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// The next number.
+    /// Returns the next random number.
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -12,7 +12,8 @@ pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
         .and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     examples.iter().for_each(|example| body(example.as_bytes()));
-    let (mut rng, mut count) = (Rng(seed), 0_u64);
+    let mut rng = Rng(seed);
+    let mut count = 0_u64;
     while end.map_or(count < 20_000, |end| Instant::now() < end) {
         for _ in 0..100 {
             let mut bytes = examples[rng.below(examples.len())].clone().into_bytes();
@@ -39,12 +40,16 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     let Ok(text) = std::fs::read_to_string(&file) else {
         return Vec::new();
     };
-    let byte = |hex: &[u8]| {
-        let hex = std::str::from_utf8(hex).expect("ASCII");
-        u8::from_str_radix(hex, 16).expect("hex digits")
-    };
     text.lines()
-        .map(|line| line.as_bytes().chunks(2).map(byte).collect())
+        .map(|line| {
+            line.as_bytes()
+                .chunks(2)
+                .map(|hex| {
+                    let hex = std::str::from_utf8(hex).expect("ASCII");
+                    u8::from_str_radix(hex, 16).expect("hex digits")
+                })
+                .collect()
+        })
         .collect()
 }
 

@@ -29,7 +29,7 @@ pub enum Kind {
     Lldp,
 }
 
-/// One vector.
+/// One test vector of the folder.
 #[derive(Clone, Debug)]
 pub struct Vector {
     /// Unique in the folder.
@@ -40,7 +40,7 @@ pub struct Vector {
     pub profile: Profile,
     /// Parsing and emitting gives the same bytes.
     pub write: bool,
-    /// The bytes.
+    /// The bytes of the vector.
     pub bytes: Vec<u8>,
     /// One line per object: JSON, or `{"error":"…"}`.
     pub expect: Vec<String>,

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use collector::flight::{Chunk, Kept, Ring};
-use collector::workload::{CASES, Case, Input};
-use collector::{Batch, Datagram};
+use collector::workload::{CASES, Case, Feed, Input};
+use collector::{Batch, Collector, Datagram};
 use nic::capture::{self, LinkType, Writer};
 use wire::{Decoder, Dialect, Profile};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
+use crate::figures::decode_payloads;
 use terminal::CliError;
 
 /// Bursts per clock reading.
@@ -28,25 +29,10 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     case.flows = plan.flows(case.flows);
     let mut collector = case.collector();
     let mut feed = case.feed();
-    let mut batch = Batch::with_capacity(BATCH);
-    // Warm-up: two passes over all flows, since the first report of a flow is an event.
-    let mut warmed_up = 0;
-    while warmed_up < 2 * feed.frames() {
-        warmed_up += feed.burst(Input::Frames, &mut collector, &mut batch);
-        batch.clear();
-    }
+    let mut batch = warm_up(&mut feed, &mut collector);
     let events_before: u64 = collector.stats().events.iter().sum();
     let reports_before = collector.stats().reports;
-    let measured = measure(plan, || {
-        let mut reports = 0;
-        for _ in 0..BURSTS {
-            reports += feed.burst(Input::Frames, &mut collector, &mut batch) as u64;
-            if batch.len() > BATCH / 2 {
-                batch.clear();
-            }
-        }
-        Ok(reports)
-    })?;
+    let measured = measure(plan, || Ok(pass(&mut feed, &mut collector, &mut batch)))?;
     let stats = collector.stats();
     if stats.reports != stats.flow_reports + stats.unadmitted_total() || stats.datagrams != stats.accepted {
         return Err(CliError::new("the collector's counters do not balance").into());
@@ -69,6 +55,29 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .number("table_bytes", collector.bytes())
         .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
+}
+
+/// Two passes over all flows, since the first report of a flow is an event. Returns an empty batch.
+pub(super) fn warm_up(feed: &mut Feed, collector: &mut Collector) -> Batch {
+    let mut batch = Batch::with_capacity(BATCH);
+    let mut warmed_up = 0;
+    while warmed_up < 2 * feed.frames() {
+        warmed_up += feed.burst(Input::Frames, collector, &mut batch);
+        batch.clear();
+    }
+    batch
+}
+
+/// Several bursts: as many reports as are processed between two clock readings.
+pub(super) fn pass(feed: &mut Feed, collector: &mut Collector, batch: &mut Batch) -> u64 {
+    let mut reports = 0;
+    for _ in 0..BURSTS {
+        reports += feed.burst(Input::Frames, collector, batch) as u64;
+        if batch.len() > BATCH / 2 {
+            batch.clear();
+        }
+    }
+    reports
 }
 
 /// Describes the caches when measuring began.
@@ -178,23 +187,7 @@ pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let case = workload("fastpath-6x8-1k")?;
     let feed = case.feed();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
-    let measured = measure(plan, || {
-        let mut reports = 0;
-        let mut nodes = 0_u32;
-        for payload in feed.payloads() {
-            for report in decoder.reports(payload).flatten() {
-                reports += 1;
-                if let Some(int) = &report.int {
-                    let records = int.stack.records();
-                    nodes = records.fold(nodes, |sum, record| {
-                        sum.wrapping_add(int.stack.layout.node_id(record))
-                    });
-                }
-            }
-        }
-        std::hint::black_box(nodes);
-        Ok(reports)
-    })?;
+    let measured = measure(plan, || Ok(decode_payloads(&mut decoder, feed.payloads())))?;
     let conditions = Conditions::of(
         "one report",
         "UDP payload to report, the node of each hop read; no state, no I/O",

@@ -1,15 +1,10 @@
 //! The joining of SF-INT reports on one core, in process: frames in memory to state.
 
-use collector::Batch;
-use collector::workload::{Input, SF_CASES};
+use collector::workload::SF_CASES;
 
+use super::fastpath::{pass, warm_up};
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;
-
-/// Bursts per clock reading.
-const BURSTS: u32 = 50;
-/// Capacity of a batch, records. A batch that is half full is passed on (here: cleared).
-const BATCH: usize = 8192;
 
 /// `sf-join…`: whole frames, Ethernet first, through decoding, joining, state and detection.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
@@ -20,24 +15,9 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     case.flows = plan.flows(case.flows);
     let mut collector = case.collector();
     let mut feed = case.feed();
-    let mut batch = Batch::with_capacity(BATCH);
-    // Warm-up: two passes over all flows, since the first path of a flow is an event.
-    let mut warmed_up = 0;
-    while warmed_up < 2 * feed.frames() {
-        warmed_up += feed.burst(Input::Frames, &mut collector, &mut batch);
-        batch.clear();
-    }
+    let mut batch = warm_up(&mut feed, &mut collector);
     let before = collector.stats();
-    let measured = measure(plan, || {
-        let mut reports = 0;
-        for _ in 0..BURSTS {
-            reports += feed.burst(Input::Frames, &mut collector, &mut batch) as u64;
-            if batch.len() > BATCH / 2 {
-                batch.clear();
-            }
-        }
-        Ok(reports)
-    })?;
+    let measured = measure(plan, || Ok(pass(&mut feed, &mut collector, &mut batch)))?;
     let stats = collector.stats().since(&before);
     let balanced = collector.stats().sf.balance().is_balanced() && stats.state_balance().is_balanced();
     // One complete set for every four reports, except for incomplete ones.

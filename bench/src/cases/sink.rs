@@ -64,7 +64,7 @@ fn run(plan: &Plan, packets: &[Vec<u8>], filter: Option<Filter>) -> Result<Measu
 }
 
 fn switch(node: u32) -> Result<Switch, CliError> {
-    let watch = Watch::new(Match::default());
+    let watch = Watch::default();
     Switch::new(node, Config::default(), watch.into()).map_err(|error| CliError::new(error.to_string()))
 }
 

@@ -19,6 +19,7 @@ use wire::FlowKey;
 
 use super::{
     bursts::{MODELS, Model, PERIOD, Random},
+    event_detection::failed,
     page::{Cell, Comparison, Findings, Table, line_series, linear, log},
     rows::{NOT_RUN, Observations, Results, Row, judgement},
     settings::{Parameter, Settings},
@@ -276,10 +277,6 @@ fn set_threshold(fabric: &mut Fabric, threshold: u64) -> Result<(), CliError> {
     Ok(())
 }
 
-fn failed(error: impl std::fmt::Display) -> CliError {
-    CliError::new(format!("the simulated network: {error}"))
-}
-
 /// Two hosts, three switches and a server; the bursts of all phases are scheduled.
 fn network(scene: Scene) -> Result<Fabric, CliError> {
     let rate = RATE / scene.slower;
@@ -298,7 +295,7 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
         .link(SPINE, SINK, between_switches)
         .link(SINK, SERVER, to_server);
     let config = Config {
-        watchlist: Watch::new(Match::default()).into(),
+        watchlist: Watch::default().into(),
         ..Config::default()
     };
     let mut fabric = Fabric::new(topology.build().map_err(failed)?, config, scene.seed).map_err(failed)?;

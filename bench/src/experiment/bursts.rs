@@ -1,6 +1,8 @@
 //! Microbursts of a data centre: the two-state model of Zhang et al., "High-Resolution Measurement of Data Center Microbursts"
 //! (IMC 2017, Table 2), and the queue that such traffic fills.
 
+use crate::figures::keys::mix;
+
 /// A kind of server rack: probability that a period of 25 us is hot (the link is overloaded).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Model {
@@ -93,11 +95,9 @@ pub(super) struct Random(pub(super) u64);
 impl Random {
     /// Evenly distributed below a thousand.
     pub(super) fn per_mille(&mut self) -> u64 {
+        let mixed = mix(self.0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % 1_000
+        mixed % 1_000
     }
 }
 

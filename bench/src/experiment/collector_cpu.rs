@@ -310,7 +310,8 @@ fn rounds(feed: &Feed, flows: usize) -> Vec<Vec<&[u8]>> {
         .collect()
 }
 
-fn handle(collector: &mut Collector, payloads: &[&[u8]], now: u64, batch: &mut Batch) {
+/// Processes up to a burst of payloads, all received at `now`.
+pub(super) fn handle(collector: &mut Collector, payloads: &[impl AsRef<[u8]>], now: u64, batch: &mut Batch) {
     let none = Datagram {
         payload: &[],
         source: [0; 16],
@@ -320,7 +321,7 @@ fn handle(collector: &mut Collector, payloads: &[&[u8]], now: u64, batch: &mut B
     };
     let mut datagrams = [none; BURST];
     for (slot, payload) in datagrams.iter_mut().zip(payloads) {
-        slot.payload = payload;
+        slot.payload = payload.as_ref();
     }
     collector.handle(&datagrams[..payloads.len()], batch);
 }

@@ -10,7 +10,7 @@ use dataplane::{
     Config, Fabric, FabricSink, FlowSpec, GroundTruth, Pattern, Reporter, Topology, Watch,
     fabric::{HopTruth, ReportKind, Wire},
 };
-use detect::{Detection, Match, Metric, RuleSet, Thresholds};
+use detect::{Detection, Metric, RuleSet, Thresholds};
 
 use super::{
     page::{Cell, Comparison, Findings, Table, line_series, log},
@@ -239,7 +239,7 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
 /// Runs the network and records its reports.
 fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
     let config = Config {
-        watchlist: Watch::new(Match::default()).into(),
+        watchlist: Watch::default().into(),
         ..Config::default()
     };
     let mut recording = Recording::default();
@@ -248,7 +248,7 @@ fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
 }
 
 /// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
-fn failed(error: impl std::fmt::Display) -> CliError {
+pub(super) fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the simulated network: {error}"))
 }
 

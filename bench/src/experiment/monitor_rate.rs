@@ -14,6 +14,7 @@ use super::{
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
+use crate::figures::decode_payloads;
 use crate::svg::{Plot, Series, Style};
 use terminal::{CliError, units};
 
@@ -80,21 +81,8 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
     let mut bursts = payloads.chunks(256).cycle();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
     timing::once(settings, || {
-        let mut reports = 0;
-        let mut nodes = 0_u32;
-        for payload in bursts.next().unwrap_or_default() {
-            for report in decoder.reports(payload).flatten() {
-                reports += 1;
-                if let Some(int) = &report.int {
-                    let records = int.stack.records();
-                    nodes = records.fold(nodes, |sum, record| {
-                        sum.wrapping_add(int.stack.layout.node_id(record))
-                    });
-                }
-            }
-        }
-        std::hint::black_box(nodes);
-        Ok(reports)
+        let burst = bursts.next().unwrap_or_default().iter().copied();
+        Ok(decode_payloads(&mut decoder, burst))
     })
 }
 

@@ -9,10 +9,10 @@ use dataplane::{
     sf,
     watchlist::Mode,
 };
-use detect::Match;
 use wire::int::sf::State;
 
 use super::{
+    event_detection::failed,
     page::{Cell, Comparison, Findings, Table, line_series, linear, log},
     rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
@@ -51,10 +51,6 @@ pub(super) const INSTRUCTIONS: [u16; 5] = [0x8000, 0x2000, 0x0800, 0x0400, 0x020
 const IMPAIRED: [u32; 3] = [3, 5, 8];
 /// Payload sizes for the goodput, bytes: a packet of about 64 bytes, and a full-size one.
 const PAYLOADS: [u16; 2] = [16, 1_400];
-
-fn failed(error: impl std::fmt::Display) -> CliError {
-    CliError::new(format!("the simulated network: {error}"))
-}
 
 /// Traffic through a line of switches.
 #[derive(Clone, Copy)]
@@ -106,7 +102,7 @@ impl Run {
             mode: self.mode,
             bitmap: self.bitmap,
             hops: HOPS,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let mut config = Config {
             watchlist: watch.into(),

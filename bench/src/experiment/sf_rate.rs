@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
-use collector::{Batch, Collector, Datagram, config::JoinConfig};
+use collector::{Batch, Collector, config::JoinConfig};
 use dataplane::{FabricSink, Reporter, watchlist::Mode};
 
 use super::{
+    collector_cpu::handle,
     loopback::{self, Served},
     page::{Cell, Comparison, Findings, Table, linear, log},
     rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement},
@@ -175,18 +176,7 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
         for _ in 0..4 {
             let burst = bursts.next().unwrap_or_default();
             now += 1_000 * burst.len() as u64;
-            let none = Datagram {
-                payload: &[],
-                source: [0; 16],
-                src_port: 40_000,
-                listener: 0,
-                received: now,
-            };
-            let mut datagrams = [none; BURST];
-            for (slot, payload) in datagrams.iter_mut().zip(burst) {
-                slot.payload = payload;
-            }
-            collector.handle(&datagrams[..burst.len()], &mut batch);
+            handle(&mut collector, burst, now, &mut batch);
         }
         calls += 1;
         if calls.is_multiple_of(64) {

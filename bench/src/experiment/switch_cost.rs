@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use dataplane::{Switch, Watch, Watchlist, report::Outbox, switch};
-use detect::Match;
 
 use super::{
     page::{Cell, Comparison, Findings, Table, linear},
@@ -64,7 +63,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 
 fn new(node: u32, watched: bool) -> Result<Switch, CliError> {
     let watchlist = if watched {
-        Watch::new(Match::default()).into()
+        Watch::default().into()
     } else {
         Watchlist::default()
     };

@@ -16,12 +16,8 @@ pub(crate) fn visit(now: u64) -> Visit {
         queue_id: 1,
         queue_occupancy: 100 + (now / 1000 % 2) as u32,
         tx_utilization: 5000,
-        buffer_occupancy: 0,
-        l2_interfaces: [0; 2],
         mtu: 1500,
-        from_edge: false,
-        to_edge: false,
-        from_border: false,
+        ..Visit::default()
     }
 }
 

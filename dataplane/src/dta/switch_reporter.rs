@@ -236,7 +236,7 @@ mod tests {
     fn switch(node: u32, mode: Mode) -> Switch {
         let watchlist = Watchlist::from(Watch {
             mode,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         });
         let congestion = Some(Congestion {
             rise: 60,

@@ -42,6 +42,21 @@ impl FabricSink for EventLog {
     }
 }
 
+fn schedule(fabric: &mut Fabric, at: u64, action: Action) {
+    fabric.schedule(at, action).unwrap();
+}
+
+fn burst(flow: FlowId, packets: u32) -> Action {
+    let gap = 0;
+    Action::Burst { flow, packets, gap }
+}
+
+fn run(fabric: &mut Fabric, until: u64) -> EventLog {
+    let mut log = EventLog::default();
+    fabric.run_until(until, &mut log);
+    log
+}
+
 fn text(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|&line| line.to_owned()).collect()
 }
@@ -93,18 +108,8 @@ fn queues_grow_and_drop_as_computed_by_hand() {
     // Packet 0 is sent at once (900); 1, 2, 3 are queued; a fourth would be 400 > 300 bytes: tail drop. The port is free at 8900.
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
-    fabric
-        .schedule(
-            0,
-            Action::Burst {
-                flow,
-                packets: 6,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    let mut log = EventLog::default();
-    fabric.run_until(1_000_000, &mut log);
+    schedule(&mut fabric, 0, burst(flow, 6));
+    let log = run(&mut fabric, 1_000_000);
     assert_eq!(
         log.lines,
         text(&[
@@ -125,18 +130,8 @@ fn queues_grow_and_drop_as_computed_by_hand() {
 fn a_queue_can_count_packets() {
     let mut fabric = bottleneck(2, QueueUnit::Packets);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
-    fabric
-        .schedule(
-            0,
-            Action::Burst {
-                flow,
-                packets: 4,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    let mut log = EventLog::default();
-    fabric.run_until(1_000_000, &mut log);
+    schedule(&mut fabric, 0, burst(flow, 4));
+    let log = run(&mut fabric, 1_000_000);
     assert_eq!(
         log.lines,
         text(&[
@@ -169,18 +164,8 @@ fn the_pipeline_is_part_of_the_hop_latency() {
     )
     .unwrap();
     let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
-    fabric
-        .schedule(
-            50,
-            Action::Burst {
-                flow,
-                packets: 2,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    let mut log = EventLog::default();
-    fabric.run_until(1_000_000, &mut log);
+    schedule(&mut fabric, 50, burst(flow, 2));
+    let log = run(&mut fabric, 1_000_000);
     let lines = ["    2300 delivered 0 101:0+450", "    3100 delivered 1 101:0+450"];
     assert_eq!(log.lines, text(&lines));
 }
@@ -189,54 +174,13 @@ fn the_pipeline_is_part_of_the_hop_latency() {
 fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
     let mut fabric = bottleneck(1_000, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
-    fabric
-        .schedule(
-            0,
-            Action::Burst {
-                flow,
-                packets: 3,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    fabric
-        .schedule(3_000, Action::CutLink { a: 102, b: 101 })
-        .unwrap();
-    fabric
-        .schedule(
-            3_500,
-            Action::Burst {
-                flow,
-                packets: 1,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    fabric
-        .schedule(
-            6_000,
-            Action::Burst {
-                flow,
-                packets: 1,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    fabric
-        .schedule(8_000, Action::MendLink { a: 101, b: 102 })
-        .unwrap();
-    fabric
-        .schedule(
-            20_000,
-            Action::Burst {
-                flow,
-                packets: 1,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    let mut log = EventLog::default();
-    fabric.run_until(1_000_000, &mut log);
+    schedule(&mut fabric, 0, burst(flow, 3));
+    schedule(&mut fabric, 3_000, Action::CutLink { a: 102, b: 101 });
+    schedule(&mut fabric, 3_500, burst(flow, 1));
+    schedule(&mut fabric, 6_000, burst(flow, 1));
+    schedule(&mut fabric, 8_000, Action::MendLink { a: 101, b: 102 });
+    schedule(&mut fabric, 20_000, burst(flow, 1));
+    let log = run(&mut fabric, 1_000_000);
     assert_eq!(
         log.lines,
         text(&[
@@ -265,15 +209,10 @@ fn packets_are_dropped_at_the_cut_until_convergence_and_rerouted_after() {
     fabric
         .add_flow(&small(10_001, 10_002, Pattern::Constant { gap: 20_000 }))
         .unwrap();
-    let mut log = EventLog::default();
-    fabric.run_until(10_000, &mut log);
+    let mut log = run(&mut fabric, 10_000);
     let spine = log.per_path.keys().next().unwrap()[1];
-    fabric
-        .schedule(101_000, Action::CutLink { a: 101, b: spine })
-        .unwrap();
-    fabric
-        .schedule(201_000, Action::MendLink { a: 101, b: spine })
-        .unwrap();
+    schedule(&mut fabric, 101_000, Action::CutLink { a: 101, b: spine });
+    schedule(&mut fabric, 201_000, Action::MendLink { a: 101, b: spine });
     fabric.run_until(300_000, &mut log);
     let reported: Vec<String> = log
         .lines
@@ -311,8 +250,7 @@ fn flows_spread_over_equal_paths_and_stay_on_theirs() {
         };
         fabric.add_flow(&spec).unwrap();
     }
-    let mut log = EventLog::default();
-    fabric.run_until(5_500_000, &mut log);
+    let log = run(&mut fabric, 5_500_000);
     assert!(
         log.lines.iter().all(|line| line.contains("delivered")),
         "no path ever changes"
@@ -330,48 +268,27 @@ fn a_diversion_makes_a_loop_that_ends() {
     let topology = Topology::line(3, Wire::default()).unwrap();
     let mut fabric = Fabric::new(topology, Config::default(), 7).unwrap();
     let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
-    fabric
-        .schedule(
-            0,
-            Action::Divert {
-                node: 102,
-                to: 10_002,
-                via: Some(101),
-            },
-        )
-        .unwrap();
-    fabric
-        .schedule(
-            1,
-            Action::Burst {
-                flow,
-                packets: 1,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    fabric
-        .schedule(
-            1_000_000,
-            Action::Divert {
-                node: 102,
-                to: 10_002,
-                via: None,
-            },
-        )
-        .unwrap();
-    fabric
-        .schedule(
-            1_000_001,
-            Action::Burst {
-                flow,
-                packets: 1,
-                gap: 0,
-            },
-        )
-        .unwrap();
-    let mut log = EventLog::default();
-    fabric.run_until(9_000_000, &mut log);
+    schedule(
+        &mut fabric,
+        0,
+        Action::Divert {
+            node: 102,
+            to: 10_002,
+            via: Some(101),
+        },
+    );
+    schedule(&mut fabric, 1, burst(flow, 1));
+    schedule(
+        &mut fabric,
+        1_000_000,
+        Action::Divert {
+            node: 102,
+            to: 10_002,
+            via: None,
+        },
+    );
+    schedule(&mut fabric, 1_000_001, burst(flow, 1));
+    let log = run(&mut fabric, 9_000_000);
     assert_eq!(log.lines.len(), 2);
     assert!(
         log.lines[0].ends_with("dropped 0 at 101: ttl_zero"),
@@ -413,12 +330,12 @@ fn a_stopped_flow_stops_and_an_added_one_starts() {
     let flow = fabric
         .add_flow(&small(1, 2, Pattern::Constant { gap: 10_000 }))
         .unwrap();
-    fabric.schedule(25_000, Action::StopFlow(flow)).unwrap();
+    schedule(&mut fabric, 25_000, Action::StopFlow(flow));
     let late = FlowSpec {
         stop: 145_000,
         ..small(1, 2, Pattern::Constant { gap: 20_000 })
     };
-    fabric.schedule(100_000, Action::AddFlow(late)).unwrap();
+    schedule(&mut fabric, 100_000, Action::AddFlow(late));
     fabric.run_until(1_000_000, &mut ());
     let totals: Vec<_> = fabric.flows().map(|flow| (flow.sent, flow.delivered)).collect();
     assert_eq!(totals, [(3, 3), (3, 3)]);

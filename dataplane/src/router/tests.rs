@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use detect::Match;
 use wire::ethernet::{self, ethertype};
 use wire::{checksum, ipv4, ipv6, tcp, udp};
 
@@ -433,7 +432,7 @@ fn a_queue_is_paced_and_measured() {
     };
     config.watchlist = Watch {
         mode: Mode::Postcard,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     }
     .into();
     let (mut router, mut sent) = (router(config), Sent::default());
@@ -490,7 +489,7 @@ fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
     config.watchlist = Watch {
         mode: Mode::Postcard,
         bitmap: 0x8280,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     }
     .into();
     let (mut router, mut sent) = (router(config.clone()), Sent::default());
@@ -698,7 +697,7 @@ fn equal_routes_share_flows_and_a_flow_keeps_its_own() {
 
 #[test]
 fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
-    let watchlist: Watchlist = Watch::new(Match::default()).into();
+    let watchlist: Watchlist = Watch::default().into();
     let mut first = router(Config {
         watchlist: watchlist.clone(),
         ..config()
@@ -754,7 +753,7 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
 
 #[test]
 fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_length() {
-    let watchlist: Watchlist = Watch::new(Match::default()).into();
+    let watchlist: Watchlist = Watch::default().into();
     let mut config = Config {
         watchlist,
         ..config()
@@ -804,7 +803,7 @@ fn vlan_tags_stay_and_replies_have_them() {
 
 #[test]
 fn no_bytes_make_it_panic_and_all_are_accounted_for() {
-    let watchlist: Watchlist = Watch::new(Match::default()).into();
+    let watchlist: Watchlist = Watch::default().into();
     let (mut router, mut sent) = (
         router(Config {
             watchlist,
@@ -985,7 +984,7 @@ fn source_and_sink_of_a_port_are_set_apart() {
     ];
     for (source, sink, leaves, reports) in cases {
         let mut config = config();
-        config.watchlist = Watch::new(Match::default()).into();
+        config.watchlist = Watch::default().into();
         config.ports[0].source = source;
         config.ports[1].sink = sink;
         let (mut router, mut sent) = (router(config), Sent::default());
@@ -1007,7 +1006,7 @@ fn source_and_sink_of_a_port_are_set_apart() {
 fn int_is_removed_where_it_enters_by_a_source_or_a_sink() {
     let (mut other, mut sent) = (
         router(Config {
-            watchlist: Watch::new(Match::default()).into(),
+            watchlist: Watch::default().into(),
             ..config()
         }),
         Sent::default(),

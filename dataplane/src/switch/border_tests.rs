@@ -1,7 +1,5 @@
 //! Packets that come from outside the domain and carry INT, in every form: it is removed before anything reads it.
 
-use detect::Match;
-
 use super::tests::{frame, visit};
 use super::*;
 use crate::fabric::{Family, Transport};
@@ -44,7 +42,7 @@ fn forged(config: &Config, mode: Mode, family: Family, transport: Transport) -> 
     let watch = Watch {
         mode,
         bitmap,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     let mut host = Switch::new(66, config, watch.into()).unwrap();
     let original = frame(family, transport, 50);
@@ -102,7 +100,7 @@ fn a_measured_packet_has_only_the_records_of_the_domain() {
     let config = Config::default();
     let (marked, original) = forged(&config, Mode::Md21, Family::V4, Transport::Udp);
     let source = |frame: &[u8]| {
-        let mut switch = Switch::new(1, config.clone(), Watch::new(Match::default()).into()).unwrap();
+        let mut switch = Switch::new(1, config.clone(), Watch::default().into()).unwrap();
         let mut frame = frame.to_vec();
         let visit = Visit {
             from_edge: true,
@@ -140,7 +138,7 @@ fn a_drop_of_a_packet_from_outside_is_not_reported_for_its_int() {
     };
     assert!(dropped(Watchlist::default(), &marked, &inside).0);
     assert_eq!(dropped(Watchlist::default(), &marked, &outside), (false, vec![]));
-    let watched = || Watchlist::from(Watch::new(Match::default()));
+    let watched = || Watchlist::from(Watch::default());
     assert_eq!(
         dropped(watched(), &marked, &outside),
         dropped(watched(), &original, &outside)

@@ -1,7 +1,5 @@
 //! The fast path against the general code.
 
-use detect::Match;
-
 use super::*;
 use crate::packet::UDP;
 use crate::sf;
@@ -64,7 +62,7 @@ fn frames(visit: &Visit) -> Vec<Vec<u8>> {
     ] {
         let watch = Watch {
             mode,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let mut config = Config::default();
         config.mark.port = port;
@@ -114,18 +112,13 @@ fn the_fast_path_equals_the_general_code() {
     };
     let visit = Visit {
         ingress_if: 1,
-        egress_if: 0,
         ingress_ts: 0x17a3_b2c1_ffff_ff00,
         egress_ts: 0x17a3_b2c2_0000_05dc,
         queue_id: 1,
         queue_occupancy: 0xffff_ffff,
         tx_utilization: 0xffff_0000,
-        buffer_occupancy: 0,
-        l2_interfaces: [0; 2],
         mtu: 1500,
-        from_edge: false,
-        to_edge: false,
-        from_border: false,
+        ..Visit::default()
     };
     let frames = frames(&visit);
     let mut done = Stats::default();

@@ -20,12 +20,32 @@ pub(crate) fn visit(node: u32) -> Visit {
         queue_id: node as u8 * 10 + 1,
         queue_occupancy: node * 1000,
         tx_utilization: node * 100,
-        buffer_occupancy: 0,
-        l2_interfaces: [0; 2],
         mtu: 1500,
-        from_edge: false,
-        to_edge: false,
-        from_border: false,
+        ..Visit::default()
+    }
+}
+
+/// The measurement at the source.
+fn entering(node: u32) -> Visit {
+    Visit {
+        from_edge: true,
+        ..visit(node)
+    }
+}
+
+/// The measurement at the sink.
+fn leaving(node: u32) -> Visit {
+    Visit {
+        to_edge: true,
+        ..visit(node)
+    }
+}
+
+fn watch(mode: Mode, bitmap: u16) -> Watch {
+    Watch {
+        mode,
+        bitmap,
+        ..Watch::default()
     }
 }
 
@@ -217,11 +237,7 @@ fn a_packet_leaves_unchanged_and_its_path_is_reported() {
             format,
             ..Config::default()
         };
-        let watch = Watch {
-            mode,
-            bitmap,
-            ..Watch::new(Match::default())
-        };
+        let watch = watch(mode, bitmap);
         let mut path = switches(3, &config, watch);
         for (family, transport, payload) in every_packet() {
             let original = frame(family, transport, payload);
@@ -275,10 +291,7 @@ fn every_item_arrives_as_it_was_measured() {
             },
             ..Config::default()
         };
-        let watch = Watch {
-            mode,
-            ..Watch::new(Match::default())
-        };
+        let watch = watch(mode, Watch::USUAL);
         let (_, datagrams) = travel(
             &mut switches(3, &config, watch),
             &frame(Family::V4, Transport::Udp, 10),
@@ -291,14 +304,7 @@ fn every_item_arrives_as_it_was_measured() {
 
 #[test]
 fn metadata_that_a_switch_cannot_provide_is_all_ones() {
-    let mut path = switches(
-        2,
-        &Config::default(),
-        Watch {
-            bitmap: 0xffff,
-            ..Watch::new(Match::default())
-        },
-    );
+    let mut path = switches(2, &Config::default(), watch(Mode::Md21, 0xffff));
     path[0].set_available(0x9000);
     let (_, datagrams) = travel(&mut path, &frame(Family::V6, Transport::Tcp, 10));
     let (hops, _) = decoded(&datagrams[0], Profile::default());
@@ -326,7 +332,7 @@ fn a_used_up_hop_count_sets_e_and_adds_nothing() {
         let watch = Watch {
             mode,
             hops: 2,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let mut path = switches(5, &Config::default(), watch);
         let original = frame(Family::V4, Transport::Udp, 100);
@@ -355,11 +361,7 @@ fn a_used_up_hop_count_sets_e_and_adds_nothing() {
 #[test]
 fn a_packet_that_would_exceed_the_mtu_gets_m_and_no_record() {
     for mode in [Mode::Md21, Mode::Md10] {
-        let watch = Watch {
-            mode,
-            bitmap: 0x9000,
-            ..Watch::new(Match::default())
-        };
+        let watch = watch(mode, 0x9000);
         let mut path = switches(4, &Config::default(), watch);
         let original = frame(Family::V4, Transport::Udp, 100);
         let mut frame = original.clone();
@@ -395,7 +397,7 @@ fn a_packet_that_would_exceed_the_mtu_gets_m_and_no_record() {
 
 #[test]
 fn a_packet_without_room_for_int_itself_passes_untouched() {
-    let mut path = switches(1, &Config::default(), Watch::new(Match::default()));
+    let mut path = switches(1, &Config::default(), Watch::default());
     let original = frame(Family::V4, Transport::Udp, 100);
     let mut outbox = Outbox::default();
     for (mtu, room) in [(143, false), (144, true)] {
@@ -423,7 +425,7 @@ fn a_stack_never_outgrows_its_length_field() {
     let watch = Watch {
         bitmap: 0xff81,
         hops: 255,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     let mut path = switches(25, &Config::default(), watch);
     let original = frame(Family::V6, Transport::Udp, 20);
@@ -459,7 +461,7 @@ fn one_switch_can_be_source_and_sink() {
             ..Config::default()
         };
         let original = frame(Family::V4, Transport::Tcp, 9);
-        let (frames, datagrams) = travel(&mut switches(1, &config, Watch::new(Match::default())), &original);
+        let (frames, datagrams) = travel(&mut switches(1, &config, Watch::default()), &original);
         assert_eq!(frames[0], original);
         let (hops, flow) = decoded(&datagrams[0], Profile::default());
         assert_eq!(
@@ -487,11 +489,7 @@ fn in_mx_every_node_reports_and_nothing_is_pushed() {
             mark,
             ..Config::default()
         };
-        let watch = Watch {
-            mode: Mode::Mx21,
-            bitmap: 0xfc80,
-            ..Watch::new(Match::default())
-        };
+        let watch = watch(Mode::Mx21, 0xfc80);
         let original = frame(family, transport, payload);
         let (frames, datagrams) = travel(&mut switches(3, &config, watch), &original);
         assert!(frames.iter().all(|frame| checksums_hold(frame)));
@@ -522,11 +520,7 @@ fn in_mx_every_node_reports_and_nothing_is_pushed() {
 
 #[test]
 fn postcards_leave_the_packet_alone_and_name_flow_packet_and_edges() {
-    let watch = Watch {
-        mode: Mode::Postcard,
-        bitmap: 0x1c00,
-        ..Watch::new(Match::default())
-    };
+    let watch = watch(Mode::Postcard, 0x1c00);
     let original = frame(Family::V4, Transport::Udp, 50);
     let (frames, datagrams) = travel(&mut switches(3, &Config::default(), watch), &original);
     assert!(frames.iter().all(|frame| *frame == original));
@@ -599,7 +593,7 @@ fn a_source_measures_one_packet_of_n_and_postcards_of_a_packet_come_from_every_n
         let watch = Watch {
             mode,
             sample: 4,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let mut path = switches(3, &Config::default(), watch);
         let nodes_of = |number: u8| {
@@ -653,17 +647,10 @@ fn a_drop_is_reported_with_ports_queue_and_reason() {
             },
             ..Config::default()
         };
-        let mut path = switches(2, &config, Watch::new(Match::default()));
+        let mut path = switches(2, &config, Watch::default());
         let mut frame = frame(Family::V4, Transport::Udp, 50);
         let mut outbox = Outbox::default();
-        path[0].forward(
-            &mut frame,
-            &Visit {
-                from_edge: true,
-                ..visit(1)
-            },
-            &mut outbox,
-        );
+        path[0].forward(&mut frame, &entering(1), &mut outbox);
         assert!(path[1].dropped(
             &frame,
             &Visit {
@@ -709,7 +696,7 @@ fn drops_of_unwatched_packets_are_not_reported() {
     };
     let silent = Watch {
         drops: false,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     for watch in [Watch::new(only), silent] {
         let mut path = switches(1, &Config::default(), watch);
@@ -722,29 +709,22 @@ fn drops_of_unwatched_packets_are_not_reported() {
 /// A transit node has no watchlist, and reports the loss of a packet that the source watches.
 #[test]
 fn a_node_without_a_watchlist_reports_drops_of_packets_with_int() {
-    let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
+    let mut path = switches(2, &Config::default(), Watch::default());
     let (mut outbox, original) = (Outbox::default(), frame(Family::V4, Transport::Udp, 50));
     let mut marked = original.clone();
-    path[0].forward(
-        &mut marked,
-        &Visit {
-            from_edge: true,
-            ..visit(1)
-        },
-        &mut outbox,
-    );
+    path[0].forward(&mut marked, &entering(1), &mut outbox);
     for (watchlist, with_int, without) in [
         (Watchlist::default(), true, false),
         (
             Watch {
                 drops: false,
-                ..Watch::new(Match::default())
+                ..Watch::default()
             }
             .into(),
             false,
             false,
         ),
-        (Watch::new(Match::default()).into(), true, true),
+        (Watch::default().into(), true, true),
     ] {
         path[1].watch(watchlist).unwrap();
         let mut reported = |frame: &[u8]| path[1].dropped(frame, &visit(2), 71, &mut outbox);
@@ -849,11 +829,7 @@ fn groups_fill_and_are_flushed_and_sequences_count_datagrams() {
         format,
         ..Config::default()
     };
-    let watch = Watch {
-        mode: Mode::Postcard,
-        bitmap: 0x3c00,
-        ..Watch::new(Match::default())
-    };
+    let watch = watch(Mode::Postcard, 0x3c00);
     let mut path = switches(1, &config, watch);
     let mut outbox = Outbox::default();
     for egress_if in [2, 3, 2, 4, 3, 2, 2, 3, 2] {
@@ -933,23 +909,20 @@ fn odd_packets_pass_untouched() {
         ("padded", padded),
         ("broken", broken),
     ] {
-        let mut path = switches(3, &Config::default(), Watch::new(Match::default()));
+        let mut path = switches(3, &Config::default(), Watch::default());
         let (frames, datagrams) = travel(&mut path, &original);
         assert_eq!((&frames[2], datagrams.len()), (&original, 1), "{name}");
         assert!(frames[1].len() > original.len() && (name != "no checksum" || frames[1][40..42] == [0, 0]));
     }
     // A packet from outside with the mark: the following bytes are not INT, so no switch changes it.
-    let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
+    let mut path = switches(2, &Config::default(), Watch::default());
     let (frames, datagrams) = travel(&mut path, &marked);
     assert_eq!((&frames[1], datagrams.len()), (&marked, 0));
     assert_eq!((path[0].stats().refused, path[1].stats().refused), (1, 1));
     // A malformed IP header is not repaired.
     let mut broken = frame(Family::V4, Transport::Udp, 5);
     broken[22] ^= 1;
-    let (frames, datagrams) = travel(
-        &mut switches(2, &Config::default(), Watch::new(Match::default())),
-        &broken,
-    );
+    let (frames, datagrams) = travel(&mut switches(2, &Config::default(), Watch::default()), &broken);
     assert_eq!((&frames[1], datagrams.len()), (&broken, 0));
     // Neither IP nor long enough for anything.
     for bytes in [
@@ -958,7 +931,7 @@ fn odd_packets_pass_untouched() {
         &[0xff; 60],
         &frame(Family::V4, Transport::Udp, 5)[..30],
     ] {
-        let mut path = switches(2, &Config::default(), Watch::new(Match::default()));
+        let mut path = switches(2, &Config::default(), Watch::default());
         let (frames, _) = travel(&mut path, bytes);
         assert_eq!(frames[1], bytes);
     }
@@ -974,7 +947,7 @@ fn no_checksum_is_lost_between_zero_and_all_ones() {
             original.len() - 2,
             if transport == Transport::Udp { 40 } else { 50 },
         );
-        let mut path = switches(3, &Config::default(), Watch::new(Match::default()));
+        let mut path = switches(3, &Config::default(), Watch::default());
         let mut zeros = 0;
         for value in 0..=u16::MAX {
             original[at..].copy_from_slice(&value.to_be_bytes());
@@ -1000,27 +973,13 @@ fn no_checksum_is_lost_between_zero_and_all_ones() {
 
 #[test]
 fn a_probe_ends_at_the_sink() {
-    let mut path = switches(3, &Config::default(), Watch::new(Match::default()));
+    let mut path = switches(3, &Config::default(), Watch::default());
     let mut frame = frame(Family::V4, Transport::Udp, 50);
     let mut outbox = Outbox::default();
-    path[0].forward(
-        &mut frame,
-        &Visit {
-            from_edge: true,
-            ..visit(1)
-        },
-        &mut outbox,
-    );
+    path[0].forward(&mut frame, &entering(1), &mut outbox);
     frame[14 + 20 + 8 + 4] |= 0x08; // D of the metadata header
     path[1].forward(&mut frame, &visit(2), &mut outbox);
-    let step = path[2].forward(
-        &mut frame,
-        &Visit {
-            to_edge: true,
-            ..visit(3)
-        },
-        &mut outbox,
-    );
+    let step = path[2].forward(&mut frame, &leaving(3), &mut outbox);
     assert_eq!(
         step,
         Step {
@@ -1034,10 +993,7 @@ fn a_probe_ends_at_the_sink() {
 
 #[test]
 fn contradictions_are_refused_with_a_reason() {
-    let watch = |mode| Watch {
-        mode,
-        ..Watch::new(Match::default())
-    };
+    let watch = |mode| watch(mode, Watch::USUAL);
     let said = |config: Config, watch: Watch| Switch::new(1, config, watch.into()).unwrap_err();
     let v10 = Config {
         format: Format {
@@ -1112,25 +1068,11 @@ fn damaged_packets_do_no_harm() {
             mark,
             ..Config::default()
         };
-        let mut path = switches(
-            2,
-            &config,
-            Watch {
-                mode,
-                ..Watch::new(Match::default())
-            },
-        );
+        let mut path = switches(2, &config, watch(mode, Watch::USUAL));
         for (family, transport, payload) in every_packet() {
             let mut whole = frame(family, transport, payload);
             let mut outbox = Outbox::default();
-            path[0].forward(
-                &mut whole,
-                &Visit {
-                    from_edge: true,
-                    ..visit(1)
-                },
-                &mut outbox,
-            );
+            path[0].forward(&mut whole, &entering(1), &mut outbox);
             for _ in 0..500 {
                 let mut damaged = whole.clone();
                 for _ in 0..=random.below(3) {
@@ -1161,14 +1103,8 @@ fn damaged_packets_do_no_harm() {
 
 #[test]
 fn the_mark_changes_while_it_runs() {
-    let mut switch = switches(1, &Config::default(), Watch::new(Match::default())).remove(0);
-    let (from_host, mut outbox) = (
-        Visit {
-            from_edge: true,
-            ..visit(1)
-        },
-        Outbox::default(),
-    );
+    let mut switch = switches(1, &Config::default(), Watch::default()).remove(0);
+    let (from_host, mut outbox) = (entering(1), Outbox::default());
     let original = frame(Family::V4, Transport::Udp, 100);
     let mut packet = original.clone();
     for (dscp, l4_checksum) in [
@@ -1185,14 +1121,7 @@ fn the_mark_changes_while_it_runs() {
         );
         assert_eq!(packet[40..42] == [0, 0], l4_checksum == L4Checksum::Zero);
         // It recognises its own mark, and no other.
-        switch.forward(
-            &mut packet,
-            &Visit {
-                to_edge: true,
-                ..visit(1)
-            },
-            &mut outbox,
-        );
+        switch.forward(&mut packet, &leaving(1), &mut outbox);
         assert_eq!(packet.len(), original.len());
     }
     assert!(switch.set_encoding(64, L4Checksum::Update).is_err());

@@ -52,7 +52,7 @@ fn run(format: Format, mode: Mode, filters: Option<&Filters>) -> (Fabric, Report
     let watch = Watch {
         mode,
         drops: false,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     let config = Config {
         start: 1_790_000_000_000_000_000,

@@ -16,7 +16,6 @@ use dataplane::report::{Format, Version};
 use dataplane::switch::{self, Congestion, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch};
-use detect::Match;
 use wire::report::Decoder;
 use wire::{Hop, Profile, Report};
 
@@ -322,7 +321,7 @@ fn audit(config: Config, watch: Watch) -> (Fabric, Auditor) {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn every_report_matches_the_ground_truth() {
-    let watch = Watch::new(Match::default());
+    let watch = Watch::default();
     let v20 = Format::default();
     let v10 = Format {
         version: Version::V10,
@@ -449,7 +448,7 @@ fn every_report_matches_the_ground_truth() {
 
 #[test]
 fn without_faults_every_drop_except_on_a_link_is_reported() {
-    let watch = Watch::new(Match::default());
+    let watch = Watch::default();
     let config = Config {
         channel: Channel::default(),
         ..config(Format::default(), watch)
@@ -478,7 +477,7 @@ fn without_faults_every_drop_except_on_a_link_is_reported() {
 
 #[test]
 fn the_counters_of_the_channel_balance() {
-    let watch = Watch::new(Match::default());
+    let watch = Watch::default();
     let (fabric, _) = audit(
         config(
             Format {
@@ -514,7 +513,7 @@ impl FabricSink for Fingerprint {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
-    let watch = Watch::new(Match::default());
+    let watch = Watch::default();
     let run = |seed, steps: u64| {
         let mut fabric = busy(config(Format::default(), watch), seed);
         let mut print = Fingerprint::default();

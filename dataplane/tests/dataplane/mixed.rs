@@ -7,7 +7,6 @@ use dataplane::report::{Format, Outbox, Version};
 use dataplane::switch::{Config, L4Checksum, Switch, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Watch, Watchlist};
-use detect::Match;
 use wire::{checksum, ipv4};
 
 /// The frames of a classic little-endian pcap file.
@@ -65,15 +64,11 @@ fn visit(from_edge: bool, to_edge: bool) -> Visit {
         egress_if: 2,
         ingress_ts: 1000,
         egress_ts: 2000,
-        queue_id: 0,
         queue_occupancy: 3,
-        tx_utilization: 0,
-        buffer_occupancy: 0,
-        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge,
         to_edge,
-        from_border: false,
+        ..Visit::default()
     }
 }
 
@@ -118,7 +113,7 @@ fn foreign_transit(frame: &mut Vec<u8>) {
 fn through_foreign_transit(setting: L4Checksum) -> (Vec<u8>, [u64; 2]) {
     let watch = Watch {
         mode: Mode::Md10,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     let (mut source, mut sink) = (switch(11, setting, vec![watch]), switch(13, setting, Vec::new()));
     let mut frame = packet();

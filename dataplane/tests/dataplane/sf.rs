@@ -13,26 +13,13 @@ use dataplane::sf;
 use dataplane::switch::{Config, Switch, Verdict, Visit};
 use dataplane::watchlist::Mode;
 use dataplane::{Watch, Watchlist};
-use detect::Match;
+use testkit::rng::Rng;
 use wire::int::sf::State;
 use wire::{Decoder, FlowKey, Profile, Refusal, ipv4, ipv6, udp};
 
-/// A small generator (SplitMix64), so that every run is the same.
-struct Rng(u64);
-
-impl Rng {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// True `per_mille` times in a thousand.
-    fn falls(&mut self, per_mille: u64) -> bool {
-        self.roll() % 1000 < per_mille
-    }
+/// True `per_mille` times in a thousand.
+fn falls(rng: &mut Rng, per_mille: u64) -> bool {
+    rng.roll() % 1000 < per_mille
 }
 
 const PAYLOAD: &[u8] = b"twelve bytes";
@@ -130,7 +117,7 @@ impl Row {
             mode: Mode::Sf,
             bitmap: 0xac00,
             hops: 32,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let config = Config {
             sf,
@@ -166,15 +153,10 @@ impl Row {
             egress_if: 2,
             ingress_ts: number,
             egress_ts: self.now,
-            queue_id: 0,
-            queue_occupancy: 0,
-            tx_utilization: 0,
-            buffer_occupancy: 0,
-            l2_interfaces: [0; 2],
             mtu: 1500,
             from_edge: at == 0,
             to_edge: at == last,
-            from_border: false,
+            ..Visit::default()
         };
         let step = self.switches[at].forward(&mut frame, &visit, &mut self.outbox);
         assert_eq!(step.verdict, Verdict::Forward);
@@ -184,11 +166,11 @@ impl Row {
         if at > 0 {
             assert_eq!(frame.len(), len, "node {} changes the packet's size", at + 1);
         }
-        if self.rng.falls(self.trouble.lost) {
+        if falls(&mut self.rng, self.trouble.lost) {
             self.lost += 1;
             return;
         }
-        if self.held[at].is_none() && self.rng.falls(self.trouble.swapped) {
+        if self.held[at].is_none() && falls(&mut self.rng, self.trouble.swapped) {
             self.held[at] = Some((frame, number));
             return;
         }
@@ -376,7 +358,7 @@ fn a_wiped_register_loses_a_few_sets_and_recovers() {
         let (mut row, mut rng) = (Row::new(nodes, true, sf::Config::default()), Rng(77));
         let mut wipes = 0;
         for number in 0..20_000 {
-            if rng.falls(1) {
+            if falls(&mut rng, 1) {
                 wipes += 1;
                 row.switches[2].wipe_registers();
             }
@@ -477,7 +459,7 @@ fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
         mode: Mode::Sf,
         bitmap: 0xac00,
         hops: 32,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     let config = Config {
         sf: sf::Config {
@@ -498,15 +480,10 @@ fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
                 egress_if: 2,
                 ingress_ts: number,
                 egress_ts: number,
-                queue_id: 0,
-                queue_occupancy: 0,
-                tx_utilization: 0,
-                buffer_occupancy: 0,
-                l2_interfaces: [0; 2],
                 mtu: 1500,
                 from_edge: at == 0,
                 to_edge: at == 4,
-                from_border: false,
+                ..Visit::default()
             };
             switch.forward(&mut frame, &visit, &mut outbox);
         }
@@ -541,15 +518,10 @@ fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
         egress_if: 2,
         ingress_ts: 1,
         egress_ts: 2,
-        queue_id: 0,
-        queue_occupancy: 0,
-        tx_utilization: 0,
-        buffer_occupancy: 0,
-        l2_interfaces: [0; 2],
         mtu: 1500,
         from_edge: at == 0,
         to_edge: at == 2,
-        from_border: false,
+        ..Visit::default()
     };
     row.switches[0].forward(&mut frame, &visit(0), &mut row.outbox);
     // A plain INT node adds six words and updates every length.

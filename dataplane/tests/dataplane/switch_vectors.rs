@@ -64,19 +64,9 @@ impl Run {
         switch.set_filters(Filters::new(filters, REGISTERS, Units::default()).unwrap());
         switch.set_roles(Roles::new(roles));
         let visit = Visit {
-            ingress_if: 0,
-            egress_if: 0,
-            ingress_ts: 0,
-            egress_ts: 0,
-            queue_id: 0,
-            queue_occupancy: 0,
-            tx_utilization: 0,
             buffer_occupancy: u32::MAX,
-            l2_interfaces: [0; 2],
             mtu: 1500,
-            from_edge: false,
-            to_edge: false,
-            from_border: false,
+            ..Visit::default()
         };
         let outbox = Outbox::default();
         Self {

@@ -13,7 +13,6 @@ use dataplane::report::{Format, Version};
 use dataplane::switch::{self, Mark};
 use dataplane::watchlist::Mode;
 use dataplane::{Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch};
-use detect::Match;
 
 #[derive(Default)]
 struct Recorder {
@@ -101,7 +100,7 @@ fn walk(case: &Case) -> String {
         mode: case.mode,
         bitmap: case.bitmap,
         hops: 8,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     let config = Config {
         switch,

@@ -1,17 +1,10 @@
 //! Links, their names and their sizes. The tests of the program check the error messages, since the program checks parts of the
 //! file.
 
-use super::*;
-use crate::program::Lenient;
+use super::parse_example as parse;
 
 /// A valid file.
 const GOOD: &str = include_str!("../good.toml");
-
-fn parse(text: &str) -> Topology {
-    super::parse(text, "lab.toml", &Lenient)
-        .map_err(|error| error.to_string())
-        .unwrap()
-}
 
 #[test]
 fn links_between_switches_have_room_for_int() {

@@ -8,7 +8,7 @@ use dataplane::{
     watchlist::Mode,
 };
 use detect::{
-    HopValues, Match, Metric, Observation,
+    HopValues, Metric, Observation,
     detector::{Algorithm, Detector, Monitor},
 };
 use wire::FlowKey;
@@ -179,7 +179,7 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         let mut counts = Counts::new(thresholds);
         let watch = Watch {
             mode: Mode::Postcard,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let config = Config {
             watchlist: watch.into(),
@@ -360,7 +360,7 @@ mod tests {
         let mut counts = Counts::new(&[0, 10_000, u64::MAX]);
         let watch = Watch {
             mode: Mode::Postcard,
-            ..Watch::new(Match::default())
+            ..Watch::default()
         };
         let config = Config {
             watchlist: watch.into(),

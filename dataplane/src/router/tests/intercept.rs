@@ -224,7 +224,7 @@ fn every_shorter_or_damaged_frame_is_accounted_for() {
 fn int_is_reported_and_stripped_before_delivery() {
     let watched = Watch {
         mode: Mode::Md21,
-        ..Watch::new(Match::default())
+        ..Watch::default()
     };
     for (mark, dst) in [
         (switch::Mark::default(), IpAddr::from(v4(9, 2))),
