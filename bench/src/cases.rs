@@ -99,428 +99,98 @@ struct Case {
     run: fn(&'static str, &Plan<'_>) -> Result<Outcome, Failure>,
 }
 
-const CASES: &[Case] = &[
-    Case {
-        name: "fastpath-6x8-1k",
-        about: "6 hops of 8 items, 1,000 flows in random order: per report",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-100k-shuffled",
-        about: "the same, 100,000 flows",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-1m-shuffled",
-        about: "the same, 1,000,000 flows",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-4m-shuffled",
-        about: "the same, 4,000,000 flows (4 GB of memory)",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-100k",
-        about: "100,000 flows in the order in which their state was created",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-1m",
-        about: "the same, 1,000,000 flows",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-1x1-1k",
-        about: "1 hop of 1 item, 1,000 flows",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x4-1k",
-        about: "6 hops of 4 items",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-8x8-1k",
-        about: "8 hops of 8 items",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-12x8-1k",
-        about: "12 hops of 8 items",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-16x8-1k",
-        about: "16 hops of 8 items",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-change",
-        about: "a change event with every report",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-1k-jitter",
-        about: "values that vary below every threshold",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-1k-rule",
-        about: "one rule, never true",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-1k-rule-history",
-        about: "one rule that depends on earlier reports",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-1k-rules10",
-        about: "ten rules over all metrics",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-6x8-100k-shuffled-rule",
-        about: "100,000 flows in random order, one rule",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-md21-6x8-1k",
-        about: "Telemetry Report 2.0, INT-MD 2.1",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-tr20-md10-6x8-1k",
-        about: "Telemetry Report 2.0, INT 1.0",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-tr05-6x8-1k",
-        about: "Telemetry Report 0.5, INT 0.5",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-mx21-6x8-1k",
-        about: "INT-MX 2.1, one report per node, joined into paths",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fastpath-postcard-6x3-1k",
-        about: "postcards of 3 items, one per node, joined into paths",
-        run: fastpath::collect,
-    },
-    Case {
-        name: "fanout-2",
-        about: "one reporter over two workers, 1,000 flows, compared with one worker: CPU time per report",
-        run: fanout::run,
-    },
-    Case {
-        name: "fanout-2-100k",
-        about: "the same, 100,000 flows in random order",
-        run: fanout::run,
-    },
-    Case {
-        name: "sf-join",
-        about: "SF-INT reports joined into paths of 5 nodes, 1,000 flows: per report",
-        run: join::run,
-    },
-    Case {
-        name: "sf-join-100k",
-        about: "the same, 100,000 flows",
-        run: join::run,
-    },
-    Case {
-        name: "switch-transit",
-        about: "an INT-MD 2.1 transit switch adds its record, in process: per packet",
-        run: switch::run,
-    },
-    Case {
-        name: "switch-sf-transit",
-        about: "an SF-INT transit switch swaps records",
-        run: switch::run,
-    },
-    Case {
-        name: "switch-sink",
-        about: "a sink reports a path of 5 nodes and strips INT",
-        run: switch::run,
-    },
-    Case {
-        name: "aggregator-agg25",
-        about: "aggregator: 25 postcards of any node together, per postcard",
-        run: aggregator::run,
-    },
-    Case {
-        name: "aggregator-agg-nf-100k",
-        about: "the same by node and flow, 100,000 flows",
-        run: aggregator::run,
-    },
-    Case {
-        name: "aggregator-cor-nf-100k",
-        about: "aggregator: summaries by node and flow, 100,000 flows, per postcard",
-        run: aggregator::run,
-    },
-    Case {
-        name: "aggregate-unfold",
-        about: "Agg(25) of postcards unpacked, 1,000 flows: per postcard",
-        run: aggregate::unfold,
-    },
-    Case {
-        name: "aggregate-unfold-72",
-        about: "the same, Agg(72)",
-        run: aggregate::unfold,
-    },
-    Case {
-        name: "aggregate-unfold-join",
-        about: "Agg(25), postcards joined into paths by their timestamps",
-        run: aggregate::unfold,
-    },
-    Case {
-        name: "decode-only",
-        about: "6 hops of 8 items, decoding only",
-        run: fastpath::decode,
-    },
-    Case {
-        name: "flight-recorder",
-        about: "6 hops of 8 items: what the flight recorder adds to a report, a copy into its ring",
-        run: fastpath::record,
-    },
-    Case {
-        name: "replay",
-        about: "a capture file through the whole collector, per report",
-        run: fastpath::replay,
-    },
-    Case {
-        name: "udp-one-sender",
-        about: "one 5-tuple over veth, compared with a loop that discards (root)",
-        run: udp::veth,
-    },
-    Case {
-        name: "udp-one-sender-flood",
-        about: "the same, sender above receive capacity (root)",
-        run: udp::flood,
-    },
-    Case {
-        name: "udp-loopback",
-        about: "udp-one-sender over loopback, without root",
-        run: udp::loopback,
-    },
-    Case {
-        name: "rx-xdp-native",
-        about: "AF_XDP, driver mode, over veth, compared with a loop that discards (root)",
-        run: rx::run,
-    },
-    Case {
-        name: "rx-xdp-generic",
-        about: "the same, generic mode (root)",
-        run: rx::run,
-    },
-    Case {
-        name: "rx-packet",
-        about: "the same with an AF_PACKET ring (root)",
-        run: rx::run,
-    },
-    Case {
-        name: "rx-udp",
-        about: "the same with a UDP socket (root)",
-        run: rx::run,
-    },
-    Case {
-        name: "xdp-detect-1k",
-        about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no change (root)",
-        run: kernel::detect,
-    },
-    Case {
-        name: "xdp-detect-100k",
-        about: "the same, 100,000 flows (root)",
-        run: kernel::detect,
-    },
-    Case {
-        name: "xdp-detect-1k-event",
-        about: "the same, 1,000 flows, each report an event (root)",
-        run: kernel::detect,
-    },
-    Case {
-        name: "switch-live",
-        about: "a switch on one core, over veth, compared with a loop that copies frames (root)",
-        run: switching::live,
-    },
-    Case {
-        name: "switch-filter",
-        about: "a packet at a sink with a per-hop filter, compared with none",
-        run: sink::filter,
-    },
-    Case {
-        name: "dta-key-write",
-        about: "DTA translator: a path of 20 bytes, N = 2, payload in, two RoCEv2 frames out",
-        run: dta::translate,
-    },
-    Case {
-        name: "dta-append",
-        about: "DTA translator: entries of 4 bytes, B = 16, one in each report; per entry",
-        run: dta::translate,
-    },
-    Case {
-        name: "dta-append-16",
-        about: "the same, sixteen in each report",
-        run: dta::translate,
-    },
-    Case {
-        name: "dta-sketch-merge",
-        about: "DTA translator: 64 columns of a Count-Min sketch merged, compared with a copy",
-        run: dta::translate,
-    },
-    Case {
-        name: "rdma-key-write",
-        about: "RoCEv2 responder: random slots in 4 GiB, compared with a plain loop",
-        run: dta::respond,
-    },
-    Case {
-        name: "rdma-append",
-        about: "RoCEv2 responder: blocks in order, compared with a plain loop",
-        run: dta::respond,
-    },
-    Case {
-        name: "rdma-xdp-key-write",
-        about: "RoCEv2 responder in the kernel: a slot of 24 bytes (root)",
-        run: rdma_kernel::respond,
-    },
-    Case {
-        name: "rdma-xdp-append",
-        about: "the same: a block of 304 bytes (root)",
-        run: rdma_kernel::respond,
-    },
-    Case {
-        name: "dta-query",
-        about: "keys of a 4 GiB store, N = 2, in batches",
-        run: dta::query,
-    },
-    Case {
-        name: "dta-query-cold",
-        about: "the same, one key at a time",
-        run: dta::query,
-    },
-    Case {
-        name: "dta-follow",
-        about: "entries of a list read and checked, compared with a copy",
-        run: dta::follow,
-    },
-    Case {
-        name: "dta-live",
-        about: "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)",
-        run: dta_live::live,
-    },
-    Case {
-        name: "store-insert",
-        about: "events into the store, committed, per event",
-        run: store::insert,
-    },
-    Case {
-        name: "store-query",
-        about: "the events of one flow in a time range, out of 2 M",
-        run: store::query,
-    },
-    Case {
-        name: "store-query-20m",
-        about: "the same out of 20 M (filling takes a minute)",
-        run: store::query_20m,
-    },
-    Case {
-        name: "store-follow",
-        about: "records read in the order of their commits, as exports do, out of 1 M",
-        run: store::follow,
-    },
-    Case {
-        name: "manager-plan",
-        about: "1,000 switches of 64 ports and 10,000 intents compiled and planned from nothing",
-        run: manager::plan_all,
-    },
-    Case {
-        name: "manager-one-more",
-        about: "one intent more or less, of two hosts: compiled and planned",
-        run: manager::plan_one,
-    },
-    Case {
-        name: "manager-one-more-everywhere",
-        about: "the same, at all 640 switches with hosts",
-        run: manager::plan_one,
-    },
-    Case {
-        name: "manager-apply-200",
-        about: "200 devices filled, which answer after 10 ms each way of simulated time",
-        run: manager::apply,
-    },
-    Case {
-        name: "export-protobuf",
-        about: "records to protobuf, and in messages of Kafka, plain and with LZ4",
-        run: encode::run,
-    },
-    Case {
-        name: "export-json",
-        about: "the same as JSON, compared with serde_json",
-        run: encode::run,
-    },
-    Case {
-        name: "export-native",
-        about: "records to a block of ClickHouse's format Native",
-        run: encode::native,
-    },
-    Case {
-        name: "export-hop",
-        about: "hops of reports to the queue of an export that sends them",
-        run: encode::hops,
-    },
-    Case {
-        name: "export-clickhouse",
-        about: "1 M stored events into ClickHouse's engine, compared with its own load (scripts/sink-servers)",
-        run: export::clickhouse,
-    },
-    Case {
-        name: "export-kafka",
-        about: "1 M stored events to a broker, compared with Kafka's ProducerPerformance (scripts/sink-servers)",
-        run: export::kafka,
-    },
-    Case {
-        name: "outlet",
-        about: "1 M records from Kafka into ClickHouse's engine, compared with its own load (scripts/sink-servers)",
-        run: export::outlet,
-    },
-    Case {
-        name: "export-catch-up",
-        about: "1 M stored events exported while 10,000 reports/s arrive; how many of these are lost",
-        run: export::catch_up,
-    },
-    Case {
-        name: "live-change-0",
-        about: "hopwise with its store, 1,000 flows, no change: highest rate without loss, per report",
-        run: live::run,
-    },
-    Case {
-        name: "live-change-1",
-        about: "the same, a change in 1 % of the reports",
-        run: live::run,
-    },
-    Case {
-        name: "live-change-10",
-        about: "the same, in 10 %",
-        run: live::run,
-    },
-    Case {
-        name: "live-change-100",
-        about: "the same, in every report",
-        run: live::run,
-    },
-    Case {
-        name: "live-new-flows",
-        about: "the same, a new flow with every report",
-        run: live::run,
-    },
-    Case {
-        name: "live-asked-1m",
-        about: "1,000,000 known flows, no change, while pages of 50 flows are requested",
-        run: live::run,
-    },
-];
+macro_rules! cases {
+    ($($run:path, $name:literal, $about:literal;)+) => {
+        &[$(Case { name: $name, about: $about, run: $run }),+]
+    };
+}
+
+const CASES: &[Case] = cases! {
+    fastpath::collect, "fastpath-6x8-1k", "6 hops of 8 items, 1,000 flows in random order: per report";
+    fastpath::collect, "fastpath-6x8-100k-shuffled", "the same, 100,000 flows";
+    fastpath::collect, "fastpath-6x8-1m-shuffled", "the same, 1,000,000 flows";
+    fastpath::collect, "fastpath-6x8-4m-shuffled", "the same, 4,000,000 flows (4 GB of memory)";
+    fastpath::collect, "fastpath-6x8-100k", "100,000 flows in the order in which their state was created";
+    fastpath::collect, "fastpath-6x8-1m", "the same, 1,000,000 flows";
+    fastpath::collect, "fastpath-1x1-1k", "1 hop of 1 item, 1,000 flows";
+    fastpath::collect, "fastpath-6x4-1k", "6 hops of 4 items";
+    fastpath::collect, "fastpath-8x8-1k", "8 hops of 8 items";
+    fastpath::collect, "fastpath-12x8-1k", "12 hops of 8 items";
+    fastpath::collect, "fastpath-16x8-1k", "16 hops of 8 items";
+    fastpath::collect, "fastpath-6x8-change", "a change event with every report";
+    fastpath::collect, "fastpath-6x8-1k-jitter", "values that vary below every threshold";
+    fastpath::collect, "fastpath-6x8-1k-rule", "one rule, never true";
+    fastpath::collect, "fastpath-6x8-1k-rule-history", "one rule that depends on earlier reports";
+    fastpath::collect, "fastpath-6x8-1k-rules10", "ten rules over all metrics";
+    fastpath::collect, "fastpath-6x8-100k-shuffled-rule", "100,000 flows in random order, one rule";
+    fastpath::collect, "fastpath-md21-6x8-1k", "Telemetry Report 2.0, INT-MD 2.1";
+    fastpath::collect, "fastpath-tr20-md10-6x8-1k", "Telemetry Report 2.0, INT 1.0";
+    fastpath::collect, "fastpath-tr05-6x8-1k", "Telemetry Report 0.5, INT 0.5";
+    fastpath::collect, "fastpath-mx21-6x8-1k", "INT-MX 2.1, one report per node, joined into paths";
+    fastpath::collect, "fastpath-postcard-6x3-1k", "postcards of 3 items, one per node, joined into paths";
+    fanout::run, "fanout-2", "one reporter over two workers, 1,000 flows, compared with one worker: CPU time per report";
+    fanout::run, "fanout-2-100k", "the same, 100,000 flows in random order";
+    join::run, "sf-join", "SF-INT reports joined into paths of 5 nodes, 1,000 flows: per report";
+    join::run, "sf-join-100k", "the same, 100,000 flows";
+    switch::run, "switch-transit", "an INT-MD 2.1 transit switch adds its record, in process: per packet";
+    switch::run, "switch-sf-transit", "an SF-INT transit switch swaps records";
+    switch::run, "switch-sink", "a sink reports a path of 5 nodes and strips INT";
+    aggregator::run, "aggregator-agg25", "aggregator: 25 postcards of any node together, per postcard";
+    aggregator::run, "aggregator-agg-nf-100k", "the same by node and flow, 100,000 flows";
+    aggregator::run, "aggregator-cor-nf-100k", "aggregator: summaries by node and flow, 100,000 flows, per postcard";
+    aggregate::unfold, "aggregate-unfold", "Agg(25) of postcards unpacked, 1,000 flows: per postcard";
+    aggregate::unfold, "aggregate-unfold-72", "the same, Agg(72)";
+    aggregate::unfold, "aggregate-unfold-join", "Agg(25), postcards joined into paths by their timestamps";
+    fastpath::decode, "decode-only", "6 hops of 8 items, decoding only";
+    fastpath::record, "flight-recorder", "6 hops of 8 items: what the flight recorder adds to a report, a copy into its ring";
+    fastpath::replay, "replay", "a capture file through the whole collector, per report";
+    udp::veth, "udp-one-sender", "one 5-tuple over veth, compared with a loop that discards (root)";
+    udp::flood, "udp-one-sender-flood", "the same, sender above receive capacity (root)";
+    udp::loopback, "udp-loopback", "udp-one-sender over loopback, without root";
+    rx::run, "rx-xdp-native", "AF_XDP, driver mode, over veth, compared with a loop that discards (root)";
+    rx::run, "rx-xdp-generic", "the same, generic mode (root)";
+    rx::run, "rx-packet", "the same with an AF_PACKET ring (root)";
+    rx::run, "rx-udp", "the same with a UDP socket (root)";
+    kernel::detect, "xdp-detect-1k", "detection in the kernel, 6 hops of 8 items, 1,000 flows, no change (root)";
+    kernel::detect, "xdp-detect-100k", "the same, 100,000 flows (root)";
+    kernel::detect, "xdp-detect-1k-event", "the same, 1,000 flows, each report an event (root)";
+    switching::live, "switch-live", "a switch on one core, over veth, compared with a loop that copies frames (root)";
+    sink::filter, "switch-filter", "a packet at a sink with a per-hop filter, compared with none";
+    dta::translate, "dta-key-write", "DTA translator: a path of 20 bytes, N = 2, payload in, two RoCEv2 frames out";
+    dta::translate, "dta-append", "DTA translator: entries of 4 bytes, B = 16, one in each report; per entry";
+    dta::translate, "dta-append-16", "the same, sixteen in each report";
+    dta::translate, "dta-sketch-merge", "DTA translator: 64 columns of a Count-Min sketch merged, compared with a copy";
+    dta::respond, "rdma-key-write", "RoCEv2 responder: random slots in 4 GiB, compared with a plain loop";
+    dta::respond, "rdma-append", "RoCEv2 responder: blocks in order, compared with a plain loop";
+    rdma_kernel::respond, "rdma-xdp-key-write", "RoCEv2 responder in the kernel: a slot of 24 bytes (root)";
+    rdma_kernel::respond, "rdma-xdp-append", "the same: a block of 304 bytes (root)";
+    dta::query, "dta-query", "keys of a 4 GiB store, N = 2, in batches";
+    dta::query, "dta-query-cold", "the same, one key at a time";
+    dta::follow, "dta-follow", "entries of a list read and checked, compared with a copy";
+    dta_live::live, "dta-live", "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)";
+    store::insert, "store-insert", "events into the store, committed, per event";
+    store::query, "store-query", "the events of one flow in a time range, out of 2 M";
+    store::query_20m, "store-query-20m", "the same out of 20 M (filling takes a minute)";
+    store::follow, "store-follow", "records read in the order of their commits, as exports do, out of 1 M";
+    manager::plan_all, "manager-plan", "1,000 switches of 64 ports and 10,000 intents compiled and planned from nothing";
+    manager::plan_one, "manager-one-more", "one intent more or less, of two hosts: compiled and planned";
+    manager::plan_one, "manager-one-more-everywhere", "the same, at all 640 switches with hosts";
+    manager::apply, "manager-apply-200", "200 devices filled, which answer after 10 ms each way of simulated time";
+    encode::run, "export-protobuf", "records to protobuf, and in messages of Kafka, plain and with LZ4";
+    encode::run, "export-json", "the same as JSON, compared with serde_json";
+    encode::native, "export-native", "records to a block of ClickHouse's format Native";
+    encode::hops, "export-hop", "hops of reports to the queue of an export that sends them";
+    export::clickhouse, "export-clickhouse", "1 M stored events into ClickHouse's engine, compared with its own load (scripts/sink-servers)";
+    export::kafka, "export-kafka", "1 M stored events to a broker, compared with Kafka's ProducerPerformance (scripts/sink-servers)";
+    export::outlet, "outlet", "1 M records from Kafka into ClickHouse's engine, compared with its own load (scripts/sink-servers)";
+    export::catch_up, "export-catch-up", "1 M stored events exported while 10,000 reports/s arrive; how many of these are lost";
+    live::run, "live-change-0", "hopwise with its store, 1,000 flows, no change: highest rate without loss, per report";
+    live::run, "live-change-1", "the same, a change in 1 % of the reports";
+    live::run, "live-change-10", "the same, in 10 %";
+    live::run, "live-change-100", "the same, in every report";
+    live::run, "live-new-flows", "the same, a new flow with every report";
+    live::run, "live-asked-1m", "1,000,000 known flows, no change, while pages of 50 flows are requested";
+};
 
 /// The name that stands for other projects' programs.
 const PEERS: &str = "peers";

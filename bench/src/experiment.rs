@@ -96,215 +96,69 @@ struct Experiment {
     observe: fn(&Results) -> Observations,
 }
 
-const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        name: "sf-overhead",
-        about: "Packet size and goodput of SF-INT and INT",
-        paper: "Xiong et al., SF-INT, Fig. 7",
-        parameters: sf::OVERHEAD,
-        is_measured: false,
-        run: sf::overhead,
-        observe: sf::observe_overhead,
-    },
-    Experiment {
-        name: "sf-delay",
-        about: "Delay until a path is complete with SF-INT",
-        paper: "Xiong et al., SF-INT, Fig. 8b",
-        parameters: sf_delay::PARAMETERS,
-        is_measured: false,
-        run: sf_delay::run,
-        observe: sf_delay::observe,
-    },
-    Experiment {
-        name: "sf-yield",
-        about: "Which packets' paths become complete with SF-INT",
-        paper: "Xiong et al., SF-INT, 4.4 (not measured there)",
-        parameters: sf::YIELD,
-        is_measured: false,
-        run: sf::yields,
-        observe: sf::observe_yields,
-    },
-    Experiment {
-        name: "sf-rate",
-        about: "Reports of SF-INT that one core processes",
-        paper: "Xiong et al., SF-INT, Figs. 8a, 9a and 9b",
-        parameters: sf_rate::PARAMETERS,
-        is_measured: true,
-        run: sf_rate::run,
-        observe: sf_rate::observe,
-    },
-    Experiment {
-        name: "monitor-rate",
-        about: "Reports per second of one core, by hops and items",
-        paper: "Vestin et al., Programmable Event Detection, Fig. 3",
-        parameters: monitor_rate::PARAMETERS,
-        is_measured: true,
-        run: monitor_rate::run,
-        observe: monitor_rate::observe,
-    },
-    Experiment {
-        name: "event-filter",
-        about: "Event detection in the sink: savings and missed changes",
-        paper: "Vestin et al., Programmable Event Detection, Figs. 4 and 5",
-        parameters: event_filter::PARAMETERS,
-        is_measured: false,
-        run: event_filter::run,
-        observe: event_filter::observe,
-    },
-    Experiment {
-        name: "adaptive",
-        about: "Thresholds that follow a budget of reports",
-        paper: "Vestin et al., Programmable Event Detection, III (not measured there)",
-        parameters: adaptive::PARAMETERS,
-        is_measured: false,
-        run: adaptive::run,
-        observe: adaptive::observe,
-    },
-    Experiment {
-        name: "postcards",
-        about: "Savings of an aggregator at the server, by R",
-        paper: "Alhamed et al., P4 Postcard Telemetry Collector, Figs. 2 and 3",
-        parameters: postcards::PARAMETERS,
-        is_measured: true,
-        run: postcards::run,
-        observe: postcards::observe,
-    },
-    Experiment {
-        name: "event-detection",
-        about: "Stored rows and accuracy by threshold of event detection",
-        paper: "INTCollector, 6.2.3 (not measured there)",
-        parameters: event_detection::PARAMETERS,
-        is_measured: false,
-        run: event_detection::run,
-        observe: event_detection::observe,
-    },
-    Experiment {
-        name: "collector-cpu",
-        about: "CPU time of the collector per report",
-        paper: "INTCollector, Figs. 11, 12 and 14",
-        parameters: collector_cpu::PARAMETERS,
-        is_measured: true,
-        run: collector_cpu::run,
-        observe: collector_cpu::observe,
-    },
-    Experiment {
-        name: "switch-cost",
-        about: "Time that INT adds to a packet in a switch",
-        paper: "INTCollector, Fig. 9",
-        parameters: switch_cost::PARAMETERS,
-        is_measured: true,
-        run: switch_cost::run,
-        observe: switch_cost::observe,
-    },
-    Experiment {
-        name: "int-latency",
-        about: "Latency that INT adds to a packet in a software switch",
-        paper: "INTCollector, Fig. 9",
-        parameters: int_latency::PARAMETERS,
-        is_measured: true,
-        run: int_latency::run,
-        observe: int_latency::observe,
-    },
-    Experiment {
-        name: "p4-resources",
-        about: "What the P4 programs take of a Tofino",
-        paper: "Langlet et al., Direct Telemetry Access, Table 3 and Fig. 13",
-        parameters: &[],
-        is_measured: false,
-        run: p4_resources::run,
-        observe: p4_resources::observe,
-    },
-    Experiment {
-        name: "dta-report-rate",
-        about: "Reports per second of one switch",
-        paper: "Langlet et al., Direct Telemetry Access, Table 1",
-        parameters: dta::REPORT_RATE,
-        is_measured: false,
-        run: dta::report_rate,
-        observe: dta::observe_report_rate,
-    },
-    Experiment {
-        name: "dta-breakdown",
-        about: "Where a collector on the CPU spends its time",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 1",
-        parameters: dta::BREAKDOWN,
-        is_measured: true,
-        run: dta::breakdown,
-        observe: dta::observe_breakdown,
-    },
-    Experiment {
-        name: "dta-cpu",
-        about: "Collection by DTA and by the CPU",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 6",
-        parameters: dta::TIMED,
-        is_measured: true,
-        run: dta::cpu,
-        observe: dta::observe_cpu,
-    },
-    Experiment {
-        name: "dta-append",
-        about: "DTA Append by batch, lists and size of a list",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 7",
-        parameters: dta::TIMED,
-        is_measured: true,
-        run: dta::append,
-        observe: dta::observe_append,
-    },
-    Experiment {
-        name: "dta-polling",
-        about: "Reading DTA lists, with and without collection",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 8",
-        parameters: dta::TIMED,
-        is_measured: true,
-        run: dta::polling,
-        observe: dta::observe_polling,
-    },
-    Experiment {
-        name: "dta-key-write",
-        about: "DTA Key-Write by copies and size of the data",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 9",
-        parameters: dta::TIMED,
-        is_measured: true,
-        run: dta::key_write,
-        observe: dta::observe_key_write,
-    },
-    Experiment {
-        name: "dta-query",
-        about: "DTA queries: rate and time of the parts, by copies",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 10",
-        parameters: dta::TIMED,
-        is_measured: true,
-        run: dta::query,
-        observe: dta::observe_query,
-    },
-    Experiment {
-        name: "dta-answers",
-        about: "Share of keys that a DTA store answers, by load and copies",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 11",
-        parameters: dta::ANSWERS,
-        is_measured: false,
-        run: dta::answers,
-        observe: dta::observe_answers,
-    },
-    Experiment {
-        name: "dta-longevity",
-        about: "Share of keys that a DTA store answers, by age",
-        paper: "Langlet et al., Direct Telemetry Access, Fig. 12",
-        parameters: &[],
-        is_measured: false,
-        run: dta::longevity,
-        observe: dta::observe_longevity,
-    },
-    Experiment {
-        name: "dta-reports",
-        about: "Cost of a report at its sender: DTA and RDMA from the switch",
-        paper: "Langlet et al., Direct Telemetry Access, 5.5 and Fig. 13",
-        parameters: dta::TIMED,
-        is_measured: true,
-        run: dta::reports,
-        observe: dta::observe_reports,
-    },
-];
+macro_rules! experiments {
+    ($($name:literal $about:literal, $paper:literal, $parameters:expr, $is_measured:literal, $run:path, $observe:path;)+) => {
+        &[$(Experiment {
+            name: $name,
+            about: $about,
+            paper: $paper,
+            parameters: $parameters,
+            is_measured: $is_measured,
+            run: $run,
+            observe: $observe,
+        }),+]
+    };
+}
+
+// Name and subject, paper; parameters, whether it is measured, the functions.
+const EXPERIMENTS: &[Experiment] = experiments! {
+    "sf-overhead" "Packet size and goodput of SF-INT and INT", "Xiong et al., SF-INT, Fig. 7",
+        sf::OVERHEAD, false, sf::overhead, sf::observe_overhead;
+    "sf-delay" "Delay until a path is complete with SF-INT", "Xiong et al., SF-INT, Fig. 8b",
+        sf_delay::PARAMETERS, false, sf_delay::run, sf_delay::observe;
+    "sf-yield" "Which packets' paths become complete with SF-INT", "Xiong et al., SF-INT, 4.4 (not measured there)",
+        sf::YIELD, false, sf::yields, sf::observe_yields;
+    "sf-rate" "Reports of SF-INT that one core processes", "Xiong et al., SF-INT, Figs. 8a, 9a and 9b",
+        sf_rate::PARAMETERS, true, sf_rate::run, sf_rate::observe;
+    "monitor-rate" "Reports per second of one core, by hops and items", "Vestin et al., Programmable Event Detection, Fig. 3",
+        monitor_rate::PARAMETERS, true, monitor_rate::run, monitor_rate::observe;
+    "event-filter" "Event detection in the sink: savings and missed changes", "Vestin et al., Programmable Event Detection, Figs. 4 and 5",
+        event_filter::PARAMETERS, false, event_filter::run, event_filter::observe;
+    "adaptive" "Thresholds that follow a budget of reports", "Vestin et al., Programmable Event Detection, III (not measured there)",
+        adaptive::PARAMETERS, false, adaptive::run, adaptive::observe;
+    "postcards" "Savings of an aggregator at the server, by R", "Alhamed et al., P4 Postcard Telemetry Collector, Figs. 2 and 3",
+        postcards::PARAMETERS, true, postcards::run, postcards::observe;
+    "event-detection" "Stored rows and accuracy by threshold of event detection", "INTCollector, 6.2.3 (not measured there)",
+        event_detection::PARAMETERS, false, event_detection::run, event_detection::observe;
+    "collector-cpu" "CPU time of the collector per report", "INTCollector, Figs. 11, 12 and 14",
+        collector_cpu::PARAMETERS, true, collector_cpu::run, collector_cpu::observe;
+    "switch-cost" "Time that INT adds to a packet in a switch", "INTCollector, Fig. 9",
+        switch_cost::PARAMETERS, true, switch_cost::run, switch_cost::observe;
+    "int-latency" "Latency that INT adds to a packet in a software switch", "INTCollector, Fig. 9",
+        int_latency::PARAMETERS, true, int_latency::run, int_latency::observe;
+    "p4-resources" "What the P4 programs take of a Tofino", "Langlet et al., Direct Telemetry Access, Table 3 and Fig. 13",
+        &[], false, p4_resources::run, p4_resources::observe;
+    "dta-report-rate" "Reports per second of one switch", "Langlet et al., Direct Telemetry Access, Table 1",
+        dta::REPORT_RATE, false, dta::report_rate, dta::observe_report_rate;
+    "dta-breakdown" "Where a collector on the CPU spends its time", "Langlet et al., Direct Telemetry Access, Fig. 1",
+        dta::BREAKDOWN, true, dta::breakdown, dta::observe_breakdown;
+    "dta-cpu" "Collection by DTA and by the CPU", "Langlet et al., Direct Telemetry Access, Fig. 6",
+        dta::TIMED, true, dta::cpu, dta::observe_cpu;
+    "dta-append" "DTA Append by batch, lists and size of a list", "Langlet et al., Direct Telemetry Access, Fig. 7",
+        dta::TIMED, true, dta::append, dta::observe_append;
+    "dta-polling" "Reading DTA lists, with and without collection", "Langlet et al., Direct Telemetry Access, Fig. 8",
+        dta::TIMED, true, dta::polling, dta::observe_polling;
+    "dta-key-write" "DTA Key-Write by copies and size of the data", "Langlet et al., Direct Telemetry Access, Fig. 9",
+        dta::TIMED, true, dta::key_write, dta::observe_key_write;
+    "dta-query" "DTA queries: rate and time of the parts, by copies", "Langlet et al., Direct Telemetry Access, Fig. 10",
+        dta::TIMED, true, dta::query, dta::observe_query;
+    "dta-answers" "Share of keys that a DTA store answers, by load and copies", "Langlet et al., Direct Telemetry Access, Fig. 11",
+        dta::ANSWERS, false, dta::answers, dta::observe_answers;
+    "dta-longevity" "Share of keys that a DTA store answers, by age", "Langlet et al., Direct Telemetry Access, Fig. 12",
+        &[], false, dta::longevity, dta::observe_longevity;
+    "dta-reports" "Cost of a report at its sender: DTA and RDMA from the switch", "Langlet et al., Direct Telemetry Access, 5.5 and Fig. 13",
+        dta::TIMED, true, dta::reports, dta::observe_reports;
+};
 
 /// Runs the command.
 ///

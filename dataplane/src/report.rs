@@ -7,6 +7,7 @@ use wire::{FlowKey, Hop};
 
 use crate::packet::direct::{Common, Int};
 use crate::packet::{CarriedInt, Headers, ParsedPacket};
+use crate::visit::Visit;
 
 /// Kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -315,15 +316,14 @@ impl Exporter {
     }
 
     /// Writes the common report of a sink in place: 2.0, not grouped, its own record in the main contents. `false`, with nothing
-    /// written, for any other report. `metadata` writes the items of `bits`.
+    /// written, for any other report.
     #[inline]
     pub(crate) fn flow_report_direct(
         &mut self,
         frame: &[u8],
         reported: &ReportedPacket,
         bits: u16,
-        egress_if: u16,
-        write: impl FnOnce(u16, &mut [u8]),
+        visit: &Visit,
         out: &mut Outbox,
     ) -> bool {
         const HEAD: usize = v20::GROUP_LEN + v20::LEN + v20::MAIN_LEN;
@@ -343,7 +343,7 @@ impl Exporter {
         if !self.format.is_20() || self.format.group != 1 || length >= usize::from(v20::TO_THE_END) {
             return false;
         }
-        let hw_id = (egress_if % u16::from(self.format.subsystems)) as u8;
+        let hw_id = (visit.egress_if % u16::from(self.format.subsystems)) as u8;
         let seq = self.number(hw_id);
         let start = out.bytes.len();
         out.bytes.reserve(HEAD + metadata + padded);
@@ -359,7 +359,7 @@ impl Exporter {
             let [high, low] = bits.to_be_bytes();
             // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
             report[..6].copy_from_slice(&[0x10 | code, length as u8, (metadata / 4) as u8, 0x20, high, low]);
-            write(bits, record);
+            visit.write_record(self.node, bits, u16::MAX, record);
         }
         out.bytes.extend_from_slice(packet);
         out.bytes.resize(start + HEAD + metadata + padded, 0);

@@ -118,17 +118,7 @@ fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Vis
     let bits = carried.bitmap & node.config.available;
     let id = node.id;
     let packet = ReportedPacket::new(frame, carried);
-    let is_written = node.exporter.flow_report_direct(
-        frame,
-        &packet,
-        bits,
-        visit.egress_if,
-        |bits, record| {
-            visit.write_record(id, bits, u16::MAX, record);
-        },
-        out,
-    );
-    if !is_written {
+    if !node.exporter.flow_report_direct(frame, &packet, bits, visit, out) {
         node.exporter
             .flow_report(frame, carried, Some(bits), &visit.hop(id, u16::MAX), out);
     }

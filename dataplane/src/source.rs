@@ -212,8 +212,7 @@ fn put(
 fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
     let bitmap = watch.bitmap;
     let (shim, header) = out.split_at_mut(shim::LEN);
-    let words_2 = (header::LEN_2 / 4) as u8;
-    match watch.mode {
+    let kind = match watch.mode {
         Mode::Md10 => {
             let length = ((shim::LEN + header::LEN_1) / 4) as u8;
             Shim1 {
@@ -230,15 +229,9 @@ fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
                 ..Md10::default()
             }
             .emit(header);
-            shim::LEN + header::LEN_1
+            return shim::LEN + header::LEN_1;
         }
         Mode::Md21 => {
-            Shim2 {
-                kind: Shim2::MD,
-                length: words_2,
-                next,
-            }
-            .emit(shim);
             let hop_ml = layout::words_2(bitmap);
             Md2 {
                 hop_ml,
@@ -247,21 +240,18 @@ fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
                 ..Md2::default()
             }
             .emit(header);
-            shim::LEN + header::LEN_2
+            Shim2::MD
         }
         Mode::Mx21 | Mode::Postcard | Mode::Sf => {
-            Shim2 {
-                kind: Shim2::MX,
-                length: words_2,
-                next,
-            }
-            .emit(shim);
             Mx2 {
                 bitmap,
                 ..Mx2::default()
             }
             .emit(header);
-            shim::LEN + header::LEN_2
+            Shim2::MX
         }
-    }
+    };
+    let length = (header::LEN_2 / 4) as u8;
+    Shim2 { kind, length, next }.emit(shim);
+    shim::LEN + header::LEN_2
 }

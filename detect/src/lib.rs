@@ -19,6 +19,7 @@
 
 pub mod detector;
 pub mod metric;
+mod named;
 pub mod observation;
 pub mod prefix;
 pub mod rule;

@@ -2,49 +2,29 @@
 
 use std::fmt;
 
-/// A measured quantity. The text of each begins with the ids to which its values belong.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Metric {
-    /// 5-tuple: the nodes in forwarding order. Its "value" is the number of hops.
-    FlowPath = 0,
-    /// 5-tuple: time from the first node's ingress to the last node's egress, ns.
-    FlowLatency = 1,
-    /// 5-tuple and node: time inside the node, ns.
-    HopLatency = 2,
-    /// Node and queue: occupancy, device units.
-    QueueOccupancy = 3,
-    /// Node and queue: congestion status (INT 0.5) or occupancy of the shared buffer (2.x), device units.
-    QueueCongestion = 4,
-    /// Node and egress interface: utilization, device units (scaled to a fraction of 1 by the profile).
-    LinkUtilization = 5,
+crate::named! {
+    /// A measured quantity. The text of each begins with the ids to which its values belong.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Metric, name {
+        /// 5-tuple: the nodes in forwarding order. Its "value" is the number of hops.
+        FlowPath = 0 => "flow_path",
+        /// 5-tuple: time from the first node's ingress to the last node's egress, ns.
+        FlowLatency = 1 => "flow_latency",
+        /// 5-tuple and node: time inside the node, ns.
+        HopLatency = 2 => "hop_latency",
+        /// Node and queue: occupancy, device units.
+        QueueOccupancy = 3 => "queue_occupancy",
+        /// Node and queue: congestion status (INT 0.5) or occupancy of the shared buffer (2.x), device units.
+        QueueCongestion = 4 => "queue_congestion",
+        /// Node and egress interface: utilization, device units (scaled to a fraction of 1 by the profile).
+        LinkUtilization = 5 => "link_utilization",
+    }
 }
 
 impl Metric {
     /// Number of metrics.
-    pub const COUNT: usize = 6;
-
-    /// All, in numeric order.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::FlowPath,
-        Self::FlowLatency,
-        Self::HopLatency,
-        Self::QueueOccupancy,
-        Self::QueueCongestion,
-        Self::LinkUtilization,
-    ];
-
-    /// The name used in configuration, rules, the store, the API and the UI.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FlowPath => "flow_path",
-            Self::FlowLatency => "flow_latency",
-            Self::HopLatency => "hop_latency",
-            Self::QueueOccupancy => "queue_occupancy",
-            Self::QueueCongestion => "queue_congestion",
-            Self::LinkUtilization => "link_utilization",
-        }
-    }
+    pub const COUNT: usize = Self::ALL.len();
 
     /// The metric of that name.
     pub fn from_name(name: &str) -> Option<Self> {

@@ -25,22 +25,14 @@ struct Case {
 }
 
 const CASES: [Case; 3] = [
-    Case {
-        name: "xdp-detect-1k",
-        flows: 1000,
-        events: 0,
-    },
-    Case {
-        name: "xdp-detect-100k",
-        flows: 100_000,
-        events: 0,
-    },
-    Case {
-        name: "xdp-detect-1k-event",
-        flows: 1000,
-        events: 1,
-    },
+    case("xdp-detect-1k", 1000, 0),
+    case("xdp-detect-100k", 100_000, 0),
+    case("xdp-detect-1k-event", 1000, 1),
 ];
+
+const fn case(name: &'static str, flows: u32, events: u32) -> Case {
+    Case { name, flows, events }
+}
 
 /// Hops of a report.
 const HOPS: u32 = 6;

@@ -29,19 +29,10 @@ use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work(
-        "span",
-        [&[30_000], &[12_000], &[2_000]],
-        2_000..=60_000,
-        "length of each phase, ms",
-    ),
-    Parameter::new("rate", &[1_000], 10..=100_000, "budget, reports per second"),
-    Parameter::new(
-        "threshold",
-        &[800, 3_200, 12_800, 51_200],
-        1..=1_000_000,
-        "fixed thresholds, bytes",
-    ),
+    Parameter::work("span", [&[30_000], &[12_000], &[2_000]], 2_000..=60_000)
+        .help("length of each phase, ms"),
+    Parameter::new("rate", &[1_000], 10..=100_000).help("budget, reports per second"),
+    Parameter::new("threshold", &[800, 3_200, 12_800, 51_200], 1..=1_000_000).help("fixed thresholds, bytes"),
 ];
 
 /// The racks behind the sink, one after another.

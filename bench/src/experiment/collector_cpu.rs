@@ -28,32 +28,16 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "rate",
         &[1_000, 10_000, 30_000, 100_000, 200_000, 400_000],
         100..=10_000_000,
-        "reports sent per second",
-    ),
-    Parameter::new(
-        "flows",
-        &[1, 10, 100, 500, 1_000, 2_000],
-        1..=1_000_000,
-        "flows, with six hops and node IDs only",
-    ),
-    Parameter::new(
-        "nodes",
-        &[1, 2, 3, 4, 5, 6],
-        1..=6,
-        "hops of a report, with 100 flows and all items",
-    ),
-    Parameter::new(
-        "items",
-        &[1, 2, 3, 4, 5, 6, 7, 8],
-        1..=8,
-        "instructions, in the order of the bitmap, with 100 flows and six hops",
-    ),
-    Parameter::new(
-        "events",
-        &[0, 1_000, 10_000, 100_000, 1_000_000],
-        0..=1_000_000,
-        "events per million reports, with 100 flows, three hops and all items",
-    ),
+    )
+    .help("reports sent per second"),
+    Parameter::new("flows", &[1, 10, 100, 500, 1_000, 2_000], 1..=1_000_000)
+        .help("flows, with six hops and node IDs only"),
+    Parameter::new("nodes", &[1, 2, 3, 4, 5, 6], 1..=6)
+        .help("hops of a report, with 100 flows and all items"),
+    Parameter::new("items", &[1, 2, 3, 4, 5, 6, 7, 8], 1..=8)
+        .help("instructions, in the order of the bitmap, with 100 flows and six hops"),
+    Parameter::new("events", &[0, 1_000, 10_000, 100_000, 1_000_000], 0..=1_000_000)
+        .help("events per million reports, with 100 flows, three hops and all items"),
 ];
 
 /// All eight instructions, which are the nine fields of the paper: level-1 interfaces are two.

@@ -24,12 +24,7 @@ use terminal::units;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work(
-        "span",
-        [&[4_000], &[400], &[40]],
-        10..=60_000,
-        "simulated time, ms",
-    ),
+    Parameter::work("span", [&[4_000], &[400], &[40]], 10..=60_000).help("simulated time, ms"),
 ];
 
 /// A metric under test.

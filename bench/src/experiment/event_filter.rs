@@ -19,18 +19,9 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work(
-        "packets",
-        [&[200_000], &[20_000], &[20_000]],
-        1_000..=10_000_000,
-        "packets of a trace",
-    ),
-    Parameter::new(
-        "threshold",
-        &THRESHOLDS,
-        0..=1_000,
-        "thresholds of the physical queue, us",
-    ),
+    Parameter::work("packets", [&[200_000], &[20_000], &[20_000]], 1_000..=10_000_000)
+        .help("packets of a trace"),
+    Parameter::new("threshold", &THRESHOLDS, 0..=1_000).help("thresholds of the physical queue, us"),
 ];
 /// Thresholds of the queue, us.
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];

@@ -19,12 +19,8 @@ use terminal::CliError;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
-    Parameter::work(
-        "packets",
-        [&[2_000], &[300], &[20]],
-        10..=1_000_000,
-        "packets through each switch in a run",
-    ),
+    Parameter::work("packets", [&[2_000], &[300], &[20]], 10..=1_000_000)
+        .help("packets through each switch in a run"),
 ];
 
 /// The paper's latency added by INT, us, and its share of the latency with it.

@@ -21,14 +21,9 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[100]),
-    Parameter::new("flows", &[1_000], 1..=1_000_000, "flows of the reports"),
-    Parameter::new("nodes", &[1, 2, 3, 4], 1..=8, "hops of a report"),
-    Parameter::new(
-        "items",
-        &[1, 2, 4, 8],
-        1..=8,
-        "items of each hop, in the order of the bitmap",
-    ),
+    Parameter::new("flows", &[1_000], 1..=1_000_000).help("flows of the reports"),
+    Parameter::new("nodes", &[1, 2, 3, 4], 1..=8).help("hops of a report"),
+    Parameter::new("items", &[1, 2, 4, 8], 1..=8).help("items of each hop, in the order of the bitmap"),
 ];
 
 /// Capacities in the paper's text: hops, items, thousands of reports per second.

@@ -30,19 +30,10 @@ use terminal::{CliError, units};
 const NODES: u32 = 3;
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::span(&[2_000]),
-    Parameter::new(
-        "rate",
-        &[10_000],
-        100..=200_000,
-        "postcards per second of each of the three nodes",
-    ),
-    Parameter::new("flows", &[4], 1..=64, "flows that each node sees"),
-    Parameter::new(
-        "batch",
-        &[1, 2, 5, 10, 15, 25, 36, 50, 72],
-        1..=72,
-        "R, postcards per aggregate; 1 is without an aggregator",
-    ),
+    Parameter::new("rate", &[10_000], 100..=200_000).help("postcards per second of each of the three nodes"),
+    Parameter::new("flows", &[4], 1..=64).help("flows that each node sees"),
+    Parameter::new("batch", &[1, 2, 5, 10, 15, 25, 36, 50, 72], 1..=72)
+        .help("R, postcards per aggregate; 1 is without an aggregator"),
 ];
 /// Bytes of Ethernet header and FCS, IPv4 and UDP around a payload.
 const AROUND: usize = 14 + 20 + 8 + 4;

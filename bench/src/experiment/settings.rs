@@ -39,18 +39,8 @@ pub(super) struct Parameter {
 
 impl Parameter {
     /// A parameter with the same default at every scale.
-    pub(super) const fn new(
-        name: &'static str,
-        default: &'static [u64],
-        range: RangeInclusive<u64>,
-        help: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            defaults: [default; 3],
-            range,
-            help,
-        }
+    pub(super) const fn new(name: &'static str, default: &'static [u64], range: RangeInclusive<u64>) -> Self {
+        Self::work(name, [default; 3], range)
     }
 
     /// An amount of work: its defaults in a full run, with `--quick`, and in tests.
@@ -58,8 +48,8 @@ impl Parameter {
         name: &'static str,
         defaults: [&'static [u64]; 3],
         range: RangeInclusive<u64>,
-        help: &'static str,
     ) -> Self {
+        let help = "";
         Self {
             name,
             defaults,
@@ -68,44 +58,30 @@ impl Parameter {
         }
     }
 
+    /// The same parameter with a description.
+    pub(super) const fn help(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
     /// First seed of simulated runs.
     pub(super) const fn seed() -> Self {
-        Self::new(
-            "seed",
-            &[1],
-            0..=u32::MAX as u64,
-            "first seed; each further run takes the next one",
-        )
+        Self::new("seed", &[1], 0..=u32::MAX as u64).help("first seed; each further run takes the next one")
     }
 
     /// Number of simulated runs, each with its own seed.
     pub(super) const fn seeds() -> Self {
-        Self::work(
-            "runs",
-            [&[20], &[5], &[2]],
-            2..=1_000,
-            "runs of each point, each with its own seed",
-        )
+        Self::work("runs", [&[20], &[5], &[2]], 2..=1_000).help("runs of each point, each with its own seed")
     }
 
     /// Number of measured runs.
     pub(super) const fn runs() -> Self {
-        Self::work(
-            "runs",
-            [&[5], &[3], &[1]],
-            1..=100,
-            "runs of each point; the page shows their median, minimum and maximum",
-        )
+        Self::work("runs", [&[5], &[3], &[1]], 1..=100)
+            .help("runs of each point; the page shows their median, minimum and maximum")
     }
 
     /// Duration of a measured run.
     pub(super) const fn span(full: &'static [u64]) -> Self {
-        Self::work(
-            "span",
-            [full, &[20], &[1]],
-            1..=60_000,
-            "duration of each run of a point, ms",
-        )
+        Self::work("span", [full, &[20], &[1]], 1..=60_000).help("duration of each run of a point, ms")
     }
 
     fn default(&self, scale: Scale) -> &'static [u64] {
@@ -324,7 +300,7 @@ mod tests {
     const SOME: &[Parameter] = &[
         Parameter::seed(),
         Parameter::seeds(),
-        Parameter::new("rate", &[10, 20], 1..=100, "packets per second"),
+        Parameter::new("rate", &[10, 20], 1..=100).help("packets per second"),
     ];
 
     fn with(given: &Given) -> Result<Settings, String> {

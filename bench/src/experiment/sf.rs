@@ -22,26 +22,16 @@ use crate::svg::Plot;
 use terminal::{CliError, units};
 
 pub(super) const PATHS: Parameter =
-    Parameter::new("nodes", &[2, 3, 4, 5, 6, 7, 8], 2..=15, "nodes of the path");
+    Parameter::new("nodes", &[2, 3, 4, 5, 6, 7, 8], 2..=15).help("nodes of the path");
 pub(super) const YIELD: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work(
-        "packets",
-        [&[60_000], &[6_000], &[600]],
-        64..=10_000_000,
-        "packets of each point",
-    ),
+    Parameter::work("packets", [&[60_000], &[6_000], &[600]], 64..=10_000_000).help("packets of each point"),
     PATHS,
 ];
 pub(super) const OVERHEAD: &[Parameter] = &[
-    Parameter::new("packets", &[100], 1..=1_000_000, "packets of each point"),
+    Parameter::new("packets", &[100], 1..=1_000_000).help("packets of each point"),
     PATHS,
-    Parameter::new(
-        "items",
-        &[2, 3, 4, 5],
-        1..=5,
-        "instructions, in the order of the paper",
-    ),
+    Parameter::new("items", &[2, 3, 4, 5], 1..=5).help("instructions, in the order of the paper"),
 ];
 /// Remaining Hop Count at the source.
 pub(super) const HOPS: u8 = 16;

@@ -14,18 +14,13 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work(
-        "packets",
-        [&[8_192], &[2_048], &[600]],
-        64..=1_000_000,
-        "packets of each run",
-    ),
+    Parameter::work("packets", [&[8_192], &[2_048], &[600]], 64..=1_000_000).help("packets of each run"),
     Parameter::new(
         "rate",
         &[100_000, 645_000, 1_000_000, 7_000_000],
         1_000..=10_000_000,
-        "packets per second of the flow",
-    ),
+    )
+    .help("packets per second of the flow"),
     PATHS,
 ];
 

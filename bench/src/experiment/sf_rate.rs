@@ -21,25 +21,16 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[200]),
     Parameter::seed(),
-    Parameter::work(
-        "packets",
-        [&[8_192], &[2_048], &[256]],
-        64..=65_536,
-        "packets whose reports are repeated",
-    ),
+    Parameter::work("packets", [&[8_192], &[2_048], &[256]], 64..=65_536)
+        .help("packets whose reports are repeated"),
     Parameter::new(
         "rate",
         &[50_000, 100_000, 200_000, 400_000, 800_000],
         100..=10_000_000,
-        "reports sent per second, path of eight nodes",
-    ),
+    )
+    .help("reports sent per second, path of eight nodes"),
     PATHS,
-    Parameter::new(
-        "items",
-        &[2, 3, 4, 5],
-        1..=5,
-        "instructions, in the order of the paper",
-    ),
+    Parameter::new("items", &[2, 3, 4, 5], 1..=5).help("instructions, in the order of the paper"),
 ];
 
 /// Nodes of the path in the runs by sending rate.

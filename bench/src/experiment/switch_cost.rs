@@ -22,13 +22,9 @@ use terminal::CliError;
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[300]),
-    Parameter::new(
-        "flows",
-        &[1_000],
-        1..=10_000,
-        "flows, with one packet each, which is sent repeatedly",
-    ),
-    Parameter::new("nodes", &[6], 2..=15, "nodes of the path that ends at the sink"),
+    Parameter::new("flows", &[1_000], 1..=10_000)
+        .help("flows, with one packet each, which is sent repeatedly"),
+    Parameter::new("nodes", &[6], 2..=15).help("nodes of the path that ends at the sink"),
 ];
 
 /// The paper's latency added by INT, us, and its share of the latency with it.

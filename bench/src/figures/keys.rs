@@ -3,33 +3,17 @@
 /// Maximum length of a key, bytes.
 const MAX_LEN: usize = 13;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// IPv4 5-tuples of random bytes.
-    RandomTuples,
-    /// Keys of four random bytes.
-    RandomWords,
-    /// Four bytes that count up: what the artifact's generators send.
-    SequentialWords,
-    /// IPv4 5-tuples of one client network and one server, addresses and ports counting up.
-    SequentialTuples,
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 4] = [
-        Self::RandomTuples,
-        Self::RandomWords,
-        Self::SequentialWords,
-        Self::SequentialTuples,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::RandomTuples => "random 5-tuples",
-            Self::RandomWords => "random words",
-            Self::SequentialWords => "sequential words",
-            Self::SequentialTuples => "sequential 5-tuples",
-        }
+detect::named! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Kind, name {
+        /// IPv4 5-tuples of random bytes.
+        RandomTuples => "random 5-tuples",
+        /// Keys of four random bytes.
+        RandomWords => "random words",
+        /// Four bytes that count up: what the artifact's generators send.
+        SequentialWords => "sequential words",
+        /// IPv4 5-tuples of one client network and one server, addresses and ports counting up.
+        SequentialTuples => "sequential 5-tuples",
     }
 }
 

@@ -54,6 +54,18 @@ const fn share(condition: &'static str, what: &'static str, least: f64) -> Bar {
     }
 }
 
+const fn more(case: &'static str, most: f64) -> Bar {
+    Bar::More { case, most }
+}
+
+const fn of(condition: &'static str, what: &'static str, most: f64) -> Bar {
+    Bar::Of {
+        condition,
+        what,
+        most,
+    }
+}
+
 const COMMON: &str = "fastpath-6x8-1k";
 
 const BARS: &[(&str, Bar)] = &[
@@ -66,20 +78,8 @@ const BARS: &[(&str, Bar)] = &[
     ("fastpath-16x8-1k", times(COMMON, 1.99)),
     // No item costs more than eight.
     ("fastpath-6x4-1k", times(COMMON, 1.0)),
-    (
-        "fastpath-6x8-1k-rule",
-        Bar::More {
-            case: COMMON,
-            most: 5.0,
-        },
-    ),
-    (
-        "fastpath-6x8-1k-rule-history",
-        Bar::More {
-            case: COMMON,
-            most: 15.0,
-        },
-    ),
+    ("fastpath-6x8-1k-rule", more(COMMON, 5.0)),
+    ("fastpath-6x8-1k-rule-history", more(COMMON, 15.0)),
     ("fastpath-6x8-1k-rules10", times(COMMON, 2.0)),
     // Other formats. Per report; of INT-MX and postcards, a path is six reports.
     ("fastpath-md21-6x8-1k", times(COMMON, 1.5)),
@@ -93,11 +93,7 @@ const BARS: &[(&str, Bar)] = &[
     ("switch-sf-transit", Bar::Most(60.0)),
     (
         "switch-filter",
-        Bar::Of {
-            condition: "ns_added_by_filter",
-            what: "ns more than without it",
-            most: 20.0,
-        },
+        of("ns_added_by_filter", "ns more than without it", 20.0),
     ),
     ("udp-one-sender", share("of_baseline", "a `recvmmsg` loop", 0.9)),
     (
@@ -128,41 +124,22 @@ const BARS: &[(&str, Bar)] = &[
     ("manager-one-more-everywhere", Bar::Most(2e7)),
     (
         "manager-apply-200",
-        Bar::Of {
-            condition: "simulated_ms",
-            what: "ms of simulated time",
-            most: 2000.0,
-        },
+        of("simulated_ms", "ms of simulated time", 2000.0),
     ),
     // Two million records per second, and one million.
     ("export-protobuf", Bar::Most(500.0)),
     ("export-json", Bar::Most(1000.0)),
     ("export-clickhouse", Bar::Most(2000.0)),
     ("export-kafka", share("of_own_load", "Kafka's own load tool", 0.7)),
-    (
-        "export-catch-up",
-        Bar::Of {
-            condition: "lost",
-            what: "reports lost meanwhile",
-            most: 0.0,
-        },
-    ),
+    ("export-catch-up", of("lost", "reports lost meanwhile", 0.0)),
     // All threads: a report and its records.
     (
         "live-change-100",
-        Bar::Of {
-            condition: "user_ns_per_report",
-            what: "ns of the program per report",
-            most: 1000.0,
-        },
+        of("user_ns_per_report", "ns of the program per report", 1000.0),
     ),
     (
         "live-asked-1m",
-        Bar::Of {
-            condition: "api_ms_greatest",
-            what: "ms for the slowest page",
-            most: 100.0,
-        },
+        of("api_ms_greatest", "ms for the slowest page", 100.0),
     ),
     // A million new flows in ten seconds.
     ("live-new-flows", Bar::Most(10_000.0)),

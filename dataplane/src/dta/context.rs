@@ -3,66 +3,36 @@
 use wire::int::Stack;
 use wire::{FlowKey, Hop};
 
-/// The event that causes a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Trigger {
-    /// A sink removed a packet's INT and reports its path: `stack` and `metadata`.
-    Path,
-    /// A node measured a packet and reports only its own record (INT-MX, postcards).
-    Hop,
-    /// A sink of SF-INT removed INT with one node's record, a part of a path.
-    Sample,
-    /// A watched packet was dropped here.
-    Drop,
-    /// A queue became congested, or recovered.
-    Queue,
-    /// A packet passed a congested queue.
-    CongestedPacket,
-    /// A packet passed: every packet.
-    Packet,
-    /// A record of a table was evicted by another.
-    Evicted,
-    /// A table's period ended: one of its records.
-    Period,
-    /// A record of a table now meets a condition.
-    Passed,
-    /// A table's period ended: its totals.
-    Window,
+detect::named! {
+    /// The event that causes a report.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Trigger, word {
+        /// A sink removed a packet's INT and reports its path: `stack` and `metadata`.
+        Path => "path",
+        /// A node measured a packet and reports only its own record (INT-MX, postcards).
+        Hop => "hop",
+        /// A sink of SF-INT removed INT with one node's record, a part of a path.
+        Sample => "sample",
+        /// A watched packet was dropped here.
+        Drop => "drop",
+        /// A queue became congested, or recovered.
+        Queue => "queue",
+        /// A packet passed a congested queue.
+        CongestedPacket => "congested_packet",
+        /// A packet passed: every packet.
+        Packet => "packet",
+        /// A record of a table was evicted by another.
+        Evicted => "evicted",
+        /// A table's period ended: one of its records.
+        Period => "period",
+        /// A record of a table now meets a condition.
+        Passed => "passed",
+        /// A table's period ended: its totals.
+        Window => "window",
+    }
 }
 
 impl Trigger {
-    /// All, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
-        Self::Path,
-        Self::Hop,
-        Self::Sample,
-        Self::Drop,
-        Self::Queue,
-        Self::CongestedPacket,
-        Self::Packet,
-        Self::Evicted,
-        Self::Period,
-        Self::Passed,
-        Self::Window,
-    ];
-
-    /// The name in configuration files.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Path => "path",
-            Self::Hop => "hop",
-            Self::Sample => "sample",
-            Self::Drop => "drop",
-            Self::Queue => "queue",
-            Self::CongestedPacket => "congested_packet",
-            Self::Packet => "packet",
-            Self::Evicted => "evicted",
-            Self::Period => "period",
-            Self::Passed => "passed",
-            Self::Window => "window",
-        }
-    }
-
     /// Whether it is about one record of a table, or all of them.
     pub fn is_of_a_table(self) -> bool {
         matches!(self, Self::Evicted | Self::Period | Self::Passed | Self::Window)

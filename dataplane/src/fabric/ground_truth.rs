@@ -67,47 +67,29 @@ impl PacketTrace<'_> {
     }
 }
 
-/// The reason for which a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum DropReason {
-    /// It passed too many switches: a loop.
-    TooManyHops = 26,
-    /// No route to its destination.
-    NoRoute = 29,
-    /// The egress queue was full (traffic manager).
-    QueueFull = 71,
-    /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
-    LinkDown = 128,
-    /// It was on the link when that was cut, or the link lost it ([`super::Impairments`]). No switch can detect it, so nothing
-    /// reports it.
-    LostOnLink = 0,
+detect::named! {
+    /// The reason for which a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum DropReason, name {
+        /// It passed too many switches: a loop.
+        TooManyHops = 26 => "ttl_zero",
+        /// No route to its destination.
+        NoRoute = 29 => "no_route",
+        /// The egress queue was full (traffic manager).
+        QueueFull = 71 => "queue_full",
+        /// The egress link is cut and routes have not changed yet, or it was waiting in the queue when the link was cut.
+        LinkDown = 128 => "link_down",
+        /// It was on the link when that was cut, or the link lost it ([`super::Impairments`]). No switch can detect it, so nothing
+        /// reports it.
+        LostOnLink = 0 => "lost_on_link",
+    }
 }
 
 impl DropReason {
-    /// All reasons, in the order of their declaration.
-    pub const ALL: [Self; 5] = [
-        Self::TooManyHops,
-        Self::NoRoute,
-        Self::QueueFull,
-        Self::LinkDown,
-        Self::LostOnLink,
-    ];
-
     /// The drop reason byte in reports.
     pub fn code(self) -> u8 {
         self as u8
-    }
-
-    /// The name in profiles and output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TooManyHops => "ttl_zero",
-            Self::NoRoute => "no_route",
-            Self::QueueFull => "queue_full",
-            Self::LinkDown => "link_down",
-            Self::LostOnLink => "lost_on_link",
-        }
     }
 }
 

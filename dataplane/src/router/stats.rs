@@ -1,95 +1,52 @@
 //! Counters of a router. They add up: see [`Stats`].
 
-/// The reason for which a frame was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Drop {
-    /// Inconsistent headers, a wrong IPv4 header checksum, or a truncated frame.
-    Malformed,
-    /// Neither IPv4 nor IPv6 (nor ARP from a host).
-    NotIp,
-    /// On an edge port, to another hardware address than that of the port.
-    NotForUs,
-    /// To or from an address that is never forwarded: multicast, broadcast, link-local, loopback.
-    LinkScope,
-    /// The hop limit (TTL) expired.
-    HopLimit,
-    /// There is no route to the destination.
-    NoRoute,
-    /// Longer than the MTU of the egress link.
-    TooBig,
-    /// The next hop does not reply to address resolution.
-    Unresolved,
-    /// The egress queue was full.
-    QueueFull,
-    /// The queue of its ingress link was full.
-    QueueFullIn,
-    /// Lost on the egress link, as configured.
-    LinkLoss,
-    /// Lost on its ingress link, as configured.
-    LinkLossIn,
-    /// The link is down.
-    LinkDown,
-    /// Too many frames are queued.
-    Memory,
-    /// The operating system did not accept it.
-    NotSent,
-    /// A fragment to an intercepted destination.
-    InterceptFragment,
-    /// To an intercepted destination, with a wrong UDP length or checksum, or with IPv6 extension headers.
-    InterceptMalformed,
-    /// The consumer of intercepted datagrams was full.
-    InterceptQueueFull,
+detect::named! {
+    /// The reason for which a frame was dropped.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum Drop, name {
+        /// Inconsistent headers, a wrong IPv4 header checksum, or a truncated frame.
+        Malformed => "malformed",
+        /// Neither IPv4 nor IPv6 (nor ARP from a host).
+        NotIp => "not_ip",
+        /// On an edge port, to another hardware address than that of the port.
+        NotForUs => "not_for_us",
+        /// To or from an address that is never forwarded: multicast, broadcast, link-local, loopback.
+        LinkScope => "link_scope",
+        /// The hop limit (TTL) expired.
+        HopLimit => "ttl_zero",
+        /// There is no route to the destination.
+        NoRoute => "no_route",
+        /// Longer than the MTU of the egress link.
+        TooBig => "too_big",
+        /// The next hop does not reply to address resolution.
+        Unresolved => "neighbour_unresolved",
+        /// The egress queue was full.
+        QueueFull => "queue_full",
+        /// The queue of its ingress link was full.
+        QueueFullIn => "queue_full_in",
+        /// Lost on the egress link, as configured.
+        LinkLoss => "link_loss",
+        /// Lost on its ingress link, as configured.
+        LinkLossIn => "link_loss_in",
+        /// The link is down.
+        LinkDown => "link_down",
+        /// Too many frames are queued.
+        Memory => "memory",
+        /// The operating system did not accept it.
+        NotSent => "not_sent",
+        /// A fragment to an intercepted destination.
+        InterceptFragment => "intercept_fragment",
+        /// To an intercepted destination, with a wrong UDP length or checksum, or with IPv6 extension headers.
+        InterceptMalformed => "intercept_malformed",
+        /// The consumer of intercepted datagrams was full.
+        InterceptQueueFull => "intercept_queue_full",
+    }
 }
 
 impl Drop {
     /// Number of reasons.
-    pub const COUNT: usize = 18;
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Malformed,
-        Self::NotIp,
-        Self::NotForUs,
-        Self::LinkScope,
-        Self::HopLimit,
-        Self::NoRoute,
-        Self::TooBig,
-        Self::Unresolved,
-        Self::QueueFull,
-        Self::QueueFullIn,
-        Self::LinkLoss,
-        Self::LinkLossIn,
-        Self::LinkDown,
-        Self::Memory,
-        Self::NotSent,
-        Self::InterceptFragment,
-        Self::InterceptMalformed,
-        Self::InterceptQueueFull,
-    ];
-
-    /// The label in metrics and API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::NotIp => "not_ip",
-            Self::NotForUs => "not_for_us",
-            Self::LinkScope => "link_scope",
-            Self::HopLimit => "ttl_zero",
-            Self::NoRoute => "no_route",
-            Self::TooBig => "too_big",
-            Self::Unresolved => "neighbour_unresolved",
-            Self::QueueFull => "queue_full",
-            Self::QueueFullIn => "queue_full_in",
-            Self::LinkLoss => "link_loss",
-            Self::LinkLossIn => "link_loss_in",
-            Self::LinkDown => "link_down",
-            Self::Memory => "memory",
-            Self::NotSent => "not_sent",
-            Self::InterceptFragment => "intercept_fragment",
-            Self::InterceptMalformed => "intercept_malformed",
-            Self::InterceptQueueFull => "intercept_queue_full",
-        }
-    }
+    pub const COUNT: usize = Self::ALL.len();
 
     /// The drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect it
     /// or does not report it.

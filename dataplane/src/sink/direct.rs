@@ -39,19 +39,8 @@ pub(crate) fn process(
     let suppressed =
         !node.filters.is_empty() && int.sf().is_none() && suppresses(node, frame, common, int, visit);
     if !suppressed {
-        let id = node.id;
         let bits = int.bitmap & node.config.available;
-        let is_written = node.exporter.flow_report_direct(
-            frame,
-            &packet,
-            bits,
-            visit.egress_if,
-            |bits, record| {
-                visit.write_record(id, bits, u16::MAX, record);
-            },
-            out,
-        );
-        if !is_written {
+        if !node.exporter.flow_report_direct(frame, &packet, bits, visit, out) {
             return None;
         }
     }

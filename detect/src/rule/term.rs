@@ -5,50 +5,29 @@ use std::fmt;
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
 
-/// The subject of a term.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Subject {
-    /// The flow's latency, ns.
-    FlowLatency = 0,
-    /// The number of hops.
-    Hops = 1,
-    /// 1 when the path visits a node twice, else 0.
-    Loop = 2,
-    /// Latency of a hop, ns.
-    HopLatency = 3,
-    /// Queue occupancy at a hop, device units.
-    QueueOccupancy = 4,
-    /// Queue congestion at a hop, device units.
-    QueueCongestion = 5,
-    /// Utilization of a hop's egress link, millionths.
-    LinkUtilization = 6,
+crate::named! {
+    /// The subject of a term.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Subject, name {
+        /// The flow's latency, ns.
+        FlowLatency = 0 => Metric::FlowLatency.name(),
+        /// The number of hops.
+        Hops = 1 => "hops",
+        /// 1 when the path visits a node twice, else 0.
+        Loop = 2 => "loop",
+        /// Latency of a hop, ns.
+        HopLatency = 3 => Metric::HopLatency.name(),
+        /// Queue occupancy at a hop, device units.
+        QueueOccupancy = 4 => Metric::QueueOccupancy.name(),
+        /// Queue congestion at a hop, device units.
+        QueueCongestion = 5 => Metric::QueueCongestion.name(),
+        /// Utilization of a hop's egress link, millionths.
+        LinkUtilization = 6 => Metric::LinkUtilization.name(),
+    }
 }
 
 impl Subject {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::FlowLatency,
-        Self::Hops,
-        Self::Loop,
-        Self::HopLatency,
-        Self::QueueOccupancy,
-        Self::QueueCongestion,
-        Self::LinkUtilization,
-    ];
-
-    /// Returns the name in rules: that of the metric, if it is one.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hops => "hops",
-            Self::Loop => "loop",
-            Self::FlowLatency => Metric::FlowLatency.name(),
-            Self::HopLatency => Metric::HopLatency.name(),
-            Self::QueueOccupancy => Metric::QueueOccupancy.name(),
-            Self::QueueCongestion => Metric::QueueCongestion.name(),
-            Self::LinkUtilization => Metric::LinkUtilization.name(),
-        }
-    }
-
     /// Whether it has a value per hop.
     pub fn is_per_hop(self) -> bool {
         self as u8 >= Self::HopLatency as u8
@@ -67,118 +46,77 @@ impl Subject {
     }
 }
 
-/// Aggregation of the hops' values. Each is over the hops that have the value; unless noted otherwise the result is
-/// unknown if no hop has it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Aggregate {
-    /// Not per hop: the flow's own value.
-    Flow = 0,
-    /// The greatest of the values.
-    Max = 1,
-    /// The least of the values.
-    Min = 2,
-    /// The sum of the values.
-    Sum = 3,
-    /// The mean, compared exactly (no rounding).
-    Avg = 4,
-    /// The number of hops that have the value. Always known.
-    Count = 5,
-    /// For how many hops the comparison is true.
-    CountWhere = 6,
-    /// The comparison is true for at least one hop.
-    Any = 7,
-    /// The comparison is true for every hop.
-    All = 8,
-}
-
-impl Aggregate {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Flow,
-        Self::Max,
-        Self::Min,
-        Self::Sum,
-        Self::Avg,
-        Self::Count,
-        Self::CountWhere,
-        Self::Any,
-        Self::All,
-    ];
-
-    /// Returns the name in rules; [`Aggregate::Flow`] has none.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flow => "",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Sum => "sum",
-            Self::Avg => "avg",
-            Self::Count | Self::CountWhere => "count",
-            Self::Any => "any",
-            Self::All => "all",
-        }
+crate::named! {
+    /// Aggregation of the hops' values. Each is over the hops that have the value; unless noted otherwise the result is
+    /// unknown if no hop has it.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Aggregate, name {
+        /// Not per hop: the flow's own value.
+        Flow = 0 => "",
+        /// The greatest of the values.
+        Max = 1 => "max",
+        /// The least of the values.
+        Min = 2 => "min",
+        /// The sum of the values.
+        Sum = 3 => "sum",
+        /// The mean, compared exactly (no rounding).
+        Avg = 4 => "avg",
+        /// The number of hops that have the value. Always known.
+        Count = 5 => "count",
+        /// For how many hops the comparison is true.
+        CountWhere = 6 => "count",
+        /// The comparison is true for at least one hop.
+        Any = 7 => "any",
+        /// The comparison is true for every hop.
+        All = 8 => "all",
     }
 }
 
 /// An empty history cell. All cells of a flow without earlier reports are empty.
 pub const EMPTY: u64 = ABSENT;
 
-/// The history of a flow that a term uses.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum History {
-    /// None: the current value.
-    Now = 0,
-    /// The value of the previous report.
-    Previous = 1,
-    /// The absolute difference from the previous value.
-    Change = 2,
-    /// The moving average, the current value included.
-    Average = 3,
+crate::named! {
+    /// The history of a flow that a term uses.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum History, name {
+        /// None: the current value.
+        Now = 0 => "",
+        /// The value of the previous report.
+        Previous = 1 => "previous",
+        /// The absolute difference from the previous value.
+        Change = 2 => "change",
+        /// The moving average, the current value included.
+        Average = 3 => "average",
+    }
 }
 
 impl History {
     pub(crate) const NAMED: [Self; 3] = [Self::Previous, Self::Change, Self::Average];
+}
 
-    /// Returns the name in rules; [`History::Now`] has none.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Now => "",
-            Self::Previous => "previous",
-            Self::Change => "change",
-            Self::Average => "average",
-        }
+crate::named! {
+    /// A comparison of two numbers.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Comparison, symbol {
+        /// The first is less (`<`).
+        Less = 0 => "<",
+        /// The first is less or equal (`<=`).
+        AtMost = 1 => "<=",
+        /// The first is greater (`>`).
+        Greater = 2 => ">",
+        /// The first is greater or equal (`>=`).
+        AtLeast = 3 => ">=",
+        /// Both are equal (`==`).
+        Equal = 4 => "==",
+        /// Both differ (`!=`).
+        Unequal = 5 => "!=",
     }
 }
 
-/// A comparison of two numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Comparison {
-    /// The first is less (`<`).
-    Less = 0,
-    /// The first is less or equal (`<=`).
-    AtMost = 1,
-    /// The first is greater (`>`).
-    Greater = 2,
-    /// The first is greater or equal (`>=`).
-    AtLeast = 3,
-    /// Both are equal (`==`).
-    Equal = 4,
-    /// Both differ (`!=`).
-    Unequal = 5,
-}
-
 impl Comparison {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Less,
-        Self::AtMost,
-        Self::Greater,
-        Self::AtLeast,
-        Self::Equal,
-        Self::Unequal,
-    ];
-
     /// Whether it holds between `a` and `b`.
     #[inline]
     pub fn holds<T: Ord>(self, a: &T, b: &T) -> bool {
@@ -212,18 +150,6 @@ impl Comparison {
             Self::Greater => Self::Less,
             Self::AtLeast => Self::AtMost,
             Self::Equal | Self::Unequal => self,
-        }
-    }
-
-    /// Returns the symbol in rules.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Self::Less => "<",
-            Self::AtMost => "<=",
-            Self::Greater => ">",
-            Self::AtLeast => ">=",
-            Self::Equal => "==",
-            Self::Unequal => "!=",
         }
     }
 }

@@ -17,12 +17,7 @@ use terminal::CliError;
 pub(in super::super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[300]),
-    Parameter::new(
-        "rate",
-        &[100_000],
-        1_000..=1_000_000,
-        "reports per second of the receiving step",
-    ),
+    Parameter::new("rate", &[100_000], 1_000..=1_000_000).help("reports per second of the receiving step"),
 ];
 
 /// The paper's share of data wrangling and storing, and the ratio of both to I/O.

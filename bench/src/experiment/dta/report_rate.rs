@@ -25,18 +25,9 @@ use terminal::CliError;
 pub(in super::super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work(
-        "span",
-        [&[200], &[40], &[20]],
-        10..=10_000,
-        "simulated time of each run, ms",
-    ),
-    Parameter::new(
-        "threshold",
-        &[0, 1_500, 10_000, 50_000],
-        0..=1_000_000,
-        "change of the queue occupancy that is an event, bytes",
-    ),
+    Parameter::work("span", [&[200], &[40], &[20]], 10..=10_000).help("simulated time of each run, ms"),
+    Parameter::new("threshold", &[0, 1_500, 10_000, 50_000], 0..=1_000_000)
+        .help("change of the queue occupancy that is an event, bytes"),
 ];
 
 /// Bits per second that the paper's switch forwards: its capacity, of which 40 % is used.

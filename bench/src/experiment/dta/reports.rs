@@ -38,12 +38,6 @@ const COLUMN: usize = 16;
 /// Slots of the store to which the writes of the timed comparison go.
 const SLOTS: u64 = 1 << 20;
 
-/// A use case of the paper's Table 2.
-struct UseCase {
-    name: &'static str,
-    primitive: Primitive,
-}
-
 #[derive(Clone, Copy)]
 enum Primitive {
     KeyWrite { copies: u8, key: usize, data: usize },
@@ -52,71 +46,29 @@ enum Primitive {
     SketchMerge,
 }
 
-const USES: [UseCase; 11] = [
-    UseCase {
-        name: "INT path tracing",
-        primitive: Primitive::KeyWrite {
-            copies: 1,
-            key: 13,
-            data: 20,
-        },
-    },
-    UseCase {
-        name: "INT path tracing",
-        primitive: Primitive::KeyWrite {
-            copies: 2,
-            key: 13,
-            data: 20,
-        },
-    },
-    UseCase {
-        name: "INT path tracing",
-        primitive: Primitive::KeyWrite {
-            copies: 4,
-            key: 13,
-            data: 20,
-        },
-    },
-    UseCase {
-        name: "Marple host counters",
-        primitive: Primitive::KeyWrite {
-            copies: 2,
-            key: 4,
-            data: 4,
-        },
-    },
-    UseCase {
-        name: "PINT",
-        primitive: Primitive::KeyWrite {
-            copies: 2,
-            key: 13,
-            data: 1,
-        },
-    },
-    UseCase {
-        name: "INT congestion events",
-        primitive: Primitive::Append { entry: 4 },
-    },
-    UseCase {
-        name: "Marple lossy connections",
-        primitive: Primitive::Append { entry: 13 },
-    },
-    UseCase {
-        name: "NetSeer loss events",
-        primitive: Primitive::Append { entry: 18 },
-    },
-    UseCase {
-        name: "TurboFlow counters",
-        primitive: Primitive::KeyIncrement { copies: 2, key: 13 },
-    },
-    UseCase {
-        name: "Marple host counters (adding)",
-        primitive: Primitive::KeyIncrement { copies: 2, key: 4 },
-    },
-    UseCase {
-        name: "Count-Min, 16 switches",
-        primitive: Primitive::SketchMerge,
-    },
+const fn key_write(copies: u8, key: usize, data: usize) -> Primitive {
+    Primitive::KeyWrite { copies, key, data }
+}
+
+/// The use cases of the paper's Table 2.
+const USES: [(&str, Primitive); 11] = [
+    ("INT path tracing", key_write(1, 13, 20)),
+    ("INT path tracing", key_write(2, 13, 20)),
+    ("INT path tracing", key_write(4, 13, 20)),
+    ("Marple host counters", key_write(2, 4, 4)),
+    ("PINT", key_write(2, 13, 1)),
+    ("INT congestion events", Primitive::Append { entry: 4 }),
+    ("Marple lossy connections", Primitive::Append { entry: 13 }),
+    ("NetSeer loss events", Primitive::Append { entry: 18 }),
+    (
+        "TurboFlow counters",
+        Primitive::KeyIncrement { copies: 2, key: 13 },
+    ),
+    (
+        "Marple host counters (adding)",
+        Primitive::KeyIncrement { copies: 2, key: 4 },
+    ),
+    ("Count-Min, 16 switches", Primitive::SketchMerge),
 ];
 
 /// Packets and bytes of one report on one link.
@@ -390,17 +342,17 @@ fn bytes_table(writer: &Writer) -> Table {
             rdma_responses,rdma_to_dta,collector_packets,collector_bytes"
             .into(),
         rows: USES
-            .iter()
-            .map(|one| {
-                let (primitive, copies, key, data) = described(one.primitive);
+            .into_iter()
+            .map(|(name, primitive)| {
                 let Costs {
                     dta,
                     translated,
                     rdma,
                     responses,
-                } = costs(one.primitive, writer);
+                } = costs(primitive, writer);
+                let (primitive, copies, key, data) = described(primitive);
                 vec![
-                    one.name.into(),
+                    name.into(),
                     primitive.into(),
                     copies.into(),
                     key.into(),
