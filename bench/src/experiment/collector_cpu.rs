@@ -221,23 +221,12 @@ fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError>
         (case, events)
     })?;
     Ok([
-        Characteristic {
-            name: "flows",
-            points: flows,
-        },
-        Characteristic {
-            name: "hops",
-            points: hops,
-        },
-        Characteristic {
-            name: "instructions",
-            points: items,
-        },
-        Characteristic {
-            name: "events per million reports",
-            points: events,
-        },
-    ])
+        ("flows", flows),
+        ("hops", hops),
+        ("instructions", items),
+        ("events per million reports", events),
+    ]
+    .map(|(name, points)| Characteristic { name, points }))
 }
 
 /// The time of a report for each value of a parameter; `case` makes a workload of the value, with its events.
