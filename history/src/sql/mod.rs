@@ -4,7 +4,7 @@
 //! fill the memory. So each query runs in a helper process (`hopwise sql-helper DIR`), which has limits of its own and is killed
 //! when the time is over or the client has gone. Helpers that answered in time are used again.
 //!
-//! Messages are lines of JSON: a [`Request`] goes in; a [`Header`] comes out, followed by as many bytes as it states.
+//! Messages are lines of JSON: a [`Request`] goes in; a header comes out, followed by as many bytes as it states.
 
 pub mod helper;
 mod pool;

@@ -35,10 +35,9 @@ use serde_json::Value;
 
 use super::{
     Local,
-    drivers::Driver,
+    drivers::{Driver, Namespaces},
     journal::{self, Entry, Journal, Kept},
     learn::Link,
-    namespaces::Namespaces,
     progress::{Progress, States},
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };

@@ -4,10 +4,8 @@ mod core;
 mod count;
 mod drivers;
 mod firing;
-mod hopwise;
 mod journal;
 mod learn;
-mod namespaces;
 mod peer;
 mod progress;
 mod requests;
@@ -34,7 +32,7 @@ use self::requests::{Requests, Work};
 pub use self::{
     core::{Core, Error, Wanted},
     count::expect,
-    namespaces::Namespaces,
+    drivers::Namespaces,
 };
 use crate::program::Configuration;
 use manager::{

@@ -6,7 +6,7 @@ use tokio::time;
 
 use super::{
     Handle,
-    hopwise::{self, Address},
+    drivers::hopwise::{self, Address},
     view::CopyView,
 };
 use crate::settings::ManagerSettings;

@@ -10,7 +10,10 @@ use manager::{
 };
 
 use super::{
-    super::{Local, drivers::Driver, namespaces::Namespaces},
+    super::{
+        Local,
+        drivers::{Driver, Namespaces},
+    },
     Core, Error,
 };
 use crate::{program::Configuration, settings::ManagerSettings};

@@ -26,7 +26,7 @@ pub struct Namespaces(BTreeMap<String, Namespace>);
 
 /// A namespace: where to ask for sockets.
 #[derive(Clone, Debug)]
-pub(super) struct Namespace {
+pub(in crate::role) struct Namespace {
     requests: SyncSender<Request>,
 }
 

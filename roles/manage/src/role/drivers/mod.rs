@@ -1,4 +1,8 @@
-//! The way to a device: which driver it has, and its start.
+//! The way to a device: which of the four drivers it has, and its start. Three drivers are crates in `manager/drivers/`; that of
+//! hopwise switches is here, because it reads their API.
+
+pub(super) mod hopwise;
+mod namespaces;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +16,9 @@ use manager::{
 use p4runtime::client::Connector;
 use tokio::time;
 
-use super::{Local, ToDevice, hopwise, namespaces::Namespaces};
+pub use namespaces::Namespaces;
+
+use super::{Local, ToDevice};
 use crate::settings::ManagerSettings;
 use net::tls;
 

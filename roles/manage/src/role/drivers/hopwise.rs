@@ -37,22 +37,22 @@ use view::{
 
 /// Where a switch is.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(in crate::role) struct Address {
     /// The node id that it must have.
-    pub(super) node: NodeId,
+    pub(in crate::role) node: NodeId,
     /// `host:port` of its API.
-    pub(super) authority: String,
+    pub(in crate::role) authority: String,
     /// TLS to it, or why that is not possible; `None`: without TLS.
-    pub(super) tls: Option<Result<Arc<ClientConfig>, String>>,
+    pub(in crate::role) tls: Option<Result<Arc<ClientConfig>, String>>,
     /// The network namespace in which that is; `None`: the own one.
-    pub(super) namespace: Option<Namespace>,
+    pub(in crate::role) namespace: Option<Namespace>,
     /// Its token.
-    pub(super) token: Option<String>,
+    pub(in crate::role) token: Option<String>,
 }
 
 /// A driver.
 #[derive(Debug)]
-pub(super) struct Driver {
+pub(in crate::role) struct Driver {
     commands: mpsc::Sender<Command>,
     known: Known,
     tasks: [tokio::task::AbortHandle; 3],
@@ -412,7 +412,7 @@ async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
+pub(in crate::role) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
     let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
     settings
         .client()
@@ -424,7 +424,7 @@ pub(super) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, St
 ///
 /// # Errors
 /// The reason.
-pub(super) async fn get(
+pub(in crate::role) async fn get(
     address: &Address,
     path: &str,
     known: Option<&str>,
