@@ -14,7 +14,7 @@ use wire::Refusal;
 /// The senders of a prefix, and the nodes as which they may report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// The senders.
+    /// The prefix that contains the senders' addresses.
     pub from: Prefix,
     /// Ranges of node ids, both ends included; empty: any node, and reports that name none.
     pub nodes: Vec<(u32, u32)>,
@@ -82,9 +82,9 @@ pub struct Senders {
 struct Group {
     mask: u128,
     v6: bool,
-    /// Sorted, each once.
+    /// The network addresses, sorted and without duplicates.
     networks: Box<[u128]>,
-    /// Their nodes, likewise.
+    /// The nodes of each network, in the order of `networks`.
     nodes: Box<[Nodes]>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) enum Admission {
     Free(Room),
     /// There will be when the flow in this slot has been removed.
     Evict(Room, u32),
-    /// There is none.
+    /// The flow gets no entry.
     Refused(Unadmitted),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Room {
     seen: u8,
 }
 
-/// How soon a flow makes room: the variants in this order, and within each the one silent longest first.
+/// The order of eviction: variants from first to last, and within each the flow that has been silent longest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Standing {
     Probation,
@@ -78,7 +78,6 @@ impl Newcomers {
         }
     }
 
-    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.seen.sets.len() * size_of::<u128>()
     }
@@ -151,7 +150,8 @@ pub(crate) fn establish(index: &mut Index, hash: u64, slot: u32, second: u32) {
     index.set_heat(hash, slot, BUSY, second);
 }
 
-/// How readily the flow in `slot` gives its memory to the one in `by`, the less the sooner; `None`: not at all.
+/// Returns how readily the flow in `slot` gives its memory to the one in `by`, the lowest value first, or `None` if it
+/// gives none.
 pub(crate) fn yields(index: &Index, (hash, slot): (u64, u32), by: (u64, u32), second: u32) -> Option<u16> {
     let established = index.get(by.0, by.1).is_some_and(|entry| entry.heat >= BUSY);
     let (standing, youth, ..) = candidate(&index.get(hash, slot)?, second);

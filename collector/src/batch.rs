@@ -98,7 +98,7 @@ impl Batch {
         self.drop_senders.iter().copied().zip(&self.drops)
     }
 
-    /// Rollups.
+    /// Returns the rollups in the batch.
     pub fn rollups(&self) -> &[Rollup] {
         &self.rollups
     }
@@ -108,12 +108,12 @@ impl Batch {
         self.flows.iter().map(|(row, span)| (row, self.path(*span)))
     }
 
-    /// Dropped-packet reports.
+    /// Returns the dropped-packet reports in the batch.
     pub fn drops(&self) -> &[Drop] {
         &self.drops
     }
 
-    /// Losses.
+    /// Returns the losses in the batch.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }

@@ -22,9 +22,9 @@ pub enum Clocks {
 /// The units and clocks of a kind of device. They are never guessed: the defaults are those of the specifications, in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
-    /// Its name in the configuration.
+    /// The profile's name in the configuration.
     pub name: String,
-    /// How to decode its reports.
+    /// The settings with which its reports are decoded.
     pub wire: wire::Profile,
     /// Nanoseconds per unit of timestamps.
     pub timestamp_unit_ns: u32,
@@ -77,7 +77,7 @@ impl Default for Profile {
     }
 }
 
-/// Which rollups are computed.
+/// Selects the rollups that are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rollups {
     /// One per second and key.
@@ -98,7 +98,7 @@ impl Default for Rollups {
     }
 }
 
-/// How records of SF-INT are joined.
+/// Settings for joining records of SF-INT into paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JoinConfig {
     /// Flows in the table: about 300 bytes each.
@@ -137,11 +137,11 @@ pub struct Link {
     pub to: (u32, u32),
 }
 
-/// How postcards are joined.
+/// Settings for joining postcards into paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PostcardConfig {
-    /// How long a postcard waits for the others of its packet, and how long after the latest of them, ns. It must be longer
-    /// than the timer of the aggregators.
+    /// Time that a postcard waits for the others of its packet, and waits after the latest of them, ns. It must be
+    /// longer than the timer of the aggregators.
     pub timeout: Nanos,
     /// Maximum number of pending postcards, about 150 bytes each; 0: none are joined.
     pub max_pending: usize,
@@ -184,13 +184,13 @@ pub struct Config {
     pub max_sources: usize,
     /// Silence after which a flow or key has expired.
     pub flow_timeout: Nanos,
-    /// How often the latest state of each active flow is pushed; 0 = never.
+    /// Interval at which the latest state of each active flow is pushed, ns; 0 = never.
     pub push_interval: Nanos,
-    /// Which rollups are computed.
+    /// The rollups that are computed.
     pub rollup: Rollups,
     /// Hash seed: prevents senders from targeting one bucket of a table. Equal seeds and inputs give equal outputs.
     pub seed: u64,
-    /// Which senders may report to which listener; by default every sender to each.
+    /// The senders that may report to each listener; by default every sender to each.
     pub access: Arc<Access>,
     /// Profiles by source prefix; the longest prefix wins.
     pub profiles: Vec<(Prefix, Profile)>,
@@ -201,11 +201,11 @@ pub struct Config {
     pub node_profiles: Vec<(u32, Profile)>,
     /// Thresholds and rules at the start.
     pub detection: Arc<Detection>,
-    /// How records of SF-INT are joined.
+    /// Settings for joining records of SF-INT.
     pub sf: JoinConfig,
     /// Account for losses here. `false` if a [`crate::Sequencer`] in front of several collectors does it.
     pub sequence: bool,
-    /// How postcards are joined into paths.
+    /// Settings for joining postcards into paths.
     pub postcards: PostcardConfig,
 }
 

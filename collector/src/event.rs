@@ -80,7 +80,8 @@ impl Kind {
     }
 }
 
-/// How a latency, or the order of a path, was obtained. Displays must show any basis other than `Measured` with the value.
+/// The way in which a latency, or the order of a path, was obtained. Displays must show any basis other than `Measured`
+/// with the value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u8)]
 pub enum Basis {
@@ -139,19 +140,19 @@ pub struct Event {
     /// flow. Two collectors give the same event the same id. That of a loss depends on the reporter, the first missing number, and
     /// how many are missing.
     pub id: u64,
-    /// The kind.
+    /// The kind of event.
     pub kind: Kind,
     /// The metric, if the event is about one.
     pub metric: Option<Metric>,
     /// The flow, if the event is about one.
     pub flow: Option<FlowKey>,
-    /// The node.
+    /// The node, if the event is about one.
     pub node: Option<u32>,
     /// The interface (egress for `LinkUtilization`; for drops the egress interface).
     pub interface: Option<u32>,
-    /// The queue.
+    /// The queue, if the event is about one.
     pub queue: Option<u8>,
-    /// The new value.
+    /// The new value, in the metric's unit.
     pub value: Option<u64>,
     /// The last reported value.
     pub previous: Option<u64>,
@@ -162,7 +163,7 @@ pub struct Event {
     pub rule: Option<u16>,
     /// Drop reason code (`Drop`).
     pub reason: Option<u8>,
-    /// How `value` was obtained, or the order of the path.
+    /// The basis of `value`, or of the order of the path.
     pub basis: Basis,
 }
 
@@ -205,7 +206,7 @@ pub(crate) fn record_id(seed: u64, event: &Event) -> u64 {
 pub struct FirstValues<'a> {
     /// The flow latency, ns.
     pub flow_latency: Option<u64>,
-    /// How it was obtained.
+    /// The basis of the flow latency.
     pub basis: Basis,
     /// Hop latencies, ns, in the order of the path; `u32::MAX` = unavailable.
     pub hop_latencies: &'a [u32],
@@ -225,65 +226,65 @@ pub struct Rollup {
     pub ts: Nanos,
     /// Length of the interval, seconds (1 or 60).
     pub interval: u32,
-    /// Which metric.
+    /// The metric whose values are summarized.
     pub metric: Metric,
     /// The flow, for per-flow rollups.
     pub flow: Option<FlowKey>,
-    /// The node.
+    /// The node, for rollups of a node's metrics.
     pub node: Option<u32>,
-    /// The egress interface.
+    /// The egress interface, for rollups of a link.
     pub interface: Option<u32>,
-    /// The queue.
+    /// The queue, for rollups of a queue.
     pub queue: Option<u8>,
     /// Number of values. Exact, as are `min`, `max` and `sum`.
     pub count: u64,
-    /// Minimum.
+    /// Minimum of the values.
     pub min: u64,
-    /// Maximum.
+    /// Maximum of the values.
     pub max: u64,
-    /// Sum of values.
+    /// Sum of the values.
     pub sum: u64,
     /// Median, from the sketch; `None` without a sketch.
     pub p50: Option<u64>,
-    /// 99th percentile, likewise.
+    /// 99th percentile, if there was a sketch.
     pub p99: Option<u64>,
 }
 
 /// The latest state of a flow. Its path is passed with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowRow {
-    /// The flow.
+    /// The key of the flow.
     pub flow: FlowKey,
     /// Latest flow latency, ns.
     pub flow_latency: Option<u64>,
-    /// How the latency was obtained.
+    /// The basis of the flow latency.
     pub basis: Basis,
     /// Receive time of the first report.
     pub first_seen: Nanos,
     /// Receive time of the latest report.
     pub last_seen: Nanos,
-    /// Reports so far.
+    /// Reports of the flow so far.
     pub reports: u64,
 }
 
-/// One dropped-packet report.
+/// A packet drop that a switch reported.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Drop {
-    /// Receive time.
+    /// Receive time of the report, ns.
     pub ts: Nanos,
-    /// Deterministic record id.
+    /// Deterministic ID of the record.
     pub id: u64,
     /// The packet's flow: of a tunnelled packet, the inner one.
     pub flow: Option<FlowKey>,
     /// The addresses of the outermost tunnel, if the packet was tunnelled: the host or switch that sent it.
     pub tunnel: Option<FlowKey>,
-    /// The dropping node.
+    /// The node that dropped the packet.
     pub node: Option<u32>,
-    /// The ingress interface.
+    /// The packet's ingress interface.
     pub ingress_if: Option<u32>,
     /// The intended egress interface.
     pub egress_if: Option<u32>,
-    /// The queue.
+    /// The queue of the packet.
     pub queue: Option<u8>,
     /// Device code; its name is in the reporter's profile.
     pub reason: Option<u8>,
@@ -304,7 +305,7 @@ pub struct Loss {
     pub lost: u64,
     /// Arrived reordered, inside the window.
     pub reordered: u64,
-    /// Duplicated.
+    /// Datagrams that arrived more than once.
     pub duplicated: u64,
 }
 
@@ -327,36 +328,36 @@ impl Loss {
 pub struct SequenceEvent {
     /// Receive time of the datagram that showed it.
     pub ts: Nanos,
-    /// The stream.
+    /// The stream whose numbers the event is about.
     pub stream: StreamId,
     /// The kind of event.
     pub kind: SequenceEventKind,
 }
 
-/// See [`SequenceEvent`].
+/// The kind of a [`SequenceEvent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SequenceEventKind {
     /// `count` numbers from `first` on were skipped; they may still arrive.
     Gap {
-        /// First missing number.
+        /// The first missing number.
         first: u32,
-        /// How many.
+        /// The count of missing numbers.
         count: u32,
     },
     /// `count` numbers from `first` on did not arrive in time: lost.
     Lost {
-        /// First lost number.
+        /// The first lost number.
         first: u32,
-        /// How many.
+        /// The count of lost numbers.
         count: u32,
     },
     /// A missing number arrived late.
     Late(u32),
     /// `count` numbers from `first` on were counted as lost, and no longer are: they had arrived, or arrived now.
     Recovered {
-        /// First number.
+        /// The first recovered number.
         first: u32,
-        /// How many.
+        /// The count of recovered numbers.
         count: u32,
     },
     /// A number arrived again.
@@ -379,13 +380,13 @@ pub fn sender_of(source: &[u8; 16]) -> u32 {
     (fold(SENDERS, address) as u32).max(1)
 }
 
-/// Seed of [`sender_of`].
+/// Seed of the hash in [`sender_of`].
 const SENDERS: u64 = 0x5e4d_e125;
 
 /// A stream of results: records of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stream {
-    /// Significant changes.
+    /// Significant changes and rule transitions.
     Events,
     /// A metric of a key over an interval.
     Rollups,
@@ -407,7 +408,7 @@ impl Stream {
         Self::Losses,
     ];
 
-    /// Its name, in SQL, topics, tables and settings.
+    /// Returns the stream's name in SQL, topics, tables and settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -429,7 +430,7 @@ pub trait Output {
     fn event(&mut self, event: &Event, path: &[u32]) {
         let _ = (event, path);
     }
-    /// A finished interval.
+    /// Receives the rollup of a finished interval.
     fn rollup(&mut self, rollup: &Rollup) {
         let _ = rollup;
     }
@@ -437,11 +438,11 @@ pub trait Output {
     fn flow(&mut self, row: &FlowRow, path: &[u32]) {
         let _ = (row, path);
     }
-    /// A dropped packet.
+    /// Receives the report of a dropped packet.
     fn drop_report(&mut self, drop: &Drop) {
         let _ = drop;
     }
-    /// Missing reports.
+    /// Receives the losses of one reporter in one interval.
     fn loss(&mut self, loss: &Loss) {
         let _ = loss;
     }

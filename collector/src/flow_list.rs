@@ -10,7 +10,7 @@ use wire::FlowKey;
 use crate::state::summary::FlowSummary;
 use text::{FlowText, contains};
 
-/// How flows are sorted, greatest first.
+/// Sort order of flows, greatest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowOrder {
     /// By the time of the latest report.
@@ -36,12 +36,12 @@ impl FlowOrder {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FlowRank(pub u64, pub u64);
 
-/// Which flows a page contains.
+/// Selection, order and size of a page of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowQuery {
     /// Maximum number of flows, at least 1.
     pub limit: usize,
-    /// Their order.
+    /// The order of the flows.
     pub order: FlowOrder,
     /// Only flows whose text contains this.
     pub filter: Option<String>,
@@ -56,7 +56,8 @@ pub struct FlowPage {
     pub flows: Vec<(FlowRank, FlowKey)>,
     /// Whether more flows match.
     pub more: bool,
-    /// How many match, those before the page included. A flow that was copied twice counts twice: it was evicted and came back meanwhile.
+    /// Number of flows that match, including those before the page. A flow that was evicted and came back while the
+    /// list was copied counts twice.
     pub total: u64,
 }
 

@@ -14,7 +14,7 @@ use memory::prefetch;
 /// Heat from which an entry is not evicted by a new entry: two uses within about a second.
 pub(crate) const BUSY: u8 = 2;
 
-/// Not a slot.
+/// A slot number that no entry has.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 const WAYS: usize = 8;
@@ -52,7 +52,7 @@ pub(crate) struct IndexEntry {
 /// Place for a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InsertSlot {
-    /// A free way.
+    /// A way that is free.
     Free(IndexPosition),
     /// A way whose entry (in this slot) is to be evicted.
     Evict(IndexPosition, u32),
@@ -80,7 +80,7 @@ impl Index {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the size of the buckets in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
     }
@@ -165,7 +165,7 @@ impl Index {
         Some(self.entry(place.bucket as usize, place.way as usize))
     }
 
-    /// Number of buckets.
+    /// Returns the number of buckets.
     pub(crate) fn buckets(&self) -> usize {
         self.buckets.len()
     }

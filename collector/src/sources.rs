@@ -13,9 +13,9 @@ use crate::stats::Table;
 pub struct SourceView {
     /// The address, IPv4 mapped into IPv6.
     pub source: [u8; 16],
-    /// Datagrams received.
+    /// Datagrams received from the address.
     pub datagrams: u64,
-    /// Refusals, by [`Refusal::index`].
+    /// Datagrams and reports refused, by [`Refusal::index`].
     pub refused: [u64; Refusal::COUNT],
     /// Receive time of the latest datagram.
     pub last_seen: Nanos,
@@ -44,7 +44,7 @@ pub(crate) struct Source {
     slot: u32,
     /// Index of its profile.
     pub(crate) profile: u8,
-    /// See [`sender_of`].
+    /// The sender's number: see [`sender_of`].
     pub(crate) tag: u32,
 }
 

@@ -18,7 +18,7 @@ pub use postcards::{Partial, PostcardStats, Unjoinable};
 /// Usage of a bounded table.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Table {
-    /// Entries in use.
+    /// Number of entries in use.
     pub used: u64,
     /// Maximum number of entries.
     pub capacity: u64,
@@ -31,28 +31,28 @@ pub struct Table {
 /// The tables of a collector, with their names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tables {
-    /// Flows.
+    /// Flows with their state.
     pub flows: Table,
     /// Hops of the paths of all flows: `used` and `capacity` in hops, flows `evicted` to make space for another's path,
     /// and truncated paths (`refused`).
     pub hops: Table,
-    /// Nodes.
+    /// Nodes with a hop latency.
     pub nodes: Table,
     /// Queues with an occupancy.
     pub queues: Table,
     /// Queues and buffers with a congestion.
     pub congestion: Table,
-    /// Links.
+    /// Links with a utilization.
     pub links: Table,
-    /// Quantile sketches.
+    /// Sketches for the quantiles of rollups.
     pub sketches: Table,
-    /// Source addresses.
+    /// Source addresses of reports.
     pub sources: Table,
-    /// Nodes on paths.
+    /// Nodes on the paths of flows.
     pub path_nodes: Table,
-    /// Links on paths.
+    /// Links on the paths of flows.
     pub path_links: Table,
-    /// Different paths.
+    /// Different paths of flows.
     pub paths: Table,
     /// Numbered streams of reports.
     pub streams: Table,
@@ -84,7 +84,7 @@ impl Tables {
     }
 }
 
-/// Why a report's flow has no entry in the table.
+/// The reason for which a report's flow has no entry in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unadmitted {
     /// The table is full, and the flow was not seen before.
@@ -94,10 +94,10 @@ pub enum Unadmitted {
 }
 
 impl Unadmitted {
-    /// All of them.
+    /// All reasons, in numeric order.
     pub const ALL: [Self; 2] = [Self::FirstSight, Self::TableFull];
 
-    /// Its name in metrics and the API.
+    /// Returns the reason's name in metrics and the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::FirstSight => "first_sight",
@@ -109,13 +109,13 @@ impl Unadmitted {
 /// Counters of a collector, since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub datagrams: u64,
     /// Datagrams with at least one good report, or a good aggregate.
     pub accepted: u64,
     /// Datagrams without one, by the first reason ([`Refusal::index`]).
     pub refused_datagrams: [u64; Refusal::COUNT],
-    /// Good reports.
+    /// Reports that were decoded and accepted.
     pub reports: u64,
     /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
     pub refused: [u64; Refusal::COUNT],
@@ -145,7 +145,7 @@ pub struct Stats {
     pub truncated_paths: u64,
     /// Flows with such a path now.
     pub truncated_flows: u64,
-    /// Outcomes of postcards.
+    /// Counts of postcards by outcome.
     pub postcards: PostcardStats,
     /// Events emitted, by kind.
     pub events: [u64; Kind::ALL.len()],
@@ -183,9 +183,9 @@ impl Default for Stats {
 /// Input = output + Σ drops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balance {
-    /// Units that entered.
+    /// Number of units that entered.
     pub input: u64,
-    /// Units that left.
+    /// Number of units that left.
     pub output: u64,
     /// Drops by reason; reasons with a count of zero are absent.
     pub drops: Vec<(&'static str, u64)>,

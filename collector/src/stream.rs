@@ -2,14 +2,14 @@
 
 use crate::hash::{fold, fold_octets};
 
-/// A sequence space.
+/// The identity of a sequence space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StreamId {
     /// Report version: 5 for 0.5, 10 for 1.0, 20 for 2.0.
     pub version: u8,
     /// Subsystem inside the node.
     pub hw_id: u8,
-    /// Which listener received it.
+    /// Number of the listener that received the datagrams.
     pub listener: u16,
     /// The reporter's node id; `None` where the report carries none.
     pub node: Option<u32>,

@@ -22,7 +22,7 @@ pub use feed::{Feed, Input};
 pub use format::Format;
 pub use sf::{SF_CASES, SfCase};
 
-/// Reports per burst.
+/// Number of reports in a burst.
 pub const BURST: usize = 64;
 
 /// Time between two ticks.
@@ -33,28 +33,28 @@ const THRESHOLDS: [u64; 6] = [0, 100_000, 10_000, 1000, 1000, 100_000];
 /// One case of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Its name, as in `hopwise bench`.
+    /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
     /// Number of flows, in turn.
     pub flows: u32,
-    /// Hops per report.
+    /// Number of hops in a report.
     pub hops: u8,
-    /// Which items each hop carries.
+    /// Bitmap of the items that each hop carries.
     pub bitmap: u16,
-    /// How the values change.
+    /// The change of values from one report to the next.
     pub values: Values,
     /// In which order flows are visited.
     pub order: Order,
-    /// How reports are encoded.
+    /// The format in which reports are encoded.
     pub format: Format,
     /// Rules that are evaluated; none is ever true.
     pub rules: &'static [&'static str],
 }
 
-/// How the values of a flow change from one report to the next.
+/// The change of a flow's values from one report to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
-    /// Stay the same.
+    /// The values stay the same.
     Constant,
     /// Vary, by less than every threshold.
     Jitter,
@@ -72,7 +72,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// In words.
+    /// Describes the order in words.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Created => "flows in the order in which their state was created",
@@ -106,7 +106,7 @@ const BASE: Case = Case {
     ..Case::PLAIN
 };
 
-/// The published cases.
+/// The cases whose results are published.
 pub const CASES: [Case; 22] = [
     BASE,
     Case {
@@ -259,7 +259,7 @@ impl Case {
         })
     }
 
-    /// Its frames, generated once in memory.
+    /// Generates the frames of the case in memory.
     pub fn feed(&self) -> Feed {
         // Rounds through all flows, so that values can differ from one to the next.
         let rounds: u32 = match self.values {

@@ -39,7 +39,7 @@ impl LossAccounting {
         }
     }
 
-    /// As [`Sequencer::observe_refused`].
+    /// Passes a refused datagram with this sequence number to [`Sequencer::observe_refused`].
     pub(super) fn observe_refused(&mut self, stream: &StreamId, seq: u32, now: Nanos, out: &mut dyn Output) {
         if let Some(sequencer) = &mut self.sequencer {
             sequencer.observe_refused(stream, seq, now, out);

@@ -83,7 +83,7 @@ struct Inner {
     node_units: NodeUnits,
 }
 
-/// How many datagrams ahead of the decoded one bytes are prefetched.
+/// Prefetch distance of payloads, in datagrams ahead of the one that is being decoded.
 const NEAR: usize = 4;
 
 impl Collector {
@@ -198,7 +198,7 @@ impl Collector {
         self.inner.state.detection.active()
     }
 
-    /// Counters.
+    /// Returns the collector's counters since its start.
     pub fn stats(&self) -> Stats {
         let (state, counts) = (&self.inner.state, &self.inner.state.counts);
         Stats {

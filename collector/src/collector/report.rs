@@ -16,7 +16,7 @@ use crate::index::NO_SLOT;
 use crate::state::pending::Postcard;
 
 impl Inner {
-    /// Processes any datagram.
+    /// Processes a datagram of any format, without the fast paths.
     #[inline(never)]
     pub(super) fn datagram(
         &mut self,
@@ -107,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Processes any report.
+    /// Processes a report of any layout.
     fn report(&mut self, envelope: &DatagramContext<'_>, report: &Report<'_>, out: &mut dyn Output) {
         let mut head = self.head(envelope, report);
         if let Some(refusal) = report.int_refused {

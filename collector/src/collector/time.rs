@@ -29,7 +29,7 @@ pub(super) struct Sweep {
     started: bool,
     timeout: Nanos,
     push_interval: Nanos,
-    /// How long one round through all flows takes.
+    /// Duration of one round through all flows, ns.
     round: Nanos,
     round_began: Nanos,
     next: u32,
@@ -181,7 +181,7 @@ impl Inner {
         self.state.close_second(closing, now, out);
     }
 
-    /// How the current second ends.
+    /// Describes the end of the current second.
     fn closing(&self, minute: bool, elapsed: u32) -> Closing {
         Closing {
             second: u64::from(self.state.second()) * SECOND,

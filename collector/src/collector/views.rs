@@ -53,7 +53,7 @@ impl Collector {
         self.inner.state.flows.slots()
     }
 
-    /// One flow.
+    /// Returns the latest state of a flow, or `None` if it has no entry.
     pub fn flow(&self, key: &FlowKey) -> Option<FlowView<'_>> {
         let state = &self.inner.state;
         state.view(state.flows.find(key, key.hash(self.inner.seed), NO_SLOT))

@@ -12,15 +12,15 @@ use crate::stream::StreamId;
 /// A received UDP payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
-    /// The payload.
+    /// The UDP payload as received.
     pub payload: &'a [u8],
     /// Source address, IPv4 mapped into IPv6.
     pub source: [u8; 16],
-    /// Source port.
+    /// Source port of the datagram.
     pub src_port: u16,
-    /// Which listener received it: a part of a stream's identity.
+    /// Number of the listener that received it: a part of a stream's identity.
     pub listener: u16,
-    /// Receive time.
+    /// Receive time, ns since the Unix epoch.
     pub received: Nanos,
 }
 

@@ -13,7 +13,7 @@ struct Entry {
 /// The nodes with their own units; none in most networks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeUnits {
-    /// By node id.
+    /// The entries, sorted by node ID.
     entries: Box<[Entry]>,
 }
 

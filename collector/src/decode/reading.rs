@@ -40,7 +40,6 @@ pub(crate) struct EndTimestamps {
 }
 
 impl EndTimestamps {
-    /// No timestamps.
     pub(crate) const NONE: Self = Self {
         ingress: NO_VALUE,
         egress: NO_VALUE,

@@ -257,12 +257,11 @@ pub(crate) enum RecordKind {
     All,
     /// Fewer items: those of [`Fixed`].
     Fixed(u16),
-    /// Anything else.
+    /// Any other layout, without specialized code.
     Other,
 }
 
-/// How to read records of one layout from one kind of source: the offsets of its items, and their units. Computed
-/// once.
+/// Offsets and units of the items in records of one layout from one kind of source. Computed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     node: u8,

@@ -17,11 +17,11 @@ use crate::event::Nanos;
 pub struct Passage {
     /// When it left, by one clock for all of them.
     pub ts: Nanos,
-    /// Its flow; `None` if the report has none.
+    /// The packet's flow, or `None` if the report has none.
     pub flow: Option<FlowKey>,
-    /// What it saw of the queue, device units.
+    /// Queue occupancy that the packet saw, device units.
     pub occupancy: Option<u64>,
-    /// Its time inside the node, ns.
+    /// The packet's time inside the node, ns.
     pub latency: Option<u64>,
     /// For how many reports it stands: 1, or more if only some were stored.
     pub weight: u64,
@@ -34,7 +34,7 @@ pub struct Part {
     pub flow: Option<FlowKey>,
     /// Reports of its packets in the rise: they left after it began, and entered before the packet that saw the peak.
     pub rise: u64,
-    /// Of its packets in all.
+    /// Reports of its packets in the whole burst.
     pub reports: u64,
     /// The longest time in the node since the rise began, ns.
     pub longest: Option<u64>,
@@ -42,7 +42,7 @@ pub struct Part {
     pub waited: u64,
     /// When its first and its last packet left.
     pub first: Nanos,
-    /// See `first`.
+    /// Time at which its last packet left.
     pub last: Nanos,
 }
 
@@ -55,7 +55,7 @@ pub struct Burst {
     pub begun: Nanos,
     /// Reports of packets that entered during the rise.
     pub rise: u64,
-    /// All reports.
+    /// Reports of all packets in the queue.
     pub reports: u64,
     /// The flows, the one with the most reports in the rise first.
     pub flows: Vec<Part>,

@@ -30,7 +30,7 @@ pub struct Kept {
 }
 
 impl Ring {
-    /// An empty one.
+    /// Returns a ring with an empty chunk.
     pub fn new() -> Self {
         Self { chunk: Chunk::new() }
     }
@@ -92,7 +92,7 @@ impl Chunk {
         self.span = Some((first, datagram.received));
     }
 
-    /// Its datagrams.
+    /// Returns the datagrams in the order in which they were copied.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {

@@ -9,7 +9,7 @@ use crate::event::Event;
 #[derive(Debug)]
 pub struct Selection<T> {
     window: Window,
-    /// Reports by trigger.
+    /// Number of reports for each trigger.
     reports: Vec<u64>,
     most: usize,
     every: u64,
@@ -31,7 +31,7 @@ impl<T> Selection<T> {
         }
     }
 
-    /// Its window.
+    /// Returns the window whose reports are collected.
     pub fn window(&self) -> &Window {
         &self.window
     }
@@ -64,7 +64,8 @@ impl<T> Selection<T> {
         self.offered += 1;
     }
 
-    /// What was recorded. `late`: the beginning of the window was no longer in memory.
+    /// Returns a recording for each trigger, and what was kept. `late` states that the beginning of the window was no
+    /// longer in memory.
     pub fn finish(self, late: bool) -> (Vec<Recording>, Vec<T>) {
         let Window {
             from, to, triggers, ..

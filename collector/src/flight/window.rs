@@ -7,7 +7,7 @@ use wire::FlowKey;
 
 use crate::event::{Event, Kind, Nanos};
 
-/// Which events are recorded, and how much.
+/// Limits of recordings: their length, their rate and their size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlightConfig {
     /// Time before an event, ns.
@@ -36,12 +36,12 @@ impl Default for FlightConfig {
     }
 }
 
-/// What a recording is about: an event, and the name of its rule.
+/// The subject of a recording: an event, and the name of its rule.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trigger {
-    /// The event.
+    /// The event that starts the recording.
     pub event: Event,
-    /// The rule's name.
+    /// The rule's name, if a rule caused the event.
     pub rule: Option<String>,
 }
 
@@ -58,10 +58,10 @@ pub struct Window {
     pub left_out: u64,
 }
 
-/// What was recorded about one trigger.
+/// The result of recording the reports that concern one trigger.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recording {
-    /// The event.
+    /// The event that it is about, with its rule.
     pub trigger: Trigger,
     /// From this receive time on.
     pub from: Nanos,
@@ -104,7 +104,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// No window yet.
+    /// Creates the windows of a collector, none of them open.
     pub fn new(config: FlightConfig) -> Self {
         let (open, ended, recent) = (None, VecDeque::new(), VecDeque::new());
         Self {
@@ -117,7 +117,7 @@ impl Windows {
         }
     }
 
-    /// The counters.
+    /// Returns the counters of events that could start a recording.
     pub fn stats(&self) -> FlightStats {
         self.stats
     }
@@ -195,7 +195,7 @@ impl Windows {
 }
 
 impl Trigger {
-    /// What it is about. Two events about the same need one recording.
+    /// Returns the subject of the event. Two events with the same subject share one recording.
     fn subject(&self) -> (Option<u32>, Option<u8>, Option<FlowKey>, Option<Metric>, Kind) {
         let Event {
             node,

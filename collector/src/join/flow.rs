@@ -23,7 +23,7 @@ pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     used: bool,
     agreed: u8,
-    /// Its sets, the latest first; [`NO_SLOT`] if there is none, ...
+    /// The flow's open sets, the latest first; [`NO_SLOT`] if there is none, ...
     pub(crate) sets: [u32; SETS],
     /// ... and their packet IDs.
     pub(crate) ids: [u16; SETS],
@@ -111,7 +111,7 @@ impl Flow {
         self.suspended_until = until;
     }
 
-    /// Its set with this packet ID.
+    /// Returns the flow's set with this packet ID.
     #[inline(always)]
     pub(crate) fn set(&self, packet_id: u16) -> Option<u32> {
         let here = |(set, id): &(u32, u16)| *set != NO_SLOT && *id == packet_id;
@@ -145,7 +145,7 @@ impl Flow {
 /// Whether a path is confirmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PathStatus {
-    /// It is confirmed.
+    /// Enough sets have confirmed it.
     Known,
     /// More sets must confirm it.
     Candidate,

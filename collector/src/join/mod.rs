@@ -57,7 +57,7 @@ use length::{Lengths, expected_writers};
 use set::{Pool, Record, Status, is_in_order};
 pub(crate) use stage::{SfBurst, SfInt};
 
-/// How long a flow is not joined after one of its complete sets grew, ns.
+/// Time for which a flow is not joined after one of its complete sets grew, ns.
 const SUSPENSION: Nanos = 10_000_000_000;
 
 /// Maximum reordering of reports, in packet IDs.
@@ -76,7 +76,7 @@ pub(crate) struct SfReport<'a> {
     pub(crate) head: &'a Head,
     pub(crate) priority: Priority,
     pub(crate) packet_id: u16,
-    /// The E bit.
+    /// The E bit: a node could not add data because the hop count was used up.
     pub(crate) exceeded: bool,
     pub(crate) carried: Record,
     pub(crate) own: Option<Record>,
@@ -541,7 +541,7 @@ impl Joiner {
         );
     }
 
-    /// Removes a flow.
+    /// Closes all sets of a flow, and removes it.
     fn leave(&mut self, flow: u32, reason: Reason, out: &mut dyn JoinOutput) {
         for set in self.flows.get(flow).sets {
             if set != NO_SLOT {
@@ -581,7 +581,7 @@ impl Joiner {
         }
     }
 
-    /// Closes all sets.
+    /// Closes all sets when the collector stops.
     pub(crate) fn finish(&mut self, out: &mut dyn JoinOutput) {
         while let Some(oldest) = self.sets.oldest() {
             self.close(oldest, Reason::Ended, out);

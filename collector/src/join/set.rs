@@ -23,7 +23,7 @@ pub(crate) struct Record {
     /// The hop count of the packet that carried it.
     pub(crate) remaining: u8,
     pub(crate) wide: bool,
-    /// Its node has other units than the reporter: its timestamps are not compared with those of other nodes.
+    /// The record's node has other units than the reporter: its timestamps are not compared with those of other nodes.
     pub(crate) incomparable: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Set {
     pub(crate) own: bool,
     /// Some report had E set.
     pub(crate) exceeded: bool,
-    /// Its reports are of several subsystems, whose sequence numbers cannot be compared.
+    /// The set has reports of several subsystems, whose sequence numbers cannot be compared.
     pub(crate) mixed: bool,
     older: u32,
     newer: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Set {
 const _: () = assert!(size_of::<Set>() == 128);
 
 impl Set {
-    /// Records in it.
+    /// Returns the number of records in the set.
     pub(crate) fn records(&self) -> usize {
         usize::from(self.carried) + usize::from(self.own)
     }
@@ -211,7 +211,6 @@ impl Pool {
         at
     }
 
-    /// Frees a set.
     pub(crate) fn close(&mut self, at: u32) {
         let Set { older, newer, .. } = *self.set(at);
         match self.sets.get_mut(older as usize) {

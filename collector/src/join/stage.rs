@@ -19,7 +19,7 @@ const AHEAD: usize = 16;
 /// Reports decoded between one prefetch for a report and the next.
 const STEP: usize = 4;
 
-/// How to read the sink's own record and the carried one in reports of one shape.
+/// Plans to read the sink's own record and the carried one in reports of one shape.
 type Pair = [Plan; 2];
 
 /// The pairs in use.
@@ -197,7 +197,7 @@ impl SfInt {
         );
     }
 
-    /// Closes all sets.
+    /// Closes all sets and applies the results.
     pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
         joiner.finish(&mut Joined {
@@ -214,7 +214,6 @@ impl SfInt {
         self.joiner.set_back(now);
     }
 
-    /// Counters.
     pub(crate) fn stats(&self) -> JoinStats {
         self.joiner.stats()
     }
@@ -324,7 +323,6 @@ impl SfBurst<'_> {
         }
     }
 
-    /// Number of reports.
     pub(crate) fn len(&self) -> usize {
         self.count
     }

@@ -45,7 +45,7 @@ pub(crate) struct Postcards {
 }
 
 impl Postcards {
-    /// Reserves all memory.
+    /// Reserves all memory that joining needs.
     pub(crate) fn new(config: PostcardConfig) -> Self {
         Self {
             links: Links::new(&config.links),
@@ -221,7 +221,7 @@ impl Postcards {
         }
     }
 
-    /// Settles everything.
+    /// Settles the pending postcards of all flows.
     pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         while let Some(slot) = state.postcards.dequeue(Nanos::MAX) {
             self.settle_due(&mut Settling {

@@ -25,7 +25,7 @@ use crate::state::pending::Postcard;
 
 pub(crate) use joiner::Postcards;
 
-/// How the postcards of a packet are found.
+/// The property by which the postcards of one packet are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MatchedBy {
     Signature,
@@ -35,7 +35,8 @@ pub(crate) enum MatchedBy {
 }
 
 impl MatchedBy {
-    /// How the other postcards of the packet can be found. `None`: nothing gives their order.
+    /// Returns the property by which the other postcards of the packet can be found, or `None` if nothing gives their
+    /// order.
     fn of(postcard: &Postcard, linked: bool) -> Option<Self> {
         let has_time = postcard.has_time();
         match (postcard.signature, has_time) {

@@ -121,19 +121,19 @@ pub const MIXED: Nanos = 60_000_000_000;
 /// Totals of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamView {
-    /// Its identity.
+    /// The identity of the stream.
     pub id: StreamId,
-    /// Datagrams received.
+    /// Datagrams received in the stream.
     pub datagrams: u64,
-    /// Lost.
+    /// Datagrams that were lost.
     pub lost: u64,
     /// Arrived after they were counted as lost, and no longer are. Also counted as reordered.
     pub recovered: u64,
     /// Missing for good, but beyond what the received datagrams support: a recent outage, or forged numbers.
     pub unconfirmed: u64,
-    /// Arrived late.
+    /// Datagrams that arrived after a later one.
     pub reordered: u64,
-    /// Arrived again.
+    /// Datagrams that arrived more than once.
     pub duplicated: u64,
     /// Restarts of the reporter.
     pub restarts: u64,
@@ -165,7 +165,7 @@ impl StreamView {
 /// Losses of several streams, and the number of datagrams that support them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Losses {
-    /// Datagrams lost.
+    /// Datagrams that were lost.
     pub lost: u64,
     /// Datagrams missing for good whose loss is not supported.
     pub unconfirmed: u64,

@@ -617,7 +617,7 @@ impl Stream {
         unconfirmed
     }
 
-    /// Lost, and unconfirmed.
+    /// Returns the lost and the unconfirmed datagrams.
     fn losses(&self) -> (u64, u64) {
         let unconfirmed = self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs();
         let unconfirmed = unconfirmed.min(self.absent);

@@ -202,7 +202,8 @@ impl ActiveDetection {
         Some(unchanged | rules.evaluate_stateful(applicable, &observation, self.history.of(slot)))
     }
 
-    /// Why a rule became true or false with a report of the flow in `slot` that was evaluated.
+    /// Returns the comparison that decided why a rule became true or false with a report of the flow in `slot` that was
+    /// evaluated.
     pub(crate) fn decisive(
         &mut self,
         (slot, rule): (u32, u16),

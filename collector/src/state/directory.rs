@@ -10,11 +10,11 @@ use crate::hash::fold;
 /// The flows with an ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resolved {
-    /// No known flow.
+    /// No known flow has the ID.
     Unknown,
-    /// One flow.
+    /// One flow has the ID, in this slot.
     Slot(u32),
-    /// Several flows.
+    /// Several flows have the ID.
     Ambiguous,
 }
 

@@ -67,7 +67,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The active threshold.
+    /// Returns the active threshold of `metric`.
     pub(crate) fn threshold(&self, metric: Metric) -> u64 {
         self.thresholds.get(self.set)[metric as usize]
     }

@@ -54,8 +54,8 @@ pub(crate) struct Flow {
 
 const _: () = assert!(size_of::<Flow>() == 128);
 
-/// Of [`Flow::length`]: the latest report that tells about the path is a postcard, not one with INT. A bit of the length, so
-/// that one comparison finds that the path of a report with INT is the flow's.
+/// Bit of [`Flow::length`]: the latest report with information about the path is a postcard, not one with INT. It is a
+/// bit of the length so that one comparison finds that the path of a report with INT is the flow's.
 const POSTCARDS: u16 = 1 << 15;
 const _: () = assert!(MAX_HOPS < POSTCARDS as usize);
 
@@ -70,7 +70,7 @@ pub(crate) struct Cold {
     /// Extremes of the latency in this minute.
     pub(crate) least: u64,
     pub(crate) greatest: u64,
-    /// Which minute.
+    /// The minute of `least` and `greatest`.
     pub(crate) minute: u32,
     pub(crate) generation: u32,
     pub(crate) epoch: u32,
@@ -163,7 +163,7 @@ impl Marks {
     pub(crate) const NETWORK: Self = Self(2);
     /// Counted on its path.
     pub(crate) const PATH: Self = Self(4);
-    /// Its hops have changed since it was last counted.
+    /// The flow's hops have changed since it was last counted.
     pub(crate) const UNTRIED: Self = Self(8);
     /// E and M in this minute, and in the minute before: the bits of [`Flags`], shifted.
     const THIS_MINUTE: u32 = 4;

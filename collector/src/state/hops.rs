@@ -216,7 +216,6 @@ impl Arena {
         run
     }
 
-    /// Frees a run.
     pub(crate) fn release(&mut self, run: Run) {
         self.runs.release(run);
     }

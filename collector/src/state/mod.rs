@@ -71,13 +71,12 @@ pub(crate) struct State {
     pub(crate) scratch: Scratch,
     /// Removals, for users that keep a copy of this state.
     pub(crate) removals: Option<Removals>,
-    /// Pending postcards.
     pub(crate) postcards: PendingPostcards,
     /// Flows by Flow ID.
     directory: Directory,
 }
 
-/// Outcomes of reports.
+/// Counts of reports by outcome.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     /// Reports that updated a flow.
@@ -135,7 +134,7 @@ impl State {
         self.context += 1;
     }
 
-    /// The current second.
+    /// Returns the current second since the Unix epoch.
     pub(crate) fn second(&self) -> u32 {
         self.second
     }

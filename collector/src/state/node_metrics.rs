@@ -99,7 +99,7 @@ impl NodeMetrics {
         ([nodes, queues, congestion, links], sketches)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of all tables in bytes.
     pub(crate) fn bytes(&self) -> usize {
         [&self.nodes, &self.queues, &self.congestion, &self.links]
             .map(Series::bytes)

@@ -7,10 +7,10 @@ use crate::decode::{NO_VALUE, Origin, Reading, lacks_ingress};
 use crate::event::Nanos;
 use crate::stats::{Partial, PostcardStats, Unjoinable};
 
-/// No cell.
+/// A cell number that no cell has.
 const NONE: u32 = u32::MAX;
 
-/// A pending postcard.
+/// A postcard that waits for the others of its packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Postcard {
     pub(crate) reading: Reading,
@@ -94,7 +94,7 @@ pub(crate) struct PendingPostcards {
     flows: Vec<PendingFlow>,
     /// Flows with postcards, and when they are due.
     queue: VecDeque<(u32, Nanos)>,
-    /// Outcomes of postcards.
+    /// Counts of postcards by outcome.
     pub(crate) stats: PostcardStats,
 }
 

@@ -6,7 +6,7 @@ use wire::FlowKey;
 /// An entry that was removed from the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Removed {
-    /// A flow.
+    /// A flow with all its state.
     Flow(FlowKey),
     /// Path, latency and reported values of a flow: its packets carry INT no longer, or postcards came past the filter.
     Path(FlowKey),
@@ -14,9 +14,9 @@ pub enum Removed {
     Key {
         /// The metric of its values.
         metric: Metric,
-        /// The node.
+        /// The ID of the node.
         node: u32,
-        /// Its queue, buffer or interface; 0 for the node itself.
+        /// The queue, buffer or interface; 0 for the node itself.
         part: u32,
     },
     /// Removals were lost: a user that keeps a copy must compare all entries.

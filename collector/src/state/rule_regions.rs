@@ -17,7 +17,7 @@ const REGIONS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Known {
     rules: u64,
-    /// Of these: the rules that apply to the flow.
+    /// The rules that apply to the flow, one bit each.
     applicable: u64,
     region: Region,
 }
@@ -43,7 +43,7 @@ pub(crate) struct RuleRegions {
     known: Vec<Known>,
     /// The rules compare flow latencies and nothing else.
     by_latency: bool,
-    /// Of the report that is being looked at: reused, since it is large.
+    /// Summary of the report that is being evaluated, reused because it is large.
     report: ReportSummary,
 }
 

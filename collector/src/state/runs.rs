@@ -7,7 +7,7 @@
 //! free runs of that class. So when the arena counts as full, at most about one page per class is unused, and one
 //! allocation copies at most one page.
 
-/// Hops per page.
+/// Number of hops in a page.
 pub(crate) const PAGE: usize = 256;
 
 /// Lengths of runs, in hops: even, so that each run is aligned to a cache line.
@@ -19,7 +19,7 @@ const MOST_RUNS: usize = PAGE / CLASSES[0];
 /// Number of pages of a class among which the emptiest is searched for.
 const SOUGHT: usize = 8;
 
-/// No page.
+/// A page number that no page has.
 const NONE: u32 = u32::MAX;
 
 /// A run of hops: its position and size class.
@@ -79,7 +79,7 @@ pub(crate) struct Runs {
     max_pages: usize,
     /// Position of the first page.
     base: usize,
-    /// Empty pages.
+    /// The first empty page.
     pool: u32,
     /// Partly used pages of each class, and their free runs.
     partial: [u32; CLASSES.len()],
@@ -150,7 +150,6 @@ impl Runs {
             .unwrap_or(Run::EMPTY)
     }
 
-    /// Frees a run.
     pub(crate) fn release(&mut self, run: Run) {
         let class = usize::from(run.class);
         let Some(length) = CLASSES.get(class) else { return };

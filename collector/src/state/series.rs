@@ -137,13 +137,13 @@ pub(crate) enum Change {
 /// The latest state of one series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeriesView {
-    /// The node.
+    /// The ID of the node.
     pub node: u32,
-    /// Its queue, buffer or interface; 0 for the node itself.
+    /// The queue, buffer or interface; 0 for the node itself.
     pub part: u32,
     /// Latest value, in the metric's unit; not valid if `values` is 0.
     pub latest: u64,
-    /// Values so far.
+    /// Number of plausible values so far.
     pub values: u64,
     /// Implausible values so far, not included in `values`: see [`HopView::implausible_latency`](crate::HopView::implausible_latency).
     pub implausible: u64,

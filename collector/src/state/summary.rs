@@ -5,15 +5,15 @@ use wire::FlowKey;
 use crate::decode::NO_VALUE;
 use crate::event::Nanos;
 
-/// What a list of flows is sorted and filtered by: one cache line.
+/// The fields by which a list of flows is sorted and filtered, in one cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSummary {
-    /// The flow.
+    /// The key of the flow.
     pub flow: FlowKey,
     latency: u64,
     /// Receive time of the latest report.
     pub last_seen: Nanos,
-    /// Reports so far.
+    /// Reports of the flow so far.
     pub reports: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::index::NO_SLOT;
 /// The values that a filter has of a flow whose reports it suppressed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SuppressedFlow<'a> {
-    /// The flow.
+    /// The key of the flow.
     pub key: FlowKey,
     /// Reports suppressed since the filter last reported the flow. With 0 nothing is applied.
     pub reports: u64,
@@ -30,7 +30,7 @@ pub struct SuppressedFlow<'a> {
 /// one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SuppressedHop {
-    /// The node.
+    /// The ID of the node.
     pub node: u32,
     /// Level-1 interfaces, ingress and egress in 16 bits each; or the level-2 egress.
     pub link: u32,
@@ -64,9 +64,9 @@ impl SuppressedHop {
 pub struct SuppressedKey {
     /// One of a node's metrics, or hop latency for the node itself.
     pub metric: Metric,
-    /// The node.
+    /// The ID of the node.
     pub node: u32,
-    /// Its queue, buffer or egress interface; 0 for the node itself.
+    /// The queue, buffer or egress interface; 0 for the node itself.
     pub part: u32,
     /// Latest value, in the metric's unit.
     pub value: u64,

@@ -26,7 +26,7 @@ const HOPS_PER_TICK: usize = 16_384;
 /// A node that flows pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeUse {
-    /// The node.
+    /// The ID of the node.
     pub node: u32,
     /// Number of flows that currently pass it.
     pub flows: u32,
@@ -51,7 +51,7 @@ pub struct LinkUse {
     pub egress_if: Option<u32>,
     /// Ingress interface of the node that receives.
     pub ingress_if: Option<u32>,
-    /// Latest utilization, millionths.
+    /// Latest utilization of the link, millionths.
     pub utilization: Option<u64>,
     /// Latest occupancy of the egress queue that the latest flow used, device units.
     pub queue_occupancy: Option<u64>,
@@ -62,7 +62,7 @@ pub struct LinkUse {
 /// A path that flows take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathUse<'a> {
-    /// Its nodes in forwarding order, `u32::MAX` where one does not report its id.
+    /// The nodes in forwarding order, `u32::MAX` where one does not report its ID.
     pub nodes: &'a [u32],
     /// Number of flows that currently take it.
     pub flows: u32,

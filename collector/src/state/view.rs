@@ -40,13 +40,13 @@ pub struct HopView {
 /// The latest state of a flow. Borrows the collector.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowView<'a> {
-    /// Its row, as at the periodic push.
+    /// The flow's row, as at the periodic push.
     pub row: FlowRow,
     /// Number of nodes of its path; more than [`FlowView::hops`] if not all could be stored.
     pub path_length: u16,
     /// The path is truncated, because the memory for hops was full.
     pub truncated: bool,
-    /// Its path visits a node twice.
+    /// The path visits a node twice.
     pub looped: bool,
     /// The E bit of its latest report: the hop limit was reached.
     pub hop_limit: bool,
@@ -64,14 +64,14 @@ pub struct FlowView<'a> {
 }
 
 impl<'a> FlowView<'a> {
-    /// Its nodes in forwarding order, `u32::MAX` where one does not report its id. Empty if only postcards arrived that were not
-    /// joined: these name nodes, but not their order.
+    /// Returns the nodes of the path in forwarding order, `u32::MAX` where one does not report its ID. Empty if only
+    /// postcards arrived that were not joined: these name nodes, but not their order.
     pub fn path(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let on_path = if self.path_length == 0 { &[] } else { self.states };
         on_path.iter().map(|state| state.node)
     }
 
-    /// Its hops in forwarding order; without a path, in the order of their first reports.
+    /// Returns the hops in forwarding order or, without a path, in the order of their first reports.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = HopView> + use<'a> {
         let state = self.state;
         self.states

@@ -2,20 +2,20 @@
 
 use super::{Balance, Unadmitted};
 
-/// Why a set of records was closed before it was complete, or not accepted when it was.
+/// The reason for which a set of records was closed before it was complete, or not accepted when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
     /// Later sets of the flow evicted it: one of its reports was lost, or never sent.
     NextId,
     /// It was not complete in time.
     Timeout,
-    /// Its packet ID was reused, or is 2^15 or more behind.
+    /// The set's packet ID was reused, or is 2^15 or more behind.
     Wrapped,
     /// Another flow or set needed its memory.
     Evicted,
-    /// The collector stopped.
+    /// The collector stopped before the set was complete.
     Ended,
-    /// Its record of state Medium, or that of the sink, is missing: the report that opens a set was lost.
+    /// The set's record of state Medium, or that of the sink, is missing: the report that opens a set was lost.
     NoOpening,
     /// The initial hop count of sources is not known, and thus the number of nodes that the packet passed.
     NoLength,
@@ -48,7 +48,7 @@ impl Reason {
         Self::Unconfirmed,
     ];
 
-    /// Its name in counters.
+    /// Returns the reason's name in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NextId => "next_id",
@@ -70,9 +70,9 @@ impl Reason {
 /// Sets and the records in them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Count {
-    /// Sets.
+    /// Number of sets counted.
     pub sets: u64,
-    /// Records in them.
+    /// Records in these sets.
     pub records: u64,
 }
 
@@ -89,7 +89,7 @@ impl Count {
 pub struct JoinStats {
     /// SF-INT reports that were not urgent.
     pub reports: u64,
-    /// Records in them.
+    /// Records in these reports.
     pub records: u64,
     /// Sets that contain the whole path of a packet.
     pub complete: Count,

@@ -2,7 +2,7 @@
 
 use super::Balance;
 
-/// Why pending postcards were not joined.
+/// The reason for which pending postcards were not joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Partial {
@@ -27,7 +27,7 @@ pub enum Partial {
 }
 
 impl Partial {
-    /// How many there are.
+    /// The number of reasons.
     pub const COUNT: usize = 9;
     /// All, in numeric order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -58,7 +58,7 @@ impl Partial {
     }
 }
 
-/// Why a postcard was never pending.
+/// The reason for which a postcard was never pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Unjoinable {
@@ -77,7 +77,7 @@ pub enum Unjoinable {
 }
 
 impl Unjoinable {
-    /// How many there are.
+    /// The number of reasons.
     pub const COUNT: usize = 6;
     /// All, in numeric order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -105,11 +105,11 @@ impl Unjoinable {
 /// Outcomes of postcards. Each is counted once, when its outcome is known: see [`PostcardStats::balance`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PostcardStats {
-    /// Postcards received.
+    /// Number of postcards received.
     pub received: u64,
     /// Postcards of sets that gave a path or confirmed a known one.
     pub joined: u64,
-    /// Those sets.
+    /// Sets of postcards that gave a path or confirmed a known one.
     pub sets: u64,
     /// Postcards that were pending and not joined, by reason.
     pub partial: [u64; Partial::COUNT],

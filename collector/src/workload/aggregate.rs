@@ -25,17 +25,17 @@ const POSTCARDS: u32 = 300_000;
 /// One case of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Its name, as in `hopwise bench`.
+    /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
-    /// Postcards per aggregate.
+    /// Number of postcards in an aggregate.
     pub r: u16,
-    /// Different flows.
+    /// Number of different flows.
     pub flows: u32,
     /// Clocks are synchronised, and postcards are joined into paths.
     pub joins: bool,
 }
 
-/// The published cases.
+/// The cases whose results are published.
 pub const CASES: [Case; 3] = [
     Case {
         name: "aggregate-unfold",
@@ -88,7 +88,7 @@ impl Case {
         })
     }
 
-    /// Its aggregates, generated once in memory: Agg(R), with the postcards of each packet next to each other.
+    /// Generates the aggregates of the case in memory: Agg(R), with the postcards of each packet next to each other.
     pub fn feed(&self) -> Feed {
         let count = POSTCARDS / u32::from(self.r);
         let record_len = if self.joins {

@@ -32,7 +32,7 @@ pub struct Feed {
     shuffle: Option<Shuffle>,
 }
 
-/// How frames are shuffled.
+/// The layout of frames that are shuffled.
 #[derive(Debug)]
 struct Shuffle {
     /// Bytes of the frames of one packet, which stay together.
@@ -81,7 +81,7 @@ impl Feed {
         self.bytes.len()
     }
 
-    /// How many different frames there are.
+    /// Returns the number of different frames.
     pub fn frames(&self) -> usize {
         self.bytes.len() / self.length
     }

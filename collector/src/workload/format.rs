@@ -25,7 +25,7 @@ pub enum Format {
     Postcard,
 }
 
-/// Headers of INT.
+/// Sizes of the headers of INT, bytes.
 const SHIM: usize = 4;
 const HEADER_1: usize = 8;
 const HEADER_2: usize = 12;
@@ -38,7 +38,7 @@ const REPORT_20: usize = 8 + 4 + 8;
 const PAYLOAD: usize = 8;
 
 impl Format {
-    /// In words.
+    /// Describes the format in words.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Report10 => "Telemetry Report 1.0, INT 1.0",
@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// Which dialect reads it.
+    /// Returns the dialect that decodes the format.
     pub(super) fn dialect(self) -> Dialect {
         if self == Self::Report10 {
             Dialect::IntCollectorGen

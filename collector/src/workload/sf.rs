@@ -17,13 +17,13 @@ use crate::config::{Config, JoinConfig};
 /// Traffic of `flows` flows, one packet each in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SfCase {
-    /// Its name, as in `hopwise bench`.
+    /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
-    /// Different flows.
+    /// Number of different flows.
     pub flows: u32,
 }
 
-/// The published cases.
+/// The cases whose results are published.
 pub const SF_CASES: [SfCase; 2] = [
     SfCase {
         name: "sf-join",
@@ -71,7 +71,7 @@ impl SfCase {
         })
     }
 
-    /// Its frames, generated once in memory.
+    /// Generates the frames of the case in memory.
     pub fn feed(&self) -> Feed {
         let count = self.flows * SETS * PERIOD.len() as u32;
         let mut bytes = vec![0; FRAME * count as usize];

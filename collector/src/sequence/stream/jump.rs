@@ -53,7 +53,7 @@ pub(super) struct Left {
 pub(super) enum Place {
     Current,
     Former,
-    /// Neither.
+    /// A sequence that is neither of these.
     Elsewhere,
 }
 

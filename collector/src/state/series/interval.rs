@@ -74,24 +74,24 @@ impl Totals {
 /// Summary of a finished interval.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
-    /// Values.
+    /// Number of values in the interval.
     pub count: u64,
-    /// Minimum.
+    /// Minimum of the values.
     pub min: u64,
-    /// Maximum.
+    /// Maximum of the values.
     pub max: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: u64,
     /// Median, if there was a sketch.
     pub p50: Option<u64>,
-    /// 99th percentile, likewise.
+    /// 99th percentile, if there was a sketch.
     pub p99: Option<u64>,
 }
 
 /// The second that ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing {
-    /// Its start.
+    /// Start of the second, ns.
     pub(crate) second: Nanos,
     /// Whether its minute ends with it.
     pub(crate) minute: bool,
