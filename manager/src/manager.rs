@@ -58,7 +58,7 @@ impl Default for ManagerSettings {
 /// An intent with its end and the result of compiling it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentStatus {
-    /// The intent itself.
+    /// The intent as it was submitted.
     pub intent: Intent,
     /// End of the intent, ns since 1970.
     pub end: Option<u64>,

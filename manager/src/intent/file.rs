@@ -285,7 +285,7 @@ written! {
     PortRange::to_string
 }
 written! {
-    /// A DSCP.
+    /// A DSCP from 0 to 63.
     Dscp(u8): "a DSCP from 0 to 63",
     |text| text.parse().ok().filter(|dscp| *dscp < 64),
     u8::to_string
@@ -297,13 +297,13 @@ written! {
     |n| format!("1 in {n}")
 }
 written! {
-    /// What is limited, per second.
+    /// The rates that a budget limits, per second.
     pub BudgetSetting(Budget): "rates above 0: \"2000 reports/s\", \"50 events/s\", or both as \"2000 reports/s, 50 events/s\"",
     |text| text.parse().ok(),
     Budget::to_string
 }
 written! {
-    /// An end.
+    /// The end of an intent, as a duration or a time.
     UntilSetting(Until): "a duration above 0 such as \"2h\", a date, or a time such as \"2026-11-24T08:00:00Z\"",
     |text| {
         let length = values::nanoseconds(text).filter(|length| *length > 0).map(Until::After);

@@ -188,7 +188,7 @@ impl Directory {
         })
     }
 
-    /// Reads both files.
+    /// Reads the desired and the applied file.
     fn files(&self) -> io::Result<Files> {
         let desired = self.load(DESIRED)?;
         let applied = self.load(APPLIED)?;

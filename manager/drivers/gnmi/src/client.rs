@@ -33,7 +33,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The address of a device, with the credentials and certificates for it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Address as `host:port`.
+    /// Address of the device as `host:port`.
     pub address: String,
     /// User name and password.
     pub user: Option<(String, String)>,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use prost::{Enumeration, Message, Oneof};
 
-/// The message `gnmi.Notification`.
+/// The message `gnmi.Notification`: values at a time.
 #[derive(Clone, PartialEq, Message)]
 pub struct Notification {
     /// Time in ns since 1970.
@@ -18,12 +18,12 @@ pub struct Notification {
     /// Paths with their values.
     #[prost(message, repeated, tag = "4")]
     pub update: Vec<Update>,
-    /// Paths without values.
+    /// Paths whose values were deleted.
     #[prost(message, repeated, tag = "5")]
     pub delete: Vec<Path>,
 }
 
-/// The message `gnmi.Update`.
+/// The message `gnmi.Update`: a path with its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct Update {
     /// Path of the value.
@@ -34,7 +34,7 @@ pub struct Update {
     pub val: Option<TypedValue>,
 }
 
-/// The message `gnmi.TypedValue`.
+/// The message `gnmi.TypedValue`: a value of any type.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypedValue {
     /// Value of any type.
@@ -66,12 +66,12 @@ pub enum Value {
     /// Text in ASCII characters.
     #[prost(string, tag = "12")]
     AsciiVal(String),
-    /// A floating-point number.
+    /// A double-precision floating-point number.
     #[prost(double, tag = "14")]
     DoubleVal(f64),
 }
 
-/// The message `gnmi.Path`.
+/// The message `gnmi.Path`: a path in a data tree.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct Path {
     /// Name of the tree.
@@ -85,7 +85,7 @@ pub struct Path {
     pub target: String,
 }
 
-/// The message `gnmi.PathElem`.
+/// The message `gnmi.PathElem`: a step of a path.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct PathElem {
     /// Name of the step.
@@ -96,7 +96,7 @@ pub struct PathElem {
     pub key: BTreeMap<String, String>,
 }
 
-/// The enumeration `gnmi.Encoding`.
+/// The enumeration `gnmi.Encoding`: the encodings of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Encoding {
@@ -108,11 +108,11 @@ pub enum Encoding {
     JsonIetf = 4,
 }
 
-/// The message `gnmi.CapabilityRequest`.
+/// The message `gnmi.CapabilityRequest`, which has no fields.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct CapabilityRequest {}
 
-/// The message `gnmi.CapabilityResponse`.
+/// The message `gnmi.CapabilityResponse`: models, encodings and version of a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct CapabilityResponse {
     /// The models of the device.
@@ -126,7 +126,7 @@ pub struct CapabilityResponse {
     pub gnmi_version: String,
 }
 
-/// The message `gnmi.ModelData`.
+/// The message `gnmi.ModelData`: a model that a device supports.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelData {
     /// Name of the model.
@@ -134,7 +134,7 @@ pub struct ModelData {
     pub name: String,
 }
 
-/// The message `gnmi.GetRequest`.
+/// The message `gnmi.GetRequest`: a query for the values at some paths.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetRequest {
     /// Paths that are queried.
@@ -148,7 +148,7 @@ pub struct GetRequest {
     pub encoding: i32,
 }
 
-/// The message `gnmi.GetResponse`.
+/// The message `gnmi.GetResponse`: the values that were queried.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
     /// Values at the paths.
@@ -170,7 +170,7 @@ pub struct SetRequest {
     pub extension: Vec<Extension>,
 }
 
-/// The message `gnmi.SetResponse`.
+/// The message `gnmi.SetResponse`: the result of a transaction.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct SetResponse {
     /// Time in ns since 1970.
@@ -178,7 +178,7 @@ pub struct SetResponse {
     pub timestamp: i64,
 }
 
-/// The message `gnmi.SubscribeRequest`.
+/// The message `gnmi.SubscribeRequest`: the start of a subscription.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscribeRequest {
     /// List of the subscriptions.
@@ -186,7 +186,7 @@ pub struct SubscribeRequest {
     pub subscribe: Option<SubscriptionList>,
 }
 
-/// The message `gnmi.SubscriptionList`.
+/// The message `gnmi.SubscriptionList`: paths with their mode and encoding.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscriptionList {
     /// Subscriptions, one for each path.
@@ -200,7 +200,7 @@ pub struct SubscriptionList {
     pub encoding: i32,
 }
 
-/// The message `gnmi.Subscription`.
+/// The message `gnmi.Subscription`: a path with the mode of its updates.
 #[derive(Clone, PartialEq, Message)]
 pub struct Subscription {
     /// Path that is subscribed to.
@@ -214,7 +214,7 @@ pub struct Subscription {
     pub sample_interval: u64,
 }
 
-/// The enumeration `gnmi.SubscriptionMode`.
+/// The enumeration `gnmi.SubscriptionMode`: the times at which values are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum SubscriptionMode {
@@ -226,7 +226,7 @@ pub enum SubscriptionMode {
     Sample = 2,
 }
 
-/// The message `gnmi.SubscribeResponse`.
+/// The message `gnmi.SubscribeResponse`: changed values, or the end of the first round.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscribeResponse {
     /// Content of the response.
@@ -245,7 +245,7 @@ pub enum Response {
     SyncResponse(bool),
 }
 
-/// The message `gnmi_ext.Extension`.
+/// The message `gnmi_ext.Extension`: an extension of a request.
 #[derive(Clone, PartialEq, Message)]
 pub struct Extension {
     /// Election of the manager that may write.
@@ -253,7 +253,7 @@ pub struct Extension {
     pub master_arbitration: Option<MasterArbitration>,
 }
 
-/// The message `gnmi_ext.MasterArbitration`.
+/// The message `gnmi_ext.MasterArbitration`: the sender's election ID.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct MasterArbitration {
     /// Election id; the manager with the highest may write.
@@ -261,7 +261,7 @@ pub struct MasterArbitration {
     pub election_id: Option<Uint128>,
 }
 
-/// The message `gnmi_ext.Uint128`.
+/// The message `gnmi_ext.Uint128`: a number of 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
 pub struct Uint128 {
     /// The upper 64 bits.

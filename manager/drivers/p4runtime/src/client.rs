@@ -39,7 +39,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The address of a device, with its number and certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Address as `host:port`.
+    /// Address of the device as `host:port`.
     pub address: String,
     /// Id of the device in P4Runtime.
     pub device_id: u64,

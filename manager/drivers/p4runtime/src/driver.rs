@@ -823,7 +823,7 @@ struct Counts {
     reports: Option<u64>,
     /// Packets that match each entry of the watchlist and that it measures.
     matched: Option<Vec<(FlowMatch, u64)>>,
-    /// Its counters with a name.
+    /// Counters of the map that have a name.
     counters: Vec<Counter>,
 }
 

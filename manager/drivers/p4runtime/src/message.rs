@@ -5,7 +5,7 @@
 
 use prost::{Enumeration, Message, Oneof};
 
-/// The message `google.protobuf.Any`.
+/// The message `google.protobuf.Any`: a message of any type, encoded.
 #[derive(Clone, PartialEq, Message)]
 pub struct Any {
     /// `type.googleapis.com/` and the name of the message.
@@ -16,13 +16,13 @@ pub struct Any {
     pub value: Vec<u8>,
 }
 
-/// The message `google.rpc.Status`.
+/// The message `google.rpc.Status`: the result of a call.
 #[derive(Clone, PartialEq, Message)]
 pub struct Status {
     /// A canonical status code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// Message for people.
+    /// Description of the error for people.
     #[prost(string, tag = "2")]
     pub message: String,
     /// Details; of a `Write`, an [`Error`] for each update.
@@ -36,7 +36,7 @@ pub struct Error {
     /// A canonical code; 0 is success.
     #[prost(int32, tag = "1")]
     pub canonical_code: i32,
-    /// Message for people.
+    /// Description of the error for people.
     #[prost(string, tag = "2")]
     pub message: String,
 }
@@ -210,7 +210,7 @@ pub struct Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum UpdateType {
-    /// An invalid type.
+    /// The value 0, which no change has.
     Unspecified = 0,
     /// A new entity is inserted.
     Insert = 1,
@@ -273,13 +273,13 @@ pub struct TableEntry {
     /// The key; fields that match everything are left out.
     #[prost(message, repeated, tag = "2")]
     pub r#match: Vec<FieldMatch>,
-    /// What happens to packets that match.
+    /// The action on packets that match.
     #[prost(message, optional, tag = "3")]
     pub action: Option<TableAction>,
-    /// Of overlapping entries the greater number wins; 0 in tables with exact or prefix keys.
+    /// The priority among overlapping entries, of which the greatest wins; 0 in tables with exact or prefix keys.
     #[prost(int32, tag = "4")]
     pub priority: i32,
-    /// Its direct counter; set in a request, it asks for it.
+    /// The entry's direct counter; if set in a request, the response includes it.
     #[prost(message, optional, tag = "7")]
     pub counter_data: Option<CounterData>,
     /// It is the default entry.
@@ -332,7 +332,7 @@ pub struct Exact {
     pub value: Vec<u8>,
 }
 
-/// The message `FieldMatch.Ternary`.
+/// The message `FieldMatch.Ternary`: a value under a mask.
 #[derive(Clone, PartialEq, Message)]
 pub struct Ternary {
     /// Value to compare with.
@@ -343,7 +343,7 @@ pub struct Ternary {
     pub mask: Vec<u8>,
 }
 
-/// The message `FieldMatch.LPM`.
+/// The message `FieldMatch.LPM`: a prefix.
 #[derive(Clone, PartialEq, Message)]
 pub struct Lpm {
     /// Value to compare with.
@@ -354,7 +354,7 @@ pub struct Lpm {
     pub prefix_len: i32,
 }
 
-/// The message `FieldMatch.Range`.
+/// The message `FieldMatch.Range`: the values between two limits.
 #[derive(Clone, PartialEq, Message)]
 pub struct Range {
     /// Least value that matches.
@@ -392,7 +392,7 @@ pub struct Action {
     pub params: Vec<Param>,
 }
 
-/// The message `Action.Param`.
+/// The message `Action.Param`: an argument of an action.
 #[derive(Clone, PartialEq, Message)]
 pub struct Param {
     /// Id of the parameter in P4Info.
@@ -517,7 +517,7 @@ pub struct SetForwardingPipelineConfigRequest {
     /// Action of the request.
     #[prost(enumeration = "ConfigAction", tag = "4")]
     pub action: i32,
-    /// Program to load.
+    /// The program to load, with its P4Info.
     #[prost(message, optional, tag = "5")]
     pub config: Option<ForwardingPipelineConfig>,
     /// The role of the client.
@@ -529,7 +529,7 @@ pub struct SetForwardingPipelineConfigRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ConfigAction {
-    /// An invalid action.
+    /// The value 0, which no request has.
     Unspecified = 0,
     /// The program is checked, loaded and activated.
     VerifyAndCommit = 3,
@@ -553,7 +553,7 @@ pub struct ForwardingPipelineConfig {
     pub cookie: Option<Cookie>,
 }
 
-/// The message `ForwardingPipelineConfig.Cookie`.
+/// The message `ForwardingPipelineConfig.Cookie`: the identity of a configuration.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Cookie {
     /// Number that identifies the configuration.
@@ -601,7 +601,7 @@ pub struct P4Info {
     /// Actions of the program.
     #[prost(message, repeated, tag = "3")]
     pub actions: Vec<P4Action>,
-    /// Arrays of counters.
+    /// Arrays of counters in the program.
     #[prost(message, repeated, tag = "5")]
     pub counters: Vec<P4Counter>,
     /// Counters of the entries of tables.
@@ -623,7 +623,7 @@ pub struct Preamble {
     pub alias: String,
 }
 
-/// The message `p4.config.v1.Table`.
+/// The message `p4.config.v1.Table`: a table of a program.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Table {
     /// Id and name of the table.
@@ -640,7 +640,7 @@ pub struct P4Table {
     pub size: i64,
 }
 
-/// The message `p4.config.v1.MatchField`.
+/// The message `p4.config.v1.MatchField`: a field of a table's key.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4MatchField {
     /// Id of the field.
@@ -675,7 +675,7 @@ pub enum MatchType {
     Optional = 6,
 }
 
-/// The message `p4.config.v1.ActionRef`.
+/// The message `p4.config.v1.ActionRef`: an action that a table's entries may use.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4ActionRef {
     /// Id of the action.
@@ -686,7 +686,7 @@ pub struct P4ActionRef {
     pub scope: i32,
 }
 
-/// The enumeration `p4.config.v1.ActionRef.Scope`.
+/// The enumeration `p4.config.v1.ActionRef.Scope`: the entries that may use an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Scope {
@@ -698,7 +698,7 @@ pub enum Scope {
     DefaultOnly = 2,
 }
 
-/// The message `p4.config.v1.Action`.
+/// The message `p4.config.v1.Action`: an action of a program.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Action {
     /// Id and name of the action.
@@ -709,7 +709,7 @@ pub struct P4Action {
     pub params: Vec<P4Param>,
 }
 
-/// The message `p4.config.v1.Action.Param`.
+/// The message `p4.config.v1.Action.Param`: a parameter of an action.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Param {
     /// Id of the parameter.
@@ -723,7 +723,7 @@ pub struct P4Param {
     pub bitwidth: i32,
 }
 
-/// The message `p4.config.v1.Counter`.
+/// The message `p4.config.v1.Counter`: an array of counters.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Counter {
     /// Id and name of the array.
@@ -734,7 +734,7 @@ pub struct P4Counter {
     pub size: i64,
 }
 
-/// The message `p4.config.v1.DirectCounter`.
+/// The message `p4.config.v1.DirectCounter`: the counters of a table's entries.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4DirectCounter {
     /// Id and name of the counter.

@@ -86,7 +86,7 @@ pub struct Program {
 pub(crate) struct TableFacts {
     pub(crate) name: String,
     fields: BTreeMap<u32, (String, Notation)>,
-    /// Its default entry is used.
+    /// The program uses the table's default entry.
     pub(crate) default: bool,
     /// Other entries are used.
     pub(crate) entries: bool,

@@ -12,7 +12,7 @@ pub struct Included {
     pub about: &'static str,
     /// The built-in map with the entries that the manager writes; `None` if the manager does not drive it.
     pub map: Option<&'static str>,
-    /// P4Info as text.
+    /// P4Info of the program, as text.
     pub text: &'static str,
 }
 
@@ -53,9 +53,9 @@ pub const INCLUDED: [Included; 5] = [
 /// Numbers of the objects of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Number of tables.
+    /// Number of match-action tables.
     pub tables: usize,
-    /// Number of actions.
+    /// Number of actions defined.
     pub actions: usize,
     /// Number of register arrays, and their bits in total.
     pub registers: (usize, u64),

@@ -5,7 +5,7 @@ use crate::message::{
     Preamble, Scope,
 };
 
-/// Longest text, bytes.
+/// Maximum length of the text, bytes.
 const MAX_BYTES: usize = 4 << 20;
 /// Upper limit of the depth of nested messages.
 const MAX_DEPTH: usize = 16;
@@ -21,7 +21,7 @@ pub struct Message {
 pub enum Item {
     /// A number, a word, or a string without its quotation marks.
     Text(String),
-    /// A nested message.
+    /// A message inside the message.
     Message(Message),
 }
 

@@ -8,7 +8,7 @@ use settings::setting::{Setting, Shown};
 /// A value of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A constant number.
+    /// A constant of up to 128 bits.
     Number(u128),
     /// A constant range of a key, from the first to the last.
     Range(u64, u64),
