@@ -20,7 +20,7 @@ use terminal::CliError;
 /// A message to the main thread.
 #[derive(Debug)]
 pub enum Message {
-    /// Stop cleanly.
+    /// Stop the program cleanly.
     Stop,
     /// Read the configuration again; send the result to the requester.
     Reload(Option<oneshot::Sender<Reloaded>>),
@@ -30,10 +30,10 @@ pub enum Message {
     Failed(String),
 }
 
-/// What intents ask of the collector of this process.
+/// The rules and thresholds that intents ask the collector of this process to apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Their rules.
+    /// The rules of all intents.
     pub rules: Vec<AskedRule>,
     /// Their thresholds: of those that match a flow, the least applies.
     pub thresholds: Vec<(Match, Override)>,
@@ -44,9 +44,9 @@ pub struct Asked {
 pub struct AskedRule {
     /// The name of the intent, which is that of the rule.
     pub name: String,
-    /// The condition.
+    /// The condition, as text in the language of rules.
     pub when: String,
-    /// Its flows.
+    /// The flows to which the rule applies.
     pub flows: Vec<Match>,
 }
 
@@ -54,14 +54,14 @@ pub struct AskedRule {
 /// nothing.
 pub type Reloaded = Result<Vec<String>, String>;
 
-/// The sending end.
+/// The sending end of the channel to the main thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     sender: Sender<Message>,
 }
 
 impl Control {
-    /// Both ends.
+    /// Creates the channel to the main thread, and returns both ends.
     pub fn new() -> (Self, Receiver<Message>) {
         let (sender, receiver) = channel();
         (Self { sender }, receiver)

@@ -1,6 +1,6 @@
 //! The machine that this program runs on.
 
-/// Its name; empty if it has none.
+/// Returns the host name of this machine, or an empty text if it has none.
 pub fn name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()

@@ -25,23 +25,23 @@ const MAX_BYTES: usize = 1 << 20;
 /// Maximum datagrams of a batch.
 const MAX_DATAGRAMS: usize = 8192;
 
-/// The switch's end.
+/// The end of the switch: it sends reports and receives replies.
 #[derive(Debug)]
 pub struct SwitchEnd {
     /// Intercepted destinations, by index.
     pub destinations: Vec<SocketAddr>,
-    /// Intercepted reports.
+    /// Sends the intercepted reports to the translator.
     pub reports: Sender,
-    /// Messages to reporters.
+    /// Receives the translator's messages to reporters.
     pub replies: Receiver,
 }
 
-/// The translator's end.
+/// The end of the translator: it receives reports and sends replies.
 #[derive(Debug)]
 pub struct TranslatorEnd {
-    /// Intercepted reports.
+    /// Receives the reports that the switch intercepted.
     pub reports: Receiver,
-    /// Messages to reporters.
+    /// Sends messages to reporters through the switch.
     pub replies: Sender,
 }
 
@@ -94,7 +94,7 @@ fn direction() -> std::io::Result<(Sender, Receiver)> {
     ))
 }
 
-/// What the two ends of a direction share.
+/// State that the two ends of a direction share.
 #[derive(Debug, Default)]
 struct Slot {
     batch: Batch,

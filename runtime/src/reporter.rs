@@ -28,7 +28,7 @@ pub struct Sockets {
 /// Counters of the sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Reports sent.
+    /// Reports that were sent.
     pub sent: u64,
     /// Reports that the kernel refused.
     pub lost: u64,

@@ -36,7 +36,7 @@ pub struct SavedFile {
 /// The content that was written last, or read.
 #[derive(Debug, Default)]
 struct Content {
-    /// `None`: nothing yet.
+    /// The file as it was when it was written or read last; `None` if it never was.
     version: Option<Version>,
     bytes: Vec<u8>,
     /// The file was not there, and could not be written again; that was logged.
@@ -109,7 +109,7 @@ impl SavedFile {
         file
     }
 
-    /// The path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
