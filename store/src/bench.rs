@@ -429,7 +429,7 @@ fn writer_time() -> Option<Duration> {
     (nanos > 0).then(|| Duration::from_nanos(nanos))
 }
 
-/// 2026-11-21 00:00 UTC.
+/// Time of the first record, 2026-11-21 00:00 UTC, ns.
 const START: Nanos = 1_795_219_200_000_000_000;
 const SPACING: Nanos = 500_000;
 const SECOND: Nanos = 1_000_000_000;

@@ -190,7 +190,7 @@ fn path(number: u32, random: u64) -> [u32; 3] {
     [1 + number % 160, spine, 1 + (number * 7 + 3) % 160]
 }
 
-/// 2026-11-21 00:00 UTC.
+/// Time of the first record, 2026-11-21 00:00 UTC, ns.
 const START: Nanos = 1_795_219_200_000_000_000;
 const SECOND: Nanos = 1_000_000_000;
 const MINUTE: Nanos = 60 * SECOND;

@@ -35,7 +35,7 @@ pub(crate) enum Message {
     Rules(Vec<String>),
     /// From here on, files are deleted by this age and this size.
     Retention(Option<Duration>, Option<u64>),
-    /// Commit, then answer.
+    /// Commit the open transaction, then answer.
     Flush(SyncSender<()>),
     /// At the end, wait until all files have their indexes.
     Finish,
