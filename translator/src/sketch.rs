@@ -54,7 +54,7 @@ struct Member {
 /// State of an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Nothing was received.
+    /// No column has been received.
     Idle,
     Open,
     /// Accepts no more columns; the rest is being written, for this cause.

@@ -61,7 +61,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Number of reasons.
+    /// The number of reasons.
     pub const COUNT: usize = Self::ALL.len();
     /// All reasons, in order of their numbers.
     pub const ALL: [Self; 26] = [
@@ -152,7 +152,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Number of causes.
+    /// The number of causes.
     pub const COUNT: usize = Self::ALL.len();
     /// All causes, in order of their numbers.
     pub const ALL: [Self; 5] = [
