@@ -189,7 +189,7 @@ pub(super) struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// Its hello was answered by an accept message.
+    /// Counts a connection whose hello was answered by an accept message.
     pub(super) fn accepted(&mut self) {
         self.answered = true;
         let mut state = self.admission.state();
@@ -197,7 +197,7 @@ impl Admitted<'_> {
         state.accepted += 1;
     }
 
-    /// Its hello was refused; the value is that of [`Admission::refuse`].
+    /// Counts a connection whose hello was refused; returns the value of [`Admission::refuse`].
     pub(super) fn refused(&mut self, cause: RefusalCause) -> Option<u64> {
         self.answered = true;
         let mut state = self.admission.state();

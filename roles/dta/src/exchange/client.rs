@@ -67,7 +67,7 @@ enum Command {
 /// The collector that a link connects to.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Its number.
+    /// Number of the collector at the translator.
     pub(crate) collector: u8,
     /// Address of its exchange.
     pub(crate) exchange: SocketAddr,
@@ -75,7 +75,7 @@ pub(crate) struct Target {
     pub(crate) secret: Option<Arc<SecretFile>>,
 }
 
-/// One collector's link.
+/// The link to one collector.
 #[derive(Debug)]
 pub(crate) struct Link {
     stop: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ pub(crate) struct Link {
 pub(crate) struct Refusals([AtomicU64; RefusalCause::COUNT]);
 
 impl Refusals {
-    /// All of them.
+    /// Returns the counters of all causes.
     pub(crate) fn read(&self) -> [u64; RefusalCause::COUNT] {
         // Relaxed: independent counters.
         std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed))

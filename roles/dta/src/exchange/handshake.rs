@@ -9,7 +9,7 @@ use super::{
 };
 use dta::fields::{hex, unhex};
 
-/// Why a connection failed or was refused.
+/// The reason for which a connection failed or was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalCause {
     /// One side has a secret, and the other sent no proof.
@@ -22,7 +22,7 @@ pub(crate) enum RefusalCause {
     Forged,
     /// Not a message, or one that is invalid in this state.
     Malformed,
-    /// Unsupported version.
+    /// A version that this program does not support.
     Version,
     /// No complete message in time.
     Timeout,
@@ -39,9 +39,7 @@ pub(crate) enum RefusalCause {
 }
 
 impl RefusalCause {
-    /// Number of causes.
     pub(crate) const COUNT: usize = 12;
-    /// All causes.
     pub(crate) const ALL: [Self; Self::COUNT] = [
         Self::NoSecret,
         Self::WrongSecret,
@@ -118,7 +116,7 @@ pub(crate) struct HandshakeLimit<'p> {
 }
 
 impl HandshakeLimit<'_> {
-    /// The next message.
+    /// Receives the next message within the limits.
     pub(crate) fn receive(&self, connection: &mut Connection) -> Result<Message, Refused> {
         loop {
             match connection.receive() {

@@ -58,16 +58,16 @@ pub(crate) enum Message {
     },
     /// Proof of knowing the secret: the translator's, then the collector's.
     Proof {
-        /// In hexadecimal ([`secret::Secret::proof`]).
+        /// The proof in hexadecimal ([`secret::Secret::proof`]).
         proof: String,
     },
     /// The translator's first message, without a secret.
     Hello(Hello),
     /// The collector's response to `hello`.
     Accept(Accept),
-    /// The collector's refusal.
+    /// The collector refuses the connection.
     Refused {
-        /// One sentence.
+        /// The reason as one sentence.
         reason: String,
         /// Name of the cause ([`handshake::RefusalCause`]), if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,19 +79,19 @@ pub(crate) enum Message {
 /// A translator that requires proof of the secret and offers its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begin {
-    /// [`VERSION`].
+    /// Version of the exchange's protocol: [`VERSION`].
     pub(crate) version: u32,
     /// In hexadecimal, drawn for this connection.
     pub(crate) nonce: String,
 }
 
-/// Longest `instance`.
+/// Maximum length of `instance`, bytes.
 const MAX_INSTANCE: usize = 64;
 
 /// The translator's identity and its ends of the queue pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hello {
-    /// [`VERSION`].
+    /// Version of the exchange's protocol: [`VERSION`].
     pub(crate) version: u32,
     /// Random ID of the process, in hexadecimal. A connection with the same `instance` and `link` is the same link reconnecting.
     pub(crate) instance: String,
@@ -103,16 +103,16 @@ pub(crate) struct Hello {
     pub(crate) port: u16,
     /// Longest payload of a packet, bytes.
     pub(crate) mtu: u16,
-    /// Its unreliable queue pair.
+    /// The translator's unreliable queue pair.
     pub(crate) unreliable: End,
-    /// Its reliable queue pair.
+    /// The translator's reliable queue pair.
     pub(crate) reliable: End,
 }
 
 /// One end of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// Queue pair number.
+    /// The queue pair number (QPN).
     pub(crate) queue_pair: u32,
     /// PSN of the first packet that it sends.
     pub(crate) psn: u32,
@@ -121,7 +121,7 @@ pub(crate) struct End {
 /// The collector's stores and its ends of the queue pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Accept {
-    /// [`VERSION`].
+    /// Version of the exchange's protocol: [`VERSION`].
     pub(crate) version: u32,
     /// Random ID of this memory, in hexadecimal, drawn at its start.
     pub(crate) instance: String,
@@ -131,10 +131,10 @@ pub(crate) struct Accept {
     pub(crate) port: u16,
     /// Longest payload of a packet, bytes: the smaller of both sides' limits.
     pub(crate) mtu: u16,
-    /// Its unreliable queue pair; without one, everything uses the reliable one.
+    /// The collector's unreliable queue pair; without one, everything uses the reliable one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unreliable: Option<u32>,
-    /// Its reliable queue pair.
+    /// The collector's reliable queue pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reliable: Option<u32>,
     /// Maximum number of outstanding fetch-and-adds.
@@ -149,7 +149,7 @@ pub(crate) struct Accept {
 /// A DTA store: a memory region and its layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoreOffer {
-    /// Its name in messages.
+    /// The store's name in messages.
     pub(crate) name: String,
     /// Index of the region on this connection.
     pub(crate) region: u16,
@@ -161,7 +161,7 @@ pub(crate) struct StoreOffer {
     pub(crate) length: u64,
     /// The R_Key of the region.
     pub(crate) key: u32,
-    /// Its layout.
+    /// The layout of the store.
     #[serde(flatten)]
     pub(crate) shape: Shape,
 }
@@ -322,7 +322,7 @@ impl StoreOffer {
         (geometry.body_len() <= self.length).then_some(geometry)
     }
 
-    /// The virtual address.
+    /// Returns the virtual address, or `None` if `address` is not a hexadecimal number.
     pub(crate) fn va(&self) -> Option<u64> {
         u64::from_str_radix(&self.address, 16).ok()
     }
@@ -381,7 +381,7 @@ impl Connection {
         self.seals = Some(seals);
     }
 
-    /// Sends a message.
+    /// Sends a message as one line, sealed if the connection has seals.
     pub(crate) fn send(&mut self, message: &Message) -> io::Result<()> {
         let mut line = write(message, self.seals.as_mut())?;
         line.push(b'\n');

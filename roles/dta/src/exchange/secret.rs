@@ -66,7 +66,7 @@ pub(crate) struct Nonces {
     pub(crate) collector: Nonce,
 }
 
-/// A secret.
+/// A shared secret, as the key of an HMAC-SHA-256.
 #[derive(Clone)]
 pub struct Secret(Hmac<Sha256>);
 
@@ -228,7 +228,7 @@ impl SecretFile {
         })))
     }
 
-    /// The active secret.
+    /// Returns the secret that is active now.
     pub(crate) fn current(&self) -> Secret {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -65,7 +65,7 @@ impl AccessControl {
         self.secret.as_ref()
     }
 
-    /// Counters of connections.
+    /// Returns the counters of connections.
     pub(crate) fn view(&self) -> AdmissionView {
         self.admission.view(self.secret.is_some())
     }
@@ -95,7 +95,7 @@ impl Listening {
         })
     }
 
-    /// The bound address.
+    /// Returns the address to which the socket is bound.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.0.local_addr().ok()
     }
@@ -135,7 +135,7 @@ impl Drop for Server {
     }
 }
 
-/// What the thread of a connection needs.
+/// The shared state that the thread of a connection needs.
 #[derive(Clone)]
 struct ConnectionContext {
     host: Arc<dyn Host>,

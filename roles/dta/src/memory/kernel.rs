@@ -37,12 +37,12 @@ pub(super) struct Kernel {
     completions: OwnedFd,
 }
 
-/// Its attachment to the interface.
+/// The attachment of the program to the interface.
 #[derive(Debug, Default)]
 struct Attached {
     on: Option<(Attachment, Watch)>,
     native: bool,
-    /// Why it is not attached, or not in native mode.
+    /// The reason for which it is not attached, or not in native mode.
     message: Option<String>,
 }
 
@@ -154,7 +154,7 @@ impl Kernel {
         self.rdma().state(number)
     }
 
-    /// State and counters.
+    /// Returns the state of the attachment and the counters.
     pub(super) fn status(&self) -> KernelStatus {
         let counted = self.count();
         let attached = self.attached();
@@ -167,7 +167,8 @@ impl Kernel {
         }
     }
 
-    /// Its counters. Packets that are processed while the CPUs' counters are read unbalance the sums; then they are read again.
+    /// Returns the program's counters. Packets that are processed while the CPUs' counters are read unbalance the sums;
+    /// then they are read again.
     fn count(&self) -> Counted {
         let mut counted = Counted::default();
         for _ in 0..8 {

@@ -30,20 +30,20 @@ pub(super) struct Link {
     /// Whether its connection to the exchange is open.
     pub(super) up: bool,
     pub(super) since: Instant,
-    /// Number of connections.
+    /// Number of connections that the link has had.
     pub(super) connections: u64,
     /// Number of its connection to the exchange, in the order of all.
     connection: u64,
 }
 
 impl Link {
-    /// Queue pair numbers.
+    /// Returns the unreliable and the reliable queue pair number.
     pub(super) fn pairs(&self) -> [u32; 2] {
         [self.unreliable, self.reliable]
     }
 }
 
-/// All of them.
+/// The links of all translators.
 pub(super) type Links = BTreeMap<Name, Link>;
 
 /// A UDP socket does not expose link-layer addresses; the port of the peer replaces them, because it can differ
@@ -183,7 +183,7 @@ impl Memory {
         Ok(mtu)
     }
 
-    /// All queue pairs.
+    /// Returns the queue pairs of all links.
     pub(super) fn pairs(&self) -> Pairs<'_> {
         Pairs {
             responder: self.responder(),

@@ -122,7 +122,7 @@ impl Drop for Reattacher {
     }
 }
 
-/// A running memory.
+/// The handle of the running memory role.
 #[derive(Debug)]
 pub struct Role {
     memory: Handle,
@@ -528,7 +528,7 @@ fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
     Ok(receiver)
 }
 
-/// An unpredictable seed.
+/// Returns a seed that peers cannot predict.
 fn seed() -> u64 {
     u64::from_str_radix(&exchange::instance(), 16).unwrap_or_else(|_| nic::time::now())
 }

@@ -33,7 +33,7 @@ pub(crate) struct Offered {
     pub(crate) swapped: bool,
 }
 
-/// All regions, opened.
+/// The opened regions, with the parts that execute operations on them.
 pub(super) struct Opened {
     pub(super) source: DtaSource,
     pub(super) offered: Vec<Offered>,

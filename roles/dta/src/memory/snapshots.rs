@@ -54,7 +54,7 @@ pub(crate) struct SnapshotLog {
 }
 
 impl SnapshotLog {
-    /// How often counters were cleared.
+    /// Returns the number of times that counters were cleared.
     pub(crate) fn cleared(&self) -> u64 {
         self.cleared.load(Ordering::Relaxed)
     }
@@ -76,7 +76,7 @@ impl SnapshotLog {
 }
 
 impl Memory {
-    /// Directory of snapshots.
+    /// Returns the directory in which snapshots are stored.
     pub fn snapshot_directory(&self) -> PathBuf {
         let configured = self.settings.snapshots.directory.clone();
         configured.unwrap_or_else(|| self.settings.directory.join("snapshots"))

@@ -206,7 +206,7 @@ impl Memory {
         }
     }
 
-    /// The current values.
+    /// Returns the current state and counters.
     pub fn view(&self) -> MemoryView {
         let links = self.links();
         let pairs = self.pairs();

@@ -22,7 +22,7 @@ use terminal::CliError;
 pub(super) enum Listener {
     /// A Unix socket, whose file is removed at the end.
     Unix(UnixDatagram, PathBuf, Inode),
-    /// A UDP socket.
+    /// A UDP socket on a local address.
     Udp(UdpSocket),
 }
 

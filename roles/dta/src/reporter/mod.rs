@@ -51,7 +51,7 @@ pub struct Ready {
     worker: Worker,
 }
 
-/// A running reporter.
+/// The handle of the running reporter role.
 #[derive(Debug)]
 pub struct Role {
     shared: Handle,
@@ -129,7 +129,7 @@ struct Worker {
     counts: Counts,
 }
 
-/// What became of the datagrams of programs.
+/// Counts of datagrams from programs, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     received: u64,

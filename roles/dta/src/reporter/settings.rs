@@ -49,7 +49,7 @@ section! {
 pub enum LocalListen {
     /// A Unix datagram socket.
     Unix(PathBuf),
-    /// A UDP socket.
+    /// A UDP socket at this address.
     Udp(SocketAddr),
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Intercepted {
     replies_dropped: u64,
 }
 
-/// What processes reports.
+/// The parts of the translator that process intercepted reports.
 pub(super) struct Stage<'a> {
     pub(super) now: u64,
     /// Port of the reporters for messages; 0: that of their reports.

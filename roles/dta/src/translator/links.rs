@@ -39,7 +39,7 @@ pub(super) struct Peer {
     /// Restarts of its memory.
     pub(super) restarts: u64,
     pub(super) stores: Vec<StoreOffer>,
-    /// Why it is not connected.
+    /// The reason for which it is not connected.
     pub(super) lost: Option<String>,
     pub(super) sent: SendOutcome,
 }
@@ -53,7 +53,7 @@ impl Peer {
     }
 }
 
-/// What handling an event needs.
+/// The parts of the translator that handle an event of a link.
 pub(super) struct Context<'p> {
     pub(super) now: u64,
     pub(super) settings: &'p TranslatorSettings,
@@ -61,7 +61,7 @@ pub(super) struct Context<'p> {
     pub(super) links: &'p mut RdmaTransport,
 }
 
-/// All collectors.
+/// The links to all collectors.
 pub(super) struct Peers {
     pub(super) list: Vec<Peer>,
     events: Receiver<LinkEvent>,
@@ -114,7 +114,7 @@ impl Peers {
         })
     }
 
-    /// Descriptors to poll.
+    /// Returns the descriptors to poll for responses.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }

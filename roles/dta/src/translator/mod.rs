@@ -66,7 +66,7 @@ pub struct Ready {
 /// The secret of each collector that has one.
 type Secrets = Vec<Option<Arc<SecretFile>>>;
 
-/// A running translator.
+/// The handle of the running translator role.
 #[derive(Debug)]
 pub struct Role {
     shared: Handle,
@@ -265,7 +265,7 @@ struct Worker {
     senders: Option<Senders>,
     /// Datagrams of other senders.
     not_allowed: u64,
-    /// By collector.
+    /// Sockets that receive reports, one for each collector.
     reports: Vec<Reports>,
     translator: Translator,
     links: RdmaTransport,

@@ -479,7 +479,7 @@ impl UpstreamSettings {
 }
 
 impl TargetSettings {
-    /// Its rate limits.
+    /// Returns the limits on operations and bytes per second; 0 = no limit.
     pub fn limit(&self) -> translator::Rate {
         translator::Rate {
             messages: self.rate.map_or(0, |rate| rate.0),

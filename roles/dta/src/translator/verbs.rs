@@ -21,7 +21,7 @@ const POLL_INTERVAL: u64 = 1_000_000;
 /// PSN of the peer's first packet: it sends none.
 const PEER_PSN: u32 = 0;
 
-/// All collectors.
+/// The RDMA device and the links to all collectors.
 #[derive(Debug)]
 pub(super) struct Verbs {
     device: Device,
@@ -39,7 +39,7 @@ struct Head {
     what: Operation,
     offset: u64,
     len: u32,
-    /// Its region's memory no longer exists.
+    /// The memory of its region no longer exists.
     outdated: bool,
 }
 

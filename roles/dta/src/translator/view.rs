@@ -191,7 +191,7 @@ fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
 }
 
 impl Worker {
-    /// The current values.
+    /// Returns the current state and counters.
     pub(super) fn view(&mut self) -> TranslatorView {
         let mut stats = self.translator.stats();
         stats.reports.received += self.not_allowed;
