@@ -33,11 +33,11 @@ pub struct HopQueue {
     limit: usize,
 }
 
-/// What came and is not in the spool yet.
+/// Chunks that are not in the spool yet.
 #[derive(Default, Debug)]
 struct Inbox {
     chunks: VecDeque<(Vec<u8>, u64)>,
-    /// Of these chunks, and of the one that is brought into the spool just now.
+    /// Size of these chunks and of the one that is being moved into the spool, bytes.
     bytes: usize,
     /// Empty chunks, which are used again.
     spare: Vec<Vec<u8>>,
@@ -113,7 +113,7 @@ impl HopQueue {
         }
     }
 
-    /// Bytes in memory.
+    /// Returns the memory of the inbox and the spool in bytes.
     pub fn bytes(&self) -> usize {
         let inbox = lock(&self.inbox).bytes;
         inbox + self.with(|spool| spool.bytes().0)

@@ -32,7 +32,7 @@ pub enum RecordBatch {
     Results(Batch, RuleNames),
     /// Reports, for the table of reports.
     Reports(Vec<ReportRow>),
-    /// What the flight recorder recorded.
+    /// Recordings of the flight recorder.
     Recordings(Vec<Recording>),
 }
 
@@ -84,7 +84,7 @@ pub fn records(batch: &Batch) -> impl Iterator<Item = Record<'_>> {
 }
 
 impl Record<'_> {
-    /// Its size in the queue, bytes.
+    /// Returns the record's size in the queue, bytes.
     pub fn bytes(&self) -> usize {
         let content = match self {
             Self::Event(_, event, path) => size_of_val(*event) + size_of_val(*path),
@@ -133,13 +133,13 @@ pub struct Shed {
 }
 
 impl Shed {
-    /// All of them.
+    /// Returns the number of all records that were shed.
     pub fn sum(&self) -> u64 {
         self.full + self.share + self.displaced
     }
 }
 
-/// Why a record is shed.
+/// The reason for which a record is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The queue is full.

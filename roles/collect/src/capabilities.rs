@@ -19,7 +19,7 @@ const OPENING: [Cap; 5] = [
 #[derive(Clone, Copy, Debug)]
 pub struct CapabilityDrop {
     wanted: Capabilities,
-    /// What every thread keeps.
+    /// The capabilities that every thread keeps.
     retained: CapSet,
 }
 

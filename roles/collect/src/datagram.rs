@@ -82,7 +82,7 @@ pub fn octets(address: IpAddr) -> [u8; 16] {
 /// Profiles by source address.
 #[derive(Clone, Debug)]
 pub struct Profiles {
-    /// The default profile.
+    /// The profile of sources that no prefix covers.
     pub default: wire::Profile,
     /// The longest prefix first.
     pub by_source: Vec<(Prefix, wire::Profile)>,

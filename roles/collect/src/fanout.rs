@@ -54,7 +54,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 struct Arrival<'p> {
     data: &'p [u8],
-    /// Its entry in a load, without its end.
+    /// The datagram's entry in a load, without the end of its bytes.
     entry: Entry,
 }
 
@@ -72,7 +72,7 @@ impl Load {
         len.max(LOAD_BYTES) + LOAD_DATAGRAMS * size_of::<Entry>()
     }
 
-    /// Bytes of memory.
+    /// Returns the load's memory in bytes.
     fn memory(&self) -> usize {
         self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
@@ -104,7 +104,7 @@ impl Load {
 /// Counters of distributed and dropped datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FanoutStats {
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub datagrams: u64,
     /// Datagrams whose worker has ended.
     pub ended: u64,
@@ -113,7 +113,7 @@ pub struct FanoutStats {
 /// The counters of an input's fan-out, for display.
 #[derive(Debug, Default)]
 pub struct FanoutGauge {
-    /// Counters of datagrams.
+    /// Counters of distributed and dropped datagrams.
     pub stats: Mutex<FanoutStats>,
     /// The streams and their losses, and the losses of evicted streams, as of the last second.
     pub streams: Mutex<(Vec<collector::StreamView>, collector::stats::Table, Losses)>,
@@ -161,7 +161,7 @@ impl Ledger {
         }
     }
 
-    /// The counters.
+    /// Returns the counters for display.
     pub fn gauge(&self) -> Arc<FanoutGauge> {
         Arc::clone(&self.gauge)
     }
@@ -251,7 +251,7 @@ fn observe(sequencer: &mut Sequencer, batch: &mut Batch, noted: &Noted) {
 /// Shared by the spreaders of one input.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The workers' queues.
+    /// Queues to the workers, by the worker's index.
     pub workers: Vec<LoadSender>,
     /// Parser of a datagram's flow.
     pub profiles: Arc<Profiles>,
@@ -261,7 +261,7 @@ pub struct Plan {
     pub seed: u64,
     /// The number of the input.
     pub listener: u16,
-    /// Its losses.
+    /// Accounts for the input's lost datagrams.
     pub ledger: Arc<Ledger>,
     /// The ports of aggregates.
     pub aggregate_ports: AggregatePorts,
@@ -282,7 +282,7 @@ pub struct Spreader {
     latest: Sender,
 }
 
-/// What the sender of a datagram decides. Most datagrams have the sender of the one before.
+/// Properties of a datagram that depend on its sender alone. Most datagrams have the sender of the one before.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     address: SocketAddr,
@@ -550,7 +550,7 @@ impl Load {
     }
 }
 
-/// How many datagrams ahead bytes are prefetched.
+/// Prefetch distance, in datagrams ahead of the one that is being distributed.
 const AHEAD: usize = 4;
 /// Maximum number of datagrams per call of the worker.
 const SHARE: usize = 64;
@@ -558,7 +558,7 @@ const SHARE: usize = 64;
 const LOAD_DATAGRAMS: usize = 128;
 /// Bytes of datagrams in a load, except that a longer datagram has a load of its own.
 const LOAD_BYTES: usize = 32 << 10;
-/// How long a worker sleeps when its queue is empty and datagrams arrive at a high rate.
+/// Time for which a worker sleeps when its queue is empty and datagrams arrive at a high rate.
 const NAP: Duration = Duration::from_micros(500);
 /// Interval between reports of losses, ns.
 const ACCOUNT_EVERY: Nanos = 1_000_000_000;

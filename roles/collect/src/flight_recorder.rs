@@ -42,7 +42,7 @@ struct Shared {
     wanted: AtomicBool,
 }
 
-/// What was done with the events, and the number of stored reports.
+/// Counters of events by outcome, and the number of stored reports.
 type Done = Arc<Mutex<(FlightStats, u64)>>;
 
 /// The counters, for display.
@@ -53,7 +53,7 @@ pub struct FlightGauge {
     memory: usize,
 }
 
-/// What the recorder has done.
+/// Counters and memory of the flight recorder.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlightCounts {
     /// Memory in use, bytes.
@@ -109,7 +109,7 @@ impl FlightRecorder {
         self.triggers.clone()
     }
 
-    /// The counters.
+    /// Returns the counters for display.
     pub fn gauge(&self) -> FlightGauge {
         FlightGauge {
             done: Arc::clone(&self.done),
@@ -158,7 +158,7 @@ impl Tap {
         }
     }
 
-    /// Copies datagrams.
+    /// Copies datagrams into the ring.
     pub fn keep(&mut self, datagrams: &[Datagram<'_>]) {
         for datagram in datagrams {
             if self.ring.is_full(datagram) {
@@ -204,7 +204,7 @@ impl FlightGauge {
     }
 }
 
-/// The recorder's thread.
+/// State of the recorder's thread.
 struct Thread {
     config: Config,
     taps: Vec<Arc<Shared>>,
@@ -301,9 +301,9 @@ impl Thread {
     }
 }
 
-/// How often the recorder looks for windows that have ended.
+/// Interval at which the recorder looks for windows that have ended.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for which events of a window may still come from the workers, ns.
 const GRACE: Nanos = 100_000_000;
-/// How long the chunks of workers are waited for.
+/// Longest wait for the chunks of the workers.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -81,7 +81,7 @@ impl LatestIndex {
             .unwrap_or_default()
     }
 
-    /// Replaces the copy.
+    /// Replaces the copy with `index`, and returns it.
     pub fn set(&mut self, index: FlowIndex) -> Arc<FlowIndex> {
         Arc::clone(self.0.insert(Arc::new(index)))
     }
@@ -106,7 +106,7 @@ pub fn touched(mut memory: Vec<FlowSummary>, flows: usize) -> Vec<FlowSummary> {
     memory
 }
 
-/// How old a copy may be, for each flow of the worker that has the most: copying a flow takes 1 to 5 % of this.
+/// Maximum age of a copy, for each flow of the worker that has the most: copying a flow takes 1 to 5 % of this.
 const AGE_PER_FLOW: Duration = Duration::from_micros(1);
 /// A copy is freed this long after it was made.
 const UNUSED: Duration = Duration::from_secs(60);

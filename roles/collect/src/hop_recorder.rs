@@ -274,7 +274,7 @@ fn flow_of(report: &Report<'_>) -> Option<FlowKey> {
     report.flow.or_else(|| report.flow_id.map(FlowKey::of_id))
 }
 
-/// Which datagram it is, whoever receives it: of which reporter, with which number.
+/// Hashes the reporter and number of a datagram, so that all collectors that receive it get the same value.
 fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
     let (high, low) = datagram.source.split_at(8);
     let word = |half: &[u8]| half.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -290,7 +290,7 @@ fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
 
 /// Bytes of hops that are handed over together.
 const CHUNK: usize = 64 << 10;
-/// What the hops of one report need, at most.
+/// Maximum size of the hops of one report, bytes.
 const MOST_REPORT: usize = 48 << 10;
 /// Events of datagrams that are processed together.
 const MOST_MARKS: usize = 4096;

@@ -47,11 +47,11 @@ impl fmt::Debug for RxSource {
     }
 }
 
-/// An open input.
+/// An input that has been opened.
 pub struct Opened {
-    /// Its sources, each read by a thread.
+    /// Packet sources, each read by a thread.
     pub sources: Vec<RxSource>,
-    /// Its description for the API.
+    /// The setup, for the API.
     pub setup: Setup,
     /// Checks whether it still works.
     pub health: Box<dyn Check>,
@@ -202,12 +202,12 @@ impl Input {
         }
     }
 
-    /// Its counters.
+    /// Returns the input's counters for display.
     pub fn gauge(&self) -> Arc<InputGauge> {
         Arc::clone(&self.gauge)
     }
 
-    /// Its number.
+    /// Returns the number of the input as a listener.
     pub fn listener(&self) -> u16 {
         self.listener
     }
@@ -217,7 +217,7 @@ impl Input {
         self.entry
     }
 
-    /// Its threads, if it needs no supervision; else the input itself, for its supervisor.
+    /// Starts the input's threads if it needs no supervision; else returns the input for its supervisor.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -258,7 +258,7 @@ impl Input {
 pub enum Reading {
     /// Read by these threads, until `stop` is set and all datagrams received until then are processed.
     Threads(Vec<JoinHandle<()>>),
-    /// For [`watch::Watch::add`].
+    /// A supervised input, for [`watch::Watch::add`].
     Watched(Box<watch::Watched>),
 }
 

@@ -93,7 +93,7 @@ pub trait Kernel: Send {
     /// Frees the slot of a stream.
     fn forget_stream(&mut self, slot: u32);
 
-    /// Slots for flows.
+    /// Returns the number of slots for flows.
     fn flows(&self) -> u32;
 
     /// Suppressed reports of the flow in a slot, modulo 2^32; `None` without a flow.
@@ -102,7 +102,7 @@ pub trait Kernel: Send {
     /// Copies the flow in a slot. `false`: there is none, or it changed meanwhile.
     fn flow(&self, slot: u32, copy: &mut FlowCopy) -> bool;
 
-    /// Removes a flow.
+    /// Removes a flow and frees its slot.
     fn forget_flow(&mut self, key: &FlowKey);
 
     /// Removes path, latency and reported values of a flow, with its next report.
@@ -114,7 +114,7 @@ pub trait Kernel: Send {
     /// The key in a slot, and the values suppressed that no flow keeps, modulo 2^32.
     fn key(&self, metric: Metric, slot: u32) -> Option<(SuppressedKey, u32)>;
 
-    /// Removes a key.
+    /// Removes a key of a node and frees its slot.
     fn forget_key(&mut self, metric: Metric, node: u32, part: u32);
 
     /// Applies thresholds and rules; returns their generation, the [`KernelRecord::generation`] of records under them.
@@ -135,7 +135,7 @@ pub trait Kernel: Send {
 pub struct KernelRecord<'a> {
     /// When the program wrote the record, monotonic clock.
     pub at: Nanos,
-    /// Its stream and the slot of it; `None` when its number is not followed there.
+    /// The stream and its slot; `None` when its numbers are not followed in the kernel.
     pub stream: Option<(u32, StreamId)>,
     /// The run that it ended or continues; `None` where it began the stream. It is not counted in it.
     pub before: Option<Run>,
@@ -147,12 +147,12 @@ pub struct KernelRecord<'a> {
     pub frame: &'a [u8],
 }
 
-/// A flow, copied.
+/// A copy of a flow's state.
 #[derive(Clone, Debug, Default)]
 pub struct FlowCopy {
     /// The flow that the values belong to.
     pub key: FlowKey,
-    /// Suppressed, modulo 2^32.
+    /// Number of suppressed reports, modulo 2^32.
     pub reports: u32,
     /// Latest flow latency, ns.
     pub latency: Option<u64>,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use runtime::{lock::lock, save::SavedFile};
 
-/// What is remembered, and where it is saved.
+/// The nodes that were seen behind interfaces, and the file that they are saved in.
 #[derive(Debug)]
 pub struct KnownLinks {
     file: Option<Arc<SavedFile>>,
@@ -54,16 +54,16 @@ struct End {
     last: Nanos,
 }
 
-/// What the file has: node, interface, node behind it, first and last time.
+/// Content of the file: node, interface, node behind it, first and last time (ns).
 #[derive(Serialize, Deserialize)]
 struct Saved {
     links: Vec<(u32, u32, u32, Nanos, Nanos)>,
 }
 
-/// What was behind an interface.
+/// The neighbour behind an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Behind {
-    /// This node.
+    /// The node with this ID.
     Node(u32),
     /// No packet had passed it, as far as is known.
     Unknown,
@@ -101,7 +101,7 @@ impl KnownLinks {
         }
     }
 
-    /// What is remembered.
+    /// Returns the nodes behind interfaces, locked.
     pub fn memory(&self) -> MutexGuard<'_, LinkMemory> {
         lock(&self.memory)
     }
@@ -204,7 +204,8 @@ impl LinkMemory {
         }
     }
 
-    /// What was behind an interface of a node between two times. What is not known of that time follows from the time before.
+    /// Returns the neighbour behind an interface of a node between two times. Where nothing is known of that time, the
+    /// time before it decides.
     pub fn behind(&self, node: u32, interface: u32, (from, to): (Nanos, Nanos)) -> Behind {
         let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
         let before = ends
@@ -268,13 +269,13 @@ pub const FILE: &str = "links.json";
 const MOST_INTERFACES: usize = 65_536;
 /// Nodes behind one interface that are remembered.
 const MOST_ENDS: usize = 8;
-/// How much later than its first packet a link may have been seen: links are looked at every few seconds.
+/// Maximum delay between a link's first packet and its detection, ns: links are looked at every few seconds.
 const DELAY: Nanos = 15_000_000_000;
 /// Two nodes that alternate like this are both behind the interface.
 const TOGETHER: Nanos = 60_000_000_000;
-/// How soon a new node is saved.
+/// Delay before a new node is saved.
 const SOON: Duration = Duration::from_secs(10);
-/// How soon is saved until when a node was there.
+/// Delay before the time until which a node was there is saved.
 const LATER: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

@@ -55,10 +55,10 @@ impl Filter {
     }
 }
 
-/// What a client subscribes to.
+/// The subject of a client's subscription.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Topic {
-    /// Telemetry events.
+    /// Telemetry events that pass this filter.
     Events(Filter),
     /// Changes at the manager.
     Manager,
@@ -77,12 +77,12 @@ impl Topic {
     }
 }
 
-/// What is sent to clients.
+/// A message to clients of the live stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Its kind; `None`: the only one of its stream.
+    /// The kind of message; `None`: the only one of its stream.
     pub name: Option<&'static str>,
-    /// JSON.
+    /// The message as JSON.
     pub text: Arc<str>,
 }
 
@@ -92,7 +92,7 @@ struct Follower {
     rules: BTreeSet<String>,
     queue: Option<mpsc::Sender<RuleOn>>,
     missed: u64,
-    /// Whose events are counted.
+    /// Groups of flows whose events are counted.
     counted: Vec<Counted>,
 }
 
@@ -163,7 +163,7 @@ struct Client {
     shed: Arc<AtomicU64>,
 }
 
-/// What became of a message to a client.
+/// The outcome of offering a message to a client.
 enum Offered {
     Sent,
     Shed,
@@ -188,10 +188,10 @@ impl Client {
     }
 }
 
-/// A client's end.
+/// The client's end of a stream.
 #[derive(Debug)]
 pub struct Subscription {
-    /// Events.
+    /// Receives the messages of the topic.
     pub events: mpsc::Receiver<Message>,
     shed: Arc<AtomicU64>,
 }
@@ -282,7 +282,7 @@ impl Hub {
         receiver
     }
 
-    /// Which rules are followed.
+    /// Sets the names of the rules that are followed.
     pub fn set_followed(&self, rules: BTreeSet<String>) {
         lock(&self.follower).rules = rules;
     }
@@ -359,7 +359,7 @@ impl Hub {
         lock(&self.follower).queue = None;
     }
 
-    /// The counters.
+    /// Returns the counters of all streams.
     pub fn stats(&self) -> StreamsView {
         let clients = self.clients();
         let open = clients

@@ -483,17 +483,17 @@ impl Monitor {
         self.workers.iter().map(|worker| count(&worker.stats())).sum()
     }
 
-    /// The inputs.
+    /// Returns the state of all inputs.
     pub fn inputs(&self) -> Vec<InputView> {
         self.inputs.iter().map(|input| input_view(input)).collect()
     }
 
-    /// The pipeline.
+    /// Returns the gauge of the pipeline.
     pub fn pipeline(&self) -> &Gauge {
         &self.pipeline
     }
 
-    /// The live stream.
+    /// Returns the hub of the live stream.
     pub fn hub(&self) -> &Hub {
         &self.hub
     }

@@ -34,7 +34,7 @@ pub struct Config {
     pub queue: usize,
     /// Bytes of records between the live stream and the store.
     pub store_queue: usize,
-    /// What a worker does when the queue is full.
+    /// The action of a worker when the queue is full.
     pub policy: Policy,
     /// The store; `None`: events go to the live stream only.
     pub store: Option<store::Config>,
@@ -204,7 +204,7 @@ impl Outlet {
         self
     }
 
-    /// An empty batch.
+    /// Returns an empty batch of the configured capacity.
     pub fn batch(&self) -> Batch {
         Batch::with_capacity(self.batch)
     }

@@ -47,11 +47,11 @@ struct Shared {
     emptied: Condvar,
 }
 
-/// A sending end.
+/// A sender's end of the queue.
 #[derive(Debug)]
 pub struct RecordSender(Arc<Shared>);
 
-/// The receiving end.
+/// The receiver's end of the queue.
 #[derive(Debug)]
 pub struct RecordReceiver(Arc<Shared>);
 
@@ -82,7 +82,7 @@ impl RecordSender {
         self.put(batch.len() as u64, records(batch), rules, block);
     }
 
-    /// Queues reports, likewise.
+    /// Queues reports. `block`: waits for space; otherwise reports that do not fit are shed.
     pub fn send_reports(&self, rows: Vec<ReportRow>, block: bool) {
         let rules = RuleNames::from([]);
         self.put(
@@ -93,7 +93,7 @@ impl RecordSender {
         );
     }
 
-    /// Queues recordings, likewise.
+    /// Queues recordings. `block`: waits for space; otherwise recordings that do not fit are shed.
     pub fn send_recordings(&self, recordings: Vec<Recording>, block: bool) {
         let rules = RuleNames::from([]);
         let count = recordings.len() as u64;
@@ -125,7 +125,7 @@ impl RecordSender {
         self.0.filled.notify_one();
     }
 
-    /// The counters.
+    /// Returns the counters for display.
     pub fn gauge(&self) -> QueueGauge {
         QueueGauge(Arc::clone(&self.0))
     }
@@ -179,7 +179,7 @@ impl Drop for RecordReceiver {
 }
 
 impl QueueGauge {
-    /// A consistent copy.
+    /// Returns a copy of the counters, all of the same moment.
     pub fn account(&self) -> Account {
         let inner = lock(&self.0.inner);
         let Inner {

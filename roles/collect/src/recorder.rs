@@ -67,5 +67,5 @@ impl ReportRecorder {
     }
 }
 
-/// Reports per batch.
+/// Maximum number of reports in a batch.
 const ROWS: usize = 1024;

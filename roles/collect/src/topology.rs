@@ -30,9 +30,9 @@ pub struct Node {
     pub reports: u64,
     /// Time of the latest report.
     pub last_seen: Nanos,
-    /// Its hop latency.
+    /// The node's hop latency, if it reported one.
     pub hop_latency: Option<SeriesView>,
-    /// Its queues.
+    /// The node's queues with an occupancy.
     pub queues: Vec<SeriesView>,
 }
 
@@ -132,7 +132,7 @@ impl NetworkMerge {
         known.queues.extend(slice.queues.into_iter().map(keyed));
     }
 
-    /// The merged network.
+    /// Returns the merged network, within the limits on nodes, links and paths.
     pub fn topology(self) -> Topology {
         let [max_nodes, max_links, max_paths] = self.max;
         Topology {

@@ -11,8 +11,8 @@ use collector::event::Nanos;
 
 use runtime::lock::lock;
 
-/// How far the datagrams of one thread may be ahead of those of another, ns. It is small compared with the silence after which missing
-/// numbers count as lost.
+/// Maximum time by which the datagrams of one thread may be ahead of those of another, ns. It is small compared with
+/// the silence after which missing numbers count as lost.
 pub const LEAD: Nanos = 250_000_000;
 
 /// A thread that has been behind for longer than this is overloaded, and one that has not looked for as long is blocked: neither time nor other
@@ -37,7 +37,7 @@ pub struct Watermarks {
 /// All threads that receive.
 #[derive(Debug, Default)]
 struct Readers {
-    /// `None`: no thread.
+    /// The state of each thread; `None` where there is none.
     readers: Vec<Option<Reader>>,
     /// When any of them, or a worker, looked last, by the monotonic clock.
     looked: Nanos,
@@ -80,7 +80,6 @@ impl Readers {
         self.looked = monotonic;
     }
 
-    /// See [`Watermarks::time`].
     fn time(&mut self, now: Nanos, monotonic: Nanos) -> Nanos {
         self.look(monotonic);
         let readers = self.readers.iter().flatten();
@@ -101,7 +100,6 @@ impl Readers {
         least
     }
 
-    /// See [`Watermark::set`].
     fn set(&mut self, reader: usize, until: Nanos, is_drained: bool, monotonic: Nanos) {
         self.look(monotonic);
         if let Some(reader) = &mut self.readers[reader] {
@@ -147,7 +145,7 @@ pub struct Watermark {
 }
 
 impl Watermarks {
-    /// Another thread.
+    /// Adds the watermark of another thread.
     pub fn add(self: &Arc<Self>) -> Watermark {
         let mut locked = lock(&self.readers);
         let readers = &mut locked.readers;

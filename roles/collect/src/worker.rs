@@ -127,7 +127,7 @@ impl Worker {
         self.aggregate_ports.clone()
     }
 
-    /// See [`Worker::aggregate_ports`].
+    /// Replaces the ports that receive aggregates.
     #[must_use]
     pub fn with_aggregate_ports(mut self, ports: AggregatePorts) -> Self {
         self.aggregate_ports = ports;
@@ -139,7 +139,7 @@ impl Worker {
         Arc::clone(&self.watermarks)
     }
 
-    /// See [`Worker::watermarks`].
+    /// Replaces the watermarks of the threads whose datagrams it processes.
     #[must_use]
     pub fn with_watermarks(mut self, watermarks: Arc<Watermarks>) -> Self {
         self.watermarks = watermarks;
@@ -180,7 +180,7 @@ impl Worker {
         }
     }
 
-    /// Processes reports.
+    /// Processes a burst of datagrams with reports.
     pub fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
         // The first of them may end an interval, whose results are then emitted.
         let Self {

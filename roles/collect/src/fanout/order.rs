@@ -13,7 +13,7 @@ const LIMIT: usize = 16_384;
 /// A thread's time goes back by more than this only if the clock was set back, ns. The stamps of datagrams are out of order by less.
 const SET_BACK: Nanos = 20_000_000;
 
-/// How long after the clock was set back every thread has the new time, ns.
+/// Time after the clock was set back within which every thread has the new time, ns.
 const PATIENCE: Nanos = 1_000_000_000;
 
 /// The thread of a lane has ended.

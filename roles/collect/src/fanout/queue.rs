@@ -36,7 +36,7 @@ struct Lane {
     loads: VecDeque<Load>,
     /// Bytes of memory of its loads that are queued or being processed.
     used: usize,
-    /// Its sender waits until `used` is not above this.
+    /// The sender waits until `used` is at most this, bytes.
     resume: Option<usize>,
     /// It has a sender.
     open: bool,

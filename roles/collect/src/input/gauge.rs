@@ -12,7 +12,7 @@ use runtime::lock::lock;
 /// The setup of an input, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Its name: `udp://10.0.0.1:32766`, `xdp://eth1`.
+    /// The input's name: `udp://10.0.0.1:32766`, `xdp://eth1`.
     pub listen: String,
     /// The bound address of a socket.
     pub address: Option<SocketAddr>,
@@ -46,7 +46,7 @@ impl Setup {
 /// The receive path of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name, such as `eth1`.
     pub name: String,
     /// Queues that are read.
     pub queues: u32,
@@ -64,7 +64,7 @@ pub struct InputGauge {
 #[derive(Debug)]
 struct State {
     setup: Setup,
-    /// Why it is closed; `None` while it is open.
+    /// The reason for which it is closed; `None` while it is open.
     down: Option<String>,
     /// Times it was opened again.
     reopened: u64,
@@ -83,7 +83,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Updates the counters.
+    /// Replaces the counters with newer ones.
     pub(super) fn note(&self, stats: Stats) {
         *lock(&self.stats) = stats;
     }
@@ -131,7 +131,7 @@ impl InputGauge {
             .find_map(|meter| lock(&meter.failed).clone())
     }
 
-    /// Its threads have ended; their counters stay.
+    /// Records that the input's threads have ended, and the reason; their counters stay.
     pub(super) fn closed(&self, why: String) {
         let state = &mut *lock(&self.state);
         for meter in state.meters.drain(..) {
@@ -154,7 +154,7 @@ impl InputGauge {
         state.reopened += 1;
     }
 
-    /// Its statistics, as of the last tick.
+    /// Returns the input's statistics, as of the last tick.
     pub fn stats(&self) -> Stats {
         let state = lock(&self.state);
         let mut sum = state.before.0;
@@ -175,12 +175,12 @@ impl InputGauge {
         lock(&self.state).counters = counters;
     }
 
-    /// Its setup, or the one when it last worked.
+    /// Returns the setup, or the latest one if the input is closed.
     pub fn setup(&self) -> Setup {
         lock(&self.state).setup.clone()
     }
 
-    /// Why it does not work, and how often it was reopened.
+    /// Returns the reason for which the input is closed, and how often it was reopened.
     pub fn failure_state(&self) -> (Option<String>, u64) {
         let state = lock(&self.state);
         (state.down.clone(), state.reopened)

@@ -29,7 +29,7 @@ const UNPUBLISHED: Nanos = 5_000_000;
 /// Time limit for draining an input at the end, ns.
 const DRAIN: Nanos = 500_000_000;
 
-/// Reads one source.
+/// Reads one source of an input.
 pub(super) struct Reader {
     pub(super) source: RxSource,
     pub(super) handler: Handler,

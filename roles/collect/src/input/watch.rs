@@ -16,7 +16,7 @@ use super::{Check, Opened, Work};
 use runtime::control::Control;
 use terminal::CliError;
 
-/// Interval of checks.
+/// Interval between two checks of an input.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two polls of a collector whose input is closed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ const SHORTEST: Duration = Duration::from_millis(500);
 /// Longest delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// A supervised input.
+/// An input that is reopened after a failure.
 pub struct Watched {
     opener: Box<dyn super::Open>,
     work: Work,

@@ -134,7 +134,6 @@ impl<K: Kernel> KernelSync<K> {
         self.offset = now.wrapping_sub(monotonic);
     }
 
-    /// The kernel's side.
     #[cfg(test)]
     pub(super) fn kernel(&self) -> &K {
         &self.kernel

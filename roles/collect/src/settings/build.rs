@@ -84,10 +84,11 @@ impl CollectSettings {
         RuleSet::compile(&rules)
     }
 
-    /// What decides which events are emitted: the self, and what intents ask for.
+    /// Compiles the thresholds and rules that decide which events are emitted: those of the settings and those of
+    /// intents.
     ///
     /// # Errors
-    /// A sentence. It cannot happen with self that were checked, if no intent asks for anything.
+    /// One sentence. There is none if the settings were checked and no intent asks for anything.
     pub fn detection(&self, asked: &Asked, generation: u32) -> Result<Arc<Detection>, String> {
         let thresholds = self
             .compile_thresholds_with(&asked.thresholds)

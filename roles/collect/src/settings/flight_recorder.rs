@@ -97,7 +97,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Checks the section.
+/// Refuses values of the section that cannot be used.
 pub fn check(written: &FlightRecorderSettings, has_store: bool, refuse: &mut dyn FnMut(&[&str], &str)) {
     if written.enabled == Some(true) && !has_store {
         let message = "there is no store for recordings; set [store] enabled = true beside [collector], or remove the line";

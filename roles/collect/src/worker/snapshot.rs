@@ -11,7 +11,7 @@ use runtime::lock::lock;
 /// The state that a worker published last.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Counters.
+    /// Counters of the worker's collector.
     pub stats: Stats,
     /// Occupancy of the tables.
     pub tables: Tables,
@@ -26,13 +26,13 @@ pub struct Snapshot {
 pub struct Entries {
     /// Numbered streams of reports.
     pub streams: Vec<StreamView>,
-    /// Source addresses.
+    /// Source addresses of reports.
     pub sources: Vec<SourceView>,
-    /// Latencies of nodes.
+    /// Hop latencies of nodes.
     pub nodes: Vec<SeriesView>,
-    /// Queues.
+    /// Occupancies of the queues.
     pub queues: Vec<SeriesView>,
-    /// Links.
+    /// Utilizations of the links.
     pub links: Vec<SeriesView>,
 }
 

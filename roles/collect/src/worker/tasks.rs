@@ -3,7 +3,7 @@
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
-/// Queued tasks.
+/// Queue of the tasks for a worker.
 #[derive(Debug)]
 pub(super) struct Tasks<T> {
     queue: Receiver<T>,
@@ -34,8 +34,8 @@ impl<T> Tasks<T> {
         None
     }
 
-    /// How long the worker may wait for datagrams, ms: not at all while a task waits, and only briefly after one, because queries
-    /// of large tables consist of many.
+    /// Returns the time that the worker may wait for datagrams, ms: none while a task waits, and little after one,
+    /// because queries of large tables consist of many.
     #[inline]
     pub(super) fn patience_ms(&mut self) -> u32 {
         if self.ahead.is_some() {
