@@ -386,7 +386,7 @@ const SENDERS: u64 = 0x5e4d_e125;
 /// A stream of results: records of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stream {
-    /// Significant changes and rule transitions.
+    /// Events of every [`Kind`]: changes, transitions of rules, losses.
     Events,
     /// A metric of a key over an interval.
     Rollups,

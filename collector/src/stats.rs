@@ -115,7 +115,7 @@ pub struct Stats {
     pub accepted: u64,
     /// Datagrams without one, by the first reason ([`Refusal::index`]).
     pub refused_datagrams: [u64; Refusal::COUNT],
-    /// Reports that were decoded and accepted.
+    /// Good reports, that is, decoded and accepted.
     pub reports: u64,
     /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
     pub refused: [u64; Refusal::COUNT],
