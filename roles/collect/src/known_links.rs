@@ -275,7 +275,7 @@ const DELAY: Nanos = 15_000_000_000;
 const TOGETHER: Nanos = 60_000_000_000;
 /// Delay before a new node is saved.
 const SOON: Duration = Duration::from_secs(10);
-/// Delay before the time until which a node was there is saved.
+/// Delay before the last time at which a node was seen is saved.
 const LATER: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
