@@ -144,8 +144,9 @@ impl Kind {
         }
     }
 
-    /// How many postcards fit into one datagram of this kind: R is at most this for Agg kinds, 72 at a path MTU of 1500
-    /// over IPv4 (4.3). The size of a summary does not depend on R, so for Cor kinds it is the largest possible R.
+    /// Returns the maximum number of postcards in one datagram of this kind: R is at most this for Agg kinds, 72 at a
+    /// path MTU of 1500 over IPv4 (4.3). The size of a summary does not depend on R, so for Cor kinds it is the largest
+    /// possible R.
     pub const fn max_postcards(self, pmtu: u16, over_ipv6: bool) -> usize {
         if self.is_correlated() {
             return u32::MAX as usize;
@@ -153,7 +154,7 @@ impl Kind {
         Self::max_postcards_of(POSTCARD_LEN, pmtu, over_ipv6)
     }
 
-    /// How many postcards of `len` bytes fit into one datagram.
+    /// Returns the maximum number of postcards of `len` bytes in one datagram.
     pub const fn max_postcards_of(len: usize, pmtu: u16, over_ipv6: bool) -> usize {
         let headers = HEADER_LEN + 8 + if over_ipv6 { 40 } else { 20 };
         (pmtu as usize).saturating_sub(headers) / len
@@ -169,7 +170,7 @@ impl fmt::Display for Kind {
 /// An aggregate's header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// Which postcards or summaries it contains.
+    /// Kind of the postcards or summaries that the datagram contains.
     pub kind: Kind,
     /// T: a timer sent it before R postcards had arrived.
     pub by_timer: bool,
@@ -179,7 +180,7 @@ pub struct Header {
     pub count: u16,
     /// Bytes of each, at least those of the kind.
     pub record_len: u16,
-    /// Its sender.
+    /// ID of the aggregator that sent the datagram.
     pub aggregator: u32,
     /// Per aggregator and destination, +1 per aggregate.
     pub sequence: u32,
@@ -365,9 +366,9 @@ impl Postcard {
 /// that lacks the space for them leaves them out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PacketFields {
-    /// Ingress interface.
+    /// Ingress interface of the packet.
     pub ingress_if: Option<u16>,
-    /// Egress interface.
+    /// Egress interface of the packet.
     pub egress_if: Option<u16>,
     /// Hop limit or time to live of the packet.
     pub hop_limit: Option<u8>,
@@ -439,7 +440,7 @@ pub enum SummaryMetric {
 }
 
 impl SummaryMetric {
-    /// Its number on the wire.
+    /// Returns the metric's code on the wire.
     #[inline]
     pub const fn number(self) -> u8 {
         match self {
@@ -463,11 +464,11 @@ impl SummaryMetric {
 /// Minimum, maximum, sum and count of the values of one metric (4.3). Missing values are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Summary {
-    /// The metric.
+    /// The metric that is summarised.
     pub metric: SummaryMetric,
-    /// Minimum.
+    /// Minimum of the values.
     pub min: u32,
-    /// Maximum.
+    /// Maximum of the values.
     pub max: u32,
     /// Sum of the values.
     pub sum: u64,
@@ -571,7 +572,7 @@ impl<'a> Aggregate<'a> {
         Ok(aggregate)
     }
 
-    /// The header.
+    /// Returns the datagram's aggregate header.
     #[inline]
     pub fn header(&self) -> &Header {
         &self.header
@@ -582,7 +583,7 @@ impl<'a> Aggregate<'a> {
         self.records.chunks_exact(usize::from(self.header.record_len))
     }
 
-    /// Its postcards, in the order in which they arrived; none if its kind has summaries.
+    /// Iterates over the postcards, in the order in which they arrived; none if the kind has summaries.
     #[inline]
     pub fn postcards(&self) -> impl Iterator<Item = Postcard> + use<'a> {
         let skip = if self.header.kind.is_correlated() {
@@ -610,7 +611,7 @@ impl<'a> Aggregate<'a> {
         })
     }
 
-    /// Its summaries; none if its kind has postcards.
+    /// Iterates over the summaries; none if the kind has postcards.
     #[inline]
     pub fn summaries(&self) -> impl Iterator<Item = Summary> + use<'a> {
         let skip = if self.header.kind.is_correlated() {

@@ -54,7 +54,6 @@ pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     out
 }
 
-/// Writes two bytes.
 #[inline]
 pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
@@ -66,13 +65,11 @@ pub(crate) fn put_u24(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 3].copy_from_slice(&value.to_be_bytes()[1..]);
 }
 
-/// Writes four bytes.
 #[inline]
 pub(crate) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Writes eight bytes.
 #[inline]
 pub(crate) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_be_bytes());

@@ -5,7 +5,7 @@
 pub struct Sum(u32);
 
 impl Sum {
-    /// Adds bytes.
+    /// Adds bytes to the sum.
     #[must_use]
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Self {

@@ -3,7 +3,7 @@
 /// The contribution of a byte to a CRC if 0 to 15 more bytes follow.
 pub(crate) type Tables = [[u32; 256]; 16];
 
-/// CRC-32C (Castagnoli).
+/// Tables of CRC-32C (Castagnoli).
 pub(crate) static CRC_32C: Tables = tables(0x82f6_3b78);
 
 /// The tables of a reflected polynomial.

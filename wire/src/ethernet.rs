@@ -10,11 +10,11 @@ pub const TAG_LEN: usize = 4;
 
 /// EtherTypes that this crate reads.
 pub mod ethertype {
-    /// IPv4.
+    /// EtherType of IPv4 packets.
     pub const IPV4: u16 = 0x0800;
-    /// IPv6.
+    /// EtherType of IPv6 packets.
     pub const IPV6: u16 = 0x86dd;
-    /// VLAN tag.
+    /// EtherType of a VLAN tag.
     pub const VLAN: u16 = 0x8100;
     /// Service tag of QinQ.
     pub const QINQ: u16 = 0x88a8;
@@ -22,13 +22,13 @@ pub mod ethertype {
     pub const QINQ_OLD: u16 = 0x9100;
     /// Service tag of QinQ, another one before 802.1ad.
     pub const QINQ_OTHER: u16 = 0x9200;
-    /// MPLS.
+    /// EtherType of MPLS packets.
     pub const MPLS: u16 = 0x8847;
     /// MPLS with an upstream-assigned label.
     pub const MPLS_MULTICAST: u16 = 0x8848;
     /// Ethernet inside a tunnel.
     pub const ETHERNET: u16 = 0x6558;
-    /// All VLAN tags.
+    /// EtherTypes of all VLAN tags.
     pub const TAGS: [u16; 4] = [VLAN, QINQ, QINQ_OLD, QINQ_OTHER];
 
     /// Whether a VLAN tag follows.
@@ -50,7 +50,7 @@ mod field {
     pub(super) const INNER: usize = 2;
 }
 
-/// An Ethernet frame.
+/// A view of an Ethernet frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
@@ -67,31 +67,31 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Destination address.
+    /// Returns the destination MAC address.
     pub fn dst(&self) -> [u8; 6] {
         array_at(self.0.as_ref(), field::DST)
     }
 
-    /// Source address.
+    /// Returns the source MAC address.
     pub fn src(&self) -> [u8; 6] {
         array_at(self.0.as_ref(), field::SRC)
     }
 
-    /// EtherType.
+    /// Returns the frame's EtherType.
     pub fn ethertype(&self) -> u16 {
         u16_at(self.0.as_ref(), field::ETHERTYPE)
     }
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What follows the header.
+    /// Returns the bytes after the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..]
     }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets the EtherType.
+    /// Sets the frame's EtherType.
     pub fn set_ethertype(&mut self, ethertype: u16) {
         put_u16(self.0.as_mut(), field::ETHERTYPE, ethertype);
     }
@@ -100,16 +100,16 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// The header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Destination address.
+    /// Destination MAC address of the frame.
     pub dst: [u8; 6],
-    /// Source address.
+    /// Source MAC address of the frame.
     pub src: [u8; 6],
-    /// EtherType.
+    /// EtherType of the payload.
     pub ethertype: u16,
 }
 
 impl Repr {
-    /// The header's values.
+    /// Reads the values of a frame's header.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
         Self {
             dst: packet.dst(),
@@ -137,9 +137,9 @@ impl Repr {
 /// A VLAN tag as values: what follows the EtherType that announced it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tag {
-    /// Priority, three bits.
+    /// Priority code point (PCP), three bits.
     pub priority: u8,
-    /// Drop eligible.
+    /// Drop eligible indicator (DEI).
     pub drop_eligible: bool,
     /// VLAN id, twelve bits.
     pub vlan: u16,

@@ -57,7 +57,7 @@ impl FlowKey {
         }
     }
 
-    /// An IPv4 flow.
+    /// Returns the key of an IPv4 flow; `ports` are source and destination.
     #[inline]
     pub fn v4(src: [u8; 4], dst: [u8; 4], ports: Option<(u16, u16)>, proto: u8) -> Self {
         Self::v4_words(u32::from_be_bytes(src), u32::from_be_bytes(dst), ports, proto)
@@ -71,7 +71,7 @@ impl FlowKey {
         Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
     }
 
-    /// An IPv6 flow.
+    /// Returns the key of an IPv6 flow; `ports` are source and destination.
     #[inline]
     pub fn v6(src: [u8; 16], dst: [u8; 16], ports: Option<(u16, u16)>, proto: u8) -> Self {
         let (src_port, dst_port) = ports.unwrap_or((0, 0));
@@ -92,12 +92,12 @@ impl FlowKey {
         self
     }
 
-    /// Source address.
+    /// Returns the source IP address.
     pub fn src(&self) -> IpAddr {
         self.address(&self.src)
     }
 
-    /// Destination address.
+    /// Returns the destination IP address.
     pub fn dst(&self) -> IpAddr {
         self.address(&self.dst)
     }
@@ -117,7 +117,7 @@ impl FlowKey {
         self.ports().map(|(src_port, _)| src_port)
     }
 
-    /// Destination port, likewise.
+    /// Destination port, if the packet had one that was not cut off.
     pub fn dst_port(&self) -> Option<u16> {
         self.ports().map(|(_, dst_port)| dst_port)
     }
@@ -127,7 +127,7 @@ impl FlowKey {
         (self.kind & Self::PORTS != 0).then_some((self.src_port, self.dst_port))
     }
 
-    /// IP protocol number.
+    /// Returns the IP protocol number.
     pub fn proto(&self) -> u8 {
         self.proto
     }

@@ -12,13 +12,13 @@ const MAX_TAGS: usize = 8;
 /// A UDP datagram inside a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
-    /// Source address.
+    /// Source IP address of the datagram.
     pub src: IpAddr,
-    /// Destination address.
+    /// Destination IP address of the datagram.
     pub dst: IpAddr,
-    /// Source port.
+    /// UDP source port of the datagram.
     pub src_port: u16,
-    /// Destination port.
+    /// UDP destination port of the datagram.
     pub dst_port: u16,
     /// The UDP payload, of the length in the UDP header, or up to the end of a truncated frame.
     pub payload: &'a [u8],
@@ -27,21 +27,21 @@ pub struct Datagram<'a> {
 /// Source address and destination port of a frame, as far as its headers contain them: for frames that [`datagram`] refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartialHeaders {
-    /// Source address.
+    /// Source IP address, if the frame contains it.
     pub src: Option<IpAddr>,
     /// UDP destination port; of a fragmented packet only the first fragment contains it.
     pub dst_port: Option<u16>,
 }
 
 impl PartialHeaders {
-    /// Of an Ethernet frame.
+    /// Reads the headers of an Ethernet frame.
     pub fn of_frame(frame: &[u8]) -> Self {
         let mut envelope = Self::default();
         let _ = any_datagram(frame, &mut envelope);
         envelope
     }
 
-    /// Of the payload of a link header that names its EtherType.
+    /// Reads the payload of a link header that names its EtherType.
     pub fn of_network(ethertype: u16, payload: &[u8]) -> Self {
         let mut envelope = Self::default();
         let _ = behind(ethertype, payload, &mut envelope);

@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 pub const HEADER_LEN: usize = 8;
 /// Bytes of an option's header.
 pub const OPTION_LEN: usize = 4;
-/// UDP port.
+/// UDP destination port of Geneve.
 pub const PORT: u16 = 6081;
 /// Option class of INT 2.1.
 pub const CLASS_INT_2: u16 = 0x0103;
@@ -84,9 +84,9 @@ impl Repr {
 /// The header of one option as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OptionRepr {
-    /// Option class.
+    /// Option class, 16 bits: the namespace of the type.
     pub class: u16,
-    /// Option type.
+    /// Option type within its class.
     pub kind: u8,
     /// Words of the option's data, at most 31.
     pub len: u8,

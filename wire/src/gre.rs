@@ -24,9 +24,9 @@ pub struct Repr {
     pub protocol: u16,
     /// Checksum in the high half, offset in the low one.
     pub checksum: Option<u32>,
-    /// Key.
+    /// The key field, if present.
     pub key: Option<u32>,
-    /// Sequence number.
+    /// The sequence number field, if present.
     pub seq: Option<u32>,
 }
 

@@ -1,21 +1,21 @@
 //! One node's part of a report: the items of wire-formats section 1.4.
 
-/// Which items a hop carried, whether or not their values were available. Bits are ours, not the wire's.
+/// The items that a hop carried, whether or not their values were available. Bits are ours, not the wire's.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Items(pub u16);
 
 impl Items {
-    /// Node (switch) id.
+    /// ID of the node (switch).
     pub const NODE_ID: Self = Self(1 << 0);
     /// Level-1 ingress and egress interface.
     pub const INTERFACES: Self = Self(1 << 1);
-    /// Hop latency.
+    /// Time inside the node.
     pub const HOP_LATENCY: Self = Self(1 << 2);
     /// Queue id and occupancy.
     pub const QUEUE: Self = Self(1 << 3);
-    /// Ingress timestamp.
+    /// Timestamp of the packet's ingress.
     pub const INGRESS_TS: Self = Self(1 << 4);
-    /// Egress timestamp.
+    /// Timestamp of the packet's egress.
     pub const EGRESS_TS: Self = Self(1 << 5);
     /// Level-2 (logical) ingress and egress interface.
     pub const L2_INTERFACES: Self = Self(1 << 6);
@@ -25,7 +25,7 @@ impl Items {
     pub const BUFFER: Self = Self(1 << 8);
     /// Queue id and congestion status (INT 0.5 only).
     pub const QUEUE_CONGESTION: Self = Self(1 << 9);
-    /// Checksum complement.
+    /// Checksum complement of the record.
     pub const CHECKSUM_COMPLEMENT: Self = Self(1 << 10);
     /// Queue id alone, beside a drop reason (reports only).
     pub const QUEUE_ID: Self = Self(1 << 11);
@@ -42,7 +42,7 @@ impl Items {
         self.0 |= other.0;
     }
 
-    /// Nothing carried.
+    /// Returns whether no item was carried.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -53,13 +53,13 @@ impl Items {
 /// distinguishes it from an absent one. Values are as read: the device profile defines units and widths.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// Which items were on the wire.
+    /// The items that were on the wire.
     pub carried: Items,
     /// Node id; `None` also when all-ones.
     pub node_id: Option<u32>,
-    /// Level-1 ingress interface.
+    /// Ingress interface of level 1.
     pub ingress_if: Option<u16>,
-    /// Level-1 egress interface.
+    /// Egress interface of level 1.
     pub egress_if: Option<u16>,
     /// Time inside the node, device units (ns by default).
     pub hop_latency: Option<u32>,
@@ -67,7 +67,7 @@ pub struct Hop {
     pub latency_in_ns: bool,
     /// Queue through which the packet left: that of the occupancy, else of the congestion status, else of the drop reason.
     pub queue_id: Option<u8>,
-    /// Its occupancy, 24 bits, device units.
+    /// Occupancy of queue `queue_id`, 24 bits, device units.
     pub queue_occupancy: Option<u32>,
     /// Queue of the congestion status, which may be another one.
     pub congestion_queue_id: Option<u8>,
@@ -81,13 +81,13 @@ pub struct Hop {
     pub egress_ts: Option<u64>,
     /// Timestamps are 64 bits wide.
     pub wide_ts: bool,
-    /// Logical ingress interface.
+    /// Logical (level 2) ingress interface.
     pub l2_ingress_if: Option<u32>,
-    /// Logical egress interface.
+    /// Logical (level 2) egress interface.
     pub l2_egress_if: Option<u32>,
     /// Egress utilization, device units.
     pub tx_utilization: Option<u32>,
-    /// Buffer id.
+    /// ID of the buffer whose occupancy was reported.
     pub buffer_id: Option<u8>,
     /// Buffer occupancy, 24 bits.
     pub buffer_occupancy: Option<u32>,

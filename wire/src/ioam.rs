@@ -79,7 +79,7 @@ impl<'a> Ioam<'a> {
         (self.has_node_ids() && self.hop_count() > 0, self.hop_count())
     }
 
-    /// How many nodes have written data.
+    /// Returns the number of nodes that have written data.
     pub fn hop_count(&self) -> usize {
         match self {
             Self::Trace(trace) => trace.nodes().count(),
@@ -126,18 +126,18 @@ impl<'a> OptionList<'a> {
     }
 }
 
-/// A trace option.
+/// An IOAM trace option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trace<'a> {
-    /// Namespace-ID.
+    /// Namespace-ID of the option.
     pub namespace: u16,
     /// Words per node, opaque snapshots not counted.
     pub node_len: u8,
     /// O (8), L (4), A (2) and a reserved bit (1).
     pub flags: u8,
-    /// Free words.
+    /// RemainingLen: free words of node data.
     pub remaining: u8,
-    /// IOAM-Trace-Type, 24 bits.
+    /// IOAM-Trace-Type, 24 bits: the items that nodes write.
     pub trace_type: u32,
     /// Incremental trace; otherwise pre-allocated.
     pub incremental: bool,
@@ -438,23 +438,23 @@ impl<'a> Node<'a> {
 /// Values of one node to write; `None` is written as unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeValues {
-    /// Hop limit.
+    /// Hop_Lim of the node data.
     pub hop_limit: u8,
     /// Node id; the low 24 bits go into the short form.
     pub node_id: u64,
-    /// Ingress interface.
+    /// ID of the ingress interface.
     pub ingress_if: Option<u32>,
-    /// Egress interface.
+    /// ID of the egress interface.
     pub egress_if: Option<u32>,
     /// Seconds of the timestamp.
     pub seconds: Option<u32>,
     /// Fraction of the timestamp.
     pub fraction: Option<u32>,
-    /// Transit delay, ns.
+    /// Transit delay of the node, ns.
     pub transit_delay: Option<u32>,
-    /// Queue depth.
+    /// Queue depth at the node.
     pub queue_depth: Option<u32>,
-    /// Buffer occupancy.
+    /// Buffer occupancy at the node.
     pub buffer_occupancy: Option<u32>,
 }
 
@@ -495,18 +495,18 @@ impl NodeValues {
     }
 }
 
-/// A direct-export option.
+/// An IOAM direct-export option (RFC 9326).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectExport {
-    /// Namespace-ID.
+    /// Namespace-ID of the option.
     pub namespace: u16,
-    /// Flags.
+    /// Flags of the option, eight bits.
     pub flags: u8,
     /// IOAM-Trace-Type, 24 bits: what to export.
     pub trace_type: u32,
-    /// Flow ID.
+    /// Flow ID, if the option carries it.
     pub flow_id: Option<u32>,
-    /// Sequence Number.
+    /// Sequence Number, if the option carries it.
     pub seq: Option<u32>,
 }
 

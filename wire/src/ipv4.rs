@@ -65,7 +65,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::TOTAL_LEN)
     }
 
-    /// Identification.
+    /// Returns the identification field.
     pub fn ident(&self) -> u16 {
         u16_at(self.bytes(), field::IDENT)
     }
@@ -75,27 +75,27 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::FRAGMENT)
     }
 
-    /// Time to live.
+    /// Returns the time to live.
     pub fn ttl(&self) -> u8 {
         self.bytes()[field::TTL]
     }
 
-    /// Protocol.
+    /// Returns the protocol number of the payload.
     pub fn proto(&self) -> u8 {
         self.bytes()[field::PROTO]
     }
 
-    /// Header checksum.
+    /// Returns the header checksum field.
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes(), field::CHECKSUM)
     }
 
-    /// Source address.
+    /// Returns the source IPv4 address.
     pub fn src(&self) -> [u8; 4] {
         array_at(self.bytes(), field::SRC)
     }
 
-    /// Destination address.
+    /// Returns the destination IPv4 address.
     pub fn dst(&self) -> [u8; 4] {
         array_at(self.bytes(), field::DST)
     }
@@ -107,7 +107,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// Options.
+    /// Returns the bytes of the options.
     pub fn options(&self) -> &'a [u8] {
         &self.0[field::OPTIONS..self.header_len()]
     }
@@ -135,7 +135,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.0.as_mut()[field::TTL] = ttl;
     }
 
-    /// Sets the protocol.
+    /// Sets the protocol number.
     pub fn set_proto(&mut self, proto: u8) {
         self.0.as_mut()[field::PROTO] = proto;
     }
@@ -158,28 +158,28 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// The header as values. The checksum is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
-    /// Source address.
+    /// Source IPv4 address of the packet.
     pub src: [u8; 4],
-    /// Destination address.
+    /// Destination IPv4 address of the packet.
     pub dst: [u8; 4],
-    /// Protocol.
+    /// Protocol number of the payload.
     pub proto: u8,
-    /// DSCP and ECN.
+    /// Type of service: DSCP and ECN.
     pub tos: u8,
     /// Length of the whole packet.
     pub total_len: u16,
-    /// Identification.
+    /// Identification field, for fragments.
     pub ident: u16,
     /// Flags in the top three bits, fragment offset in the others.
     pub fragment: u16,
-    /// Time to live.
+    /// Time to live, hops.
     pub ttl: u8,
     /// Options, a whole number of words, at most [`MAX_OPTIONS`].
     pub options: &'a [u8],
 }
 
 impl<'a> Repr<'a> {
-    /// The header's values.
+    /// Reads the values of a packet's header.
     pub fn parse(packet: &Packet<&'a [u8]>) -> Self {
         Self {
             src: packet.src(),

@@ -62,22 +62,22 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::PAYLOAD_LEN)
     }
 
-    /// Next header.
+    /// Returns the next header number.
     pub fn next_header(&self) -> u8 {
         self.bytes()[field::NEXT_HEADER]
     }
 
-    /// Hop limit.
+    /// Returns the hop limit.
     pub fn hop_limit(&self) -> u8 {
         self.bytes()[field::HOP_LIMIT]
     }
 
-    /// Source address.
+    /// Returns the source IPv6 address.
     pub fn src(&self) -> [u8; 16] {
         array_at(self.bytes(), field::SRC)
     }
 
-    /// Destination address.
+    /// Returns the destination IPv6 address.
     pub fn dst(&self) -> [u8; 16] {
         array_at(self.bytes(), field::DST)
     }
@@ -121,15 +121,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// The header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Source address.
+    /// Source IPv6 address of the packet.
     pub src: [u8; 16],
-    /// Destination address.
+    /// Destination IPv6 address of the packet.
     pub dst: [u8; 16],
-    /// Next header.
+    /// Number of the next header.
     pub next_header: u8,
-    /// Hop limit.
+    /// Hop limit of the packet.
     pub hop_limit: u8,
-    /// DSCP and ECN.
+    /// Traffic class: DSCP and ECN.
     pub traffic_class: u8,
     /// Flow label, twenty bits.
     pub flow_label: u32,
@@ -138,7 +138,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// The header's values.
+    /// Reads the values of a packet's header.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
         Self {
             src: packet.src(),
@@ -258,7 +258,7 @@ impl Iterator for Extensions<'_> {
 pub struct Opt<'a> {
     /// Option type; 0 is Pad1, 1 is PadN.
     pub kind: u8,
-    /// Its data; Pad1 has none.
+    /// Data of the option; Pad1 has none.
     pub data: &'a [u8],
 }
 
@@ -294,7 +294,7 @@ impl<'a> OptionsHeader<'a> {
             .ok_or(Refusal::Truncated)
     }
 
-    /// What follows.
+    /// Returns the number of the header that follows.
     pub fn next_header(&self) -> u8 {
         self.0[0]
     }

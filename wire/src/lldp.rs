@@ -6,7 +6,7 @@
 use crate::bytes::{put_u16, try_u16, u16_at};
 use crate::refusal::{EmitError, Refusal};
 
-/// EtherType.
+/// EtherType of LLDP frames.
 pub const ETHERTYPE: u16 = 0x88cc;
 /// Destination of frames that no bridge forwards: "nearest bridge".
 pub const NEAREST_BRIDGE: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
@@ -29,7 +29,7 @@ mod tlv {
 
 /// Subtypes of a Chassis ID that have a form of their own.
 pub mod chassis {
-    /// A MAC address.
+    /// The chassis ID is a MAC address.
     pub const MAC: u8 = 4;
     /// A name that the system assigned.
     pub const LOCAL: u8 = 7;
@@ -37,7 +37,7 @@ pub mod chassis {
 
 /// Subtypes of a Port ID that have a form of their own.
 pub mod port {
-    /// A MAC address.
+    /// The port ID is a MAC address.
     pub const MAC: u8 = 3;
     /// The name of an interface.
     pub const INTERFACE_NAME: u8 = 5;
@@ -48,7 +48,7 @@ pub mod port {
 /// A Chassis ID or Port ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Id<'a> {
-    /// What it consists of.
+    /// Subtype, which determines the form of `bytes`: see [`chassis`] and [`port`].
     pub subtype: u8,
     /// 1 to 255 bytes.
     pub bytes: &'a [u8],
@@ -63,18 +63,18 @@ impl<'a> Id<'a> {
     }
 }
 
-/// An LLDPDU.
+/// An LLDP data unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lldpdu<'a> {
-    /// The system.
+    /// Chassis ID of the system that sent it.
     pub chassis: Id<'a>,
     /// The port from which it was sent.
     pub port: Id<'a>,
     /// Seconds for which it is valid; 0: the port is no longer there.
     pub ttl: u16,
-    /// Port Description.
+    /// Port Description, if the TLV is present.
     pub port_description: Option<&'a [u8]>,
-    /// System Name.
+    /// System Name, if the TLV is present.
     pub system_name: Option<&'a [u8]>,
 }
 

@@ -9,13 +9,13 @@ pub const LEN: usize = 4;
 /// One entry as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Label, twenty bits.
+    /// Label of the entry, twenty bits.
     pub label: u32,
     /// Traffic class, three bits.
     pub class: u8,
     /// The last entry of the stack.
     pub bottom: bool,
-    /// Time to live.
+    /// Time to live, hops.
     pub ttl: u8,
 }
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Dialect {
-    /// The specifications.
+    /// Formats as the specifications define them.
     #[default]
     Strict,
     /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 ports.
@@ -22,7 +22,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// All dialects.
+    /// All dialects, the default one first.
     pub const ALL: [Self; 6] = [
         Self::Strict,
         Self::Geant,
@@ -62,7 +62,7 @@ pub enum TcpShim {
     /// After the 20 fixed bytes, before the options.
     #[default]
     AfterFixed,
-    /// After the options.
+    /// After the options, before the payload.
     AfterOptions,
 }
 
@@ -74,9 +74,9 @@ pub struct TelemetryPorts {
 }
 
 impl TelemetryPorts {
-    /// How many ports fit.
+    /// Maximum number of ports in the set.
     pub const MAX: usize = 8;
-    /// No port.
+    /// The empty set of ports.
     pub const NONE: Self = Self {
         ports: [0; Self::MAX],
         len: 0,
@@ -92,7 +92,7 @@ impl TelemetryPorts {
         })
     }
 
-    /// The ports.
+    /// Returns the ports of the set.
     #[inline]
     pub fn as_slice(&self) -> &[u16] {
         &self.ports[..usize::from(self.len)]
@@ -128,14 +128,14 @@ pub struct Domain {
     pub source_only_words: u8,
 }
 
-/// How to read the bytes of one source. Units and names are not part of it.
+/// The formats and marks of one source: everything needed to decode its bytes. Units and names are not part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Profile {
-    /// Which variant of the formats the source uses.
+    /// Variant of the formats that the source uses.
     pub dialect: Dialect,
     /// A packet carries INT if `DSCP & dscp_mask == dscp`. A mask of 0 disables this mark.
     pub dscp: u8,
-    /// See [`Profile::dscp`].
+    /// Mask of the DSCP bits that are compared: see [`Profile::dscp`].
     pub dscp_mask: u8,
     /// A second DSCP that marks INT, compared whole.
     pub dscp_other: Option<u8>,
@@ -192,7 +192,7 @@ impl Profile {
         (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)
     }
 
-    /// How many words of a domain's stack the source alone adds.
+    /// Returns the number of words that the source alone adds to a domain's stack.
     #[inline]
     pub(crate) fn source_only_words(&self, domain: u16) -> u8 {
         self.domains

@@ -211,10 +211,10 @@ impl Refusal {
         Self::NodeNotAllowed,
     ];
 
-    /// How many causes there are.
+    /// Number of all causes of refusal.
     pub const COUNT: usize = Self::NodeNotAllowed as usize + 1;
 
-    /// How many of them, from the first, the decoder in the kernel also reports.
+    /// Number of causes, from the first, that the decoder in the kernel also reports.
     pub const IN_KERNEL: usize = Self::Ipfix as usize + 1;
 
     /// Position of this cause in an array of counters.
@@ -340,7 +340,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Why nothing was written.
+/// The reason for which nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EmitError {
     /// The buffer is too short: this many bytes are needed.

@@ -55,22 +55,22 @@ impl<T: AsRef<[u8]>> Packet<T> {
         usize::from(self.bytes()[field::OFFSET_FLAGS] >> 4) * 4
     }
 
-    /// Source port.
+    /// Returns the source port.
     pub fn src_port(&self) -> u16 {
         u16_at(self.bytes(), field::SRC_PORT)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     pub fn dst_port(&self) -> u16 {
         u16_at(self.bytes(), field::DST_PORT)
     }
 
-    /// Sequence number.
+    /// Returns the sequence number.
     pub fn seq(&self) -> u32 {
         u32_at(self.bytes(), field::SEQ)
     }
 
-    /// Acknowledgment number.
+    /// Returns the acknowledgment number.
     pub fn ack(&self) -> u32 {
         u32_at(self.bytes(), field::ACK)
     }
@@ -80,29 +80,29 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::OFFSET_FLAGS) & 0x0fff
     }
 
-    /// Window.
+    /// Returns the window field.
     pub fn window(&self) -> u16 {
         u16_at(self.bytes(), field::WINDOW)
     }
 
-    /// Checksum.
+    /// Returns the checksum field.
     pub fn checksum(&self) -> u16 {
         u16_at(self.bytes(), field::CHECKSUM)
     }
 
-    /// Urgent pointer.
+    /// Returns the urgent pointer field.
     pub fn urgent(&self) -> u16 {
         u16_at(self.bytes(), field::URGENT)
     }
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// Options.
+    /// Returns the bytes of the options.
     pub fn options(&self) -> &'a [u8] {
         &self.0[field::OPTIONS..self.header_len()]
     }
 
-    /// What follows the header.
+    /// Returns the bytes after the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..]
     }
@@ -114,7 +114,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.0.as_mut(), field::DST_PORT, port);
     }
 
-    /// Sets the checksum.
+    /// Sets the checksum field.
     pub fn set_checksum(&mut self, checksum: u16) {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }
@@ -130,28 +130,28 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// The header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
-    /// Source port.
+    /// Source port of the segment.
     pub src_port: u16,
-    /// Destination port.
+    /// Destination port of the segment.
     pub dst_port: u16,
-    /// Sequence number.
+    /// Sequence number of the first data byte.
     pub seq: u32,
-    /// Acknowledgment number.
+    /// Acknowledgment number: the next byte expected.
     pub ack: u32,
     /// Reserved bits and flags, twelve bits.
     pub flags: u16,
-    /// Window.
+    /// Receive window, as in the header.
     pub window: u16,
-    /// Checksum.
+    /// Checksum, as in the header.
     pub checksum: u16,
-    /// Urgent pointer.
+    /// Urgent pointer, as in the header.
     pub urgent: u16,
     /// Options, a whole number of words, at most [`MAX_OPTIONS`].
     pub options: &'a [u8],
 }
 
 impl<'a> Repr<'a> {
-    /// The header's values.
+    /// Reads the values of a segment's header.
     pub fn parse(packet: &Packet<&'a [u8]>) -> Self {
         Self {
             src_port: packet.src_port(),

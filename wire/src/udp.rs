@@ -31,12 +31,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// Source port.
+    /// Returns the source port.
     pub fn src_port(&self) -> u16 {
         u16_at(self.0.as_ref(), field::SRC_PORT)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     pub fn dst_port(&self) -> u16 {
         u16_at(self.0.as_ref(), field::DST_PORT)
     }
@@ -81,7 +81,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.0.as_mut(), field::LEN, len);
     }
 
-    /// Sets the checksum.
+    /// Sets the checksum field.
     pub fn set_checksum(&mut self, checksum: u16) {
         put_u16(self.0.as_mut(), field::CHECKSUM, checksum);
     }
@@ -102,9 +102,9 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 /// The header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Source port.
+    /// Source port of the datagram.
     pub src_port: u16,
-    /// Destination port.
+    /// Destination port of the datagram.
     pub dst_port: u16,
     /// Length of header and payload.
     pub len: u16,
@@ -113,7 +113,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// The header's values.
+    /// Reads the values of a datagram's header.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
         Self {
             src_port: packet.src_port(),

@@ -12,19 +12,19 @@ pub const GPE_PORT: u16 = 4790;
 
 /// Next protocols of VXLAN-GPE.
 pub mod next {
-    /// IPv4.
+    /// An IPv4 packet follows.
     pub const IPV4: u8 = 1;
-    /// IPv6.
+    /// An IPv6 packet follows.
     pub const IPV6: u8 = 2;
-    /// Ethernet.
+    /// An Ethernet frame follows.
     pub const ETHERNET: u8 = 3;
-    /// INT 0.5.
+    /// An INT 0.5 shim follows.
     pub const INT_05: u8 = 0x05;
-    /// INT 1.0.
+    /// An INT 1.0 shim follows.
     pub const INT_10: u8 = 0x08;
-    /// INT 2.0.
+    /// An INT 2.0 shim follows.
     pub const INT_20: u8 = 0x80;
-    /// INT 2.1.
+    /// An INT 2.1 shim follows.
     pub const INT_21: u8 = 0x82;
 }
 

@@ -18,7 +18,7 @@ pub const HOPS: u8 = 5;
 /// Bytes of keys, data and entries.
 pub const WORD: usize = 4;
 
-/// Which base header.
+/// The base header's variant in the artifact.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// Two bytes: opcode, flags.

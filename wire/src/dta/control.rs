@@ -27,7 +27,7 @@ mod field {
     pub(super) const DROPPED: usize = 8;
 }
 
-/// Why a report was not accepted.
+/// The reason for which a report was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
     /// Reports between the last accepted one and this one are missing.
@@ -38,7 +38,7 @@ pub enum Cause {
     Unknown,
     /// The translator is overloaded.
     Overload,
-    /// An unknown code.
+    /// A code that is not defined.
     Other(u8),
 }
 
@@ -87,7 +87,7 @@ pub enum Body {
     },
     /// A report was not accepted.
     Nack {
-        /// The cause.
+        /// The cause of the refusal.
         cause: Cause,
         /// The last sequence in order: after a gap the reporter continues after it.
         last: u16,
@@ -96,32 +96,32 @@ pub enum Body {
     },
     /// A column arrived out of order.
     SketchNack {
-        /// The sketch.
+        /// ID of the sketch.
         sketch: u16,
-        /// Its epoch.
+        /// The epoch of the sketch.
         epoch: u16,
-        /// The expected column.
+        /// The column that the translator expects.
         column: u32,
     },
     /// Congestion: reporters must reduce their rate (wire-formats 5.5, 5.8).
     Congestion {
         /// 0 to 3; 0 ends the congestion.
         level: u8,
-        /// How long the level is valid, microseconds.
+        /// Time for which the level is valid, microseconds.
         hold_us: u32,
         /// Reports dropped since the previous notice.
         dropped: u32,
     },
 }
 
-/// A control message.
+/// A control message to a reporter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Control {
     /// The sender's own counter of control messages.
     pub sequence: u16,
     /// The reporter to which it is sent.
     pub reporter: u32,
-    /// Its contents.
+    /// The contents of the message.
     pub body: Body,
 }
 

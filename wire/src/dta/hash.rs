@@ -183,13 +183,13 @@ fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
     [sum[0] ^ low[0] ^ high[0], sum[1] ^ low[1] ^ high[1]]
 }
 
-/// The four numbers.
+/// Splits the halves into the four hash values.
 #[inline(always)]
 fn apart([low, high]: Halves) -> Lanes {
     [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
-/// Slot 3.
+/// Returns the hash of slot 3.
 #[inline]
 fn last(key: &[u8]) -> u32 {
     let Some(zeros) = LAST_ZEROS.get(key.len()) else {
@@ -222,7 +222,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family's name.
+    /// Returns the family's name, as in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -286,7 +286,7 @@ impl FlowBytes {
         })
     }
 
-    /// The key's bytes.
+    /// Returns the bytes of the key.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]

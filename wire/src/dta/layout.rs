@@ -140,7 +140,7 @@ impl BlockTrailer {
         if sequence == u32::MAX { 1 } else { sequence + 1 }
     }
 
-    /// How far `sequence` is ahead of `from`, in batches; negative if it is behind.
+    /// Returns the number of batches by which `sequence` is ahead of `from`; negative if it is behind.
     #[inline]
     pub const fn ahead(sequence: u32, from: u32) -> i64 {
         // The sequence space has 2^32 - 1 numbers.
@@ -158,7 +158,7 @@ impl BlockTrailer {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// Bytes of entries.
+    /// Returns the bytes of all entries in the batch.
     #[inline]
     pub const fn data_len(&self) -> usize {
         self.count as usize * self.entry_len as usize
@@ -227,15 +227,15 @@ impl BlockTrailer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Torn;
 
-/// How two counters of a sketch are merged. The discriminants are the numbers on the wire.
+/// The operation that merges two counters of a sketch. The discriminants are the numbers on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MergeOp {
     /// Adds them, modulo their width: Count-Min, Count.
     Sum = 0,
-    /// The larger: HyperLogLog.
+    /// The larger of both: HyperLogLog.
     Max = 1,
-    /// The smaller.
+    /// The smaller of both.
     Min = 2,
     /// The larger of two 8-byte buckets, with the hash in the high half and the sample in the low half: AROMA.
     Sample = 3,
@@ -277,7 +277,7 @@ impl MergeOp {
 pub struct Columns {
     /// Rows, 1 to 16.
     pub depth: u8,
-    /// Columns.
+    /// Columns of the sketch.
     pub columns: u32,
     /// Bytes of a counter, 4 or 8.
     pub width: u8,
@@ -320,23 +320,23 @@ impl Columns {
 pub struct SketchTrailer {
     /// The epoch of the counters.
     pub epoch: u16,
-    /// The sketch.
+    /// ID of the sketch.
     pub sketch: u16,
-    /// How many columns were written.
+    /// Number of columns that were written.
     pub columns: u32,
-    /// How many reporters were merged.
+    /// Number of reporters whose columns were merged.
     pub reporters: u32,
 }
 
 impl SketchTrailer {
-    /// The trailer's bytes.
+    /// Returns the trailer as bytes.
     pub const fn emit(&self) -> [u8; SKETCH_TRAILER_LEN] {
         let ([a, b], [c, d]) = (self.epoch.to_le_bytes(), self.sketch.to_le_bytes());
         let ([e, f, g, h], [i, j, k, l]) = (self.columns.to_le_bytes(), self.reporters.to_le_bytes());
         [a, b, c, d, e, f, g, h, i, j, k, l, 0, 0, 0, 0]
     }
 
-    /// Reads a trailer.
+    /// Reads a trailer from its bytes.
     pub const fn parse(bytes: &[u8; SKETCH_TRAILER_LEN]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *bytes;
         Self {
@@ -382,7 +382,7 @@ pub enum SketchKind {
 }
 
 impl SketchKind {
-    /// All kinds.
+    /// All kinds of sketches.
     pub const ALL: [Self; 4] = [Self::CountMin, Self::Count, Self::HyperLogLog, Self::Aroma];
 
     /// The kind as a word.
@@ -405,7 +405,7 @@ impl SketchKind {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// How counters of this kind are merged.
+    /// Returns the operation that merges counters of this kind.
     pub const fn op(self) -> MergeOp {
         match self {
             Self::CountMin | Self::Count => MergeOp::Sum,
@@ -418,52 +418,52 @@ impl SketchKind {
 /// The structure of a store, as far as both ends must agree on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Geometry {
-    /// Values by key.
+    /// A store of values by key.
     KeyWrite {
         /// Slots, a power of two.
         slots: u64,
         /// Bytes of data in a slot, 1 to 1024.
         data_len: u16,
-        /// How slots are found.
+        /// The hash family that selects a key's slots.
         family: Family,
     },
-    /// Lists.
+    /// A store of lists.
     Append {
-        /// How many lists.
+        /// Number of lists in the store.
         lists: u32,
         /// ID of the first; the others follow.
         first_list: u32,
         /// The shape of each.
         ring: Ring,
     },
-    /// Counters by key.
+    /// A store of counters by key.
     KeyIncrement {
         /// Counters, a power of two.
         slots: u64,
-        /// How counters are found.
+        /// The hash family that selects a key's counters.
         family: Family,
     },
-    /// A merged sketch.
+    /// A sketch merged from those of several reporters.
     Sketch {
-        /// How it is read.
+        /// The kind of sketch, which determines how it is read.
         kind: SketchKind,
-        /// How it is merged.
+        /// The operation that merges two counters.
         op: MergeOp,
-        /// Its shape.
+        /// Rows, columns and counter width.
         shape: Columns,
     },
-    /// Paths by key.
+    /// A store of paths by key.
     Postcarding {
         /// Slots, a power of two.
         slots: u64,
         /// Hops of the longest path, 1 to 255.
         hops: u8,
-        /// How slots are found.
+        /// The hash family that selects a key's slots.
         family: Family,
     },
 }
 
-/// Why a geometry is invalid.
+/// The reason for which a geometry is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BadGeometry {
     /// Slots are not a power of two up to [`MAX_SLOTS`].
@@ -478,9 +478,9 @@ pub enum BadGeometry {
     Batch,
     /// Depth not 1 to 16, no columns, a counter not of 4 or 8 bytes, or a sample not of 8.
     Sketch,
-    /// No hop.
+    /// The maximum number of hops is zero.
     Hops,
-    /// Its size exceeds 62 bits.
+    /// The store's size exceeds 62 bits.
     TooLarge,
 }
 

@@ -53,7 +53,7 @@ mod field {
     pub(super) const SEQUENCE: usize = 2;
     pub(super) const REPORTER: usize = 4;
 
-    /// Of sub-headers; offsets from the end of the base header.
+    /// Fields of sub-headers; offsets from the end of the base header.
     pub(super) mod key_write {
         pub(in super::super) const COPIES: usize = 0;
         pub(in super::super) const KEY_LEN: usize = 1;
@@ -149,7 +149,7 @@ impl Opcode {
     }
 }
 
-/// Which reports are dropped first under load (5.5).
+/// The load at which a report is dropped: low priorities are dropped first (5.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum Priority {
@@ -198,7 +198,7 @@ pub struct Base {
     pub immediate: bool,
     /// The translator tracks the sequence, and requests missing reports.
     pub essential: bool,
-    /// Which reports are dropped first under load.
+    /// Priority of the report under load: low priorities are dropped first.
     pub priority: Priority,
     /// Counts the essential reports of this reporter to this destination, modulo 2^16 (artifact: 2^8). 0 for others:
     /// it is neither read nor written without `essential`.
@@ -256,7 +256,7 @@ pub enum Operation<'a> {
     KeyWrite {
         /// The number of slots, 1 to 4.
         copies: u8,
-        /// The store.
+        /// ID of the store.
         store: u16,
         /// 1 to 64 bytes.
         key: &'a [u8],
@@ -265,7 +265,7 @@ pub enum Operation<'a> {
     },
     /// Appends entries to a list.
     Append {
-        /// The list.
+        /// ID of the list.
         list: u32,
         /// Bytes of an entry, at least 1.
         entry_len: u16,
@@ -276,7 +276,7 @@ pub enum Operation<'a> {
     KeyIncrement {
         /// To how many counters, 1 to 4.
         copies: u8,
-        /// The store.
+        /// ID of the store.
         store: u16,
         /// The increment, modulo 2^64.
         delta: u64,
@@ -285,11 +285,11 @@ pub enum Operation<'a> {
     },
     /// One hop of the path of a key.
     Postcard {
-        /// Which hop, from 1.
+        /// Position of the hop on the path, from 1.
         hop: u8,
         /// Hops of the whole path; 0 is unknown.
         path_len: u8,
-        /// The store.
+        /// ID of the store.
         store: u16,
         /// Value of the hop; all ones is not allowed.
         value: u32,
@@ -298,9 +298,9 @@ pub enum Operation<'a> {
     },
     /// Columns of a sketch.
     SketchMerge {
-        /// The sketch.
+        /// ID of the sketch.
         sketch: u16,
-        /// Its epoch.
+        /// The epoch of the columns.
         epoch: u16,
         /// Number of the first column.
         first_column: u32,
@@ -308,9 +308,9 @@ pub enum Operation<'a> {
         depth: u8,
         /// Bytes of a counter, 4 or 8.
         width: u8,
-        /// How counters are merged.
+        /// The operation that merges two counters.
         op: MergeOp,
-        /// How many columns, at least 1.
+        /// Number of columns in the report, at least 1.
         columns: u8,
         /// Counters, big-endian, column by column.
         counters: &'a [u8],
@@ -318,7 +318,7 @@ pub enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Its opcode.
+    /// Returns the opcode of the operation.
     #[inline]
     pub const fn opcode(&self) -> Opcode {
         match self {
@@ -330,7 +330,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Its key, if it has one.
+    /// Returns the key of the operation, if it has one.
     #[inline]
     pub const fn key(&self) -> Option<&'a [u8]> {
         match self {
@@ -354,7 +354,7 @@ impl<'a> Operation<'a> {
         (self.opcode() as u32) << 28 | id & 0x0fff_ffff
     }
 
-    /// Its length in bytes after the base header.
+    /// Returns the length of the operation in bytes after the base header.
     #[inline]
     pub const fn len(&self) -> usize {
         match *self {
@@ -444,7 +444,7 @@ fn copies_and_key(copies: u8, key: &[u8]) -> Result<(), Refusal> {
 pub struct Report<'a> {
     /// Flags, priority, sequence, reporter.
     pub base: Base,
-    /// The requested operation.
+    /// The operation that the reporter requests.
     pub operation: Operation<'a>,
 }
 
@@ -506,7 +506,7 @@ impl<'a> Report<'a> {
 /// one in a few instructions. [`PlainAppend::parse`] accepts exactly what [`Report::parse`] reads as such an Append.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PlainAppend<'a> {
-    /// The list.
+    /// ID of the list.
     pub list: u32,
     /// Bytes of an entry, at least 1.
     pub entry_len: u16,

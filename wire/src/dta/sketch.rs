@@ -10,9 +10,9 @@ use super::layout::SketchKind;
 /// A counter of a sketch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cell {
-    /// Column.
+    /// The counter's column, from 0.
     pub column: u32,
-    /// Row.
+    /// The counter's row, from 0.
     pub row: u8,
 }
 

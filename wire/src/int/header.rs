@@ -54,7 +54,7 @@ impl<T: AsRef<[u8]>> Header<T> {
         self.0.as_ref()
     }
 
-    /// Version nibble.
+    /// Returns the header's version nibble.
     pub fn version(&self) -> u8 {
         self.bytes()[field::FLAGS] >> 4
     }
@@ -77,7 +77,7 @@ impl<T: AsRef<[u8]>> Header<T> {
         self.bytes()[field::REMAINING]
     }
 
-    /// Instruction bitmap.
+    /// Returns the header's instruction bitmap.
     pub fn bitmap(&self) -> u16 {
         u16_at(self.bytes(), field::BITMAP)
     }
@@ -124,17 +124,17 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
 pub struct Md2 {
     /// D, E and M.
     pub flags: Flags,
-    /// Words per hop.
+    /// Hop ML: four-byte words per hop.
     pub hop_ml: u8,
-    /// Remaining Hop Count.
+    /// Remaining Hop Count: hops that may still add a record.
     pub remaining: u8,
-    /// Instruction bitmap.
+    /// Instruction bitmap: the items requested.
     pub bitmap: u16,
     /// Domain Specific ID; with `sf` the packet ID.
     pub ds_id: u16,
-    /// DS Instruction.
+    /// DS Instruction: domain-specific items requested.
     pub ds_instruction: u16,
-    /// DS Flags.
+    /// DS Flags of the domain.
     pub ds_flags: u16,
     /// SF-INT: the U flag, and the state of the record carried.
     pub sf: Option<(bool, sf::State)>,
@@ -205,13 +205,13 @@ impl Md2 {
 pub struct Mx2 {
     /// D: the sink discards the packet.
     pub discard: bool,
-    /// Instruction bitmap.
+    /// Instruction bitmap: the items requested.
     pub bitmap: u16,
-    /// Domain Specific ID.
+    /// ID of the domain.
     pub ds_id: u16,
-    /// DS Instruction.
+    /// DS Instruction: domain-specific items requested.
     pub ds_instruction: u16,
-    /// DS Flags.
+    /// DS Flags of the domain.
     pub ds_flags: u16,
 }
 
@@ -271,11 +271,11 @@ pub struct Md10 {
     pub flags: Flags,
     /// Replication request, 0 to 3.
     pub replication: u8,
-    /// Words per hop.
+    /// Hop ML: four-byte words per hop.
     pub hop_ml: u8,
-    /// Remaining Hop Count.
+    /// Remaining Hop Count: hops that may still add a record.
     pub remaining: u8,
-    /// Instruction bitmap.
+    /// Instruction bitmap: the items requested.
     pub bitmap: u16,
     /// The reserved 16 bits, in which GÉANT writes a sequence number.
     pub reserved: u16,
@@ -318,11 +318,11 @@ impl Md10 {
 /// The header of INT 0.5, as values to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Md05 {
-    /// C and E.
+    /// The flags C and E.
     pub flags: Flags,
     /// Replication request, 0 to 3.
     pub replication: u8,
-    /// Max Hop Count.
+    /// Max Hop Count: maximum number of records.
     pub max_hops: u8,
     /// Total Hop Count: records on the stack.
     pub total_hops: u8,

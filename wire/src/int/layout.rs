@@ -368,7 +368,7 @@ impl Layout {
         self.stamp(record, INGRESS)
     }
 
-    /// Egress timestamp, likewise.
+    /// Egress timestamp; `u64::MAX` when absent or unavailable, for both widths.
     #[inline]
     pub fn egress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, EGRESS)
@@ -427,7 +427,7 @@ impl Layout {
         self.word(record, DROP)
     }
 
-    /// Reads all items.
+    /// Reads all items of a record.
     pub fn hop(&self, record: &[u8]) -> Hop {
         let carried = self.carried();
         let node = self.node_id(record);

@@ -16,9 +16,9 @@ use crate::hop::Hop;
 /// Version of INT, as far as the header bits show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Version {
-    /// 0.5.
+    /// Headers of INT 0.5.
     V05,
-    /// 1.0.
+    /// Headers of INT 1.0.
     V10,
     /// 2.0 or 2.1, whose headers are the same.
     V2,
@@ -35,7 +35,7 @@ impl Version {
     }
 }
 
-/// How metadata is transported.
+/// The mode in which metadata is transported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// The packet: hops push onto a stack.
@@ -77,19 +77,19 @@ pub struct Stack<'a> {
     pub bytes: &'a [u8],
     /// Where their items lie.
     pub layout: Layout,
-    /// How many there are.
+    /// Number of records on the stack.
     pub count: u8,
 }
 
 impl<'a> Stack<'a> {
-    /// No records.
+    /// A stack without any records.
     pub const EMPTY: Self = Self {
         bytes: &[],
         layout: Layout::EMPTY,
         count: 0,
     };
 
-    /// How many records there are.
+    /// Returns the number of records.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.count)
@@ -141,7 +141,7 @@ impl<'a> Stack<'a> {
 pub struct Int<'a> {
     /// Version of the header.
     pub version: Version,
-    /// MD or MX.
+    /// The mode, MD or MX.
     pub mode: Mode,
     /// D/C, E and M.
     pub flags: Flags,
@@ -149,15 +149,15 @@ pub struct Int<'a> {
     pub hop_ml: u8,
     /// Remaining hop count; in 0.5 the maximum.
     pub remaining: u8,
-    /// Instruction bitmap.
+    /// Instruction bitmap of the header.
     pub bitmap: u16,
     /// Domain Specific ID (2.x); 0 in SF-INT, which has its packet ID there.
     pub ds_id: u16,
-    /// DS Instruction (2.x).
+    /// DS Instruction of the header (2.x).
     pub ds_instruction: u16,
-    /// DS Flags (2.x).
+    /// DS Flags of the header (2.x).
     pub ds_flags: u16,
-    /// The hops.
+    /// The records of the hops, the most recent first.
     pub stack: Stack<'a>,
     /// Words after the last whole record, added by the source only (2.x with domain data; all data of MX).
     pub source_only: &'a [u8],

@@ -14,9 +14,9 @@ pub const TAIL_LEN: usize = 4;
 pub enum Kind {
     /// After UDP or TCP.
     L4,
-    /// After VXLAN-GPE.
+    /// The shim after VXLAN-GPE.
     Gpe,
-    /// After GRE.
+    /// The shim after GRE.
     Gre,
     /// In an IPv6 hop-by-hop option.
     Option,
@@ -61,11 +61,11 @@ pub struct Shim2 {
 }
 
 impl Shim2 {
-    /// Type of INT-MD.
+    /// Shim type of INT-MD.
     pub const MD: u8 = 1;
     /// Type of a header for the destination.
     pub const DESTINATION: u8 = 2;
-    /// Type of INT-MX.
+    /// Shim type of INT-MX.
     pub const MX: u8 = 3;
     /// Type of SF-INT: our extension, in the IPv6 hop-by-hop option and after TCP and UDP.
     pub const SF: u8 = 4;
@@ -172,7 +172,7 @@ impl Shim1 {
 /// The tail header of INT 0.5 over TCP and UDP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tail {
-    /// Original IP protocol.
+    /// IP protocol of the packet before INT was inserted.
     pub proto: u8,
     /// Original L4 destination port.
     pub port: u16,
@@ -213,7 +213,7 @@ pub(crate) enum Detected {
     Int(Version, Mode),
     /// SF-INT, where it is allowed.
     Sf,
-    /// host-int's private type.
+    /// The private type of host-int.
     Private,
     /// INT for the destination, which is skipped.
     Destination(Version),

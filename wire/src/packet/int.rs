@@ -13,14 +13,14 @@ use crate::packet as walk;
 use crate::profile::{Dialect, Profile, TcpShim};
 use crate::refusal::Refusal;
 
-/// Which header carries INT.
+/// The header that carries INT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Encapsulation {
-    /// TCP.
+    /// A shim inside or after the TCP header.
     Tcp,
-    /// UDP.
+    /// A shim after the UDP header.
     Udp,
-    /// VXLAN-GPE.
+    /// A shim after the VXLAN-GPE header.
     Gpe,
     /// Geneve: one option, no shim.
     Geneve,
@@ -30,12 +30,12 @@ pub enum Encapsulation {
     HopByHop,
 }
 
-/// How INT was recognised.
+/// The mark by which INT was recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mark {
     /// By the UDP destination port.
     Port,
-    /// By the DSCP.
+    /// By the DSCP of the IP header.
     Dscp,
     /// By the 8-byte marker after the L4 header.
     Probe,
@@ -48,7 +48,7 @@ pub enum Mark {
 /// The packet's fields before INT was inserted, as far as shim or tail contain them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Original {
-    /// L4 destination port.
+    /// L4 destination port of the packet.
     pub port: Option<u16>,
     /// IP protocol; with NPT 2 the UDP header was inserted too.
     pub proto: Option<u8>,
@@ -63,7 +63,7 @@ pub struct Original {
 pub struct Location {
     /// The header that carries INT.
     pub encapsulation: Encapsulation,
-    /// How INT was recognised.
+    /// The mark by which INT was recognised.
     pub mark: Mark,
     /// The IP header of that packet.
     pub ip: usize,
@@ -73,7 +73,7 @@ pub struct Location {
     pub start: usize,
     /// The INT metadata header.
     pub header: usize,
-    /// The first record.
+    /// The first record on the stack.
     pub stack: usize,
     /// The first byte after INT, tail included.
     pub end: usize,
@@ -86,13 +86,13 @@ pub struct Location {
 pub struct Contents<'a> {
     /// The (innermost) flow, as far as the bytes contain it, with the port and protocol it had before INT.
     pub flow: Option<FlowKey>,
-    /// The outermost tunnel.
+    /// Flow of the outermost tunnel.
     pub tunnel: Option<FlowKey>,
-    /// Its INT.
+    /// INT of the packet, if it carries any.
     pub int: Option<Int<'a>>,
-    /// Location of INT.
+    /// Location of INT in the packet.
     pub location: Option<Location>,
-    /// Its IOAM data; of several options the one with the most nodes.
+    /// IOAM data of the packet; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
     /// All its IOAM options, if there are several.
     pub ioam_options: Option<ioam::OptionList<'a>>,
@@ -163,7 +163,7 @@ struct L4 {
 #[derive(Clone, Copy)]
 pub(crate) struct Unmarked<'a> {
     bytes: &'a [u8],
-    /// How they would be read if they were INT.
+    /// Position that the shim has if they are INT.
     found: ShimPosition,
 }
 

@@ -31,7 +31,7 @@ pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
 const MAX_TAGS: usize = 8;
 const MAX_TUNNELS: u8 = 4;
 
-/// What the walker reads, and what it refuses.
+/// The purpose of a walk, which determines what is read and what is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// A packet inside a report.
@@ -104,7 +104,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// What an EtherType announces, from `at` on.
+    /// Reads the headers that an EtherType announces, from `at` on.
     pub(crate) fn ethertype(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
         let (mut at, mut ethertype) = (at, ethertype);
         for _ in 0..MAX_TAGS {
@@ -277,7 +277,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Of several options the one with the most nodes gives the path, the first of equals.
+    /// Adds an IOAM option. The one with the most nodes gives the path, the first of equals.
     fn add_ioam(&mut self, found: Ioam<'a>, all: OptionList<'a>) {
         match self.out.ioam {
             None => self.out.ioam = Some(found),
@@ -312,7 +312,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         }
     }
 
-    /// What follows an IP header, from `at` on.
+    /// Reads the headers after an IP header, from `at` on.
     #[inline]
     pub(crate) fn transport(&mut self, bytes: &'a [u8], at: usize, ip: Ip, proto: u8) -> Result<(), Refusal> {
         match proto {

@@ -58,7 +58,7 @@ mod field {
     pub(super) const LEN: usize = 12;
 }
 
-/// Compared bits.
+/// Masks of the bits that are compared.
 mod mask {
     /// Report 1.0: version, length, next protocol and metadata bits.
     pub(super) const WORD_10: u32 = 0xffff_8000;
@@ -68,7 +68,7 @@ mod mask {
     pub(super) const TYPES: u32 = 0xff00_ffb0;
     /// EtherType, IP version and header length, DSCP.
     pub(super) const IP: u32 = 0xffff_fffc;
-    /// Fragment offset, protocol.
+    /// Fragment offset and IP protocol.
     pub(super) const FRAGMENT: u32 = 0x1fff_00ff;
     /// Shim type and length, INT version, words per hop.
     pub(super) const INT_10: u64 = 0xff00_ff00_f000_1f00;
@@ -149,7 +149,6 @@ struct Place {
     /// Two bytes before the IPv4 header.
     ip: u8,
     shim: u8,
-    /// The first record.
     stack: u8,
 }
 

@@ -31,11 +31,11 @@ use crate::refusal::Refusal;
 pub struct Decoder {
     profile: Profile,
     layouts: Layouts,
-    /// Of the latest brief.
+    /// Template of the latest brief.
     look: brief::Template,
-    /// Of the latest brief of another kind.
+    /// Template of the latest brief of another kind.
     any: brief_any::Template,
-    /// Of the latest single record.
+    /// Template of the latest single record.
     single: single::Template,
 }
 
@@ -97,7 +97,7 @@ impl Decoder {
     }
 }
 
-/// How far a datagram has been read.
+/// Progress of reading a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Start,

@@ -30,11 +30,11 @@ use crate::refusal::Refusal;
 /// Version of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Version {
-    /// 0.5.
+    /// Telemetry Report version 0.5.
     V05,
-    /// 1.0.
+    /// Telemetry Report version 1.0.
     V10,
-    /// 2.0.
+    /// Telemetry Report version 2.0.
     V20,
 }
 
@@ -52,9 +52,9 @@ impl Version {
 /// The fields of a datagram that sequence accounting and fan-out need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peek {
-    /// Version.
+    /// Version of the report format.
     pub version: Version,
-    /// The reporter.
+    /// Node ID of the reporter, if the report contains it.
     pub node_id: Option<u32>,
     /// Subsystem inside the reporter.
     pub hw_id: u8,
@@ -67,9 +67,7 @@ pub struct Peek {
 
 /// The result of `peek` for one version.
 pub(crate) struct Peeked<'a> {
-    /// The header fields.
     pub(crate) peek: Peek,
-    /// The first packet.
     pub(crate) packet: InnerPacket<'a>,
     /// It is a report even if no flow can be read in the packet.
     pub(crate) is_certain: bool,
@@ -78,7 +76,7 @@ pub(crate) struct Peeked<'a> {
     pub(crate) is_announced: bool,
 }
 
-/// Why a report was sent.
+/// The events that caused a report: D, Q, F and I.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(pub u8);
 
@@ -158,7 +156,7 @@ impl Annotations {
 pub struct ReporterMetadata<'a> {
     /// The items, as one record.
     pub record: &'a [u8],
-    /// Where they lie.
+    /// Offsets of the items in the record.
     pub layout: Layout,
     /// Report 0.5: the hop latency is the egress timestamp minus the ingress timestamp of the header.
     latency_from_stamps: bool,
@@ -184,14 +182,14 @@ pub struct Gap {
     pub ts: u32,
     /// First missing sequence number.
     pub seq: u32,
-    /// How many are missing.
+    /// Number of missing packets.
     pub count: u32,
 }
 
 /// One telemetry report. Borrows the datagram; hops are read on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report<'a> {
-    /// Version.
+    /// Version of the report format.
     pub version: Version,
     /// The reporter; not known in some reports 0.5.
     pub node_id: Option<u32>,
@@ -201,21 +199,21 @@ pub struct Report<'a> {
     pub seq: u32,
     /// Position of the report in its datagram, from 0.
     pub index: u16,
-    /// Why it was sent.
+    /// The events that caused the report.
     pub flags: Flags,
     /// Anomalies of the report.
     pub annotations: Annotations,
-    /// RepType (2.0).
+    /// RepType of the report (2.0).
     pub report_type: Option<u8>,
     /// Ingress timestamp of the header (0.5 and 1.0), device units, 32 bits.
     pub ts: Option<u32>,
-    /// Why the packet was dropped, device code.
+    /// Drop reason of the packet, device code.
     pub drop_reason: Option<u8>,
     /// Flow ID of a postcard.
     pub flow_id: Option<u32>,
     /// Domain Specific ID (2.0).
     pub ds_id: u16,
-    /// DSMdstatus (2.0).
+    /// DSMdstatus of the report (2.0).
     pub ds_status: u16,
     /// The reporter's own metadata, if it has any item that is metadata.
     pub metadata: Option<ReporterMetadata<'a>>,
@@ -225,7 +223,8 @@ pub struct Report<'a> {
     pub tunnel: Option<FlowKey>,
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
-    /// Why bytes that are marked as INT were left out of a report about a drop or a queue, or of a postcard 0.5.
+    /// Cause for which bytes that are marked as INT were left out of a report about a drop or a queue, or of a postcard
+    /// 0.5.
     pub int_refused: Option<Refusal>,
     /// IOAM data inside the packet reported; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
@@ -382,9 +381,9 @@ impl<'a> Report<'a> {
             .is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
     }
 
-    /// How many nodes have a record about the same packet. In SF-INT the reporter's own record and the carried ones count together
-    /// only if they are of the same packet; otherwise a drop report counts the reporter's, and any other the carried ones.
-    /// [`Report::int`] and [`Report::metadata`] contain all records.
+    /// Returns the number of nodes that have a record about the same packet. In SF-INT the reporter's own record and
+    /// the carried ones count together only if they are of the same packet; otherwise a drop report counts the
+    /// reporter's, and any other the carried ones. [`Report::int`] and [`Report::metadata`] contain all records.
     #[inline]
     pub fn hop_count(&self) -> usize {
         let metadata = self.metadata.is_some()
@@ -456,7 +455,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Of two records of an SF packet the first is the reporter's own, if its header has none; there is never a third.
+    /// Moves the first of two records of an SF packet to the reporter's metadata; refuses them if the report's header
+    /// has metadata already. There is never a third.
     pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
         let Some(int) = self
             .int
@@ -543,9 +543,9 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
 /// over IPv4 that carries INT-MD 1.0 or 2.x marked by its DSCP. For fast paths: unlike a [`Report`], it fits into registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
-    /// 1.0 or 2.0.
+    /// Version of the report, 1.0 or 2.0.
     pub version: Version,
-    /// The reporter.
+    /// Node ID of the reporter.
     pub node_id: u32,
     /// Subsystem inside the reporter.
     pub hw_id: u8,
@@ -553,9 +553,9 @@ pub struct Brief<'a> {
     pub seq: u32,
     /// Ingress timestamp of the header; 0 in Report 2.0, which has none.
     pub ts: u32,
-    /// Why it was sent.
+    /// The events that caused the report.
     pub flags: Flags,
-    /// The packet's flow.
+    /// Flow of the reported packet.
     pub flow: FlowKey,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,
@@ -570,15 +570,15 @@ pub struct Brief<'a> {
 /// and reached its sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Single<'a> {
-    /// The sink.
+    /// Node ID of the sink.
     pub node_id: u32,
     /// Subsystem inside the sink.
     pub hw_id: u8,
     /// Sequence number, 22 bits.
     pub seq: u32,
-    /// Why it was sent: F, possibly with Q.
+    /// The events that caused the report: F, possibly with Q.
     pub flags: Flags,
-    /// The packet's flow.
+    /// Flow of the reported packet.
     pub flow: FlowKey,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,
@@ -590,7 +590,7 @@ pub struct Single<'a> {
     pub packet_id: u16,
     /// The sink's own record.
     pub metadata: &'a [u8],
-    /// The record carried.
+    /// The record that the packet carried.
     pub carried: &'a [u8],
     /// Equal shapes have equal layouts, also across decoders; see [`Single::layouts`].
     pub shape: u64,

@@ -124,7 +124,7 @@ pub(super) struct Grouped<'a> {
     pub(super) inner_type: u8,
     pub(super) packet: InnerPacket<'a>,
     pub(super) has_flow: bool,
-    /// Its inner contents are whole, and not empty.
+    /// The inner contents are whole, and not empty.
     pub(super) has_contents: bool,
     /// D, Q, F or I is set.
     pub(super) flagged: bool,

@@ -92,7 +92,7 @@ pub(crate) struct Template {
     proto: u8,
     /// Bytes of the record carried.
     record: u8,
-    /// Padding follows it.
+    /// Padding follows the record.
     padded: bool,
     shape: u64,
 }

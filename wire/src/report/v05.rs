@@ -58,12 +58,12 @@ pub enum Kind {
         sink: u32,
         /// Ingress and egress interface.
         interfaces: (u16, u16),
-        /// What is missing.
+        /// The packets that are missing.
         gap: Gap,
     },
     /// 4, host-int: IPv4 follows, possibly after the reporter's node id.
     Node {
-        /// The reporter.
+        /// Node ID of the reporter, if it precedes the packet.
         sink: Option<u32>,
     },
 }
@@ -73,13 +73,13 @@ pub enum Kind {
 pub struct Repr {
     /// D, Q and F.
     pub flags: Flags,
-    /// Subsystem, six bits.
+    /// Hardware subsystem of the reporter, six bits.
     pub hw_id: u8,
-    /// Sequence number.
+    /// Sequence number of the report, 32 bits.
     pub seq: u32,
-    /// Ingress timestamp.
+    /// Ingress timestamp, 32 bits, device units.
     pub ingress_ts: u32,
-    /// What follows.
+    /// Kind of report, which determines what follows the header.
     pub kind: Kind,
 }
 

@@ -21,14 +21,14 @@ mod field {
     pub(super) const INGRESS_TS: usize = 12;
 }
 
-/// What follows the header.
+/// Protocol of the bytes after the header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NextProtocol {
-    /// Ethernet.
+    /// An Ethernet frame follows.
     Ethernet,
-    /// IPv4.
+    /// An IPv4 packet follows.
     Ipv4,
-    /// IPv6.
+    /// An IPv6 packet follows.
     Ipv6,
     /// A code that is not defined.
     Unknown(u8),
@@ -59,20 +59,20 @@ impl From<NextProtocol> for u8 {
 /// The header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
-    /// What follows.
+    /// Protocol of the bytes after the header.
     pub next: NextProtocol,
-    /// Which optional words there are, six bits, most significant first: ports, hop latency, queue, egress timestamp,
-    /// queue and drop reason, egress utilization.
+    /// Bits of the optional words that are present, six, most significant first: ports, hop latency, queue, egress
+    /// timestamp, queue and drop reason, egress utilization.
     pub bits: u8,
     /// D, Q and F.
     pub flags: Flags,
-    /// Subsystem, six bits.
+    /// Hardware subsystem of the reporter, six bits.
     pub hw_id: u8,
-    /// The reporter.
+    /// Node ID of the reporter.
     pub switch_id: u32,
-    /// Sequence number.
+    /// Sequence number of the report, 32 bits.
     pub seq: u32,
-    /// Ingress timestamp.
+    /// Ingress timestamp, 32 bits, device units.
     pub ingress_ts: u32,
     /// Values of the optional words.
     pub metadata: Hop,

@@ -55,11 +55,11 @@ const DOMAIN_INNER: u8 = 2;
 /// The group header as values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Group {
-    /// Subsystem, six bits.
+    /// Hardware subsystem of the reporter, six bits.
     pub hw_id: u8,
     /// Sequence number, 22 bits.
     pub seq: u32,
-    /// The reporter.
+    /// Node ID of the reporter.
     pub node_id: u32,
 }
 
@@ -336,7 +336,7 @@ fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>,
     )
 }
 
-/// Of two packet TLVs the first is the flow (ruling i).
+/// Reads the inner TLVs. The first of two packet TLVs is the flow (ruling i).
 fn inner_tlvs(inner: &[u8], find_int: bool) -> (InnerPacket<'_>, Annotations) {
     let mut packets = Tlvs::new(inner).filter_map(|tlv| {
         Some(InnerPacket {
@@ -456,13 +456,13 @@ fn first_packet(bytes: &[u8]) -> Option<(InnerPacket<'_>, bool)> {
 /// Main contents to write: the reporter's fields of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MainRepr<'a> {
-    /// RepMdBits.
+    /// RepMdBits: the items of metadata that follow.
     pub bits: u16,
-    /// Domain Specific ID.
+    /// ID of the domain.
     pub ds_id: u16,
-    /// DSMdBits.
+    /// DSMdBits: domain-specific items that follow.
     pub ds_bits: u16,
-    /// DSMdstatus.
+    /// DSMdstatus, domain-specific status bits.
     pub ds_status: u16,
     /// Values of the baseline metadata.
     pub metadata: Hop,
@@ -500,7 +500,7 @@ impl<'a> MainRepr<'a> {
 /// Inner contents to write. A packet is padded with zeros to whole words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inner<'a> {
-    /// Nothing.
+    /// Nothing follows the metadata.
     None,
     /// TLVs, values in whole words.
     Tlvs(&'a [Tlv<'a>]),
@@ -568,7 +568,7 @@ pub struct Repr<'a> {
     pub flags: Flags,
     /// Main contents; without them the report is of type 0, "inner only".
     pub main: Option<MainRepr<'a>>,
-    /// Inner contents.
+    /// Contents after the main header.
     pub inner: Inner<'a>,
     /// MD Length of a report of type 0, where it has no meaning.
     pub ignored_md_length: u8,
@@ -693,7 +693,7 @@ impl<'b> GroupBuilder<'b> {
         self.len == GROUP_LEN
     }
 
-    /// The datagram.
+    /// Completes the group and returns the datagram.
     pub fn finish(self) -> &'b [u8] {
         &self.out[..self.len]
     }

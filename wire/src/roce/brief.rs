@@ -8,7 +8,7 @@ use super::{BTH_LEN, ICRC_LEN, Opcode, Packet, Psn, RETH_LEN, Reth, icrc};
 use crate::bytes::{array_at, u32_at};
 use crate::crc::{ChooseCrc32, Crc32, choose_crc_32, crc_32_update};
 
-/// How many header templates are cached.
+/// Number of header templates that are cached.
 const TEMPLATES: usize = 8;
 /// Bytes of the base transport header that change with each packet.
 const CHANGING: usize = 4;
@@ -50,11 +50,11 @@ const fn mask(bytes: [u8; 8]) -> u64 {
 /// The fields of a write in one packet, without immediate data, that an application needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief<'a> {
-    /// Its PSN.
+    /// PSN of the packet.
     pub psn: Psn,
     /// An acknowledgement is requested.
     pub ack_request: bool,
-    /// Its destination; `len` is that of the payload.
+    /// Destination of the write; `len` is that of the payload.
     pub reth: Reth,
     /// The data to write.
     pub payload: &'a [u8],
@@ -63,9 +63,9 @@ pub struct Brief<'a> {
 /// Unchecked fields of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UncheckedWrite {
-    /// PSN.
+    /// PSN of the packet.
     pub psn: Psn,
-    /// Destination address.
+    /// Destination address, in the region's virtual address space.
     pub address: u64,
     /// The rkey of the destination region.
     pub rkey: u32,
@@ -207,7 +207,7 @@ impl Default for HeaderTemplates {
 }
 
 impl HeaderTemplates {
-    /// No templates yet.
+    /// Creates a cache without templates.
     pub fn new() -> Self {
         Self::with_crc(choose_crc_32)
     }

@@ -66,8 +66,8 @@ impl Running {
         Self(register)
     }
 
-    /// How many known bytes to put before `len` others, up to twelve, for a multiple of 16, with which the CRC instructions are
-    /// fastest.
+    /// Number of known bytes to put before `len` others, up to twelve, for a multiple of 16, with which the CRC
+    /// instructions are fastest.
     pub(super) const fn prefix_len(len: usize) -> usize {
         len.wrapping_neg() & 12
     }

@@ -59,12 +59,12 @@ pub const MAX_PAYLOAD: usize = 4096;
 /// The longest frame: Ethernet, VLAN tag, IPv6, UDP, all headers that occur together, payload, CRC.
 pub const MAX_FRAME: usize = 14 + 4 + 40 + 8 + BTH_LEN + RETH_LEN + IMMEDIATE_LEN + MAX_PAYLOAD + ICRC_LEN;
 
-/// A connection's kind.
+/// Transport service of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Transport {
     /// Reliable: acknowledged, retransmitted, in order.
     Rc,
-    /// Unreliable: without acknowledgements.
+    /// Unreliable connection: without acknowledgements.
     Uc,
 }
 
@@ -108,7 +108,7 @@ pub enum Opcode {
     AtomicAcknowledge,
     /// Fetch-and-add on eight bytes.
     FetchAdd,
-    /// Congestion notification.
+    /// Congestion notification packet (CNP).
     Cnp,
     /// An unsupported opcode: the number on the wire.
     Other(u8),
@@ -230,13 +230,13 @@ impl Psn {
         Self(number & Self::MASK)
     }
 
-    /// The number.
+    /// Returns the number, 24 bits.
     #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The next PSN.
+    /// Returns the next PSN, modulo 2^24.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
@@ -250,7 +250,8 @@ impl Psn {
         Self::new(self.0.wrapping_add(more))
     }
 
-    /// How far it is ahead of `from`, from -2^23 on up to 2^23 - 1; negative if it is behind (6.3).
+    /// Returns the distance by which it is ahead of `from`, from -2^23 on up to 2^23 - 1; negative if it is behind
+    /// (6.3).
     #[inline]
     pub const fn distance(self, from: Self) -> i32 {
         (self.0.wrapping_sub(from.0) << 8) as i32 >> 8
@@ -268,7 +269,7 @@ impl core::fmt::Display for Psn {
 pub struct Bth {
     /// The transport of its opcode, if it is supported.
     pub transport: Option<Transport>,
-    /// The operation.
+    /// Opcode: transport service and operation.
     pub opcode: Opcode,
     /// SE: solicited event, which wakes the receiver.
     pub solicited: bool,
@@ -282,7 +283,7 @@ pub struct Bth {
     pub queue_pair: u32,
     /// A: an acknowledgement is requested.
     pub ack_request: bool,
-    /// Packet sequence number.
+    /// Packet sequence number (PSN).
     pub psn: Psn,
 }
 
@@ -326,7 +327,7 @@ mod field {
 /// RDMA extended transport header: the destination of a write, in the first packet of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reth {
-    /// Virtual address.
+    /// Virtual address of the first byte.
     pub address: u64,
     /// The key of the memory region.
     pub rkey: u32,
@@ -385,7 +386,7 @@ impl AtomicEth {
     }
 }
 
-/// Why a request was refused.
+/// The NAK code with which a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nak {
     /// Sequence error: a packet is missing; the PSN is the expected one.
@@ -407,7 +408,7 @@ pub enum Syndrome {
     Ack(u8),
     /// Receiver not ready: retry after [`rnr_nanoseconds`] of this code.
     Rnr(u8),
-    /// Negative acknowledgement.
+    /// Negative acknowledgement (NAK) with its code.
     Nak(Nak),
     /// Reserved: the byte on the wire.
     Reserved(u8),
@@ -455,10 +456,10 @@ impl Syndrome {
     }
 }
 
-/// Acknowledgement header.
+/// ACK extended transport header (AETH).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aeth {
-    /// Its syndrome.
+    /// Syndrome: ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
     /// Messages completed, 24 bits.
     pub msn: u32,
@@ -480,7 +481,7 @@ impl Aeth {
     }
 }
 
-/// How long a requester waits after a receiver-not-ready NAK, nanoseconds, by its code (6.2).
+/// Time that a requester waits after a receiver-not-ready NAK, nanoseconds, by its code (6.2).
 pub const fn rnr_nanoseconds(code: u8) -> u64 {
     const HUNDREDTHS_OF_MS: [u32; 32] = [
         65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,

@@ -13,15 +13,15 @@ use core::net::IpAddr;
 const MAX_TAGS: usize = 4;
 /// MAC addresses of a packet without an Ethernet header.
 const NO_MACS: [u8; 12] = [0; 12];
-/// Do not fragment.
+/// The IPv4 flag "do not fragment".
 const DF: u16 = 0x4000;
 
 /// The endpoints of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoints {
-    /// Source address.
+    /// Source IP address of the packet.
     pub source: IpAddr,
-    /// Destination address.
+    /// Destination IP address of the packet.
     pub destination: IpAddr,
     /// UDP source port; the destination port is [`PORT`].
     pub source_port: u16,
@@ -35,19 +35,19 @@ pub struct Packet<'a> {
     pub source_mac: [u8; 6],
     /// Ethernet destination; zero without an Ethernet header.
     pub destination_mac: [u8; 6],
-    /// Its endpoints.
+    /// Source and destination addresses of the packet.
     pub ends: Endpoints,
     /// A switch has marked congestion on the path (ECN 3); always false without the IP header.
     pub congestion: bool,
-    /// Base transport header.
+    /// Base transport header (BTH).
     pub bth: Bth,
     /// RDMA extended transport header of a write (RETH).
     pub reth: Option<Reth>,
     /// Extended transport header of an atomic operation.
     pub atomic: Option<AtomicEth>,
-    /// Immediate data.
+    /// Immediate data of a send or write.
     pub immediate: Option<u32>,
-    /// Acknowledgement header (AETH).
+    /// ACK extended transport header (AETH).
     pub aeth: Option<Aeth>,
     /// The original value in an atomic acknowledgement.
     pub atomic_ack: Option<u64>,
@@ -300,7 +300,7 @@ pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
 
 /// Fields of a packet from the layers below.
 struct LowerLayers {
-    /// Destination, source.
+    /// Destination and source MAC addresses.
     macs: ([u8; 6], [u8; 6]),
     ends: Endpoints,
     congestion: bool,
@@ -465,7 +465,7 @@ fn put_udp(out: &mut [u8], source_port: u16, len: u16, bth: &[u8; BTH_LEN]) {
     out[8..8 + BTH_LEN].copy_from_slice(bth);
 }
 
-/// Why an IPv4 packet is too short for RoCEv2.
+/// Returns the refusal of an IPv4 packet that is too short for RoCEv2.
 #[cold]
 fn short_v4(packet: &[u8]) -> Refusal {
     short(
@@ -477,7 +477,7 @@ fn short_v4(packet: &[u8]) -> Refusal {
     )
 }
 
-/// Why an IPv6 packet is too short for RoCEv2.
+/// Returns the refusal of an IPv6 packet that is too short for RoCEv2.
 #[cold]
 fn short_v6(packet: &[u8]) -> Refusal {
     short(

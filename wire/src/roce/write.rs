@@ -19,19 +19,19 @@ use core::net::IpAddr;
 const MAX_BEGINNING: usize = 14 + 4 + 40 + 8 + BTH_LEN;
 /// Bytes of the base transport header from the acknowledge request on: they change with each packet.
 const CHANGING: usize = 4;
-/// How many header templates a writer caches.
+/// Number of header templates that a writer caches.
 const TEMPLATES: usize = 8;
 
 /// The path of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
-    /// Ethernet source.
+    /// MAC address of the sender.
     pub source_mac: [u8; 6],
-    /// Ethernet destination.
+    /// MAC address of the next hop.
     pub destination_mac: [u8; 6],
     /// VLAN tag's control word, if there is a tag.
     pub vlan: Option<u16>,
-    /// IP source.
+    /// IP address of the sender.
     pub source: IpAddr,
     /// IP destination, of the same family.
     pub destination: IpAddr,
@@ -39,7 +39,7 @@ pub struct Path {
     pub source_port: u16,
     /// Type of service, or traffic class: 2 allows switches to mark congestion.
     pub tos: u8,
-    /// Hop limit.
+    /// Hop limit, or TTL in IPv4.
     pub hop_limit: u8,
     /// IPv6 flow label, 20 bits.
     pub flow_label: u32,
@@ -140,7 +140,7 @@ impl core::error::Error for MixedFamilies {}
 /// Fields of the base transport header that change from packet to packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Head {
-    /// Packet sequence number.
+    /// Packet sequence number (PSN).
     pub psn: Psn,
     /// An acknowledgement is requested.
     pub ack_request: bool,
