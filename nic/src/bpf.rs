@@ -68,7 +68,7 @@ impl Object {
         program::names(&self.bpf)
     }
 
-    /// All its maps.
+    /// Iterates over all maps of the object.
     pub fn maps(&self) -> impl Iterator<Item = &Map> {
         self.maps.values()
     }

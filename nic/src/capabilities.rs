@@ -95,7 +95,7 @@ const NAMES: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// Several capabilities.
+/// A set of Linux capabilities.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct CapSet(u64);
 
@@ -147,7 +147,7 @@ impl fmt::Debug for CapSet {
 /// The capabilities of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capabilities {
-    /// Capabilities in effect.
+    /// Capabilities that are in effect.
     pub effective: CapSet,
     /// Capabilities that it can make effective.
     pub permitted: CapSet,
@@ -159,7 +159,7 @@ pub struct Capabilities {
     pub bounding: CapSet,
     /// Programs it starts get no more capabilities than it has.
     pub no_new_privileges: bool,
-    /// Its user is root.
+    /// The process runs as root.
     pub root: bool,
 }
 
@@ -297,7 +297,7 @@ struct Word {
     inheritable: u32,
 }
 
-/// `_LINUX_CAPABILITY_VERSION_3`.
+/// ABI version `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
 const VERSION_3: u32 = 0x2008_0522;
 
 const _: () = assert!(size_of::<Header>() == 8 && size_of::<Word>() == 12);

@@ -41,11 +41,11 @@ pub use writer::Writer;
 pub struct Frame<'a> {
     /// When it was captured, ns since the epoch; 0 in a simple packet block, which has no timestamp.
     pub ts: u64,
-    /// Its bytes, as many as were captured.
+    /// Bytes of the frame, as many as were captured.
     pub data: &'a [u8],
     /// The type of the header at the start of `data`.
     pub link: LinkType,
-    /// Its length on the wire.
+    /// Length of the frame on the wire, bytes.
     pub length: u32,
     /// Only a part of it was captured.
     pub truncated: bool,

@@ -26,12 +26,12 @@ use netlink::Netlink;
 /// Prefix of the names of hopwise's programs.
 pub const OUR_PROGRAMS: &str = "hopwise_";
 
-/// A network interface.
+/// The properties of a network interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// Its name in this network namespace.
+    /// Name of the interface in this network namespace.
     pub name: String,
-    /// Its index in this network namespace.
+    /// Index of the interface in this network namespace.
     pub index: u32,
     /// It is administratively up, by `ip link set … up` or the like.
     pub up: bool,
@@ -41,13 +41,13 @@ pub struct Facts {
     pub mtu: Option<u32>,
     /// The kernel's name for its kind of interface, such as `"veth"`, `"bond"`; hardware has none.
     pub kind: Option<String>,
-    /// The driver.
+    /// Name of the driver.
     pub driver: Option<String>,
-    /// Its bus address, such as `"0000:01:00.0"`.
+    /// Bus address of the device, such as `"0000:01:00.0"`.
     pub bus: Option<String>,
     /// The NUMA node of its bus. `None` also where there is only one.
     pub numa: Option<u32>,
-    /// Queues.
+    /// Numbers of receive and transmit queues.
     pub queues: Option<Queues>,
     /// Receive descriptors per queue.
     pub rx_ring: Option<Level>,
@@ -55,7 +55,7 @@ pub struct Facts {
     pub offloads: Offloads,
     /// XDP programs on it; empty: none.
     pub xdp: Option<Vec<Attached>>,
-    /// What the driver can do with XDP. The kernel reports it since Linux 6.3.
+    /// XDP features of the driver. The kernel reports them since Linux 6.3.
     pub xdp_features: Option<XdpFeatures>,
     /// The other end of a veth.
     pub peer: Option<Peer>,
@@ -68,7 +68,7 @@ pub struct Facts {
 /// A current number and its maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// The current number.
+    /// The number in use now.
     pub now: u32,
     /// The maximum that the driver supports.
     pub max: u32,
@@ -86,7 +86,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Queues that receive.
+    /// Returns the number of queues that receive.
     pub fn receiving(&self) -> u32 {
         self.rx.now + self.combined.now
     }
@@ -97,10 +97,10 @@ impl Queues {
     }
 }
 
-/// An offload.
+/// An offload of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feature {
-    /// It is active.
+    /// The offload is active.
     pub on: bool,
     /// It cannot be changed here.
     pub fixed: bool,
@@ -125,7 +125,7 @@ pub struct Offloads {
     pub ntuple: Option<Feature>,
 }
 
-/// What a driver can do with XDP: `netdev_xdp_act` of linux/netdev.h.
+/// XDP features of a driver: `netdev_xdp_act` of linux/netdev.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct XdpFeatures(pub u64);
 
@@ -135,7 +135,7 @@ impl XdpFeatures {
         self.0 & 1 != 0
     }
 
-    /// Its programs can send frames elsewhere, such as to an AF_XDP socket.
+    /// Returns whether programs can send frames elsewhere, such as to an AF_XDP socket.
     pub fn redirect(self) -> bool {
         self.0 & 2 != 0
     }
@@ -154,16 +154,16 @@ impl XdpFeatures {
 /// Where an XDP program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// In the driver.
+    /// The program runs in the driver.
     Native,
     /// In the kernel's network stack.
     Generic,
-    /// In the device.
+    /// The program runs in the device.
     Offloaded,
 }
 
 impl Mode {
-    /// `"native"`
+    /// Returns `"native"`, `"generic"` or `"offloaded"`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -178,9 +178,9 @@ impl Mode {
 pub struct Attached {
     /// The kernel's ID of it.
     pub id: u32,
-    /// Its name, at most 15 bytes. Reading it needs CAP_SYS_ADMIN.
+    /// Name of the program, at most 15 bytes. Reading it needs CAP_SYS_ADMIN.
     pub name: Option<String>,
-    /// Where it runs.
+    /// Mode in which the program runs.
     pub mode: Mode,
     /// It is one of hopwise's; known with the name.
     pub ours: Option<bool>,
@@ -189,13 +189,13 @@ pub struct Attached {
 /// The other end of a veth.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its index in its namespace.
+    /// Index of the interface in its namespace.
     pub index: u32,
     /// It is in another network namespace: then the rest is unknown.
     pub elsewhere: bool,
-    /// Its name.
+    /// Name of the interface.
     pub name: Option<String>,
-    /// Its longest packet, bytes.
+    /// Maximum transmission unit, bytes.
     pub mtu: Option<u32>,
     /// Queues that it sends on: frames of one arrive on the receive queue of the same number.
     pub tx_queues: Option<u32>,
@@ -204,11 +204,11 @@ pub struct Peer {
 /// The bridge or bond that an interface is a member of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// `"bridge"`, `"bond"`, …
+    /// Kind of the device: `"bridge"`, `"bond"`, …
     pub kind: String,
     /// Name of the bridge or bond.
     pub of: Option<String>,
-    /// Its index.
+    /// Index of the bridge or bond.
     pub index: Option<u32>,
 }
 

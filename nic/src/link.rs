@@ -7,7 +7,7 @@ use crate::device::{Attached, Mode};
 use crate::error::Error;
 use crate::sys;
 
-/// An interface.
+/// A network interface, by name and index.
 #[derive(Debug)]
 pub(crate) struct Link {
     name: String,
@@ -29,13 +29,13 @@ pub(crate) struct LinkState {
     pub(crate) up: bool,
 }
 
-/// linux/rtnetlink.h, linux/if_link.h
+/// Constants of linux/rtnetlink.h and linux/if_link.h.
 const RTM_SETLINK: u16 = 19;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_FD: u16 = 1;
 const IFLA_XDP_FLAGS: u16 = 3;
 const NESTED: u16 = 0x8000;
-/// Of `ifinfomsg`.
+/// Size of `struct ifinfomsg`, bytes.
 const INFO: usize = 16;
 
 impl Link {
@@ -64,7 +64,7 @@ impl Link {
         &self.netlink
     }
 
-    /// Its current state; `None` if it was removed.
+    /// Returns the current state of the interface; `None` if it was removed.
     pub(crate) fn state(&self) -> Result<Option<LinkState>, Error> {
         let Some(found) = link::get(&self.netlink, LinkSelector::Index(self.index))? else {
             return Ok(None);
@@ -85,7 +85,6 @@ impl Link {
             .max(1)
     }
 
-    /// The driver's name.
     pub(crate) fn driver(&self) -> Option<String> {
         self.ethtool.driver().map(|(name, _)| name)
     }

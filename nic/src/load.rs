@@ -79,7 +79,7 @@ pub struct Discard {
 /// The counters of a [`Discard`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Discarded {
-    /// Datagrams.
+    /// Number of datagrams discarded.
     pub datagrams: u64,
     /// System calls that returned datagrams.
     pub calls: u64,

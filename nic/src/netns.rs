@@ -36,7 +36,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name, as `ip netns` lists it.
+    /// Returns the name, as `ip netns` lists it.
     pub fn name(&self) -> &str {
         &self.name
     }

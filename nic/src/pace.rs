@@ -23,7 +23,7 @@ impl Pace {
         }
     }
 
-    /// How long to wait before the next call.
+    /// Returns the time to wait before the next call; `None`: no wait.
     pub fn wait_first(&self) -> Option<Duration> {
         self.wait_next.then_some(self.wait)
     }

@@ -48,7 +48,7 @@ impl Process {
         Ok(Some(Self { id, handle }))
     }
 
-    /// Its number.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.id
     }

@@ -29,7 +29,7 @@ pub enum RxPath {
     Generic,
     /// AF_PACKET: a ring in addition to the stack.
     Packet,
-    /// Plain UDP sockets.
+    /// UDP sockets of the kernel.
     Udp,
 }
 
@@ -43,7 +43,7 @@ impl RxPath {
         Self::Udp,
     ];
 
-    /// Its name, as [`Source::kind`] returns it.
+    /// Returns the name of the path, as [`Source::kind`] returns it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ZeroCopy => "xdp-zerocopy",
@@ -109,7 +109,7 @@ impl Default for Options {
 /// A receive path that was tried, and why it does not work here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// The receive path.
+    /// The receive path that was refused.
     pub rx_path: RxPath,
     /// The error, with its meaning and remedy.
     pub reason: String,
@@ -156,7 +156,7 @@ impl fmt::Debug for OpenInterface {
 /// No receive path works.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoRxPath {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// The receive paths tried, and why each does not work.
     pub tried: Vec<Refused>,

@@ -8,7 +8,7 @@ use crate::{sys, time};
 
 /// linux/sockios.h: the timestamp of the frame that was read last.
 const SIOCGSTAMPNS: u32 = 0x8907;
-/// Receive buffer, bytes.
+/// Size of the receive buffer, bytes.
 const BUFFER: i32 = 16 << 20;
 
 /// A socket that receives all frames of an interface.
@@ -18,12 +18,12 @@ pub struct Frames {
     interface: String,
 }
 
-/// A frame.
+/// A frame that was captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Its bytes from the Ethernet header on, as many as fitted.
+    /// Bytes from the Ethernet header on, as many as fitted.
     pub bytes: &'a [u8],
-    /// Its whole length.
+    /// Length of the whole frame, bytes.
     pub length: usize,
     /// When the kernel received or sent it, ns since the epoch.
     pub received: u64,

@@ -12,7 +12,7 @@ use crate::error::Error;
 pub struct Packet<'a> {
     /// The UDP payload, as many bytes as fitted.
     pub data: &'a [u8],
-    /// The sender.
+    /// Address and port of the sender.
     pub source: SocketAddr,
     /// The UDP port it was sent to.
     pub port: u16,
@@ -26,9 +26,9 @@ pub struct Packet<'a> {
 /// counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Datagrams delivered.
+    /// Number of datagrams delivered.
     pub datagrams: u64,
-    /// Their bytes.
+    /// Bytes of the datagrams delivered.
     pub bytes: u64,
     /// Datagrams among them that were truncated to the size of a slot.
     pub truncated: u64,

@@ -244,7 +244,7 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// Its first address.
+    /// Returns the first address of the mapping.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -32,9 +32,8 @@ pub struct Options {
     /// wait 50 ms needs about 40 MB, because the kernel counts its own overhead, some 500 bytes per datagram, too. More than
     /// `net.core.rmem_max` needs `CAP_NET_ADMIN`; see [`Receiver::warning`].
     pub recv_buffer: usize,
-    /// How long to wait for more when few datagrams came at a high rate; at most [`MAX_BATCH_WAIT`], 0 = never. The
-    /// kernel adds the thread's timer slack, 50 us by default.
-    /// No datagram is delayed at a low rate.
+    /// Time to wait for more when few datagrams came at a high rate; at most [`MAX_BATCH_WAIT`], 0 = never. The kernel
+    /// adds the thread's timer slack, 50 us by default. No datagram is delayed at a low rate.
     pub batch_wait: Duration,
     /// Lets several sockets share the port; the kernel spreads senders over them.
     pub reuse_port: bool,
@@ -45,7 +44,7 @@ pub struct Options {
     pub merge: bool,
 }
 
-/// Longest [`Options::batch_wait`].
+/// Maximum of [`Options::batch_wait`], 200 us.
 pub const MAX_BATCH_WAIT: Duration = Duration::from_micros(200);
 
 impl Default for Options {
@@ -62,8 +61,8 @@ impl Default for Options {
 /// The kernel's receive buffer: requested and granted, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvBuffer {
-    /// [`Options::recv_buffer`].
+    /// Bytes requested with [`Options::recv_buffer`].
     pub asked: usize,
-    /// The effective options.
+    /// Bytes that the kernel granted.
     pub given: usize,
 }

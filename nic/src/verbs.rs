@@ -372,7 +372,7 @@ impl Registered {
         self.region.as_ptr() as u64 + self.start
     }
 
-    /// Bytes.
+    /// Returns the length of the region in bytes.
     pub fn len(&self) -> u64 {
         self.region.len() - self.start
     }
@@ -382,7 +382,7 @@ impl Registered {
         self.len() == 0
     }
 
-    /// The memory.
+    /// Returns the registered memory region.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
@@ -398,19 +398,19 @@ impl Drop for Registered {
 /// The other end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its address.
+    /// IP address of the peer.
     pub address: IpAddr,
-    /// Its queue pair.
+    /// Number of the peer's queue pair.
     pub queue_pair: u32,
     /// The PSN of its first packet, 24 bits.
     pub psn: u32,
     /// The PSN of our first packet.
     pub own_psn: u32,
-    /// Path MTU, bytes.
+    /// Path MTU of the connection, bytes.
     pub mtu: u16,
 }
 
-/// A queue pair.
+/// A queue pair of an RDMA device.
 #[derive(Debug)]
 pub struct Pair {
     /// All three are `None` while it is being created.
@@ -426,7 +426,7 @@ pub struct Pair {
 unsafe impl Send for Pair {}
 
 impl Pair {
-    /// Its number.
+    /// Returns the number of the queue pair.
     pub fn number(&self) -> u32 {
         self.number
     }

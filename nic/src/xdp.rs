@@ -43,7 +43,7 @@ pub struct Options {
     pub frames_per_queue: u32,
     /// Use huge pages if available.
     pub huge_pages: bool,
-    /// How long to wait for more frames after a small burst at a high rate; see
+    /// Time to wait for more frames after a small burst at a high rate; see
     /// [`udp::Options::batch_wait`](crate::udp::Options::batch_wait).
     pub batch_wait: Duration,
 }

@@ -9,9 +9,9 @@ use super::system::{Number, bpf, command};
 /// The kernel's IDs of programs and maps. It reuses an ID only after all others.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ids {
-    /// Of programs.
+    /// IDs of the programs.
     pub programs: Vec<u32>,
-    /// Of maps.
+    /// IDs of the maps.
     pub maps: Vec<u32>,
 }
 
@@ -57,7 +57,7 @@ impl Ids {
 }
 
 impl fmt::Display for Ids {
-    /// Programs; maps.
+    /// Writes the programs' IDs, a semicolon, and the maps' IDs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.programs.iter().try_for_each(|id| write!(f, "{id} "))?;
         f.write_str(";")?;

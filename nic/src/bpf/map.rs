@@ -75,7 +75,7 @@ impl Map {
         self.id
     }
 
-    /// Its name in the object.
+    /// Returns the map's name in the object.
     pub fn name(&self) -> &str {
         &self.name
     }

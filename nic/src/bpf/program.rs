@@ -22,7 +22,7 @@ pub enum Mode {
 /// Result of a test run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// What the program returned.
+    /// Return value of the program.
     pub verdict: u32,
     /// Mean time of one run, ns.
     pub duration_ns: u32,
@@ -38,7 +38,7 @@ pub struct Attachment {
     program: u32,
     mode: Mode,
     netlink: Netlink,
-    /// Closing it detaches.
+    /// The BPF link; closing it detaches the program.
     link: Option<OwnedFd>,
 }
 
@@ -178,7 +178,7 @@ pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
 
 /// Attaches by a link, which the kernel removes with its last descriptor; by netlink where the kernel has no links.
 pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
-    /// `BPF_XDP`.
+    /// `BPF_XDP` of `enum bpf_attach_type`.
     const ATTACH_TYPE: u32 = 37;
     let program = xdp(object, name)?;
     let fd = program.fd().map_err(|refused| error("bpf", name, refused))?;
@@ -241,7 +241,7 @@ pub(super) fn run_live(
     count: u32,
     interface: u32,
 ) -> Result<(), Error> {
-    /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+    /// The flag `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h.
     const LIVE: u32 = 2;
     /// Frames sent at once.
     const BATCH: u32 = 64;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Commands (Linux, uapi/linux/bpf.h).
+/// Commands of bpf(2) (Linux, uapi/linux/bpf.h).
 pub(super) mod command {
     pub(in super::super) const MAP_LOOKUP: u32 = 1;
     pub(in super::super) const MAP_UPDATE: u32 = 2;

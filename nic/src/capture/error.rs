@@ -30,9 +30,9 @@ pub enum Fault {
     TooLong {
         /// The field that contains the length.
         what: &'static str,
-        /// Bytes claimed.
+        /// Length that the file claims, bytes.
         length: u64,
-        /// The limit, bytes.
+        /// The limit that it exceeds, bytes.
         limit: u64,
     },
     /// It is inconsistent, or violates the format.

@@ -7,7 +7,7 @@ use wire::ethernet::ethertype::is_tag;
 pub enum LinkType {
     /// Address family in the host's byte order, then IP (0).
     Null,
-    /// Ethernet (1).
+    /// An Ethernet frame (1).
     Ethernet,
     /// IPv4 or IPv6, distinguished by the version (101; 12 and 14 in files of some systems).
     RawIp,
@@ -15,13 +15,13 @@ pub enum LinkType {
     Loop,
     /// Linux "cooked" capture (113): what `tcpdump -i any` wrote for many years.
     LinuxSll,
-    /// IPv4 alone (228).
+    /// An IPv4 packet alone (228).
     Ipv4,
-    /// IPv6 alone (229).
+    /// An IPv6 packet alone (229).
     Ipv6,
     /// Linux "cooked" capture, version 2 (276).
     LinuxSll2,
-    /// Anything else.
+    /// A link type that is not supported.
     Unknown(u16),
 }
 
@@ -66,7 +66,7 @@ impl LinkType {
         }
     }
 
-    /// Its number.
+    /// Returns the number of the link type.
     pub fn code(self) -> u16 {
         match self {
             Self::Null => 0,

@@ -342,12 +342,12 @@ fn shift(ts: u64, seconds: i64) -> u64 {
     u64::try_from(moved.max(0)).unwrap_or(u64::MAX)
 }
 
-/// Unit of timestamps.
+/// The unit of an interface's timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Resolution {
-    /// Nanoseconds per unit.
+    /// Number of nanoseconds per unit.
     Multiply(u64),
-    /// Units per nanosecond.
+    /// Number of units per nanosecond.
     Divide(u64),
     /// `1 << n` units make a second.
     Binary(u32),

@@ -9,10 +9,10 @@ use super::netlink::text;
 use super::{Feature, Level, Offloads, Queues};
 use crate::error::Error;
 
-/// linux/sockios.h
+/// The ethtool ioctl of linux/sockios.h.
 const SIOCETHTOOL: u32 = 0x8946;
 
-/// linux/ethtool.h
+/// Ethtool commands of linux/ethtool.h.
 mod command {
     pub(crate) const GDRVINFO: u32 = 0x03;
     pub(crate) const GRINGPARAM: u32 = 0x10;

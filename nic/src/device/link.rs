@@ -21,20 +21,20 @@ pub(crate) struct Link {
     pub(crate) lost: Option<RxErrors>,
 }
 
-/// Selects an interface.
+/// Selects an interface by index or name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LinkSelector<'a> {
     Name(&'a str),
     Index(u32),
 }
 
-/// linux/rtnetlink.h
+/// A message type of linux/rtnetlink.h.
 const RTM_GETLINK: u16 = 18;
 
 /// Bytes of `ifinfomsg` before the attributes.
 const INFO: usize = 16;
 
-/// linux/if_link.h
+/// Link attributes of linux/if_link.h.
 mod ifla {
     pub(crate) const IFNAME: u16 = 3;
     pub(crate) const MTU: u16 = 4;

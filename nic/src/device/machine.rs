@@ -11,7 +11,7 @@ use crate::capabilities::{self, Capabilities};
 pub struct Machine {
     /// Release of the kernel, `"6.1.0-18-amd64"`.
     pub kernel: Option<String>,
-    /// Processors online.
+    /// Number of processors online.
     pub cpus: Option<u32>,
     /// Largest receive buffer that a socket may request without CAP_NET_ADMIN, bytes.
     pub rmem_max: Option<u64>,
@@ -23,7 +23,7 @@ pub struct Machine {
     pub backlog_drops: Option<u64>,
     /// Memory that may be locked without CAP_IPC_LOCK.
     pub memlock: Option<Limits>,
-    /// Huge pages.
+    /// Huge pages of the machine.
     pub huge_pages: Option<HugePages>,
     /// Transparent huge pages: `"always"`, `"madvise"`, `"never"`.
     pub transparent_huge_pages: Option<String>,
@@ -42,7 +42,7 @@ pub struct Machine {
 /// A limit of resources, bytes; `u64::MAX`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The effective limit.
+    /// The soft (effective) limit.
     pub soft: u64,
     /// The maximum that the process may set.
     pub hard: u64,
@@ -98,7 +98,7 @@ fn number(path: &str) -> Option<u64> {
     file(path)?.trim().parse().ok()
 }
 
-/// `"6.1.0-18-amd64"`: (6, 1).
+/// Reads the version of a kernel release: `"6.1.0-18-amd64"` is (6, 1).
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())

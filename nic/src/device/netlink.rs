@@ -132,7 +132,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Appends an attribute.
+/// Appends a netlink attribute to a message.
 pub(crate) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());

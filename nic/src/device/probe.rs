@@ -20,7 +20,7 @@ pub struct Probe {
     pub native: Option<Result<(), Error>>,
     /// AF_XDP in the kernel's network stack (generic XDP).
     pub generic: Option<Result<(), Error>>,
-    /// AF_PACKET.
+    /// AF_PACKET, a ring in addition to the stack.
     pub packet: Option<Result<(), Error>>,
 }
 
@@ -188,7 +188,6 @@ struct Registration {
 
 const _: () = assert!(size_of::<Registration>() == 32);
 
-/// An anonymous mapping.
 #[derive(Debug)]
 struct Memory {
     start: *mut libc::c_void,

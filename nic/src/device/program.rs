@@ -17,10 +17,10 @@ mod command {
     pub(super) const LINK_CREATE: i32 = 28;
 }
 
-/// `BPF_PROG_TYPE_XDP`
+/// `BPF_PROG_TYPE_XDP` of `enum bpf_prog_type`.
 const TYPE_XDP: u32 = 6;
 
-/// `BPF_XDP` of `bpf_attach_type`
+/// `BPF_XDP` of `enum bpf_attach_type`.
 const ATTACH_XDP: u32 = 37;
 
 /// The two instructions of a program that lets everything pass: `r0 = XDP_PASS; exit`.
@@ -101,7 +101,7 @@ fn name(id: u32) -> Option<String> {
 /// Loads the program that passes everything, with support for frames in several buffers as the real programs have; on kernels
 /// without it (before Linux 5.18), without.
 pub(super) fn pass() -> Result<OwnedFd, Error> {
-    /// `BPF_F_XDP_HAS_FRAGS`
+    /// The flag `BPF_F_XDP_HAS_FRAGS` of linux/bpf.h.
     const FRAGS: u32 = 1 << 5;
     match load(FRAGS) {
         Err(error) if error.errno() == Some(libc::EINVAL) => load(0),

@@ -7,9 +7,9 @@ use std::path::Path;
 /// A device, and its addresses for RoCEv2.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RdmaDevice {
-    /// Its name, such as `mlx5_0` or `rxe0`.
+    /// Name of the device, such as `mlx5_0` or `rxe0`.
     pub name: String,
-    /// Of all its ports.
+    /// IP addresses of all ports.
     pub addresses: Vec<IpAddr>,
 }
 

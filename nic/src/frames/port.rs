@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::sys::{self, Mapping};
 use crate::time::nanoseconds;
 
-/// How a [`Port`] is set up.
+/// Settings with which a [`Port`] is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Frames that can wait to be received.
@@ -39,7 +39,7 @@ pub struct Unfinished {
     pub segment: Option<usize>,
 }
 
-/// A received frame.
+/// A frame that was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceivedFrame<'a> {
     /// From the Ethernet header on.
@@ -55,7 +55,7 @@ pub struct ReceivedFrame<'a> {
 /// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Frames delivered.
+    /// Number of frames delivered.
     pub received: u64,
     /// Frames dropped because the ring was full: they were not read fast enough.
     pub ring_full: u64,
@@ -162,7 +162,7 @@ impl Port {
         })
     }
 
-    /// The interface's name.
+    /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
@@ -209,7 +209,7 @@ impl Port {
         failed
     }
 
-    /// Its counters, read from the kernel now.
+    /// Returns the port's counters, read from the kernel now.
     pub fn stats(&mut self) -> Stats {
         let nothing = libc::tpacket_stats {
             tp_packets: 0,
@@ -316,14 +316,14 @@ impl AsFd for Port {
     }
 }
 
-/// Linux 4.20.
+/// Socket option of linux/if_packet.h, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: i32 = 23;
 /// Maximum bytes before a frame in a slot: headers, address, alignment, a tag.
 const OVERHEAD: usize = 128;
 /// Bytes of a VLAN tag.
 const TAG: usize = 4;
 
-/// A slot, read.
+/// A slot that was read.
 struct Slot<'a> {
     data: &'a [u8],
     virtio: &'a [u8],

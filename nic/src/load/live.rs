@@ -11,7 +11,7 @@ use crate::sys;
 pub struct Word {
     /// Where in the frame its four bytes are, big-endian; below 2048.
     pub at: u32,
-    /// Its first value.
+    /// Value of the word in the first frame.
     pub base: u32,
     /// It increases after this many frames.
     pub each: u32,

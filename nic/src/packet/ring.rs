@@ -108,7 +108,7 @@ impl Ring {
 
     /// The owner of the current block.
     fn status(&self) -> &AtomicU32 {
-        /// Of `block_status`: after the version and the offset.
+        /// Offset of `block_status`, after the version and the offset.
         const OFFSET: usize = 8;
         // SAFETY: inside the mapping (`block` is below `blocks`), aligned, alive as long as `self`; both sides access it as a
         // whole word.
@@ -219,7 +219,7 @@ impl Source for Ring {
     }
 }
 
-/// Linux 4.20.
+/// Socket option of linux/if_packet.h, since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: i32 = 23;
 
 // In a block (`struct tpacket_block_desc`): how many frames, and where the first begins.

@@ -10,13 +10,13 @@ use crate::source::Source;
 /// A program on an interface. Dropping the attachment detaches it.
 #[expect(missing_debug_implementations, reason = "a source has none")]
 pub struct Filter {
-    /// The attachment.
+    /// The attachment of the program.
     pub attached: Attachment,
     /// Where it runs: [`RxPath::Native`] or [`RxPath::Generic`].
     pub rx_path: RxPath,
     /// Receive queues of the interface.
     pub queues: u32,
-    /// Why it does not run natively.
+    /// Faster receive paths that were tried, and the errors for which it does not run natively.
     pub tried: Vec<Refused>,
     /// Sockets for datagrams that the program passes to the stack; `None` if other processes have bound all of its ports.
     pub stack_source: Option<Box<dyn Source>>,

@@ -10,7 +10,7 @@ use crate::xdp::{self, BindMode};
 /// State of an interface, compared with that when it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Unchanged.
+    /// Nothing has changed since.
     Good,
     /// The interface was removed, or replaced by another one of the same name.
     Gone,
@@ -18,7 +18,7 @@ pub enum State {
     QueuesChanged {
         /// When it was opened.
         before: u32,
-        /// Now.
+        /// Number of receive queues now.
         now: u32,
     },
     /// Our program was detached or replaced.

@@ -42,8 +42,8 @@ impl DatagramCounter {
         }
     }
 
-    /// What arrived since the filter was attached, including what was dropped for lack of memory. The kernel verifies checksums before it
-    /// asks a filter, so that datagrams with a wrong one are not included.
+    /// Returns what arrived since the filter was attached, including what was dropped for lack of memory. The kernel
+    /// verifies checksums before it asks a filter, so that datagrams with a wrong one are not included.
     pub(super) fn read(&self) -> io::Result<Arrived> {
         let (key, mut value) = (0_u32, [0_u64; 2]);
         let mut element = Element {
@@ -160,7 +160,7 @@ impl Instruction {
 
 /// Adds the number of datagrams in a buffer to the first word of `map` and 1 to the second, and accepts the buffer.
 fn program(map: i32) -> [Instruction; 14] {
-    /// In `struct __sk_buff`.
+    /// Offsets in `struct __sk_buff`.
     const LEN: i16 = 0;
     const GSO_SIZE: i16 = 176;
     const UDP_HEADER: i32 = 8;

@@ -7,7 +7,7 @@ use super::socket::Name;
 use crate::source::Packet;
 use crate::time::nanoseconds;
 
-/// Slots of [`Burst::default`].
+/// Number of slots of [`Burst::default`].
 pub const DEFAULT_SLOTS: usize = 64;
 /// Bytes of a slot of [`Burst::default`]: any report in a frame of 1,500 bytes.
 pub const DEFAULT_SLOT_SIZE: usize = 2048;
@@ -37,7 +37,7 @@ pub struct Burst {
     _vectors: Block<libc::iovec>,
     /// One per slot; points into all of the above.
     headers: Block<libc::mmsghdr>,
-    /// How many of the slots are filled.
+    /// Number of slots that are filled.
     filled: usize,
     /// The datagrams in them.
     located: Vec<Located>,
@@ -116,7 +116,7 @@ impl Burst {
         self.port = port;
     }
 
-    /// How many datagrams are in it.
+    /// Returns the number of datagrams in the burst.
     pub fn len(&self) -> usize {
         self.located.len()
     }
@@ -126,22 +126,22 @@ impl Burst {
         self.located.is_empty()
     }
 
-    /// How many datagrams fit, or buffers of merged datagrams.
+    /// Returns the number of datagrams, or buffers of merged datagrams, that fit.
     pub fn slots(&self) -> usize {
         self.headers.len
     }
 
-    /// How many of the slots are filled: fewer than the datagrams in it, if they are merged.
+    /// Returns the number of filled slots: fewer than the datagrams in the burst, if they are merged.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// How many bytes of a datagram fit.
+    /// Returns the number of bytes of a datagram that fit.
     pub fn slot_size(&self) -> usize {
         self.slot_size
     }
 
-    /// Removes the datagrams.
+    /// Removes all datagrams from the burst.
     pub fn clear(&mut self) {
         let filled = self.filled;
         for header in &mut self.headers.as_mut_slice()[..filled] {

@@ -9,7 +9,7 @@ pub struct Drops {
     pub bad_checksum: u64,
 }
 
-/// What passed some point since the socket was opened.
+/// Datagrams and buffers that passed some point since the socket was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Arrived {
     pub(super) datagrams: u64,
@@ -27,7 +27,7 @@ pub(super) struct DropAccount {
     /// The kernel's counter, in 64 bits.
     total: u64,
     last: u32,
-    /// Of `total`: drops proved to have had a wrong checksum.
+    /// Drops among `total` that are proved to have had a wrong checksum.
     bad: u64,
     /// Datagrams in the buffers dropped for lack of memory, beyond one each.
     merged: u64,
@@ -47,7 +47,7 @@ impl DropAccount {
         }
     }
 
-    /// The latest reading.
+    /// Returns the latest reading of the kernel's counter.
     pub(super) fn reading(&self) -> u32 {
         self.last
     }

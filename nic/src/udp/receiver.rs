@@ -110,7 +110,6 @@ impl Receiver {
         self.arrivals.is_some()
     }
 
-    /// The socket.
     pub(super) fn owned(&self) -> &OwnedFd {
         &self.socket
     }

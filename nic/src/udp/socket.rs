@@ -51,7 +51,7 @@ pub(super) fn open_any(port: u16, device: Option<&str>) -> Result<(OwnedFd, Sock
     Ok((socket, address))
 }
 
-/// The same, bound.
+/// Opens a UDP socket as [`open_any`] does, and binds it.
 pub(crate) fn any_address(port: u16, device: Option<&str>) -> Result<OwnedFd, Error> {
     let (socket, address) = open_any(port, device)?;
     bind(&socket, address)?;

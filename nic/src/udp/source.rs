@@ -22,7 +22,7 @@ impl Buffered {
         Self { receiver, burst }
     }
 
-    /// The receiver.
+    /// Returns the receiver of the socket.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }

@@ -7,10 +7,10 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-/// `ibv_device`.
+/// `struct ibv_device`, which is opaque.
 #[repr(C)]
 pub(super) struct Device([u8; 0]);
-/// `ibv_pd`.
+/// `struct ibv_pd`, which is opaque.
 #[repr(C)]
 pub(super) struct Domain([u8; 0]);
 
@@ -27,7 +27,7 @@ pub(super) struct Context {
         unsafe extern "C" fn(*mut QueuePair, *const ReceiveRequest, *mut *const ReceiveRequest) -> c_int,
 }
 
-/// `ibv_mr`.
+/// `struct ibv_mr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct MemoryRegion {
     pointers: [*mut c_void; 3],
@@ -37,13 +37,13 @@ pub(super) struct MemoryRegion {
     pub(super) rkey: u32,
 }
 
-/// `ibv_cq`: its beginning.
+/// The beginning of `struct ibv_cq`.
 #[repr(C)]
 pub(super) struct CompletionQueue {
     pub(super) context: *mut Context,
 }
 
-/// `ibv_qp`: its beginning.
+/// The beginning of `struct ibv_qp`.
 #[repr(C)]
 pub(super) struct QueuePair {
     pub(super) context: *mut Context,
@@ -52,12 +52,12 @@ pub(super) struct QueuePair {
     pub(super) number: u32,
 }
 
-/// `ibv_gid`.
+/// `union ibv_gid` of infiniband/verbs.h.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Gid(pub(super) [u8; 16]);
 
-/// `ibv_gid_entry`.
+/// `struct ibv_gid_entry` of infiniband/verbs.h.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct GidEntry {
@@ -68,7 +68,7 @@ pub(super) struct GidEntry {
     interface: u32,
 }
 
-/// `IBV_GID_TYPE_ROCE_V2`
+/// GID type `IBV_GID_TYPE_ROCE_V2` of infiniband/verbs.h.
 pub(super) const ROCE_V2: u32 = 2;
 
 /// `ibv_device_attr`, with space for later fields.
@@ -101,7 +101,7 @@ pub(super) struct PortAttributes {
     others: [u32; 28],
 }
 
-/// `ibv_qp_cap`.
+/// `struct ibv_qp_cap` of infiniband/verbs.h.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct Capacity {
@@ -112,7 +112,7 @@ pub(super) struct Capacity {
     pub(super) max_inline_data: u32,
 }
 
-/// `ibv_qp_init_attr`.
+/// `struct ibv_qp_init_attr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct QueuePairInit {
     pub(super) context: *mut c_void,
@@ -124,9 +124,9 @@ pub(super) struct QueuePairInit {
     pub(super) signal_all: c_int,
 }
 
-/// `IBV_QPT_RC`
+/// `IBV_QPT_RC` of `enum ibv_qp_type`.
 pub(super) const RELIABLE: u32 = 2;
-/// `IBV_QPT_UC`
+/// `IBV_QPT_UC` of `enum ibv_qp_type`.
 pub(super) const UNRELIABLE: u32 = 3;
 
 /// `ibv_ah_attr`, with `ibv_global_route` in it.
@@ -147,7 +147,7 @@ pub(super) struct AddressVector {
     pub(super) port: u8,
 }
 
-/// `ibv_qp_attr`.
+/// `struct ibv_qp_attr` of infiniband/verbs.h.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct QueuePairAttributes {
@@ -179,14 +179,14 @@ pub(super) struct QueuePairAttributes {
     pub(super) rate_limit: u32,
 }
 
-/// `ibv_qp_state`.
+/// States of `enum ibv_qp_state`.
 pub(super) mod state {
     pub(in crate::verbs) const INIT: u32 = 1;
     pub(in crate::verbs) const READY_TO_RECEIVE: u32 = 2;
     pub(in crate::verbs) const READY_TO_SEND: u32 = 3;
 }
 
-/// `ibv_qp_attr_mask`.
+/// Bits of `enum ibv_qp_attr_mask`.
 pub(super) mod mask {
     pub(in crate::verbs) const STATE: c_int = 1;
     pub(in crate::verbs) const ACCESS: c_int = 1 << 3;
@@ -207,7 +207,7 @@ pub(super) mod mask {
     use std::ffi::c_int;
 }
 
-/// `ibv_access_flags`.
+/// Bits of `enum ibv_access_flags`.
 pub(super) mod access {
     use std::ffi::c_int;
 
@@ -216,7 +216,7 @@ pub(super) mod access {
     pub(in crate::verbs) const REMOTE_ATOMIC: c_int = 1 << 3;
 }
 
-/// `ibv_sge`.
+/// `struct ibv_sge` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct Sge {
     pub(super) address: u64,
@@ -224,7 +224,7 @@ pub(super) struct Sge {
     pub(super) lkey: u32,
 }
 
-/// Of `ibv_send_wr`: the target of a write.
+/// Member of `struct ibv_send_wr`: the target of a write.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct WriteTo {
@@ -232,7 +232,7 @@ pub(super) struct WriteTo {
     pub(super) rkey: u32,
 }
 
-/// Of `ibv_send_wr`: the target and operand of an atomic operation.
+/// Member of `struct ibv_send_wr`: the target and operand of an atomic operation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct AddTo {
@@ -242,14 +242,14 @@ pub(super) struct AddTo {
     pub(super) rkey: u32,
 }
 
-/// Of `ibv_send_wr`.
+/// The union `wr` of `struct ibv_send_wr`.
 #[repr(C)]
 pub(super) union To {
     pub(super) write: WriteTo,
     pub(super) add: AddTo,
 }
 
-/// `ibv_send_wr`.
+/// `struct ibv_send_wr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct SendRequest {
     pub(super) work: u64,
@@ -258,23 +258,23 @@ pub(super) struct SendRequest {
     pub(super) count: c_int,
     pub(super) operation: u32,
     pub(super) flags: u32,
-    /// Big-endian.
+    /// Immediate data in network byte order.
     pub(super) immediate: u32,
     pub(super) to: To,
     pub(super) others: [u64; 7],
 }
 
-/// `ibv_wr_opcode`.
+/// Operations of `enum ibv_wr_opcode`.
 pub(super) mod operation {
     pub(in crate::verbs) const WRITE: u32 = 0;
     pub(in crate::verbs) const WRITE_WITH_IMMEDIATE: u32 = 1;
     pub(in crate::verbs) const FETCH_AND_ADD: u32 = 6;
 }
 
-/// `IBV_SEND_SIGNALED`
+/// `IBV_SEND_SIGNALED` of `enum ibv_send_flags`.
 pub(super) const SIGNALED: u32 = 1 << 1;
 
-/// `ibv_recv_wr`.
+/// `struct ibv_recv_wr` of infiniband/verbs.h.
 #[repr(C)]
 pub(super) struct ReceiveRequest {
     pub(super) work: u64,
@@ -283,7 +283,7 @@ pub(super) struct ReceiveRequest {
     pub(super) count: c_int,
 }
 
-/// `ibv_wc`.
+/// `struct ibv_wc` of infiniband/verbs.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Completion {
@@ -292,7 +292,7 @@ pub(super) struct Completion {
     operation: u32,
     vendor: u32,
     pub(super) len: u32,
-    /// Big-endian.
+    /// Immediate data in network byte order.
     pub(super) immediate: u32,
     pair: u32,
     source_pair: u32,
@@ -303,7 +303,7 @@ pub(super) struct Completion {
     path_bits: u8,
 }
 
-/// `IBV_WC_WITH_IMM`
+/// `IBV_WC_WITH_IMM` of `enum ibv_wc_flags`.
 pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
 
 /// Values of `offsetof` and `sizeof` on 64-bit machines, of rdma-core 44.
@@ -342,7 +342,7 @@ const _: () = {
 
 macro_rules! library {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)+) => {
-        /// Its functions.
+        /// Functions that are loaded from libibverbs.
         pub(super) struct Library {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+
         }
@@ -394,7 +394,7 @@ impl std::fmt::Debug for Library {
     }
 }
 
-/// Why the loader refused.
+/// Returns the loader's error message.
 fn reason() -> String {
     // SAFETY: no arguments; the text is this thread's until the loader's next call.
     let text = unsafe { libc::dlerror() };

@@ -8,7 +8,7 @@ use super::library::{AddTo, SIGNALED, SendRequest, Sge, To, WriteTo, operation};
 use super::{Device, Pair, Registered, WorkCompletion};
 use crate::Error;
 
-/// Why a request was not accepted. Nothing of it was done.
+/// The reason for which a request was not accepted. Nothing of it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The maximum of requests is outstanding: call [`Sender::collect`], and retry.

@@ -12,7 +12,7 @@ pub enum Pages {
     Huge,
     /// The kernel was requested to use huge pages where possible.
     Transparent,
-    /// Of 4 KiB.
+    /// Ordinary pages of 4 KiB.
     Small,
 }
 
@@ -74,7 +74,7 @@ impl Umem {
         self.frame_size
     }
 
-    /// How it is registered with the kernel.
+    /// Returns the parameters that register it with the kernel.
     pub(super) fn registration(&self) -> libc::xdp_umem_reg {
         libc::xdp_umem_reg {
             addr: self.mapping.start().as_ptr() as u64 + self.start as u64,

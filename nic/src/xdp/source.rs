@@ -19,7 +19,7 @@ use crate::{sys, time};
 const BURSTS_PER_TURN: usize = 4;
 /// A receive that found this many frames need not wait for more.
 const MANY: usize = BURST * BURSTS_PER_TURN;
-/// Prefetch distance, frames.
+/// Number of frames ahead of the current one that are prefetched.
 const AHEAD: u32 = 6;
 /// Bytes of a stamp: the time at which the steering program redirected the frame, by the monotonic clock, and [`MARK`].
 pub(super) const STAMP: u64 = 16;
@@ -266,7 +266,7 @@ impl Picked {
     };
 }
 
-/// The time now.
+/// One reading of the monotonic and the wall clock, ns.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     monotonic: u64,
