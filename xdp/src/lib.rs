@@ -27,7 +27,7 @@ pub use self::detect::{
     StreamEntry, Tables, Units, ports, profile,
 };
 
-/// Aligns an object.
+/// Aligns an object to eight bytes.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
@@ -47,7 +47,7 @@ pub static DETECT: &[u8] = object!("detect.bpf.o");
 /// Detection on generated frames, and the generation alone: `hopwise_cost`, `hopwise_cost_only`. For measurements, never attached:
 /// see `detect/detect_cost.bpf.c`.
 pub static COST: &[u8] = object!("detect_cost.bpf.o");
-/// The decoder alone.
+/// The decoder alone, without detection.
 pub static DECODE: &[u8] = object!("decode.bpf.o");
 /// The RoCEv2 responder: see [`rdma`].
 pub static RDMA: &[u8] = object!("rdma.bpf.o");

@@ -64,14 +64,14 @@ pub(crate) mod stream {
     pub(crate) const SAME: u64 = 1 << 31;
 }
 
-/// Why a datagram was passed to user space: a set of bits.
+/// The reasons for which a datagram was passed to user space: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reason(pub u32);
 
 impl Reason {
     /// It has a significant change, or changes the state that later reports are compared with.
     pub const CHANGE: Self = Self(1);
-    /// Its sequence number was not the expected one.
+    /// The sequence number was not the expected one.
     pub const SEQUENCE: Self = Self(2);
     /// A rule begins or ceases to be true, or a rule that runs in user space needs it.
     pub const RULE: Self = Self(4);
@@ -106,11 +106,11 @@ pub struct Record<'a> {
     pub stream_count: u32,
     /// The sequence number of the last one.
     pub stream_latest: u32,
-    /// Why it was passed to user space.
+    /// The reasons for which it was passed to user space.
     pub why: Reason,
-    /// The interface's queue.
+    /// Receive queue of the interface.
     pub rx_queue: u32,
-    /// The interface.
+    /// Index of the receiving interface.
     pub ifindex: u32,
     /// The listener that its port stands for.
     pub listener: u16,
@@ -149,13 +149,13 @@ impl<'a> Record<'a> {
 pub struct Counters {
     /// Datagrams that were suppressed.
     pub datagrams: u64,
-    /// Of those, the ones suppressed on the fast path.
+    /// Datagrams among them that were suppressed on the fast path.
     pub fast_path: u64,
-    /// Of those, the ones with a readable report.
+    /// Datagrams among them with a readable report.
     pub accepted: u64,
-    /// Reports in them.
+    /// Reports in the accepted datagrams.
     pub reports: u64,
-    /// Of those, the ones that updated a flow.
+    /// Reports among them that updated a flow.
     pub flow_reports: u64,
     /// And those that updated values of nodes only.
     pub node_reports: u64,

@@ -27,9 +27,9 @@ pub struct Sizes {
     pub flows: u32,
     /// Queues, and as many buffers.
     pub queues: u32,
-    /// Links.
+    /// Links, each by node and egress interface.
     pub links: u32,
-    /// Numbered streams.
+    /// Numbered streams that are tracked.
     pub streams: u32,
     /// Bytes of the ring, a power of two of at least a page.
     pub ring: u32,
@@ -79,28 +79,28 @@ impl Sizes {
 /// A flow in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowEntry {
-    /// Its key.
+    /// Key of the flow.
     pub key: FlowKey,
     /// Reports that were not passed to user space, modulo 2^32.
     pub reports: u32,
     /// Hops of its path; 0 if there were only reports of single nodes.
     pub path_length: u8,
-    /// Hops stored.
+    /// Number of hops stored.
     pub states: u8,
     /// The basis of the latest latency, numbered as in `collector::Basis`.
     pub basis: u8,
     /// Flow latency as last reported, and latest, ns; all-ones: none.
     pub reported: u64,
-    /// See there.
+    /// Latest flow latency, as in `reported`.
     pub latency: u64,
-    /// Its hops, [`FlowEntry::states`] of them.
+    /// Hops of the path, the first [`FlowEntry::states`] of them.
     pub hops: [HopEntry; FLOW_HOPS],
 }
 
 /// The latest values of a hop; all-ones: not reported.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HopEntry {
-    /// The node.
+    /// ID of the node.
     pub node: u32,
     /// Interfaces of level 1, ingress and egress in a half each; or the egress of level 2.
     pub link: u32,
@@ -108,7 +108,7 @@ pub struct HopEntry {
     pub level_2: bool,
     /// Hop latency as last reported, and latest, ns, saturated at 4.28 s.
     pub reported: u32,
-    /// See there.
+    /// Latest hop latency, as in `reported`.
     pub latency: u32,
     /// Queue id in the high 8 bits, occupancy in the low 24.
     pub queue: u32,
@@ -119,15 +119,15 @@ pub struct HopEntry {
 /// A queue, buffer or link in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetricEntry {
-    /// The node.
+    /// ID of the node.
     pub node: u32,
-    /// Its queue, buffer or egress interface.
+    /// Queue, buffer or egress interface of the node.
     pub part: u32,
-    /// As last reported.
+    /// The value as last reported.
     pub reported: u64,
     /// Latest value of reports without a flow, and their number, modulo 2^32.
     pub latest: u64,
-    /// See there.
+    /// Number of reports without a flow, modulo 2^32.
     pub reports: u32,
 }
 
@@ -138,13 +138,13 @@ pub struct StreamEntry {
     pub version: u8,
     /// Subsystem of the reporter.
     pub hw_id: u8,
-    /// Our listener.
+    /// Index of our listener.
     pub listener: u16,
     /// The reporter, where its reports name it.
     pub node: Option<u32>,
     /// Their source address if they do not; else zero.
     pub source: [u8; 16],
-    /// The latest number.
+    /// The latest sequence number.
     pub latest: u32,
     /// All numbers of the current run are equal to it.
     pub same: bool,
@@ -159,7 +159,7 @@ pub struct Tables {
     flows: Mapped,
     far: Mapped,
     tags: Mapped,
-    /// Queues, congestions, links.
+    /// Tables of queues, congestion and links.
     node_metrics: [Mapped; 3],
     streams: Mapped,
     sizes: Sizes,
@@ -301,7 +301,7 @@ impl Tables {
         self.set(control::SLEEPING, 0);
     }
 
-    /// Slots for flows.
+    /// Returns the number of slots for flows.
     pub fn flow_slots(&self) -> usize {
         self.sizes.flow_buckets() as usize * WAYS
     }
@@ -455,7 +455,7 @@ impl Tables {
         false
     }
 
-    /// Slots for streams.
+    /// Returns the number of slots for streams.
     pub fn stream_slots(&self) -> usize {
         self.sizes.stream_slots() as usize + STREAM_WINDOW
     }

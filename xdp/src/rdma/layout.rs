@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// `struct region`.
+/// Offsets in `struct region`.
 pub(super) mod region {
     pub(in crate::rdma) const RKEY: usize = 0;
     pub(super) const FLAGS: usize = 4;
@@ -77,7 +77,7 @@ pub(super) fn region(
     entry.0
 }
 
-/// `struct queue_pair`.
+/// Offsets in `struct queue_pair`.
 pub(super) mod queue_pair {
     pub(in crate::rdma) const NUMBER: usize = 0;
     pub(in crate::rdma) const LOCK: usize = 4;
@@ -179,7 +179,7 @@ fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
     }))
 }
 
-/// `enum roce_refusal`.
+/// Refusals in the order of `enum roce_refusal`.
 const REFUSALS: [Refusal; 7] = [
     Refusal::BadIpHeader,
     Refusal::BadUdpLength,
@@ -212,7 +212,7 @@ const REASONS: [Reason; 15] = [
 /// Words of `struct rdma_counters`.
 pub(super) const COUNTERS: usize = 18 + 8 + REASONS.len() + 2;
 
-/// The program's counters.
+/// The counters of the kernel program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// The statistics that a responder in user space has, too.

@@ -31,7 +31,7 @@ pub struct Options {
     pub memory: u64,
     /// Bytes of the ring of completions, a power of two of at least a page. A record has 32 bytes, plus the payload of a send.
     pub completions: u32,
-    /// As [`rdma::responder::Config::not_ready_timer`].
+    /// Receiver-not-ready timer code, as [`rdma::responder::Config::not_ready_timer`].
     pub not_ready_timer: u8,
 }
 
@@ -45,7 +45,7 @@ impl Default for Options {
     }
 }
 
-/// Why the kernel refuses a region or queue pair. A responder in user space may accept it.
+/// The reason for which the kernel refuses a region or queue pair. A responder in user space may accept it.
 #[derive(Debug)]
 pub enum Refused {
     /// The slot of this rkey or number is in use.
@@ -56,7 +56,7 @@ pub enum Refused {
     Mtu,
     /// The addresses of the path are of two families.
     Addresses,
-    /// The system refused.
+    /// A system call failed.
     System(Error),
 }
 
@@ -100,7 +100,7 @@ pub struct Rdma {
 }
 
 impl Rdma {
-    /// The program's name.
+    /// Name of the kernel program.
     pub const PROGRAM: &str = "hopwise_rdma";
 
     /// Loads the program and allocates its memory.
