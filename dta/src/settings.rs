@@ -253,9 +253,9 @@ impl Setting for Count {
 /// List IDs, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRange {
-    /// The first ID.
+    /// The first ID of the range.
     pub first: u32,
-    /// The last ID.
+    /// The last ID of the range, included.
     pub last: u32,
 }
 
@@ -513,7 +513,7 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
     wrong
 }
 
-/// Checks the sizes.
+/// Checks the sizes of a store.
 fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     let mut refuse = |key: &'static str, message: &str| wrong.push((key, message.to_owned()));

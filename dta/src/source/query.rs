@@ -42,7 +42,7 @@ fn bad(error: QueryError) -> String {
 }
 
 impl SourceStore {
-    /// Describes the store.
+    /// Describes the store's structure and occupancy.
     pub fn view(&self) -> StoreView {
         let header = self.store.header();
         let occupied = self
