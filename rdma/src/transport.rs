@@ -17,7 +17,7 @@ pub struct RemoteAddr {
 /// The operations that a transport accepts now, until something is acknowledged or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
-    /// Number of operations.
+    /// Number of operations that are accepted.
     pub messages: u32,
     /// Bytes of the operations' data.
     pub bytes: u64,

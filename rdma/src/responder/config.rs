@@ -92,7 +92,7 @@ impl AccessFlags {
         write: true,
         atomic: true,
     };
-    /// Permits writes only.
+    /// Permits writes, but no atomic additions.
     pub const WRITE: Self = Self {
         write: true,
         atomic: false,

@@ -8,7 +8,6 @@ use super::config::{AccessFlags, Order, RegisterError, Registered, Registration}
 use super::stats::Reason;
 use crate::seed::mix;
 
-/// A registered region.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Region>,
