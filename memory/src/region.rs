@@ -55,7 +55,7 @@ pub enum Pages {
 pub enum Access {
     /// Reading only; every write is [`OutOfRange`].
     Read,
-    /// Reading and writing.
+    /// Both reading and writing.
     ReadWrite,
 }
 
