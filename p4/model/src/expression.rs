@@ -13,7 +13,7 @@ pub(crate) enum Expression {
     /// `!`, `~`, and conversions between a bit and a truth value, which change nothing.
     Unary(Unary, Box<Expression>),
     Binary(Binary, Box<[Expression; 2]>),
-    /// Condition, then, else.
+    /// The condition, and the values if it is true and if it is false.
     Choice(Box<[Expression; 3]>),
 }
 

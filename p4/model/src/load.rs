@@ -14,7 +14,7 @@ use crate::program::{
 };
 use crate::table::{Installed, Key, MatchKind, Next, Table};
 
-/// Why a program or an entry is refused: in one sentence.
+/// The reason for which a program or an entry is refused, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub(crate) String);
 
@@ -38,7 +38,7 @@ fn wrong<T>(what: impl fmt::Display) -> Result<T> {
 #[derive(Default)]
 struct Names {
     types: BTreeMap<String, (usize, BTreeMap<String, usize>)>,
-    /// Of the types, in bits.
+    /// Widths of the types' fields, bits.
     widths: Vec<Vec<Option<u32>>>,
     headers: BTreeMap<String, usize>,
     stacks: BTreeMap<String, usize>,
@@ -156,7 +156,7 @@ fn hex(json: &Json) -> Result<u128> {
         .ok_or_else(|| Error(format!("{json} is not a 128-bit number")))
 }
 
-/// Sizes at most.
+/// Maximum of sizes in a program file.
 const MAX: usize = 1 << 20;
 
 fn header_types(json: &Json, names: &mut Names) -> Result<()> {

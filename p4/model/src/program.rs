@@ -16,7 +16,7 @@ pub(crate) enum ParserOp {
     SetLookahead(Field, u32, u32),
 }
 
-/// What an operand is.
+/// An operand of the parser.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Expression(Expression),
@@ -26,7 +26,7 @@ pub(crate) enum Value {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Transition {
-    /// `None`: always.
+    /// Value and mask to match; `None` matches always.
     pub(crate) value: Option<(u128, u128)>,
     pub(crate) next: Option<usize>,
 }
@@ -65,7 +65,7 @@ pub(crate) enum Primitive {
         session: Expression,
         fields: usize,
     },
-    /// The field list.
+    /// The field list to preserve.
     Recirculate(usize),
     MarkToDrop,
 }
@@ -96,9 +96,9 @@ pub(crate) struct Pipeline {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// The internet checksum.
+    /// The internet checksum (RFC 1071).
     Csum16,
-    /// CRC-32 of Ethernet.
+    /// CRC-32, as in Ethernet.
     Crc32,
 }
 

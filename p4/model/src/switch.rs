@@ -13,11 +13,11 @@ use crate::table::{Entry, Installed, Next, fits, lookup};
 /// A packet's arrival, and its stay in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Ingress port.
+    /// Port on which the packet arrives.
     pub port: u16,
     /// Times of ingress and egress, microseconds since the switch's start.
     pub ingress_ts: u64,
-    /// As above.
+    /// Time of egress, as `ingress_ts`.
     pub egress_ts: u64,
     /// Packets in the queue when it left.
     pub deq_qdepth: u32,
@@ -26,9 +26,9 @@ pub struct Arrival {
 /// A packet that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Egress port.
+    /// Port on which the packet leaves.
     pub port: u16,
-    /// The frame.
+    /// The frame, from its first header on.
     pub frame: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ struct Packet {
     phv: Phv,
     payload: Vec<u8>,
     truncated: Option<usize>,
-    /// Of its last clone: session and field list.
+    /// The last clone's session and field list.
     copy: Option<(u128, u128)>,
     /// It is recirculated: the field list.
     again: Option<u128>,
@@ -178,7 +178,7 @@ impl Switch {
         self.groups.insert(u128::from(group), replicas.to_vec());
     }
 
-    /// A counter's instances.
+    /// Returns the instances of a counter; `None` if there is no such counter.
     pub fn counter(&self, name: &str) -> Option<&[u64]> {
         let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
         let found = self.program.counters.iter().position(|(full, _)| named(full))?;

@@ -24,7 +24,7 @@ pub(crate) struct Table {
     pub(crate) entries: Vec<Installed>,
 }
 
-/// What follows a table.
+/// The node that follows a table.
 #[derive(Clone, Debug)]
 pub(crate) enum Next {
     ByAction(BTreeMap<usize, Option<usize>>),
@@ -34,11 +34,11 @@ pub(crate) enum Next {
 /// One field of an entry's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// This value.
+    /// Exactly this value matches.
     Exact(u128),
     /// A prefix: value and length in bits.
     Lpm(u128, u32),
-    /// Value and mask.
+    /// Value and mask of a ternary match.
     Ternary(u128, u128),
     /// From the first to the last, both included.
     Range(u128, u128),
@@ -49,11 +49,12 @@ pub enum Key {
 pub struct Entry {
     /// The key, one for each field of the table.
     pub keys: Vec<Key>,
-    /// Of entries that match, the one with the highest priority applies. Not used by exact and longest-prefix matches.
+    /// Priority: among entries that match, the one with the highest applies. Not used by exact and longest-prefix
+    /// matches.
     pub priority: i32,
     /// The name of the action; its last part is enough.
     pub action: String,
-    /// Its parameters.
+    /// Parameters of the action, in its order.
     pub parameters: Vec<u128>,
 }
 
