@@ -60,18 +60,24 @@ fn reports(payload: &[u8], profile: &wire::Profile) -> Vec<(Option<FlowKey>, usi
     found
 }
 
-fn has_postcard(payload: &[u8], profile: &wire::Profile) -> bool {
+fn has_report(payload: &[u8], profile: &wire::Profile, is_such: fn(&Report<'_>) -> bool) -> bool {
     let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
     let mut reports = decoder.reports(payload);
     while let Some(read) = reports.read(&mut report) {
         // Some declare that they are the postcard of one node.
         let declared =
             report.version == wire::Version::V05 || report.ds_id == wire::report::v20::POSTCARD_DOMAIN;
-        if read.is_ok() && (declared || is_postcard(&report)) {
+        if read.is_ok() && (declared || is_such(&report)) {
             return true;
         }
     }
     false
+}
+
+/// Whether hops of its path may be missing in a report.
+fn may_lack_hops(report: &Report<'_>) -> bool {
+    let exceeded = wire::int::Flags::HOPS_EXCEEDED.0 | wire::int::Flags::MTU_EXCEEDED.0;
+    report.flags.contains(Flags::QUEUE) || report.int.is_some_and(|int| int.flags.0 & exceeded != 0)
 }
 
 /// Whether a report has one node's own record only, which is not the whole path of a packet with INT.

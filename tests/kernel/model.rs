@@ -206,8 +206,10 @@ impl Model {
             || continues;
         let odd = self.number(&datagram, &profile);
         // Postcards are always passed: the collector assembles them.
-        let postcard = has_postcard(payload, &profile);
-        let mut spare = self.spare_allowed || postcard;
+        let postcard = has_report(payload, &profile, is_postcard);
+        // Parts of a path as well: the collector counts how long only they have come.
+        let part = has_report(payload, &profile, may_lack_hops);
+        let mut spare = self.spare_allowed || postcard || part;
         // The kernel has no path of a flow whose path is not by INT.
         let pathless = state
             .iter()
@@ -236,7 +238,7 @@ impl Model {
             return;
         };
         self.up += 1;
-        self.spare += u64::from(!(change || odd || postcard || pathless));
+        self.spare += u64::from(!(change || odd || postcard || part || pathless));
         self.catch_up(&datagram, &profile, (why, count, latest));
         self.few.handle(
             &[Datagram {

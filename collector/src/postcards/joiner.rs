@@ -17,10 +17,6 @@ use crate::stats::{Partial, Unjoinable};
 /// Maximum number of pending postcards of one flow; beyond it the older half is settled, complete or not.
 const MAX_PER_FLOW: usize = 256;
 
-/// A path of INT is forgotten if for this time only postcards came, at least [`UNPROVEN`] of them, and proved no path.
-const FORGOTTEN: Nanos = 10_000_000_000;
-const UNPROVEN: u32 = 64;
-
 /// Maximum number of flows settled per tick.
 const FLOWS_PER_TICK: usize = 4096;
 
@@ -149,15 +145,12 @@ impl Postcards {
         }
         let key = flow.key;
         let pending = state.postcards.flow_mut(slot);
-        if is_first {
-            (pending.since, pending.alone, pending.confirmations) = (postcard.received, 0, 0);
-        }
-        pending.alone = pending.alone.saturating_add(1);
-        let (silence, alone) = (postcard.received.saturating_sub(pending.since), pending.alone);
+        let is_forgotten = pending.count_unconfirmed(is_first, postcard.received);
+        let silence = postcard.received.saturating_sub(pending.since);
         if is_first && postcard.aggregated {
             state.forget_filtered_path(slot);
         }
-        if silence >= FORGOTTEN && alone >= UNPROVEN {
+        if is_forgotten {
             let Postcard {
                 received: ts,
                 origin,

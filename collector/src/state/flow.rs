@@ -69,7 +69,13 @@ impl Flow {
         total: u64,
         emitter: &mut Emitter<'_>,
     ) -> u64 {
-        let latency = self.apply_latency_sum(cold, hops, total, emitter);
+        // A packet with E or M lacks the records of some nodes: there is no latency of its whole way.
+        let latency = if head.signals.exceeded() {
+            self.basis = Basis::Measured;
+            NO_VALUE
+        } else {
+            self.apply_latency_sum(cold, hops, total, emitter)
+        };
         self.count_report(head, emitter);
         latency
     }

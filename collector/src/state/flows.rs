@@ -27,7 +27,7 @@ pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     /// Number of stored hops, which may be fewer than the path has.
     pub(crate) hops: u16,
-    /// Number of nodes of its path; with [`POSTCARDS`].
+    /// Number of nodes of its path; with [`POSTCARDS`] and [`PARTS`].
     length: u16,
     /// The run of its hop states: size class and position.
     class: u8,
@@ -57,7 +57,9 @@ const _: () = assert!(size_of::<Flow>() == 128);
 /// Bit of [`Flow::length`]: the latest report with information about the path is a postcard, not one with INT. It is a
 /// bit of the length so that one comparison finds that the path of a report with INT is the flow's.
 const POSTCARDS: u16 = 1 << 15;
-const _: () = assert!(MAX_HOPS < POSTCARDS as usize);
+/// Bit of [`Flow::length`]: the latest report with information about the path may lack nodes of it.
+const PARTS: u16 = 1 << 14;
+const _: () = assert!(MAX_HOPS < PARTS as usize);
 
 /// The part of a flow that few reports access.
 #[derive(Clone, Debug)]
@@ -210,7 +212,7 @@ impl Flow {
     /// Number of nodes of its path, which may be more than are stored; 0: it has none.
     #[inline]
     pub(crate) fn path_length(&self) -> u16 {
-        self.length & !POSTCARDS
+        self.length & !(POSTCARDS | PARTS)
     }
 
     /// Whether its path has this length, and no postcard came since packets with INT carried it.
@@ -227,6 +229,16 @@ impl Flow {
     /// Whether postcards came since the latest report with INT.
     pub(crate) fn has_postcards(&self) -> bool {
         self.length & POSTCARDS != 0
+    }
+
+    /// Whether parts of its path came since the latest report with all nodes.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.length & PARTS != 0
+    }
+
+    /// Records that a part of its path came, or a report with all nodes.
+    pub(crate) fn note_parts(&mut self, came: bool) {
+        self.length = self.length & !PARTS | if came { PARTS } else { 0 };
     }
 
     /// Records that a postcard came, or a report with INT.

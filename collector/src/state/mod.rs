@@ -33,8 +33,8 @@ use wire::FlowKey;
 use crate::admission::Admission;
 use crate::config::{Config, Units};
 use crate::decode::{
-    All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading, RecordKind,
-    StackReport, Stacked, fixed_records, is_plausible,
+    ABSENT, All, EndTimestamps, Fixed, Head, Hops, ItemOffsets, NO_VALUE, Plan, ReadHops, Reading,
+    RecordKind, StackReport, Stacked, fixed_records, is_plausible,
 };
 use crate::event::Output;
 use crate::index::NO_SLOT;
@@ -235,7 +235,7 @@ impl State {
             return;
         };
         self.counts.flow_reports += 1;
-        if head.signals.is_incomplete() {
+        if head.signals.is_incomplete() && hops.records(0).any(|record| hops.node(record) != ABSENT) {
             self.set_incomplete_path(slot, head, hops, out);
         }
         let (flow, cold, mut states) = self.flows.hot_parts(slot);
@@ -259,9 +259,10 @@ impl State {
             // Without all hops there is no latency of the flow.
             flow.count_report(head, &mut emitter);
         } else {
-            flow.apply(cold, (head, hops), total, &mut emitter);
+            let latency = flow.apply(cold, (head, hops), total, &mut emitter);
+            self.observe_hops(slot, head, hops, latency, out);
         }
-        let twice = flow.reports == 2;
+        let twice = self.flows.parts(slot).0.reports == 2;
         self.enter_topology(slot);
         if twice {
             self.flows.touch(slot, self.second);

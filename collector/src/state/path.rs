@@ -7,7 +7,7 @@ use super::flows::{Flags, Marks};
 use super::hops::{HopState, PacketValues};
 use super::removals::Removed;
 use crate::decode::{ABSENT, EventContext, Head, Hops, MAX_HOPS, NO_VALUE};
-use crate::event::{Basis, Kind, Output};
+use crate::event::{Basis, Kind, Nanos, Output};
 
 /// Temporary memory for one report at a time.
 #[derive(Debug)]
@@ -64,8 +64,7 @@ impl State {
         self.emit_path(head, (kind, previous), looped, out);
     }
 
-    /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless it has a path of a report with all nodes or the
-    /// trace is a part of its path.
+    /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless the trace is a part of the path that it has.
     pub(super) fn set_incomplete_path<H: Hops>(
         &mut self,
         slot: u32,
@@ -74,17 +73,17 @@ impl State {
         out: &mut dyn Output,
     ) {
         let (flow, _, states) = self.flows.parts(slot);
-        let known = flow.path_length() > 0;
-        if known && !flow.flags.has(Flags::INCOMPLETE) {
-            return;
-        }
-        let same = known
+        let same = flow.path_length() > 0
             && states.len() == hops.count()
             && states
                 .iter()
                 .zip(hops.records(0))
                 .all(|(state, record)| state.node == hops.node(record));
-        if same || self.is_part_of_path(slot, hops) {
+        if same {
+            return;
+        }
+        if self.is_part_of_path(slot, hops) && !self.is_path_overdue(slot, head.about.ts) {
+            self.flows.parts(slot).0.note_parts(true);
             return;
         }
         self.begin_int(slot);
@@ -106,6 +105,13 @@ impl State {
             .filter(|record| !known.any(|state| state.node == hops.node(*record)));
         // Not every node of a truncated path is known.
         unknown.next().is_none() || flow.flags.has(Flags::TRUNCATED)
+    }
+
+    /// Counts a part of the path of the flow in `slot`. Returns true if only parts came for so long that the path may be another.
+    pub(super) fn is_path_overdue(&mut self, slot: u32, now: Nanos) -> bool {
+        let is_first = !self.flows.parts(slot).0.has_parts();
+        self.postcards.reserve_flow(slot);
+        self.postcards.flow_mut(slot).count_unconfirmed(is_first, now)
     }
 
     /// Whether the path of the flow in `slot` is from an incomplete report, and these hops are more of the same path.

@@ -68,7 +68,8 @@ pub(crate) struct PendingFlow {
     pub(crate) confirmations: u8,
     /// Hash of the candidate path.
     pub(crate) candidate: u64,
-    /// While the flow's path is by INT: when the first postcard after the latest report with INT came, and how many came since.
+    /// While the flow's path is by INT: when the first postcard, or the first part of the path, after the latest report with all
+    /// nodes came, and how many came since.
     pub(crate) since: Nanos,
     pub(crate) alone: u32,
 }
@@ -83,6 +84,22 @@ impl PendingFlow {
         since: 0,
         alone: 0,
     };
+}
+
+/// A path of INT that no report with all nodes confirmed for this time is no longer known, if at least [`UNPROVEN`] others came.
+const FORGOTTEN: Nanos = 10_000_000_000;
+const UNPROVEN: u32 = 64;
+
+impl PendingFlow {
+    /// Counts a report at `now` that does not confirm the path; `is_first`: the one before confirmed it. Returns whether the
+    /// path is no longer known.
+    pub(crate) fn count_unconfirmed(&mut self, is_first: bool, now: Nanos) -> bool {
+        if is_first {
+            (self.since, self.alone, self.confirmations) = (now, 0, 0);
+        }
+        self.alone = self.alone.saturating_add(1);
+        now.saturating_sub(self.since) >= FORGOTTEN && self.alone >= UNPROVEN
+    }
 }
 
 /// See the module documentation. All memory is reserved at the start.
@@ -101,7 +118,6 @@ pub(crate) struct PendingPostcards {
 impl PendingPostcards {
     /// A table for `capacity` postcards of at most `flows` flows.
     pub(crate) fn with_capacity(capacity: usize, flows: usize) -> Self {
-        let flows = if capacity > 0 { flows } else { 0 };
         Self {
             cells: Vec::with_capacity(capacity),
             capacity,

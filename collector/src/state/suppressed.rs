@@ -90,6 +90,8 @@ impl State {
         let (flow, ..) = self.flows.parts(slot);
         let before = flow.reports;
         flow.reports = before.saturating_add(suppressed.reports);
+        // A filter suppresses reports with all nodes only.
+        flow.note_parts(false);
         flow.last_seen = flow.last_seen.max(suppressed.last_seen);
         if before < 2 && flow.reports >= 2 {
             self.flows.touch(slot, self.second);

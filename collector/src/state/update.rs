@@ -129,7 +129,14 @@ impl State {
 
     /// Evaluates the rules over a report whose hops were applied.
     #[inline(never)]
-    fn observe_hops<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, latency: u64, out: &mut dyn Output) {
+    pub(super) fn observe_hops<H: Hops>(
+        &mut self,
+        slot: u32,
+        head: &Head,
+        hops: H,
+        latency: u64,
+        out: &mut dyn Output,
+    ) {
         let values = &mut self.scratch.values;
         values.clear();
         values.extend(
@@ -144,8 +151,13 @@ impl State {
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         if head.whole_path {
-            let is_part = head.signals.is_incomplete() && self.is_part_of_path(slot, hops);
+            let mut is_part = head.signals.is_incomplete() && self.is_part_of_path(slot, hops);
+            if is_part && self.is_path_overdue(slot, head.about.ts) {
+                is_part = false;
+                self.forget_filtered_path(slot);
+            }
             self.begin_int(slot);
+            self.flows.parts(slot).0.note_parts(is_part);
             if is_part {
                 self.update_part(slot, head, hops, out);
                 return;

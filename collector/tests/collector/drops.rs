@@ -114,3 +114,20 @@ fn packets_that_a_sink_misses_are_lost_between_source_and_sink_and_no_drop() {
     assert_eq!(bench.collected(), "packet_loss flow=39000 node=2 7 path=1>2\n");
     assert_eq!(bench.collector.stats().reports, 1);
 }
+
+/// Two packets that are not IP have no digest, and numbers of a reporter come again.
+#[test]
+fn drops_of_different_packets_have_different_ids() {
+    let one = bytes("tr05_drop_arp");
+    let mut other = one.clone();
+    *other.last_mut().unwrap() ^= 1;
+    let mut bench = Bench::new(config());
+    bench.deliver(&one).deliver(&other);
+    let [first, second] = &bench.log.drops[..] else {
+        panic!("{:?}", bench.log.drops)
+    };
+    assert_ne!(first.id, second.id);
+    let mut again = Bench::new(config());
+    again.deliver(&one);
+    assert_eq!(again.log.drops[0].id, first.id);
+}

@@ -43,20 +43,21 @@ fn kinds(batch: &Batch) -> Vec<Kind> {
 }
 
 #[test]
-fn an_overflow_marks_the_flow_and_changes_no_known_path() {
+fn an_overflow_with_other_nodes_is_another_path() {
     let (collector, batch) = receive(&["tr10_ioam", "tr10_ioam_overflow", "tr10_ioam_overflow"]);
     let view = collector.flow(&flow()).unwrap();
     assert_eq!(
-        (view.path().collect::<Vec<_>>(), view.hop_limit),
-        (vec![1, 2], true)
+        (view.path().collect::<Vec<_>>(), view.incomplete, view.hop_limit),
+        (vec![2, 3], true, true)
     );
-    assert_eq!(kinds(&batch), [Kind::HopLimit]);
+    assert_eq!(kinds(&batch), [Kind::PathChange, Kind::HopLimit]);
     let (collector, batch) = receive(&["tr10_ioam", "tr10_ioam_overflow", "tr10_ioam"]);
     assert!(
         !collector.flow(&flow()).unwrap().hop_limit,
         "a complete trace ends it"
     );
-    assert_eq!(kinds(&batch), [Kind::HopLimit]);
+    let events = [Kind::PathChange, Kind::HopLimit, Kind::PathChange];
+    assert_eq!(kinds(&batch), events);
 }
 
 #[test]

@@ -294,3 +294,45 @@ fn another_node_in_a_report_that_lacks_hops_is_a_change() {
         }
     }
 }
+
+/// Nodes 1 and 3 of reports with Q, in which node 2 may be missing, for `seconds`, ten in a second; `each` comes after each.
+fn parts(bench: &mut Bench, seconds: u64, each: Option<&Sent>) {
+    let part = Sent {
+        hops: vec![node(1), node(3)],
+        flags: Flags(Flags::FLOW.0 | Flags::QUEUE.0),
+        ..Sent::default()
+    };
+    for _ in 0..seconds * 10 {
+        bench.send(&part);
+        if let Some(sent) = each {
+            bench.send(sent);
+        }
+        bench.pass(SECOND / 10);
+    }
+}
+
+#[test]
+fn a_path_ends_when_only_parts_of_it_come() {
+    let mut bench = Bench::new(config());
+    bench.send(&Sent::default());
+    let nodes = |bench: &Bench| view(bench, 1).path().collect::<Vec<_>>();
+    parts(&mut bench, 9, None);
+    assert_eq!(
+        (nodes(&bench), view(&bench, 1).incomplete),
+        (vec![1, 2, 3], false)
+    );
+    // A report with all nodes confirms the path.
+    bench.send(&Sent::default());
+    parts(&mut bench, 9, None);
+    parts(&mut bench, 30, Some(&Sent::default()));
+    assert_eq!(nodes(&bench), [1, 2, 3]);
+    bench.collected();
+    parts(&mut bench, 12, None);
+    assert_eq!((nodes(&bench), view(&bench, 1).incomplete), (vec![1, 3], true));
+    let changes = bench.collected();
+    let changes: Vec<_> = changes
+        .lines()
+        .filter(|line| line.contains("flow_path"))
+        .collect();
+    assert_eq!(changes, ["path_change flow_path flow=1 3->2 path=1>3"]);
+}

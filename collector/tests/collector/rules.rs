@@ -263,3 +263,18 @@ fn a_rule_that_becomes_true_names_the_value_and_the_queue() {
         [(Kind::RuleOff, None, None, None, None, None, true)]
     );
 }
+
+/// Records without node IDs give a latency of the flow, and rules about it apply.
+#[test]
+fn rules_apply_to_stacks_without_node_ids() {
+    let mut config = config();
+    config.detection = detection([100; 6], &[("slow", "flow_latency > 2us")]);
+    let mut bench = Bench::new(config);
+    let nameless = Sent {
+        bitmap: 0x2000,
+        ..Sent::default()
+    };
+    bench.send(&nameless);
+    let events: Vec<_> = bench.log.events.iter().map(|event| event.kind).collect();
+    assert!(events.contains(&Kind::RuleOn), "{events:?}");
+}

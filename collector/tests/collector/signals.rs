@@ -1,6 +1,8 @@
 //! Events about E and M, the bits of a packet in which a node could not add its data.
 
-use testkit::reports::{Bench, SECOND, Sent, config};
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use testkit::reports::{Bench, SECOND, Sent, config, flow, node};
 
 #[test]
 fn e_and_m_are_reported_when_they_begin() {
@@ -45,4 +47,22 @@ fn e_and_m_that_come_and_go_are_reported_again_after_a_minute_without_them() {
     }
     let both = "hop_limit flow_path flow=1 3\nmtu flow_path flow=1 3\n".to_owned();
     assert_eq!(begun, [(1, both.clone()), (400, both)]);
+}
+
+/// A packet with E lacks records, so that the sum of those it has is no latency of its whole way.
+#[test]
+fn a_packet_that_lacks_records_has_no_latency() {
+    let mut bench = Bench::new(config());
+    let short = Sent {
+        hops: vec![node(1), node(2)],
+        int_flags: wire::int::Flags::HOPS_EXCEEDED,
+        ..Sent::default()
+    };
+    bench.send(&short);
+    bench.send(&short);
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    assert_eq!((view.row.flow_latency, view.incomplete), (None, true));
+    bench.send(&Sent::default());
+    let view = bench.collector.flow(&flow(1, false)).unwrap();
+    assert_eq!((view.row.flow_latency, view.incomplete), (Some(3000), false));
 }

@@ -76,8 +76,11 @@ static inline_always u64 flow_latency(const struct report *r, const struct eval_
     u64 later, most, measured = NO_VALUE, rounding = (u64)d->stamp_ns * r->hop_count;
     u32 backwards = 0, lacks_ingress = d->is_judged && !r->first_ingress && r->last_egress;
 
+    /* A packet with E or M lacks the records of some nodes. */
+    if (signals(r))
+        total = NO_VALUE;
     *basis = total == NO_VALUE || r->hop_count == 1 ? BASIS_MEASURED : BASIS_HOP_SUM;
-    if (!d->synchronised)
+    if (!d->synchronised || signals(r))
         return total;
     if (r->first_ingress != NO_VALUE && r->last_egress != NO_VALUE && !lacks_ingress) {
         later = r->wide_ends ? r->last_egress - r->first_ingress : (u32)(r->last_egress - r->first_ingress);
@@ -270,47 +273,6 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
     return 0;
 }
 
-/* An incomplete report whose hops are some nodes of the flow's path, in its order: the path remains. */
-static noinline int examine_part(struct flow *flow, const struct report *r, struct eval_ctx *d)
-{
-    struct far_hops *far = far_at(d->flow);
-    u32 found = 0;
-
-    if (!far || (flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
-        return TO_USER_CHANGE;
-    for (int i = 0; i < FLOW_HOPS; i++) {
-        struct flow_hop *state = hop_at(flow, far, i);
-        const struct hop *hop = &r->hops[found & (MAX_HOPS - 1)];
-
-        if (i >= (int)flow->path_length || found >= r->hop_count)
-            break;
-        if (hop->node != state->node)
-            continue;
-        if (hop->latency != NO_VALUE &&
-            is_hop_change(saturated(hop->latency), state->reported, d->thresholds.of[HOP_LATENCY]))
-            return TO_USER_CHANGE;
-        if (!others_are_quiet(hop, &d->thresholds))
-            return TO_USER_CHANGE;
-        found++;
-    }
-    if (found < r->hop_count)
-        return TO_USER_CHANGE;
-    found = 0;
-    for (int i = 0; i < FLOW_HOPS; i++) {
-        struct flow_hop *state = hop_at(flow, far, i);
-        const struct hop *hop = &r->hops[found & (MAX_HOPS - 1)];
-
-        if (i >= (int)flow->path_length || found >= r->hop_count)
-            break;
-        if (hop->node != state->node)
-            continue;
-        keep_latest(state, hop);
-        note_others(hop, 1);
-        found++;
-    }
-    return 0;
-}
-
 /* Why the collector needs a report: enum to_user_flags; 0: it does not. */
 noinline int examine(const struct report *r, struct eval_ctx *d)
 {
@@ -363,9 +325,8 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     if (r->hop_count && !flow->path_length)
         return TO_USER_CHANGE;
     if (!part) {
-        change = is_path(flow, r, d->flow) ? examine_path(flow, r, d)
-                 : is_incomplete(r)        ? examine_part(flow, r, d)
-                                           : TO_USER_CHANGE;
+        /* Of parts of the path, the collector counts how long only they have come. */
+        change = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TO_USER_CHANGE;
     } else if (r->hop_count && is_path(flow, r, d->flow)) {
         change = examine_path(flow, r, d);
     } else {
