@@ -348,3 +348,72 @@ fn one_forged_number_does_not_make_a_constant_one_countable() {
         assert_eq!(found, (true, 1, 0, 0));
     }
 }
+
+/// Lost and unconfirmed, and restarts.
+fn shown(arrivals: &Arrivals) -> (u64, u64) {
+    let view = arrivals.sequencer.streams().next().unwrap();
+    (view.lost + view.unconfirmed, view.restarts)
+}
+
+#[test]
+fn late_numbers_at_the_end_of_a_burst_are_late_whatever_silence_follows() {
+    for id in [V10, V20] {
+        for pause in (1..=12).chain([60]) {
+            // A batch that fills its gap.
+            for (late, others) in [(300, 700), (300, 20_000), (150, 60_000), (1000, 1000)] {
+                let mut arrivals = Arrivals::new(id);
+                let [gap, rest, end] = [6000, 6000 + late, 6000 + late + others];
+                arrivals.observe((1000..gap).chain(rest..end)).observe(gap..rest);
+                arrivals.wait(pause * 1000);
+                let (lost, restarts) = shown(&arrivals);
+                assert!(lost <= u64::from(late), "{pause} {late} {others}: {lost}");
+                assert_eq!(restarts, 0, "{pause} {late} {others}");
+                arrivals.observe_every(1, end..end + 2000);
+                assert_eq!(shown(&arrivals), (0, 0), "{pause} {late} {others}");
+            }
+            // Single ones, which lie anywhere in the burst. At its end, some of the last window may count twice.
+            for one_in in [50, 100, 200] {
+                let mut random = crate::hash::Jitter::new(pause);
+                let mut arrivals = Arrivals::new(id);
+                let [mut all_late, mut most] = [0; 2];
+                for burst in 0..4 {
+                    let first = 1000 + burst * 20_000;
+                    let (late, others): (Vec<u32>, Vec<u32>) =
+                        (first..first + 20_000).partition(|_| random.around(1 << 20) % one_in == 0);
+                    all_late += late.len() as u64;
+                    most += late.len() as u64 + u64::from(WINDOW);
+                    arrivals.observe(others).wait(5);
+                    arrivals.observe(late).wait(pause * 1000);
+                    let (lost, restarts) = shown(&arrivals);
+                    assert!(lost <= most, "{pause} {one_in}: {lost} of {all_late}");
+                    assert_eq!(restarts, 0, "{pause} {one_in}");
+                }
+                let view = arrivals.finish();
+                let lost = view.lost + view.unconfirmed;
+                assert!(lost <= most, "{pause} {one_in}: {lost} of {all_late}");
+                assert_eq!(view.restarts, 0, "{pause} {one_in}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_that_reaches_the_old_number_hides_no_loss() {
+    for id in [V10, V20] {
+        // A counter that is set back, and a restart whose first numbers are lost.
+        for (first, end) in [(6000, 9000), (20, 12_000)] {
+            for silence in [0, 3000, 12_000] {
+                let mut arrivals = Arrivals::new(id);
+                arrivals.observe(1000..9000).wait(500);
+                arrivals
+                    .observe((first..end).filter(|n| n % 5 != 0))
+                    .wait(silence);
+                let not_sent = u64::from(end - first) / 5;
+                // Until another number arrives, the first and the last of them may be not lost.
+                arrivals.observe_every(1, end..20_000);
+                let found = shown(&arrivals);
+                assert_eq!(found, (not_sent - 1, 1), "{first} {silence}");
+            }
+        }
+    }
+}

@@ -33,7 +33,10 @@
 //!
 //! **Late batches.** A second path may deliver more than a window of numbers late and at once, which looks like a restart. So the stream stores
 //! the sequence before a restart that followed no silence. If it goes on within [`PAUSE`], the numbers since then were late: none of them is
-//! missing, and those in the gap before that sequence are recovered. Otherwise the restart counts.
+//! missing, and those in the gap before that sequence are recovered. Otherwise the restart counts. As long as all numbers since then may be
+//! late (no more of them arrived than were missing, and they began where no restarted reporter does), what is missing among them is not
+//! lost yet, and a silence decides nothing: the numbers after it do, or else they were late. If they reach the old number in order, and
+//! are more than were missing, and some of them are missing, the reporter has restarted.
 //!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
 //! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; if both are missing,

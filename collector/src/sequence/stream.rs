@@ -235,6 +235,7 @@ impl Stream {
         let silence = now.saturating_sub(self.last_seen);
         let paused = silence >= PAUSE;
         self.end_left(silence >= SETTLE, now, out);
+        self.put_off_restart(now);
         self.last_seen = now;
         if self.is_mixed() {
             self.observe_mixed(seq, now);
@@ -258,8 +259,8 @@ impl Stream {
         match self.place(seq, ahead, paused) {
             Place::Current if ahead > 0 => {
                 self.refute(now, out);
-                if self.reaches_left(seq, ahead, now) {
-                    self.return_to_left(now, out);
+                if self.reaches_left(seq, ahead) {
+                    self.end_at_left(ahead.unsigned_abs(), now, out);
                 }
                 self.observe_near(seq, now, out);
             }
@@ -570,7 +571,7 @@ impl Stream {
             self.restore_put_aside();
         }
         self.end_former(now, out);
-        self.confirm_restart(out);
+        self.decide_restart(now, out);
         self.settle(now, out);
     }
 
@@ -617,11 +618,17 @@ impl Stream {
         unconfirmed
     }
 
-    /// Returns the lost and the unconfirmed datagrams.
+    /// Returns the lost and the unconfirmed datagrams; as long as a restart is undecided, those before it.
     fn losses(&self) -> (u64, u64) {
-        let unconfirmed = self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs();
-        let unconfirmed = unconfirmed.min(self.absent);
-        (self.absent - unconfirmed, unconfirmed)
+        let (absent, unconfirmed) = match self.undecided_left() {
+            Some(left) => (self.absent.min(left.absent), left.unconfirmed),
+            None => (
+                self.absent,
+                self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs(),
+            ),
+        };
+        let unconfirmed = unconfirmed.min(absent);
+        (absent - unconfirmed, unconfirmed)
     }
 
     /// Reports the counts since the last report, and the event of a loss. Returns the number of events. A loss that was reported and is
@@ -695,7 +702,8 @@ impl Stream {
                 };
                 former.track.window.count_zeros() + between
             });
-        self.current.window.count_zeros() + former
+        let undecided = u32::try_from(self.undecided()).unwrap_or(u32::MAX);
+        (self.current.window.count_zeros() + former).saturating_add(undecided)
     }
 
     pub(super) fn view(&self) -> StreamView {

@@ -43,10 +43,17 @@ pub(super) struct Left {
     /// The place in the stream of the datagram that began the sequence after it, and its number.
     began: u64,
     first: u32,
-    /// The count of missing numbers before it.
-    absent: u64,
+    /// The count of missing numbers before it, and of those of them that were unconfirmed.
+    pub(super) absent: u64,
+    pub(super) unconfirmed: u64,
+    /// Those of them that remain unconfirmed, and the balance then.
+    refuted: u64,
+    balance: i64,
     /// Restarts since then, which count when the stream can no longer return.
     restarts: u32,
+    /// Late numbers may arrive until then, which an early silence puts off once.
+    until: Nanos,
+    put_off: bool,
 }
 
 /// The sequence that a number belongs to.
@@ -60,7 +67,7 @@ pub(super) enum Place {
 impl Left {
     /// Whether late numbers may still arrive.
     fn is_recent(&self, now: Nanos) -> bool {
-        now.saturating_sub(self.former.since) < PAUSE
+        now < self.until
     }
 
     /// Whether the sequence after it began as that of a restarted reporter does.
@@ -266,7 +273,7 @@ impl Stream {
             self.exchange();
         }
         self.end_former(now, out);
-        if self.returns_to_left(seq, now) {
+        if self.returns_to_left(held) {
             self.return_to_left(now, out);
             if is_near(self.distance(seq, self.current.highest)) {
                 self.observe_near(seq, now, out);
@@ -349,7 +356,7 @@ impl Stream {
         let missing = former.track.write_off();
         self.lose_all(missing, highest, now, out);
         if !former.is_outage {
-            self.begin_restart(former, now, out);
+            self.begin_restart(former, out);
             // Missing numbers of the new sequence that have left its window.
             let Track { first, highest, .. } = self.current;
             let span = self.distance(highest, first).unsigned_abs() + 1;
@@ -379,10 +386,11 @@ impl Stream {
     }
 
     /// The current sequence is that of a restarted reporter, unless the stream returns to the former one.
-    fn begin_restart(&mut self, former: Former, now: Nanos, out: &mut dyn Output) {
+    fn begin_restart(&mut self, former: Former, out: &mut dyn Output) {
         let is_behind_left = self.may_return()
             && self.left.is_some_and(|left| {
-                left.is_recent(now) && self.distance(former.track.highest, left.former.track.highest) < 0
+                left.is_recent(self.last_seen)
+                    && self.distance(former.track.highest, left.former.track.highest) < 0
             });
         if let Some(left) = self.left.as_mut().filter(|_| is_behind_left) {
             left.restarts += 1;
@@ -394,7 +402,12 @@ impl Stream {
             began: self.current.began,
             first: self.current.first,
             absent: self.absent,
+            unconfirmed: self.losses().1,
+            refuted: self.refuted,
+            balance: self.balance_after(self.datagrams),
             restarts: 1,
+            until: former.since.saturating_add(PAUSE),
+            put_off: false,
         });
         if former.after_silence {
             self.confirm_restart(out);
@@ -410,10 +423,99 @@ impl Stream {
         }
     }
 
-    /// Counts a restart after which the stream did not return for as long as a network may hold a datagram.
+    /// Counts a restart after which the stream did not return for as long as a network may hold a datagram. If all numbers since then
+    /// may be late, a silence decides nothing: the numbers after it do.
     pub(super) fn end_left_sequence(&mut self, now: Nanos, out: &mut dyn Output) {
-        if self.left.is_some_and(|left| !left.is_recent(now)) {
+        let is_over = self.left.is_some_and(|left| {
+            let until = if self.may_be_late(&left) {
+                self.last_seen
+            } else {
+                now
+            };
+            !left.is_recent(until)
+        });
+        if is_over {
             self.confirm_restart(out);
+        }
+    }
+
+    /// Lets a number that arrives after a silence, and those that follow it, decide whether the numbers before the silence were late.
+    pub(super) fn put_off_restart(&mut self, now: Nanos) {
+        if let Some(left) = self.left
+            && left.is_recent(self.last_seen)
+            && !left.is_recent(now)
+            && !left.put_off
+            && self.may_be_late(&left)
+        {
+            self.left = Some(Left {
+                until: now.saturating_add(PAUSE),
+                put_off: true,
+                ..left
+            });
+        }
+    }
+
+    /// Ends the input. Numbers that may all be late are no restart.
+    pub(super) fn decide_restart(&mut self, now: Nanos, out: &mut dyn Output) {
+        if self.left.is_some_and(|left| self.may_be_late(&left)) {
+            self.return_to_left(now, out);
+        } else {
+            self.confirm_restart(out);
+        }
+    }
+
+    /// The sequence before a restart that is undecided: it did not begin where a restarted reporter does, and all numbers since then
+    /// may be late.
+    pub(super) fn undecided_left(&self) -> Option<Left> {
+        self.left
+            .filter(|left| !left.is_start() && self.may_be_late(left))
+    }
+
+    /// Numbers that count as missing since an undecided restart.
+    pub(in crate::sequence) fn undecided(&self) -> u64 {
+        self.undecided_left()
+            .map_or(0, |left| self.absent.saturating_sub(left.absent))
+    }
+
+    /// Whether all numbers since a restart may be late: they did not begin where a restarted reporter does, or ended where the sequence
+    /// before it had begun; none arrived too late to be one; they lie before its end; and there are not clearly more of them than were missing.
+    fn may_be_late(&self, left: &Left) -> bool {
+        (!left.is_start() || self.ends_at_first(left))
+            && left.is_recent(self.last_seen)
+            && self.distance(self.current.highest, left.former.track.highest) < 0
+            && !self.are_too_many(left)
+    }
+
+    /// Whether the numbers since a restart ended where the sequence before it had begun.
+    fn ends_at_first(&self, left: &Left) -> bool {
+        let behind = self.distance(left.former.track.first, self.current.highest);
+        (1..=FEW.cast_signed()).contains(&behind)
+    }
+
+    /// The count of numbers since a restart, without duplicates.
+    fn since_restart(&self, left: &Left) -> u64 {
+        self.datagrams
+            .wrapping_sub(left.began)
+            .saturating_sub(self.duplicated - left.former.duplicated)
+    }
+
+    /// Whether clearly more numbers arrived since a restart than were missing before, so that not all were late.
+    fn are_too_many(&self, left: &Left) -> bool {
+        self.since_restart(left) > left.absent + u64::from(FEW)
+    }
+
+    /// Decides whether the numbers since a restart were late, when one that is `by` ahead reaches the end of the sequence before it. Too
+    /// many of them, in order up to there, were of a restarted reporter; if none is missing among them, this hides no loss.
+    pub(super) fn end_at_left(&mut self, by: u32, now: Nanos, out: &mut dyn Output) {
+        let is_restart = by <= IN_ORDER
+            && self.left.is_some_and(|left| {
+                let misses = self.absent > left.absent || self.current.window != u128::MAX;
+                misses && self.are_too_many(&left)
+            });
+        if is_restart {
+            self.confirm_restart(out);
+        } else {
+            self.return_to_left(now, out);
         }
     }
 
@@ -424,27 +526,27 @@ impl Stream {
 
     /// Whether a jump to this number shows that the sequence before a restart goes on: it is near the end of it, or ahead, and the
     /// sequence since then ended where that one had begun, or began where no reporter does.
-    fn returns_to_left(&self, seq: u32, now: Nanos) -> bool {
+    fn returns_to_left(&self, held: Held) -> bool {
         self.left.is_some_and(|left| {
-            let Track { first, highest, .. } = left.former.track;
-            let ahead = self.distance(seq, highest);
-            let fills_gap = (1..=FEW.cast_signed()).contains(&self.distance(first, self.current.highest));
-            let continues = if left.is_start() && !fills_gap {
+            let Track { highest, .. } = left.former.track;
+            let ahead = self.distance(held.seq, highest);
+            let continues = if left.is_start() && !self.ends_at_first(&left) {
                 ahead.unsigned_abs() <= FEW
             } else {
-                is_near(ahead) || self.is_gap(seq, highest)
+                is_near(ahead) || self.is_gap(held.seq, highest)
             };
-            left.is_recent(now) && self.distance(self.current.highest, highest) < 0 && continues
+            let is_recent = left.is_recent(self.last_seen) || left.put_off && held.is_after_pause();
+            is_recent && self.distance(self.current.highest, highest) < 0 && continues
         })
     }
 
     /// Whether a number that is ahead of the current sequence belongs to the one before a restart, because it is closer to it: all
     /// numbers since then were late.
-    pub(super) fn reaches_left(&self, seq: u32, ahead: i32, now: Nanos) -> bool {
+    pub(super) fn reaches_left(&self, seq: u32, ahead: i32) -> bool {
         self.left.is_some_and(|left| {
             let ahead_of_left = self.distance(seq, left.former.track.highest);
             let is_closer = is_ahead(ahead_of_left) || (1 - ahead..=0).contains(&ahead_of_left);
-            is_closer && !left.is_start() && left.is_recent(now)
+            is_closer && !left.is_start() && left.is_recent(self.last_seen)
         })
     }
 
@@ -460,20 +562,24 @@ impl Stream {
 
     /// Makes the sequence before a restart the current one: all numbers since then were late, so none of them is missing.
     pub(super) fn return_to_left(&mut self, now: Nanos, out: &mut dyn Output) {
-        let Some(left) = self.left.take() else { return };
-        let late = self
-            .datagrams
-            .wrapping_sub(left.began)
-            .saturating_sub(self.duplicated - left.former.duplicated);
-        self.reordered = self.reordered.max(left.former.reordered + late);
         let lost = self.losses().0;
+        let Some(left) = self.left.take() else { return };
+        let late = self.since_restart(&left);
+        self.reordered = self.reordered.max(left.former.reordered + late);
         // They are not missing twice, and those that fill the gap before that sequence had been counted as lost.
         let filled = self.fills(&left).min(late);
         let absent = self.absent.saturating_sub(left.absent) + filled;
         self.current = left.former.track;
         self.current.gap -= u32::try_from(filled).unwrap_or(u32::MAX);
         self.absent -= absent;
-        self.balance += i64::try_from(absent).unwrap_or(i64::MAX);
+        if self.refuted == left.refuted {
+            self.balance += i64::try_from(absent).unwrap_or(i64::MAX);
+        } else {
+            // Some of those that are not missing have become unconfirmed for good.
+            self.support(0, 0);
+            self.refuted = left.refuted;
+            self.balance = left.balance + i64::try_from(filled).unwrap_or(i64::MAX);
+        }
         self.take_up(left.former.put_aside);
         self.recovered += lost.saturating_sub(self.losses().0);
         if absent > 0 {
