@@ -417,3 +417,30 @@ fn a_restart_that_reaches_the_old_number_hides_no_loss() {
         }
     }
 }
+
+#[test]
+fn a_number_that_is_constant_within_the_window_is_not_countable() {
+    for id in [V10, V20] {
+        for (before, constant) in [(vec![5, 6], 0), ((1..100).collect(), 0), ((1..100).collect(), 50)] {
+            let mut arrivals = Arrivals::new(id);
+            arrivals
+                .observe([0; 300])
+                .observe(before)
+                .observe([constant; 300]);
+            // As a run of a filter.
+            let run = Run {
+                last: constant,
+                count: 100,
+                same: true,
+            };
+            let now = arrivals.now;
+            arrivals.sequencer.receive_run(&id, run, now, &mut Silent);
+            arrivals.observe([constant]);
+            let view = arrivals.sequencer.streams().next().unwrap();
+            assert!(!view.countable, "{constant}: {view:?}");
+            // It counts again when the number advances.
+            let view = arrivals.observe(100..300).finish();
+            assert_eq!((view.countable, view.restarts), (true, 0), "{constant}: {view:?}");
+        }
+    }
+}

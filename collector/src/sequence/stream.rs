@@ -102,6 +102,16 @@ impl Held {
     }
 }
 
+/// The latest late number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Repeated {
+    seq: u32,
+    /// The place in the stream of the latest datagram that had it.
+    pub(super) at: u64,
+    /// Repetitions in a row.
+    count: u32,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
@@ -118,6 +128,7 @@ pub(super) struct Stream {
     former: Option<Former>,
     left: Option<Left>,
     pub(super) stalled: u32,
+    pub(super) repeated: Option<Repeated>,
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
@@ -171,6 +182,7 @@ impl Stream {
             former: None,
             left: None,
             stalled: 0,
+            repeated: None,
             resumed: 0,
             advancing: false,
             has_advanced: false,
@@ -500,6 +512,7 @@ impl Stream {
 
     fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
         let bit = 1 << back;
+        self.repeat_late(seq);
         if back >= self.current.known {
             self.reordered += 1;
             if self.former.is_some() {
@@ -523,6 +536,24 @@ impl Stream {
             self.reordered += 1;
             self.support(1, 0);
             self.note(now, SequenceEventKind::Late(seq), out);
+        }
+    }
+
+    /// Counts repetitions of a late number in a row. After [`STALLED`] of them the number is constant.
+    fn repeat_late(&mut self, seq: u32) {
+        let count = match self.repeated {
+            Some(last) if last.seq == seq && self.datagrams.wrapping_sub(last.at) == 1 => {
+                last.count.saturating_add(1)
+            }
+            _ => 0,
+        };
+        self.repeated = Some(Repeated {
+            seq,
+            at: self.datagrams,
+            count,
+        });
+        if count >= STALLED {
+            self.stalled = STALLED;
         }
     }
 
