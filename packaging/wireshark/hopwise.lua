@@ -1632,7 +1632,9 @@ do
   -- Whether this is a message of NTP version 2: its length, a precision below a second, and a transmit time after 1968.
   local function is_ntp(w, at)
     local len = w.fin - at
-    return (len == 48 or len == 60 or len == 68 or len == 72) and u8(w, at + 3) >= 0xe0 and u8(w, at + 40) >= 0x80
+    if not (len == 48 or len == 60 or len == 68 or len == 72) then return false end
+    local mode = u8(w, at) % 8
+    return (mode == 4 or mode == 5) and u8(w, at + 1) <= 16 and u8(w, at + 3) >= 0xe0 and u8(w, at + 40) >= 0x80
   end
 
   local function flagged(report)

@@ -300,11 +300,17 @@ fn is_radius(payload: &[u8]) -> bool {
 }
 
 /// Whether this is a message of NTP version 2, which begins with the version of a report 1.0 and whose precision reads as Q and F: its
-/// length with or without authentication, a precision below a second, and a transmit time after 1968.
+/// length with or without authentication, the mode of a server or a broadcast, a stratum, a precision below a second, and a transmit
+/// time after 1968.
 fn is_ntp(payload: &[u8]) -> bool {
+    const STRATUM: usize = 1;
     const PRECISION: usize = 3;
     const TRANSMIT: usize = 40;
-    matches!(payload.len(), 48 | 60 | 68 | 72) && payload[PRECISION] >= 0xe0 && payload[TRANSMIT] >= 0x80
+    matches!(payload.len(), 48 | 60 | 68 | 72)
+        && matches!(payload[0] & 7, 4 | 5)
+        && payload[STRATUM] <= 16
+        && payload[PRECISION] >= 0xe0
+        && payload[TRANSMIT] >= 0x80
 }
 
 /// Whether this is a DNS message with one question. Its first 16 bits are arbitrary, and others look like reserved bits and sequence

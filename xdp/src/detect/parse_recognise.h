@@ -193,9 +193,10 @@ int is_radius(struct scratch *s, u32 at, u32 end)
 /* Whether this is a message of NTP version 2: recognise.rs. */
 static inline_always u32 is_ntp(const struct scratch *s, u32 at, u32 end)
 {
-    u32 len = end - at;
+    u32 len = end - at, mode = bytes(s, at)[0] & 7;
 
-    return (len == 48 || len == 60 || len == 68 || len == 72) && bytes(s, at)[3] >= 0xe0 && bytes(s, at)[40] >= 0x80;
+    return (len == 48 || len == 60 || len == 68 || len == 72) && (mode == 4 || mode == 5) && bytes(s, at)[1] <= 16 &&
+           bytes(s, at)[3] >= 0xe0 && bytes(s, at)[40] >= 0x80;
 }
 
 /* Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType. */
