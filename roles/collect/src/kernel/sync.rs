@@ -145,7 +145,7 @@ impl<K: Kernel> KernelSync<K> {
         Ok(count)
     }
 
-    /// Passes records to the collector, at most [`BURST`]; returns their number.
+    /// Passes records to the collector, at most `BURST`. Returns their number.
     pub fn drain(&mut self, worker: &mut impl CollectorHost) -> usize {
         let Self {
             kernel,
