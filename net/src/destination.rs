@@ -14,11 +14,11 @@ use crate::tls;
 pub struct Destination {
     /// `host:port`; of Kafka several, with commas between them.
     pub authority: String,
-    /// What the path of the URL puts before the sink's.
+    /// The path of the URL, a prefix of the path of each request.
     pub path: String,
     /// TLS to it.
     pub tls: Option<Arc<ClientConfig>>,
-    /// What addresses without and with TLS begin with.
+    /// The schemes of URLs without and with TLS, as messages write them.
     pub schemes: (&'static str, &'static str),
     /// The credentials.
     pub login: Option<Login>,
@@ -66,7 +66,7 @@ impl Login {
 }
 
 choice! {
-    /// How user and password are sent (SASL).
+    /// The SASL mechanism for user and password.
     pub enum Mechanism("\"plain\", \"scram-sha-256\" or \"scram-sha-512\"") {
         /// As they are: PLAIN.
         Plain = "plain",
@@ -78,7 +78,7 @@ choice! {
 }
 
 impl Mechanism {
-    /// Its name at IANA.
+    /// Returns the mechanism's name as registered by IANA.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",

@@ -15,7 +15,7 @@ use crate::hash::fold_octets;
 use crate::index::NO_SLOT;
 use crate::state::pending::Postcard;
 
-/// Bytes of a dropped packet that tell it from another one in its event ID. A packet that is no IP has no digest.
+/// First bytes of a dropped packet that its event ID is computed from. A packet other than IP has no [`PacketDigest`].
 const IDENTIFYING: usize = 128;
 
 impl Inner {
@@ -282,7 +282,7 @@ impl Inner {
         let last = if is_own { last } else { Hop::default() };
         let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
         let mut about = head.about;
-        // The numbers of a report come again, after a restart or a wrap, and its clock may stand still. Another packet is another drop.
+        // Sequence numbers repeat after a restart or a wrap, and a clock may stand still: only the packet distinguishes two drops.
         let packet = &report.inner[..report.inner.len().min(IDENTIFYING)];
         about.origin.stamp ^= wire::crc::crc_32c(packet);
         if report.ts.is_none() {

@@ -69,7 +69,7 @@ impl Flow {
         total: u64,
         emitter: &mut Emitter<'_>,
     ) -> u64 {
-        // A packet with E or M lacks the records of some nodes: there is no latency of its whole way.
+        // With E or M, records of some nodes are missing, so the packet's end-to-end latency is unknown.
         let latency = if head.signals.exceeded() {
             self.basis = Basis::Measured;
             NO_VALUE
@@ -140,7 +140,7 @@ impl Flow {
     #[inline(never)]
     fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
         let now = Flags::from(signals);
-        // In packets that alternate they begin with every other report: that is one event.
+        // Where packets with and without a bit alternate, every other report would be an event.
         let begun = self.marks.note_signals(now);
         for (flag, kind) in [(Flags::HOP_LIMIT, Kind::HopLimit), (Flags::MTU, Kind::Mtu)] {
             if begun.has(flag) {

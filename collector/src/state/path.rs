@@ -107,7 +107,8 @@ impl State {
         unknown.next().is_none() || flow.flags.has(Flags::TRUNCATED)
     }
 
-    /// Counts a part of the path of the flow in `slot`. Returns true if only parts came for so long that the path may be another.
+    /// Counts a report with a part of the path of the flow in `slot`. Returns true if only such reports came for so long that the
+    /// path may have changed.
     pub(super) fn is_path_overdue(&mut self, slot: u32, now: Nanos) -> bool {
         let is_first = !self.flows.parts(slot).0.has_parts();
         self.postcards.reserve_flow(slot);

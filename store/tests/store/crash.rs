@@ -269,7 +269,7 @@ fn files_where_nothing_may_be_written_can_be_read() {
         (table.rows, table.notes),
         (vec![vec![Value::Int(i64::from(BATCH))]], vec![])
     );
-    // A database that was open for writing before fails with an I/O error, and only its file tells why.
+    // A database that was open for writing before fails with an I/O error, and only the file system shows the cause.
     let file = dir.path().join(FILE);
     let broken = || rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_WRITE), None);
     assert_eq!(

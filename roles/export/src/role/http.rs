@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    /// What makes its requests.
+    /// The sink, which encodes the requests.
     pub(super) fn sink(&self) -> Arc<dyn HttpSink> {
         Arc::clone(&self.sink)
     }
