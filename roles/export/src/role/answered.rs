@@ -2,7 +2,7 @@
 
 use export::Outcome;
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug)]
 pub(super) enum Answered {
     /// More is to be sent before the outcome is known.
@@ -14,10 +14,10 @@ pub(super) enum Answered {
     },
 }
 
-/// Why there is no answer.
+/// The reason that there is no usable answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It may pass.
+    /// Trying again later may succeed.
     Passing(String),
     /// The server does not take the credentials.
     Denied(String),

@@ -15,15 +15,14 @@ use super::{GRACE, files::Files};
 /// Where records come from, and where they go.
 pub(super) trait Route: Sized {
     type Record: Keyed;
-    /// What comes of a request.
+    /// The result of a request.
     type Sent: Send + 'static;
-    /// What was read.
+    /// The result of reading.
     type Read: Send + 'static;
 
     fn delivery(&mut self) -> &mut Delivery<Self::Record>;
 
-    /// Begins to read.
-    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>);
+    fn begin_read(&mut self, wanted: ReadRequest, tasks: &mut Tasks<Self>);
 
     /// `None`: the reader panicked.
     fn read(&mut self, read: Option<Self::Read>);
@@ -34,7 +33,7 @@ pub(super) trait Route: Sized {
     /// `None`: the task that sends panicked.
     fn sent(&mut self, sent: Option<Self::Sent>, tasks: &mut Tasks<Self>);
 
-    /// Its files; `None`: no cursor is saved.
+    /// Returns the files of the cursor and of rejected records, or `None` if no cursor is saved.
     fn cursor_files(&self) -> Option<Arc<Files>>;
 
     /// The line for a record of the batch that will never be taken, and the files that keep it; `None`: it is not in memory.
@@ -52,23 +51,23 @@ pub(super) trait Route: Sized {
     }
 }
 
-/// Which records.
+/// The records to read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ReadRequest {
     pub(super) from: export::Position,
     pub(super) until: Option<export::Position>,
     pub(super) records: usize,
     pub(super) bytes: usize,
 }
 
-/// What is going on.
+/// Tasks that are running.
 pub(super) struct Tasks<R: Route> {
     pub(super) reading: JoinSet<R::Read>,
     pub(super) sending: JoinSet<R::Sent>,
     writing: JoinSet<Written>,
 }
 
-/// What became of a file.
+/// The result of writing a file.
 enum Written {
     Saved(Cursor, Result<(), String>),
     Kept(Result<(), String>),
@@ -120,7 +119,7 @@ fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u
             bytes,
         } => {
             route.begin_read(
-                Wanted {
+                ReadRequest {
                     from,
                     until,
                     records,
@@ -165,7 +164,8 @@ fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
 }
 
 fn saved<R: Route>(route: &mut R, cursor: Cursor, result: Result<(), String>) {
-    let (now, is_saved) = (nic::time::now(), result.is_ok());
+    let now = nic::time::now();
+    let is_saved = result.is_ok();
     route.delivery().saved(result, now);
     if is_saved {
         route.saved(cursor, now);

@@ -37,11 +37,9 @@ impl Files {
 
     /// In a directory, with names that begin with this.
     pub(super) fn named(dir: &Path, name: &str, limit: u64) -> Self {
-        let file = |end: &str| dir.join(format!("{name}.{end}"));
-        let cursor = SavedFile::new(file("cursor"), MODE);
         Self {
-            cursor,
-            rejected: file("rejected.jsonl"),
+            cursor: SavedFile::new(dir.join(format!("{name}.cursor")), MODE),
+            rejected: dir.join(format!("{name}.rejected.jsonl")),
             dir: dir.to_owned(),
             limit,
         }
@@ -70,30 +68,30 @@ impl Files {
 
     /// Saves the cursor so that a crash leaves the old one or the new one.
     pub(super) fn save(&self, cursor: &Cursor) -> Result<(), String> {
-        let write = || {
-            fs::create_dir_all(&self.dir)?;
-            self.cursor.replace(cursor.to_string().into_bytes())
-        };
-        write().map_err(|error: io::Error| format!("{}: {error}", self.cursor.path().display()))
+        fs::create_dir_all(&self.dir)
+            .and_then(|()| self.cursor.replace(cursor.to_string().into_bytes()))
+            .map_err(|error| format!("{}: {error}", self.cursor.path().display()))
     }
 
     /// Keeps the [`line()`] of a record.
     pub(super) fn keep(&self, line: &[u8]) -> Result<(), String> {
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(&self.dir)?;
-            let mut file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(MODE)
-                .open(&self.rejected)?;
-            if file.metadata()?.len() + line.len() as u64 > self.limit {
-                return Err(io::Error::other(
-                    "it has reached the size that `rejected` allows; move it away",
-                ));
-            }
-            file.write_all(line)
-        };
-        write().map_err(|error| format!("{}: {error}", self.rejected.display()))
+        self.append(line)
+            .map_err(|error| format!("{}: {error}", self.rejected.display()))
+    }
+
+    fn append(&self, line: &[u8]) -> io::Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(MODE)
+            .open(&self.rejected)?;
+        if file.metadata()?.len() + line.len() as u64 > self.limit {
+            return Err(io::Error::other(
+                "it has reached the size that `rejected` allows; move it away",
+            ));
+        }
+        file.write_all(line)
     }
 }
 

@@ -16,14 +16,14 @@ use super::answered::Answered;
 
 /// A system that takes requests.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct HttpLink {
     sink: Arc<dyn HttpSink>,
     client: Client,
     request: Arc<sink::Request>,
     answer: Option<Answer>,
 }
 
-impl Link {
+impl HttpLink {
     /// No connection is made yet.
     pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination, most: usize) -> Self {
         let client = Client::new(destination).limited(most);
@@ -49,7 +49,8 @@ impl Link {
     pub(super) fn begin(&mut self, batch: &Batch<'_>, ahead: Option<sink::Request>) -> bool {
         let request = ahead.or_else(|| self.sink.request(batch));
         let is_some = request.is_some();
-        (self.request, self.answer) = (Arc::new(request.unwrap_or_default()), None);
+        self.request = Arc::new(request.unwrap_or_default());
+        self.answer = None;
         is_some
     }
 

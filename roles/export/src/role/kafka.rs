@@ -18,9 +18,9 @@ pub(super) use self::connection::Connection;
 use super::answered::{Answered, Failure};
 use net::destination::{self, Destination};
 
-/// See the module.
+/// A connection to each broker that leads a partition, and the batch that is being sent.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct KafkaLink {
     sink: Kafka,
     destination: Destination,
     timeout: Duration,
@@ -39,10 +39,10 @@ pub(super) struct Link {
 /// Where the partitions are is asked again after this: there may be more of them.
 const TOPOLOGY_AGE: Duration = Duration::from_secs(300);
 
-/// What a broker must know.
+/// Requests that a broker must support.
 const WRITING: [Api; 2] = [Api::Metadata, Api::Produce];
 
-/// How long a broker may take to answer a probe.
+/// Time limit of a probe of one broker.
 const ASK: Duration = Duration::from_secs(5);
 
 /// Kafka's error for a topic that is there already.
@@ -54,7 +54,7 @@ type Numbers = BTreeMap<i32, Option<(ProducerId, i32)>>;
 /// The connection, and what became of the chunks; else why that is not known.
 type Answer = Result<(Connection, Vec<Produced>), String>;
 
-impl Link {
+impl KafkaLink {
     /// No connection is made yet.
     pub(super) fn new(sink: Kafka, destination: Destination, timeout: Duration) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Link {
         self.exchange.as_ref().map_or(0, Exchange::bytes)
     }
 
-    /// What each leader answered counts, whatever the others do: one that is silent fails only its own partitions.
+    /// Each leader's answer counts on its own: a silent one fails only its own partitions.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         let Some(mut exchange) = self.exchange.take() else {
             return Ok(());
@@ -143,12 +143,14 @@ impl Link {
     async fn ask_each(&mut self) -> Result<(), String> {
         let destination = &self.destination;
         let asked = destination.authority.split(',').map(|authority| async move {
-            let late =
-                |_| Err(format!("{authority} does not answer in time; start it, or correct the url").into());
             let guide = time::timeout(ASK, Connection::open(destination, authority, &WRITING)).await;
-            (authority, guide.unwrap_or_else(late))
+            let guide = guide.unwrap_or_else(|_| {
+                Err(format!("{authority} does not answer in time; start it, or correct the url").into())
+            });
+            (authority, guide)
         });
-        let (mut answering, mut wrong) = (Vec::new(), Vec::new());
+        let mut answering = Vec::new();
+        let mut wrong = Vec::new();
         for (authority, guide) in all(asked).await {
             match guide {
                 Ok(guide) => {
@@ -172,7 +174,8 @@ impl Link {
         if guide.version(Api::CreateTopics).is_none() {
             return Err("this needs Kafka 2.4 or later; create the topics with Kafka's own tools".to_owned());
         }
-        let (topic, correlation) = (self.sink.topic(stream), guide.number());
+        let topic = self.sink.topic(stream);
+        let correlation = guide.number();
         let settings = self.sink.settings(stream);
         let frame = protocol::create_topic(correlation, ms(self.timeout), &topic, partitions, settings);
         let body = guide.call(correlation, &frame).await?;
@@ -219,13 +222,15 @@ impl Link {
             let Some(id) = self.producer.id() else {
                 return Ok(partitions.iter().map(|partition| (*partition, None)).collect());
             };
-            let number = |partition: &i32| {
-                let sequence = self
-                    .producer
-                    .sequence(*partition, exchange.fingerprint(*partition))?;
-                Some((*partition, Some((id, sequence))))
-            };
-            if let Some(numbers) = partitions.iter().map(number).collect::<Option<_>>() {
+            let numbers: Option<Numbers> = partitions
+                .iter()
+                .map(|partition| {
+                    let fingerprint = exchange.fingerprint(*partition);
+                    let sequence = self.producer.sequence(*partition, fingerprint)?;
+                    Some((*partition, Some((id, sequence))))
+                })
+                .collect();
+            if let Some(numbers) = numbers {
                 return Ok(numbers);
             }
             self.producer.forget();
@@ -283,7 +288,8 @@ impl Link {
             topic: &topic,
             deadline,
         };
-        let (leaders, round) = (&mut self.leaders, &round);
+        let leaders = &mut self.leaders;
+        let round = &round;
         let requests = by_leader.into_iter().map(|(leader, partitions)| {
             let kept = leaders.remove(&leader);
             async move { round.request(leader, partitions, kept).await }
@@ -293,7 +299,7 @@ impl Link {
         }
     }
 
-    /// What became of a request.
+    /// Records a leader's answer for each of its partitions.
     fn settle(&mut self, exchange: &mut Exchange, leader: i32, mut open: Vec<i32>, answer: Answer) {
         let words = match answer {
             Ok((connection, answer)) => {
@@ -323,7 +329,7 @@ impl Link {
     }
 }
 
-/// What is sent at the same time.
+/// The chunks that are sent at the same time.
 struct Round<'a> {
     destination: &'a Destination,
     topology: &'a Topology,
@@ -372,11 +378,16 @@ impl Round<'_> {
         let correlation = connection.number();
         // The broker gives up earlier, and says so.
         let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
-        let write = |partition, out: &mut Vec<u8>| {
-            self.exchange
-                .write(partition, self.numbers.get(&partition).copied().flatten(), out);
-        };
-        let frame = protocol::produce((correlation, version), ms(rest), self.topic, partitions, write);
+        let frame = protocol::produce(
+            (correlation, version),
+            ms(rest),
+            self.topic,
+            partitions,
+            |partition, out| {
+                let number = self.numbers.get(&partition).copied().flatten();
+                self.exchange.write(partition, number, out);
+            },
+        );
         let body = connection.call(correlation, &frame).await?;
         let answer = protocol::read_produce(&body, version);
         let answer = answer.map_err(|wrong| connection.malformed(&wrong))?;
@@ -389,8 +400,9 @@ fn ms(duration: Duration) -> i32 {
 }
 
 async fn in_time<T>(deadline: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let late = |_| Err("Kafka does not answer in time".to_owned().into());
-    time::timeout_at(deadline, work).await.unwrap_or_else(late)
+    time::timeout_at(deadline, work)
+        .await
+        .unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned().into()))
 }
 
 /// Runs them at the same time until each has ended.

@@ -10,36 +10,41 @@ use export::{
 
 use super::{
     answered::{Answered, Failure},
-    http, kafka, parquet, redis, s3, syslog,
+    http::HttpLink,
+    kafka::KafkaLink,
+    parquet::ParquetLink,
+    redis::RedisLink,
+    s3::ObjectLink,
+    syslog::SyslogLink,
 };
 use crate::settings::{Sink, Statement};
 use net::destination::Destination;
 
-/// Its steps for some records: `begin`, then `send` and `answered`, which may want to send again.
+/// The transport of one system. For each batch: `begin`, then `send` and `answered`, which may ask to send again.
 #[derive(Debug)]
-pub(super) enum Link {
-    Http(http::Link),
-    Redis(Box<redis::Link>),
-    Syslog(syslog::Link),
-    Kafka(Box<kafka::Link>),
-    Parquet(parquet::Link),
-    Objects(Box<s3::Link>),
+pub(super) enum ExportLink {
+    Http(HttpLink),
+    Redis(Box<RedisLink>),
+    Syslog(SyslogLink),
+    Kafka(Box<KafkaLink>),
+    Parquet(ParquetLink),
+    Objects(Box<ObjectLink>),
 }
 
-impl Link {
+impl ExportLink {
     /// No connection is made yet. `most`: bytes of an answer that are read.
     pub(super) fn new(sink: Sink, destination: Destination, timeout: Duration, most: usize) -> Self {
         match sink {
-            Sink::Http(sink) => Self::Http(http::Link::new(sink, destination, most)),
-            Sink::Redis(sink) => Self::Redis(Box::new(redis::Link::new(sink, destination))),
-            Sink::Syslog(sink) => Self::Syslog(syslog::Link::new(sink, destination)),
-            Sink::Kafka(sink) => Self::Kafka(Box::new(kafka::Link::new(sink, destination, timeout))),
-            Sink::Parquet => Self::Parquet(parquet::Link::new(destination.path.into())),
-            Sink::Objects => Self::Objects(Box::new(s3::Link::new(destination))),
+            Sink::Http(sink) => Self::Http(HttpLink::new(sink, destination, most)),
+            Sink::Redis(sink) => Self::Redis(Box::new(RedisLink::new(sink, destination))),
+            Sink::Syslog(sink) => Self::Syslog(SyslogLink::new(sink, destination)),
+            Sink::Kafka(sink) => Self::Kafka(Box::new(KafkaLink::new(sink, destination, timeout))),
+            Sink::Parquet => Self::Parquet(ParquetLink::new(destination.path.into())),
+            Sink::Objects => Self::Objects(Box::new(ObjectLink::new(destination))),
         }
     }
 
-    /// What makes requests without a connection; `None`: that needs to know more than the records.
+    /// Returns the encoder of requests that depend only on the records, or `None` if requests need more than those.
     pub(super) fn sink(&self) -> Option<Arc<dyn HttpSink>> {
         match self {
             Self::Http(link) => Some(link.sink()),
@@ -83,7 +88,7 @@ impl Link {
         }
     }
 
-    /// What the answer means; the records are those of `begin`.
+    /// Interprets the answer; the records are those of `begin`.
     pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
         match self {
             Self::Http(link) => link.answered(batch),

@@ -40,12 +40,12 @@ use tokio::{
 };
 
 use self::{
-    link::Link,
+    link::ExportLink,
     outlet::Outlet,
     worker::{Exporter, Origin},
 };
 use crate::settings::{
-    ExportKind, ExportSettings, HopReports, Share, Shares, Sink, Statement, not_enough,
+    ExportKind, ExportSettings, HopReports, Share, Shares, Sink, Statement, Wrong, not_enough,
     outlet::OutletSettings, shares,
 };
 use ::runtime::hop_queue::{HopQueue, HopTap};
@@ -65,7 +65,7 @@ pub trait Silences: Debug + Send + Sync {
 pub struct Exports<'a> {
     /// The exports by name.
     pub exports: &'a BTreeMap<String, ExportSettings>,
-    /// The outlet.
+    /// The outlet from Kafka into ClickHouse, if one is configured.
     pub outlet: Option<&'a OutletSettings>,
     /// Memory for all exports together.
     pub memory: Size,
@@ -106,13 +106,13 @@ impl Hops {
         Ok(Self(taps))
     }
 
-    /// For a worker.
+    /// Returns the sending ends, which each worker clones.
     pub fn taps(&self) -> Vec<HopTap> {
         self.0.values().cloned().collect()
     }
 }
 
-/// The running exports.
+/// The threads of all exports, which stop when this is dropped.
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
@@ -120,7 +120,7 @@ pub struct Role {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A handle to them.
+/// A handle to the running exports, for the API.
 #[derive(Clone, Debug)]
 pub struct Handle {
     gauges: Gauges,
@@ -131,21 +131,20 @@ pub struct Handle {
 /// Those of all streams. An outlet finds more partitions while it runs.
 type Gauges = Arc<Mutex<Vec<Arc<Gauge>>>>;
 
-/// What is known of one stream of one export, for who looks.
+/// The state of one stream of one export, as the API and the metrics show it.
 #[derive(Debug)]
 pub struct Gauge {
-    /// The export.
+    /// The export: NAME of `[exports.NAME]`.
     export: String,
     /// The system that receives.
     kind: &'static str,
-    /// Where it is.
     authority: String,
     stream: Stream,
-    /// Of an outlet: the partition of the stream's topic.
+    /// The partition of the topic, if this is an outlet.
     partition: Option<u32>,
-    /// Of an outlet: it stands for a topic, and is shown as long as that cannot be found.
+    /// Whether this stands for a whole topic of an outlet, which is shown only while the topic cannot be found.
     is_topic: bool,
-    /// What it may hold.
+    /// The memory that this stream may use.
     share: Share,
     state: Mutex<State>,
 }
@@ -153,7 +152,9 @@ pub struct Gauge {
 impl Gauge {
     /// Logs what people should read of a delivery, and shows how it is.
     fn show<R: Keyed>(&self, delivery: &mut Delivery<R>) -> Ledger {
-        let (export, stream, partition) = (self.export.as_str(), self.stream.name(), self.partition);
+        let export = self.export.as_str();
+        let stream = self.stream.name();
+        let partition = self.partition;
         for notice in delivery.notices() {
             match notice {
                 Notice::Recovered { .. } => tracing::info!(export, stream, partition, "{notice}"),
@@ -170,13 +171,12 @@ impl Gauge {
         ledger
     }
 
-    /// What is wrong now; `None`: nothing. Others are logged once.
+    /// Sets the current error; `None` clears it. A new error is logged once.
     fn fails(&self, words: Option<String>) {
         let mut state = lock(&self.state);
         if state.last_error != words {
             if let Some(error) = &words {
-                let (export, stream) = (self.export.as_str(), self.stream.name());
-                tracing::warn!(export, stream, error);
+                tracing::warn!(export = self.export, stream = self.stream.name(), error);
             }
             state.last_error = words;
         }
@@ -259,25 +259,26 @@ impl Role {
         let shares = divided(settings, settings.exports)?;
         for (name, export) in settings.exports {
             let hops = hops.0.get(name).map(|tap| Arc::clone(&tap.queue));
-            let exporters = exporters((name, export), settings, Reading::New(hops), &shares, silences)?;
+            let exporters = exporters(name, export, settings, Reading::New(hops), &shares, silences)?;
             gauges.extend(exporters.iter().map(Exporter::gauge));
-            let (stopped, runtime) = (stopped.clone(), runtime()?);
-            let work = move || {
+            let stopped = stopped.clone();
+            let runtime = runtime()?;
+            let thread = control.spawn(&format!("export-{name}"), move || {
                 runtime.block_on(worker::run_all(exporters, stopped));
-            };
-            role.threads.push(control.spawn(&format!("export-{name}"), work)?);
+            })?;
+            role.threads.push(thread);
         }
         lock(&role.handle.gauges).extend(gauges);
         if let Some(outlet) = settings.outlet {
             let outlet = Outlet::open(&settings.store, outlet, Arc::clone(&role.handle.gauges))?;
             let runtime = built(runtimes().max_blocking_threads(OUTLET_THREADS))?;
-            let work = move || runtime.block_on(outlet.run(stopped));
-            role.threads.push(control.spawn("outlet", work)?);
+            let thread = control.spawn("outlet", move || runtime.block_on(outlet.run(stopped)))?;
+            role.threads.push(thread);
         }
         Ok(role)
     }
 
-    /// A handle.
+    /// Returns a handle to the running exports.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -306,7 +307,8 @@ pub fn replay(
 ) -> Result<Vec<view::ExportView>, CliError> {
     let shares = divided(settings, &BTreeMap::from([(name.to_owned(), export.clone())]))?;
     let exporters = exporters(
-        (name, export),
+        name,
+        export,
         settings,
         Reading::Again(range.0, range.1),
         &shares,
@@ -335,12 +337,12 @@ pub fn notifies_people(export: &ExportSettings) -> bool {
             .is_ok_and(|streams| streams.contains(&Stream::Alerts))
 }
 
-/// What is read.
+/// The records to read.
 #[derive(Debug)]
 enum Reading {
-    /// What is new; hops come this way.
+    /// New records; hops arrive in this queue.
     New(Option<Arc<HopQueue>>),
-    /// A range of time once more.
+    /// Stored records from the first time to the second, ns since the Unix epoch.
     Again(u64, Option<u64>),
 }
 
@@ -351,16 +353,21 @@ fn divided(settings: &Exports<'_>, exports: &BTreeMap<String, ExportSettings>) -
 }
 
 fn exporters(
-    (name, export): (&str, &ExportSettings),
+    name: &str,
+    export: &ExportSettings,
     settings: &Exports<'_>,
     reading: Reading,
     shares: &Shares,
     silences: &Option<Arc<dyn Silences>>,
 ) -> Result<Vec<Exporter>, CliError> {
-    let wrong = |(key, message): (&str, String)| CliError::new(format!("[exports.{name}] {key}: {message}"));
-    let destination = export.destination().map_err(wrong)?;
-    let streams = export.streams().map_err(wrong)?;
-    let one = |stream: Stream| {
+    let destination = export.destination().map_err(|wrong| invalid(name, wrong))?;
+    let streams = export.streams().map_err(|wrong| invalid(name, wrong))?;
+    let mut exporters = Vec::new();
+    for stream in streams {
+        // Hops are not stored: there are none of the past.
+        if stream.stored().is_none() && !matches!(reading, Reading::New(_)) {
+            continue;
+        }
         let gauge = Gauge {
             export: name.to_owned(),
             kind: export.kind.map_or("", |kind| kind.word()),
@@ -374,8 +381,8 @@ fn exporters(
                 .unwrap_or_default(),
             state: Mutex::default(),
         };
-        let sink = export.sink().map_err(wrong)?;
-        let link = Link::new(sink, destination.clone(), export.timeout, gauge.share.batch);
+        let sink = export.sink().map_err(|wrong| invalid(name, wrong))?;
+        let link = ExportLink::new(sink, destination.clone(), export.timeout, gauge.share.batch);
         let silences = silences
             .clone()
             .filter(|_| stream == Stream::Alerts && notifies_people(export));
@@ -385,24 +392,21 @@ fn exporters(
             silences,
         };
         if matches!(reading, Reading::New(_)) {
-            let cleaned = link.clean(stream, &origin.collector);
-            cleaned.map_err(|words| CliError::new(format!("[exports.{name}] url: {words}")))?;
+            link.clean(stream, &origin.collector)
+                .map_err(|words| invalid(name, ("url", words)))?;
         }
-        Exporter::new(link, export, origin, (gauge, &reading)).map_err(CliError::new)
-    };
-    // Hops are not stored: there are none of the past.
-    let is_read = |stream: &Stream| stream.stored().is_some() || matches!(reading, Reading::New(_));
-    let exporters: Vec<Exporter> = streams
-        .into_iter()
-        .filter(is_read)
-        .map(one)
-        .collect::<Result<_, _>>()?;
+        exporters.push(Exporter::new(link, export, origin, gauge, &reading).map_err(CliError::new)?);
+    }
     if exporters.is_empty() {
         return Err(CliError::new(format!(
             "[exports.{name}] sends only hops, which are not stored; only what is stored can be sent again"
         )));
     }
     Ok(exporters)
+}
+
+fn invalid(name: &str, wrong: Wrong) -> CliError {
+    CliError::new(format!("[exports.{name}] {}: {}", wrong.0, wrong.1))
 }
 
 /// An asynchronous runtime on the current thread.
@@ -443,7 +447,7 @@ pub fn probe(
 /// What is wrong.
 pub fn probe_console(destination: Destination, tables: ClickHouse) -> Result<String, String> {
     let authority = destination.authority.clone();
-    let mut link = Link::new(Sink::Http(Box::new(tables)), destination, PROBE, MOST_SAID);
+    let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, MOST_SAID);
     let runtime = runtime().map_err(|error| error.to_string())?;
     // The tables that it reads.
     let read = [
@@ -466,11 +470,11 @@ pub fn probe_outlet(settings: &OutletSettings) -> Result<[Result<String, String>
 }
 
 async fn probe_one(export: &ExportSettings) -> Result<String, String> {
-    let wrong = |(key, message): (&str, String)| format!("{key}: {message}");
-    let (sink, streams) = (export.sink().map_err(wrong)?, export.streams().map_err(wrong)?);
-    let destination = export.destination().map_err(wrong)?;
+    let sink = export.sink().map_err(with_key)?;
+    let streams = export.streams().map_err(with_key)?;
+    let destination = export.destination().map_err(with_key)?;
     let authority = destination.authority.clone();
-    let mut link = Link::new(sink, destination, export.timeout, MOST_SAID);
+    let mut link = ExportLink::new(sink, destination, export.timeout, MOST_SAID);
     in_time(link.probe(&streams)).await?;
     Ok(authority)
 }
@@ -480,14 +484,9 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
 /// # Errors
 /// One was refused.
 pub fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
-    let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
-    let destination = export.destination().map_err(wrong)?;
-    let mut link = Link::new(
-        export.sink().map_err(wrong)?,
-        destination,
-        export.timeout,
-        MOST_SAID,
-    );
+    let sink = export.sink().map_err(with_key).map_err(CliError::new)?;
+    let destination = export.destination().map_err(with_key).map_err(CliError::new)?;
+    let mut link = ExportLink::new(sink, destination, export.timeout, MOST_SAID);
     let runtime = runtime()?;
     for statement in statements {
         runtime
@@ -495,6 +494,10 @@ pub fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<()
             .map_err(CliError::new)?;
     }
     Ok(())
+}
+
+fn with_key(wrong: Wrong) -> String {
+    format!("{}: {}", wrong.0, wrong.1)
 }
 
 async fn in_time(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
@@ -508,5 +511,5 @@ const OUTLET_THREADS: usize = 8;
 const MOST_SAID: usize = 1 << 20;
 /// Time limit of a probe.
 const PROBE: Duration = Duration::from_secs(10);
-/// How long a stop waits for the batch in flight.
+/// Time that a stop waits for the batch in flight.
 const GRACE: Duration = Duration::from_secs(10);

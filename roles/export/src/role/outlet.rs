@@ -14,7 +14,6 @@ use std::{
 };
 
 use export::{
-    Settings as DeliverySettings,
     outlet::{BEYOND, FORMS},
     record::Stream,
     sink::clickhouse::ClickHouse,
@@ -25,8 +24,11 @@ use tokio::{
 };
 
 use self::{partition::Start, running::Running, source::Topic, space::Space};
-use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::Link};
-use crate::settings::{ExportStart, Sink, outlet::OutletSettings};
+use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::ExportLink};
+use crate::settings::{
+    ExportStart, Sink,
+    outlet::{OutletSettings, Wrong},
+};
 use net::destination::Destination;
 use runtime::{lock::lock, save};
 use terminal::CliError;
@@ -41,35 +43,30 @@ pub(super) struct Outlet {
     gauges: Gauges,
     /// For batches and requests.
     space: Space,
-    /// Of its directory.
+    /// The lock of `directory`.
     _lock: File,
 }
 
 /// The topics of the settings.
 fn topics(settings: &OutletSettings) -> Result<Vec<Topic>, String> {
-    let wrong =
-        |(key, message): crate::settings::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
-    let (names, brokers) = (
-        settings.topics().map_err(wrong)?,
-        Arc::new(settings.source().map_err(wrong)?),
-    );
+    let names = settings.topics().map_err(invalid)?;
+    let brokers = Arc::new(settings.source().map_err(invalid)?);
     let space = Space::new(settings.spaces().0);
-    let topic = |stream: Stream| {
-        let (name, brokers) = (names.topic(stream).into(), Arc::clone(&brokers));
-        Topic {
-            name,
+    let streams = settings.streams().map_err(invalid)?;
+    Ok(streams
+        .into_iter()
+        .map(|stream| Topic {
+            name: names.topic(stream).into(),
             stream,
-            brokers,
+            brokers: Arc::clone(&brokers),
             timeout: settings.timeout,
             space: space.clone(),
-        }
-    };
-    Ok(settings
-        .streams()
-        .map_err(wrong)?
-        .into_iter()
-        .map(topic)
+        })
         .collect())
+}
+
+fn invalid(wrong: Wrong) -> String {
+    format!("[outlet] {}: {}", wrong.0.join("."), wrong.1)
 }
 
 impl Outlet {
@@ -78,14 +75,13 @@ impl Outlet {
     /// # Errors
     /// A setting or the directory cannot be used; the message says what to do.
     pub(super) fn open(store: &Path, settings: &OutletSettings, gauges: Gauges) -> Result<Self, CliError> {
-        let wrong = |(key, message): crate::settings::outlet::Wrong| {
-            CliError::new(format!("[outlet] {}: {message}", key.join(".")))
-        };
+        let tables = settings.tables().map_err(invalid).map_err(CliError::new)?;
+        let destination = settings.destination().map_err(invalid).map_err(CliError::new)?;
         let directory = settings.state.clone().unwrap_or_else(|| store.join("outlet"));
         Ok(Self {
             topics: topics(settings).map_err(CliError::new)?,
-            tables: Arc::new(settings.tables().map_err(wrong)?),
-            destination: settings.destination().map_err(wrong)?,
+            tables: Arc::new(tables),
+            destination,
             _lock: locked(&directory)?,
             directory,
             gauges,
@@ -114,8 +110,11 @@ impl Outlet {
                 match self.partitions(topic, asked) {
                     Ok(partitions) => {
                         gauge.fails(None);
-                        let of = |(partition, latest)| (topic, partition, latest);
-                        found.extend(partitions.into_iter().map(of));
+                        found.extend(
+                            partitions
+                                .into_iter()
+                                .map(|(partition, latest)| (topic, partition, latest)),
+                        );
                     }
                     Err(words) => gauge.fails(Some(words)),
                 }
@@ -124,21 +123,34 @@ impl Outlet {
                 self.settings.share.has(topic.stream, *partition) && !running.has((topic.stream, *partition))
             });
             // A topic that is not there yet will have one, and needs space for it even if another table takes nothing.
-            let has_any =
-                |stream| running.has_any(stream) || found.iter().any(|(topic, ..)| topic.stream == stream);
-            let missing = self.topics.iter().filter(|topic| !has_any(topic.stream)).count();
+            let missing = self
+                .topics
+                .iter()
+                .filter(|topic| {
+                    !running.has_any(topic.stream)
+                        && found.iter().all(|(other, ..)| other.stream != topic.stream)
+                })
+                .count();
             let partitions = running.len() + found.len() + missing;
             for (topic, partition, latest) in found {
                 let key = (topic.stream, partition);
                 let settings = self.settings.delivery(partitions);
-                let new = || self.gauge(key.0, Some(partition), settings.bytes);
-                let gauge = running.gauge(key).unwrap_or_else(new);
-                let start = self.start(topic, (partition, latest), settings, Arc::clone(&gauge));
-                running.start(
-                    key,
-                    gauge,
-                    partition::run(start, self.files(key), stopped.clone()),
-                );
+                let gauge = running
+                    .gauge(key)
+                    .unwrap_or_else(|| self.gauge(topic.stream, Some(partition), settings.bytes));
+                let start = Start {
+                    topic: topic.clone(),
+                    partition,
+                    gauge: Arc::clone(&gauge),
+                    tables: Arc::clone(&self.tables),
+                    destination: self.destination.clone(),
+                    settings,
+                    latest,
+                    timeout: self.settings.timeout,
+                    space: self.space.clone(),
+                };
+                let files = self.files(topic.stream, partition);
+                running.start(key, gauge, partition::run(start, files, stopped.clone()));
             }
             let fails = lost.iter().any(|gauge| lock(&gauge.state).last_error.is_some());
             let rest = if fails { SEARCH } else { REFRESH };
@@ -173,7 +185,8 @@ impl Outlet {
         }
     }
 
-    /// How many partitions a topic had at the first start. What is in others came later, and all of it is wanted.
+    /// Returns the number of partitions that a topic had at the first start. Others were added later and are read
+    /// from their beginning.
     fn at_first(&self, stream: Stream, count: i32) -> Result<i32, String> {
         let path = self
             .directory
@@ -184,7 +197,7 @@ impl Outlet {
                 format!("{shown} has no number; write how many partitions the topic had at the first start")
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let has_begun = (0..count).any(|partition| self.files((stream, partition)).has_begun());
+                let has_begun = (0..count).any(|partition| self.files(stream, partition).has_begun());
                 let count = if has_begun { 0 } else { count };
                 let saved = save::replace(&path, files::MODE, format!("{count}\n").as_bytes());
                 saved.map(|()| count).map_err(|error| format!("{shown}: {error}"))
@@ -193,33 +206,13 @@ impl Outlet {
         }
     }
 
-    fn files(&self, (stream, partition): (Stream, i32)) -> files::Files {
+    fn files(&self, stream: Stream, partition: i32) -> files::Files {
         partition::files(
             &self.directory,
             stream.name(),
             partition,
             self.settings.rejected.0,
         )
-    }
-
-    fn start(
-        &self,
-        topic: &Topic,
-        (partition, latest): (i32, bool),
-        settings: DeliverySettings,
-        gauge: Arc<Gauge>,
-    ) -> Start {
-        Start {
-            topic: topic.clone(),
-            partition,
-            gauge,
-            tables: Arc::clone(&self.tables),
-            destination: self.destination.clone(),
-            settings,
-            latest,
-            timeout: self.settings.timeout,
-            space: self.space.clone(),
-        }
     }
 
     fn gauge(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<Gauge> {
@@ -246,22 +239,26 @@ impl Outlet {
 /// The lock of a directory, which this process has alone.
 fn locked(directory: &Path) -> Result<File, CliError> {
     let shown = directory.display();
-    let remedy = "name a directory that this user can write to as [outlet] state";
-    let wrong = |error| CliError::io(format!("cannot use {shown}"), error, remedy);
-    fs::create_dir_all(directory).map_err(wrong)?;
-    let open = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(directory.join("outlet.lock"));
-    let file = open.map_err(wrong)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(CliError::new(format!(
+    let locked = fs::create_dir_all(directory)
+        .and_then(|()| {
+            File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(directory.join("outlet.lock"))
+        })
+        .map_err(TryLockError::Error)
+        .and_then(|file| file.try_lock().map(|()| file));
+    locked.map_err(|error| match error {
+        TryLockError::WouldBlock => CliError::new(format!(
             "another outlet uses {shown}; give each its own [outlet] state, and a `share` of the partitions"
-        ))),
-        Err(TryLockError::Error(error)) => Err(wrong(error)),
-    }
+        )),
+        TryLockError::Error(error) => CliError::io(
+            format!("cannot use {shown}"),
+            error,
+            "name a directory that this user can write to as [outlet] state",
+        ),
+    })
 }
 
 /// Asks both sides: is each there, does it take the credentials, has it what is needed? What is wrong with each, or where it is.
@@ -284,12 +281,11 @@ async fn probe_source(settings: &OutletSettings) -> Result<String, String> {
 }
 
 async fn probe_tables(settings: &OutletSettings) -> Result<String, String> {
-    let wrong =
-        |(key, message): crate::settings::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
-    let destination = settings.destination().map_err(wrong)?;
-    let (authority, tables) = (destination.authority.clone(), settings.tables().map_err(wrong)?);
-    let mut link = Link::new(Sink::Http(Box::new(tables)), destination, PROBE, super::MOST_SAID);
-    in_time(link.probe(&settings.streams().map_err(wrong)?)).await?;
+    let destination = settings.destination().map_err(invalid)?;
+    let authority = destination.authority.clone();
+    let tables = settings.tables().map_err(invalid)?;
+    let mut link = ExportLink::new(Sink::Http(Box::new(tables)), destination, PROBE, super::MOST_SAID);
+    in_time(link.probe(&settings.streams().map_err(invalid)?)).await?;
     Ok(authority)
 }
 
@@ -334,7 +330,7 @@ mod tests {
         assert_eq!(asked(&outlet, 1, Ok(2)), Ok(vec![false; 2]));
         // Cursors of before this was remembered.
         outlet
-            .files((outlet.topics[2].stream, 1))
+            .files(outlet.topics[2].stream, 1)
             .save(&export::Cursor::default())
             .unwrap();
         assert_eq!(asked(&outlet, 2, Ok(2)), Ok(vec![false; 2]));

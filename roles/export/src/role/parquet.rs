@@ -20,14 +20,14 @@ use tokio::task;
 
 use super::files::MODE;
 
-/// See the module.
+/// The directory, and the files of the batch that is being written.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ParquetLink {
     directory: Arc<Path>,
     files: Arc<Vec<parquet::File>>,
 }
 
-impl Link {
+impl ParquetLink {
     /// Files below this directory.
     pub(super) fn new(directory: PathBuf) -> Self {
         Self {
@@ -43,7 +43,8 @@ impl Link {
 
     /// Writes the files. If this is dropped before its end, they are written nevertheless: the next attempt replaces them by the same.
     pub(super) async fn send(&mut self) -> Result<(), String> {
-        let (directory, files) = (Arc::clone(&self.directory), Arc::clone(&self.files));
+        let directory = Arc::clone(&self.directory);
+        let files = Arc::clone(&self.files);
         let written = task::spawn_blocking(move || files.iter().try_for_each(|file| write(&directory, file)));
         written.await.map_err(|error| error.to_string())?
     }
@@ -55,13 +56,11 @@ impl Link {
 
     /// Whether files can be written there.
     pub(super) fn probe(&self) -> Result<(), String> {
-        let begun = self.directory.join(begun("probe"));
-        let probe = || {
-            make(&self.directory)?;
-            File::create(&begun)?.write_all(b"x")?;
-            fs::remove_file(&begun)
-        };
-        probe().map_err(|error| {
+        let probe = self.directory.join(temp_name("probe"));
+        let written = make(&self.directory)
+            .and_then(|()| File::create(&probe)?.write_all(b"x"))
+            .and_then(|()| fs::remove_file(&probe));
+        written.map_err(|error| {
             let shown = self.directory.display();
             let remedy =
                 settings::remedy(&error).unwrap_or("let the user of hopwise write there, or correct the url");
@@ -72,27 +71,7 @@ impl Link {
     /// Removes what this collector left when it was killed while it wrote. The cursor has not moved: it is written again.
     pub(super) fn clean(&self, stream: Stream, collector: &str) -> Result<(), String> {
         let stream = self.directory.join(stream.name());
-        let clean = || -> io::Result<()> {
-            for day in fs::read_dir(&stream)? {
-                let day = day?.path();
-                if !day.is_dir() {
-                    continue;
-                }
-                for file in fs::read_dir(day)? {
-                    let file = file?;
-                    let is_left = file
-                        .file_name()
-                        .to_str()
-                        .is_some_and(|name| is_begun(name, collector));
-                    if is_left {
-                        tracing::info!(file = %file.path().display(), "an incomplete file was removed");
-                        fs::remove_file(file.path())?;
-                    }
-                }
-            }
-            Ok(())
-        };
-        match clean() {
+        match remove_temp_files(&stream, collector) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("{}: {error}", stream.display()))
             }
@@ -101,13 +80,31 @@ impl Link {
     }
 }
 
+fn remove_temp_files(stream: &Path, collector: &str) -> io::Result<()> {
+    for day in fs::read_dir(stream)? {
+        let day = day?.path();
+        if !day.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(day)? {
+            let file = file?;
+            let name = file.file_name();
+            if name.to_str().is_some_and(|name| is_temp_name(name, collector)) {
+                tracing::info!(file = %file.path().display(), "an incomplete file was removed");
+                fs::remove_file(file.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The name of a file that is being written: readers pass over names with a dot. No two attempts have the same.
-fn begun(name: &str) -> String {
+fn temp_name(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(".{name}.{}-{}.begun", process::id(), COUNT.fetch_add(1, Relaxed))
 }
 
-fn is_begun(name: &str, collector: &str) -> bool {
+fn is_temp_name(name: &str, collector: &str) -> bool {
     let rest = name
         .strip_prefix('.')
         .and_then(|name| name.strip_prefix(&parquet::prefix(collector)));
@@ -117,24 +114,26 @@ fn is_begun(name: &str, collector: &str) -> bool {
 
 fn write(root: &Path, file: &parquet::File) -> Result<(), String> {
     let directory = root.join(&file.directory);
-    let begun = directory.join(begun(&file.name));
-    let write = || {
-        make(&directory)?;
-        let mut out = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(MODE)
-            .open(&begun)?;
-        out.write_all(&file.content)?;
-        out.sync_all()?;
-        fs::rename(&begun, directory.join(&file.name))?;
-        sync(&directory)
-    };
-    write().map_err(|error| {
+    let temp_file = directory.join(temp_name(&file.name));
+    let written = make(&directory)
+        .and_then(|()| write_synced(&temp_file, &file.content))
+        .and_then(|()| fs::rename(&temp_file, directory.join(&file.name)))
+        .and_then(|()| sync(&directory));
+    written.map_err(|error| {
         // On a full disk, even the part that was written is too much.
-        _ = fs::remove_file(&begun);
+        _ = fs::remove_file(&temp_file);
         format!("{}: {error}", directory.display())
     })
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(MODE)
+        .open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// Makes a directory and those above it, so that they survive a power failure.
@@ -193,7 +192,7 @@ mod tests {
         ] {
             fs::write(day.join(name), "").unwrap();
         }
-        let link = Link::new(dir.path().to_owned());
+        let link = ParquetLink::new(dir.path().to_owned());
         link.clean(Stream::Events, "c").unwrap();
         assert_eq!(
             names(&day),
@@ -214,8 +213,10 @@ mod tests {
         assert_eq!(names(&day), ["c-2026-1.parquet"]);
         // What is no directory.
         fs::write(dir.path().join("file"), "").unwrap();
-        let error = Link::new(dir.path().join("file/lake")).probe().unwrap_err();
+        let error = ParquetLink::new(dir.path().join("file/lake"))
+            .probe()
+            .unwrap_err();
         assert!(error.contains("let the user of hopwise write there"), "{error}");
-        assert_eq!(Link::new(dir.path().join("new/lake")).probe(), Ok(()));
+        assert_eq!(ParquetLink::new(dir.path().join("new/lake")).probe(), Ok(()));
     }
 }

@@ -15,17 +15,18 @@ pub(super) struct Parts {
     known: HashMap<u32, u16>,
     /// Those that were read before them, and that are forgotten next.
     older: HashMap<u32, u16>,
-    /// Of the page: likewise, where it begins, and where it ends.
+    /// The counts of the current page.
     page: HashMap<u32, u16>,
     from: Option<StreamPosition>,
     end: Option<StreamPosition>,
 }
 
-/// How many rollups are remembered, at most. Their parts are close to each other in the store: workers write each second.
+/// Maximum number of rollups that are remembered. Their parts are close to each other in the store: workers write
+/// each second.
 const MOST: usize = 1 << 18;
 /// Records before the first one that are read once more: those of about as much time.
 const BACK: u64 = 1 << 17;
-/// At once.
+/// Records of one read.
 const CHUNK: usize = 4096;
 
 impl Parts {
@@ -75,7 +76,8 @@ impl Parts {
             }
         }
         self.page.clear();
-        (self.from, self.end) = (Some(from), None);
+        self.from = Some(from);
+        self.end = None;
         Ok(())
     }
 

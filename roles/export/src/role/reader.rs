@@ -5,16 +5,16 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 use export::{
     Cursor, Days, Page, Position,
     hop::Hop,
-    record::{Record, RollupPart, Stream},
+    record::{Record, Stream},
     sink::{self, Batch, HttpSink},
     spool,
 };
 use store::{Chunk, Follower, StoredRecord, StreamPosition};
 
 use super::Silences;
-use super::{drive::Wanted, parts::Parts, records, since::Beginnings, spool::Hops};
+use super::{drive::ReadRequest, parts::Parts, records, since::Beginnings, spool::Hops};
 
-/// See the module.
+/// The reader of one stream of the store.
 #[derive(Debug)]
 pub(super) struct Reader {
     follower: Follower,
@@ -22,11 +22,11 @@ pub(super) struct Reader {
     hops: Option<Arc<Hops>>,
     stream: Stream,
     collector: Arc<str>,
-    /// Ends here.
+    /// The position at which reading ends; `None`: at the end of the stream.
     only: Option<StreamPosition>,
     beginnings: Beginnings,
     parts: Parts,
-    /// What people want to hear no more.
+    /// Silences that leave alerts out.
     silences: Option<Arc<dyn Silences>>,
     /// The records of the last page that a silence kept back: a page can be read again, with more records.
     silenced: HashSet<u64>,
@@ -34,9 +34,9 @@ pub(super) struct Reader {
     sink: Option<Arc<dyn HttpSink>>,
 }
 
-/// What was read.
+/// A page, and the request that sends it.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ReadPage {
     pub(super) page: Page<Record>,
     /// The count of the store's records began anew.
     pub(super) restarted: bool,
@@ -72,21 +72,20 @@ impl Ahead {
 }
 
 impl Reader {
-    /// Of the store in a directory.
+    /// Creates a reader of the store in `directory`.
     pub(super) fn new(
         directory: &Path,
         stream: Stream,
         collector: Arc<str>,
         sink: Option<Arc<dyn HttpSink>>,
     ) -> Self {
-        let (follower, beginnings) = (Follower::new(directory), Beginnings::new(directory.to_owned()));
         Self {
-            follower,
+            follower: Follower::new(directory),
             hops: None,
             stream,
             collector,
             only: None,
-            beginnings,
+            beginnings: Beginnings::new(directory.to_owned()),
             parts: Parts::default(),
             silences: None,
             silenced: HashSet::new(),
@@ -125,8 +124,8 @@ impl Reader {
             })
     }
 
-    /// Reads a page.
-    pub(super) fn read(&mut self, mut wanted: Wanted) -> Result<Found, String> {
+    /// Reads the next page, and encodes its request.
+    pub(super) fn read(&mut self, mut wanted: ReadRequest) -> Result<ReadPage, String> {
         let days = self.sink.as_ref().and_then(|sink| sink.days());
         let Some(stream) = self.stream.stored() else {
             let page = self
@@ -139,7 +138,7 @@ impl Reader {
             } else {
                 self.request(wanted.from, &page)
             };
-            return Ok(Found {
+            return Ok(ReadPage {
                 page,
                 restarted: false,
                 silenced: 0,
@@ -154,9 +153,8 @@ impl Reader {
             let mut chunk = self.chunk(stream, wanted).map_err(|error| error.to_string())?;
             let stored = std::mem::take(&mut chunk.records);
             let bytes = stored.iter().map(StoredRecord::bytes).sum();
-            let (read, mut days) = (stored.len(), days.map(Days::new));
-            // What of it is in the stream.
-            let of = |stored| {
+            let read = stored.len();
+            let chosen = stored.into_iter().map(|stored| {
                 if failed.is_some() {
                     return None;
                 }
@@ -164,9 +162,8 @@ impl Reader {
                     failed = Some(error);
                     None
                 })
-            };
-            let takes = |record: &Record| days.as_mut().is_none_or(|days| days.accepts(record.ts()));
-            let taken = whole(stored.into_iter().map(of), takes);
+            });
+            let taken = whole(chosen, days);
             // It is read again: an alert must not lose its beginning, nor be sent although it is silenced.
             if let Some(error) = failed {
                 return Err(error);
@@ -175,7 +172,7 @@ impl Reader {
                 Ok(records) => break (chunk, read, bytes, records),
                 // Only those before the first one of a day too many, also if more of them are a batch.
                 Err(fewer) => {
-                    wanted = Wanted {
+                    wanted = ReadRequest {
                         until: None,
                         records: fewer,
                         bytes: usize::MAX,
@@ -201,7 +198,7 @@ impl Reader {
         };
         let new = silenced.difference(&self.silenced).count() as u64;
         self.silenced = silenced;
-        Ok(Found {
+        Ok(ReadPage {
             page,
             restarted: chunk.restarted,
             silenced: new,
@@ -216,11 +213,11 @@ impl Reader {
             .clone()
             .filter(|sink| self.stream == Stream::Rollups && sink.counts_parts(false));
         let Some(sink) = sink else { return Ok(()) };
-        let is_counted = |part: &RollupPart| sink.counts_parts(part.flow.is_some());
-        let begun = self
-            .parts
-            .begin(records::place(from), &mut self.follower, is_counted);
-        begun.map_err(|error| error.to_string())
+        self.parts
+            .begin(records::stream_position(from), &mut self.follower, |part| {
+                sink.counts_parts(part.flow.is_some())
+            })
+            .map_err(|error| error.to_string())
     }
 
     /// The record, unless it is not in the stream, or silenced.
@@ -259,14 +256,19 @@ impl Reader {
     }
 
     /// As the store reads, but not beyond the end of a range.
-    fn chunk(&mut self, stream: collector::event::Stream, wanted: Wanted) -> Result<Chunk, store::Error> {
-        let Wanted {
+    fn chunk(
+        &mut self,
+        stream: collector::event::Stream,
+        wanted: ReadRequest,
+    ) -> Result<Chunk, store::Error> {
+        let ReadRequest {
             from,
             until,
             records,
             bytes,
         } = wanted;
-        let (from, until) = (records::place(from), until.map(records::place));
+        let from = records::stream_position(from);
+        let until = until.map(records::stream_position);
         let chunk = self.follower.read(stream, from, until, records, bytes)?;
         match self.only {
             Some(end) if chunk.end > end => {
@@ -297,31 +299,34 @@ impl Reader {
     }
 }
 
-/// All records, unless one is not taken: then how many are before it.
-fn whole(
-    records: impl Iterator<Item = Option<Record>>,
-    mut takes: impl FnMut(&Record) -> bool,
-) -> Result<Vec<Record>, usize> {
+/// Returns all records, or the number of those before the first one of a day too many. `days`: the most days that
+/// one request may have.
+fn whole(records: impl Iterator<Item = Option<Record>>, days: Option<usize>) -> Result<Vec<Record>, usize> {
+    let mut days = days.map(Days::new);
     let mut whole = Vec::with_capacity(records.size_hint().0);
     for (at, record) in records.enumerate() {
-        match record {
-            Some(record) if !takes(&record) => return Err(at),
-            record => whole.extend(record),
+        if let (Some(days), Some(record)) = (&mut days, &record)
+            && !days.accepts(record.ts())
+        {
+            return Err(at);
         }
+        whole.extend(record);
     }
     Ok(whole)
 }
 
 impl Hops {
-    fn read(&self, wanted: Wanted, days: Option<usize>) -> Result<Page<Record>, String> {
-        let Wanted {
+    fn read(&self, wanted: ReadRequest, days: Option<usize>) -> Result<Page<Record>, String> {
+        let ReadRequest {
             from,
             mut until,
             mut records,
             mut bytes,
         } = wanted;
         loop {
-            let (mut read, mut unreadable, mut size) = (Vec::new(), 0, 0);
+            let mut read = Vec::new();
+            let mut unreadable = 0;
+            let mut size = 0;
             let found = self.queue.with(|spool| {
                 spool.read(from, until, records, bytes / UNPACKED, |bytes| {
                     match Hop::read(bytes) {
@@ -351,9 +356,7 @@ impl Hops {
                     is_last,
                 } => {
                     let expired = expired + unreadable;
-                    let mut days = days.map(Days::new);
-                    let takes = |record: &Record| days.as_mut().is_none_or(|days| days.accepts(record.ts()));
-                    match whole(read.into_iter(), takes) {
+                    match whole(read.into_iter(), days) {
                         Ok(records) => {
                             return Ok(Page {
                                 records,
@@ -364,7 +367,11 @@ impl Hops {
                                 is_last,
                             });
                         }
-                        Err(fewer) => (until, records, bytes) = (None, fewer, usize::MAX),
+                        Err(fewer) => {
+                            until = None;
+                            records = fewer;
+                            bytes = usize::MAX;
+                        }
                     }
                 }
             }
@@ -396,7 +403,7 @@ mod tests {
             let (mut from, mut counts, mut ends) = (Position::default(), Vec::new(), Vec::new());
             loop {
                 let page = reader
-                    .read(Wanted {
+                    .read(ReadRequest {
                         from,
                         until,
                         records: 200,
@@ -457,7 +464,7 @@ mod tests {
         store.flush();
         let mut reader = Reader::new(dir.path(), Stream::Alerts, "c1".into(), None);
         reader.set_silences(Some(Arc::new(Node7)));
-        let wanted = Wanted {
+        let wanted = ReadRequest {
             from: Position::default(),
             until: None,
             records: 100,

@@ -8,19 +8,19 @@ use export::{
 };
 use store::{EventRow, FlowState, StoredRecord, StreamPosition};
 
-/// The store's place.
-pub(super) fn place(position: Position) -> StreamPosition {
+/// Converts a position of the exporter into one of the store.
+pub(super) fn stream_position(position: Position) -> StreamPosition {
     StreamPosition {
         base: position.file,
         row: position.row,
     }
 }
 
-/// The exporter's position.
-pub(super) fn position(place: StreamPosition) -> Position {
+/// Converts a position of the store into one of the exporter.
+pub(super) fn position(stored: StreamPosition) -> Position {
     Position {
-        file: place.base,
-        row: place.row,
+        file: stored.base,
+        row: stored.row,
     }
 }
 

@@ -14,9 +14,9 @@ use net::{
     tls,
 };
 
-/// See the module.
+/// A connection to Redis, and the batch that is being sent.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct RedisLink {
     sink: Redis,
     destination: Destination,
     /// Closed when it was left between a command and its reply.
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-impl Link {
+impl RedisLink {
     /// No connection is made yet.
     pub(super) fn new(sink: Redis, destination: Destination) -> Self {
         Self {
@@ -122,22 +122,12 @@ async fn connect(sink: &Redis, destination: &Destination) -> Result<Connection, 
 impl Connection {
     /// Sends commands, and reads a reply to each.
     async fn call(&mut self, pipeline: &Pipeline, destination: &Destination) -> Result<Vec<Reply>, String> {
-        let Destination {
-            authority,
-            tls,
-            schemes: (_, secure),
-            ..
-        } = destination;
-        let ended = || match tls {
-            Some(_) => format!("{authority} ended the connection"),
-            None => format!("{authority} ended the connection; if it requires TLS, write {secure}"),
+        let authority = &destination.authority;
+        let written = match self.stream.write_all(&pipeline.bytes).await {
+            Ok(()) => self.stream.flush().await,
+            Err(error) => Err(error),
         };
-        let reason = |error: Error| match error.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ended(),
-            _ => tls::reason(&error, authority),
-        };
-        self.stream.write_all(&pipeline.bytes).await.map_err(reason)?;
-        self.stream.flush().await.map_err(reason)?;
+        written.map_err(|error| reason(&error, destination))?;
         let mut replies = Vec::with_capacity(pipeline.replies);
         let mut bytes = vec![0; 64 << 10];
         let mut room = MAX_ANSWER.saturating_add(pipeline.replies.saturating_mul(MAX_REPLY));
@@ -145,9 +135,10 @@ impl Connection {
             let next = self.replies.next_reply();
             match next.map_err(|wrong| format!("{authority} does not answer as Redis does: {}", wrong.0))? {
                 Some(reply) => replies.push(reply),
-                None => match self.stream.read(&mut bytes).await.map_err(reason)? {
-                    0 => return Err(ended()),
-                    read => {
+                None => match self.stream.read(&mut bytes).await {
+                    Err(error) => return Err(reason(&error, destination)),
+                    Ok(0) => return Err(ended(destination)),
+                    Ok(read) => {
                         room = room
                             .checked_sub(read)
                             .ok_or_else(|| format!("{authority} answers too much"))?;
@@ -157,6 +148,22 @@ impl Connection {
             }
         }
         Ok(replies)
+    }
+}
+
+fn reason(error: &Error, destination: &Destination) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ended(destination),
+        _ => tls::reason(error, &destination.authority),
+    }
+}
+
+fn ended(destination: &Destination) -> String {
+    let authority = &destination.authority;
+    let (_, secure) = destination.schemes;
+    match destination.tls {
+        Some(_) => format!("{authority} ended the connection"),
+        None => format!("{authority} ended the connection; if it requires TLS, write {secure}"),
     }
 }
 

@@ -11,9 +11,9 @@ use net::{
     http::{Answer, Client},
 };
 
-/// See the module.
+/// The client of the object store, and the files of the batch that is being sent.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ObjectLink {
     client: Client,
     files: Vec<parquet::File>,
     /// Those of the files that are not put yet.
@@ -22,7 +22,7 @@ pub(super) struct Link {
     answer: Option<Answer>,
 }
 
-impl Link {
+impl ObjectLink {
     /// No connection is made yet.
     pub(super) fn new(destination: Destination) -> Self {
         Self {
@@ -34,7 +34,9 @@ impl Link {
     }
 
     pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
-        (self.files, self.requests, self.answer) = (parquet::files(batch), Vec::new(), None);
+        self.files = parquet::files(batch);
+        self.requests.clear();
+        self.answer = None;
         !self.files.is_empty()
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Beginnings {
 }
 
 impl Beginnings {
-    /// Of the store in a directory.
+    /// Creates an empty cache over the store in `directory`.
     pub(super) fn new(directory: PathBuf) -> Self {
         Self {
             directory,
@@ -58,7 +58,8 @@ impl Beginnings {
         Ok(began)
     }
 
-    /// What the store has. A search that fails again and again, as it takes too long, must not hold up all alerts.
+    /// Searches the store. A search that fails again and again, because it takes too long, must not hold up all
+    /// alerts.
     fn found(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
         let found = self.look_up(alert, number);
         self.failures = if found.is_ok() { 0 } else { self.failures + 1 };
@@ -77,10 +78,9 @@ impl Beginnings {
     }
 
     fn look_up(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("cannot look up when an alert began: {error}");
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => Reader::open(&self.directory).map_err(|error| failed(&error))?,
+            None => Reader::open(&self.directory).map_err(failed)?,
         };
         let before = Some(alert.ts.saturating_add(1));
         let filter = EventFilter {
@@ -90,7 +90,7 @@ impl Beginnings {
             limit: MOST_RULES,
             ..EventFilter::default()
         };
-        let rows = reader.events(&filter).map_err(|error| failed(&error))?;
+        let rows = reader.events(&filter).map_err(failed)?;
         self.reader = Some(reader);
         let alerts = rows
             .into_iter()
@@ -101,11 +101,15 @@ impl Beginnings {
     }
 }
 
+fn failed(error: impl std::fmt::Display) -> String {
+    format!("cannot look up when an alert began: {error}")
+}
+
 /// After so many failed searches in a row, an alert has no beginning.
 const MOST_FAILURES: u32 = 5;
-/// Beginnings in memory.
+/// Maximum number of beginnings in memory.
 const MOST_KNOWN: usize = 65_536;
-/// Of one flow: at most so many rules became true after the one that is looked for.
+/// Maximum number of rules of one flow that became true after the beginning that is searched.
 const MOST_RULES: usize = 256;
 
 #[cfg(test)]

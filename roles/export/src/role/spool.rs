@@ -138,16 +138,11 @@ pub(super) struct Hops {
 impl Hops {
     /// Moves hops between inbox, memory and files until the queue is closed; then writes what is in memory. Blocks.
     pub(super) fn keep(&self, export: &str) {
-        let said = |errors: Vec<String>| {
-            for error in errors {
-                tracing::warn!(export, error, "hops cannot be written");
-            }
-        };
         while self.queue.wait() {
-            said(self.files.execute(&self.queue, nic::time::now()));
+            self.execute(export);
         }
         self.queue.with(Spool::stop);
-        said(self.files.execute(&self.queue, nic::time::now()));
+        self.execute(export);
         let hops = self.queue.with(Spool::abandon);
         if hops > 0 {
             tracing::warn!(
@@ -155,6 +150,12 @@ impl Hops {
                 hops,
                 "hops were lost: they could not be written before the stop"
             );
+        }
+    }
+
+    fn execute(&self, export: &str) {
+        for error in self.files.execute(&self.queue, nic::time::now()) {
+            tracing::warn!(export, error, "hops cannot be written");
         }
     }
 }

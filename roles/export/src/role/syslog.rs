@@ -8,8 +8,8 @@ use net::{
     tls,
 };
 
-/// See the module.
-pub(super) struct Link {
+/// A connection to a syslog server, and the messages of the batch that is being sent.
+pub(super) struct SyslogLink {
     sink: Syslog,
     destination: Destination,
     /// Closed when it was left in the middle of a message.
@@ -17,15 +17,15 @@ pub(super) struct Link {
     bytes: Vec<u8>,
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for SyslogLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link")
+        f.debug_struct("SyslogLink")
             .field("destination", &self.destination)
             .finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl SyslogLink {
     /// No connection is made yet.
     pub(super) fn new(sink: Syslog, destination: Destination) -> Self {
         Self {
@@ -58,10 +58,11 @@ impl Link {
             Some(stream) => stream,
             None => destination::connect(&self.destination).await?,
         };
-        let authority = &self.destination.authority;
-        let reason = |error: std::io::Error| tls::reason(&error, authority);
-        stream.write_all(&self.bytes).await.map_err(reason)?;
-        stream.flush().await.map_err(reason)?;
+        let written = match stream.write_all(&self.bytes).await {
+            Ok(()) => stream.flush().await,
+            Err(error) => Err(error),
+        };
+        written.map_err(|error| tls::reason(&error, &self.destination.authority))?;
         self.stream = Some(stream);
         Ok(())
     }

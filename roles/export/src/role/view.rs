@@ -110,14 +110,15 @@ pub struct ExportView {
     pub last_error: Option<String>,
 }
 
-/// What is known of them now.
+/// Returns the current state of all exports.
 pub fn view(handle: &Handle) -> ExportsView {
     let gauges = lock(&handle.gauges).clone();
     // A topic is there as long as something is wrong with it.
-    let is_shown = |gauge: &&Arc<Gauge>| !gauge.is_topic || lock(&gauge.state).last_error.is_some();
-    let exports: Vec<ExportView> = gauges.iter().filter(is_shown).map(|gauge| of(gauge)).collect();
+    let shown = gauges
+        .iter()
+        .filter(|gauge| !gauge.is_topic || lock(&gauge.state).last_error.is_some());
     ExportsView {
-        exports,
+        exports: shown.map(|gauge| export_view(gauge)).collect(),
         memory: handle.memory,
         stage: stage(&gauges),
     }
@@ -152,7 +153,7 @@ fn stage(gauges: &[Arc<Gauge>]) -> Stage {
     stage
 }
 
-fn of(gauge: &Gauge) -> ExportView {
+fn export_view(gauge: &Gauge) -> ExportView {
     let state = lock(&gauge.state).clone();
     let ledger = state.ledger;
     ExportView {

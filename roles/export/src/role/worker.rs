@@ -23,22 +23,22 @@ use super::{
     Budget, Gauge, Reading,
     answered::{Answered, Failure},
     budget,
-    drive::{Route, Tasks, Wanted, drive},
+    drive::{ReadRequest, Route, Tasks, drive},
     files::{self, Files},
-    link::Link,
-    reader::{Ahead, Found, Reader},
+    link::ExportLink,
+    reader::{Ahead, ReadPage, Reader},
     records,
     spool::{Hops, SpoolFiles},
 };
 use crate::settings::{ExportSettings, ExportStart};
 use runtime::lock::lock;
 
-/// See the module.
+/// One stream of one export.
 #[derive(Debug)]
 pub(super) struct Exporter {
     delivery: Delivery<Record>,
     /// The way to the system; `None` while it carries a request.
-    link: Option<Link>,
+    link: Option<ExportLink>,
     /// `None` while it reads.
     reader: Option<Reader>,
     /// Bytes of the request that was sent last.
@@ -48,7 +48,7 @@ pub(super) struct Exporter {
     files: Arc<Files>,
     /// Where records wait that are in no store.
     hops: Option<Arc<Hops>>,
-    /// What people want to hear no more.
+    /// Silences that leave alerts out.
     silences: Option<Arc<dyn Silences>>,
     gauge: Arc<Gauge>,
     directory: PathBuf,
@@ -74,22 +74,22 @@ struct Sending {
 }
 
 /// A reader that has read.
-type Read = (Reader, Result<Found, String>);
+type Read = (Reader, Result<ReadPage, String>);
 
-/// What it brought back.
+/// The result of sending.
 pub(super) struct Done {
     sending: Sending,
-    link: Link,
+    link: ExportLink,
     sent: Result<(), Failure>,
 }
 
 /// Where records come from.
 pub(super) struct Origin<'a> {
-    /// The store's directory.
+    /// Directory of the store.
     pub(super) directory: &'a Path,
     /// The name of the collector.
     pub(super) collector: String,
-    /// Of an export that notifies people: the alerts that they have silenced.
+    /// Silences, if this export notifies people of alerts.
     pub(super) silences: Option<Arc<dyn Silences>>,
 }
 
@@ -99,10 +99,11 @@ impl Exporter {
     /// # Errors
     /// The cursor or the store cannot be read.
     pub(super) fn new(
-        link: Link,
+        link: ExportLink,
         settings: &ExportSettings,
         origin: Origin<'_>,
-        (gauge, reading): (Gauge, &Reading),
+        gauge: Gauge,
+        reading: &Reading,
     ) -> Result<Self, String> {
         let Origin {
             directory,
@@ -125,15 +126,15 @@ impl Exporter {
         let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
         reader.read_hops(hops.clone());
         reader.set_silences(silences.clone());
-        let at = |place: Result<StreamPosition, store::Error>| place.map_err(|error| error.to_string());
         let mut only = None;
         let cursor = if let Reading::Again(from, to) = *reading {
-            only = Some(match to {
-                Some(to) => at(reader.since(to.saturating_add(1)))?,
-                None => at(reader.end())?,
-            });
+            let end = match to {
+                Some(to) => reader.since(to.saturating_add(1)),
+                None => reader.end(),
+            };
+            only = Some(end.map_err(|error| error.to_string())?);
             Cursor {
-                settled: records::position(at(reader.since(from))?),
+                settled: since(&mut reader, from)?,
                 batch_end: None,
             }
         } else {
@@ -142,11 +143,11 @@ impl Exporter {
                 (None, _) if hops.is_some() => Cursor::default(),
                 // By its place, so that what is deleted before it is sent can be counted.
                 (None, ExportStart::Oldest) => Cursor {
-                    settled: records::position(at(reader.since(0))?),
+                    settled: since(&mut reader, 0)?,
                     batch_end: None,
                 },
                 (None, ExportStart::Newest) => {
-                    let end = at(reader.end())?;
+                    let end = reader.end().map_err(|error| error.to_string())?;
                     let cursor = Cursor {
                         settled: records::position(end),
                         batch_end: None,
@@ -204,7 +205,7 @@ impl Exporter {
     }
 
     fn new_reader(&self) -> Reader {
-        let sink = self.link.as_ref().and_then(Link::sink);
+        let sink = self.link.as_ref().and_then(ExportLink::sink);
         let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
         self.only.iter().for_each(|end| reader.end_at(*end));
         reader.read_hops(self.hops.clone());
@@ -214,7 +215,8 @@ impl Exporter {
 
     /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
     fn keep_hops(&self) -> Option<JoinHandle<()>> {
-        let (hops, gauge) = (self.hops.clone()?, Arc::clone(&self.gauge));
+        let hops = self.hops.clone()?;
+        let gauge = Arc::clone(&self.gauge);
         Some(task::spawn_blocking(move || hops.keep(&gauge.export)))
     }
 
@@ -236,7 +238,7 @@ impl Exporter {
         state.memory = memory;
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes of batches, requests and hops in memory.
     fn memory(&self) -> usize {
         let hops = self.hops.as_ref().map_or(0, |hops| hops.queue.bytes());
         self.delivery.bytes() + self.request + self.ahead.as_ref().map_or(0, Ahead::bytes) + hops
@@ -256,7 +258,7 @@ impl Exporter {
             let unread = waiting.saturating_sub(self.delivery.ahead());
             return Some((waiting, Some(budget(into, ledger, shed, unread))));
         }
-        let settled = records::place(settled);
+        let settled = records::stream_position(settled);
         let stored = self.stream().stored()?;
         let end = match self.only {
             Some(end) => end,
@@ -272,6 +274,12 @@ impl Exporter {
         let came = came(&mut self.counted_end, end, accounted);
         Some((waiting, Some(budget(came, ledger, 0, unread))))
     }
+}
+
+/// Returns the position of the first record at this time or later.
+fn since(reader: &mut Reader, ts: u64) -> Result<export::Position, String> {
+    let position = reader.since(ts).map_err(|error| error.to_string())?;
+    Ok(records::position(position))
 }
 
 /// Records that have come until `end`. The store's own count says how many came since the last end; where that count begins anew or falls,
@@ -294,7 +302,7 @@ impl Route for Exporter {
         &mut self.delivery
     }
 
-    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
+    fn begin_read(&mut self, wanted: ReadRequest, tasks: &mut Tasks<Self>) {
         let Some(mut reader) = self.reader.take() else {
             return self
                 .delivery
@@ -315,7 +323,7 @@ impl Route for Exporter {
         self.reader = Some(reader);
         match found {
             Err(error) => self.delivery.not_read(&error, now),
-            Ok(Found {
+            Ok(ReadPage {
                 page,
                 restarted,
                 silenced,
@@ -323,8 +331,8 @@ impl Route for Exporter {
             }) => {
                 {
                     let mut state = lock(&self.gauge.state);
-                    (state.restarted, state.silenced) =
-                        (state.restarted + u64::from(restarted), state.silenced + silenced);
+                    state.restarted += u64::from(restarted);
+                    state.silenced += silenced;
                 }
                 if restarted {
                     let export = &*self.gauge.export;
@@ -451,7 +459,10 @@ impl Route for Exporter {
         if let Some(hops) = &self.hops {
             hops.queue.with(|spool| spool.settle(cursor.settled));
         }
-        if self.only.is_some_and(|end| end <= records::place(cursor.settled)) {
+        if self
+            .only
+            .is_some_and(|end| end <= records::stream_position(cursor.settled))
+        {
             self.delivery.stop(now, 0);
         }
     }
@@ -465,15 +476,12 @@ impl Route for Exporter {
     }
 }
 
-fn start(mut link: Link, sending: Sending, requests: &mut JoinSet<Done>) {
+fn start(mut link: ExportLink, sending: Sending, requests: &mut JoinSet<Done>) {
     requests.spawn(async move {
-        let sent = time::timeout_at(sending.deadline, link.send()).await;
-        let late = |_| Err(Failure::Passing("the server does not answer in time".to_owned()));
-        Done {
-            sending,
-            link,
-            sent: sent.unwrap_or_else(late),
-        }
+        let sent = time::timeout_at(sending.deadline, link.send())
+            .await
+            .unwrap_or_else(|_| Err("the server does not answer in time".to_owned().into()));
+        Done { sending, link, sent }
     });
 }
 

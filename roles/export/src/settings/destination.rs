@@ -17,14 +17,14 @@ use terminal::text;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address<'a> {
     is_secure: bool,
-    /// What stands between scheme and path.
+    /// The hosts with their ports, between scheme and path.
     authority: &'a str,
     /// The path, with the `/` at its beginning; empty: there is none.
     pub(super) path: &'a str,
 }
 
 impl ExportSettings {
-    /// What addresses begin with, without and with TLS, and the ports that are meant if there is none.
+    /// Returns the scheme and the default port without TLS, and those with TLS.
     fn schemes(&self) -> [(&'static str, u16); 2] {
         match self.kind {
             Some(ExportKind::Redis) => [("redis://", 6379), ("rediss://", 6379)],
@@ -43,8 +43,10 @@ impl ExportSettings {
     /// The parts of `url`; `None`: it does not begin as those of this system do.
     pub(super) fn address(&self) -> Option<Address<'_>> {
         let [(plain, _), (secure, _)] = self.schemes();
-        let of = |scheme: &str, is_secure| Some((self.url.strip_prefix(scheme)?, is_secure));
-        let (rest, is_secure) = of(plain, false).or_else(|| of(secure, true))?;
+        let (rest, is_secure) = match self.url.strip_prefix(plain) {
+            Some(rest) => (rest, false),
+            None => (self.url.strip_prefix(secure)?, true),
+        };
         let rest = rest.trim_end_matches('/');
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         Some(Address {
@@ -61,9 +63,12 @@ impl ExportSettings {
         } else {
             &['#', '?']
         };
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_authority = !authority.is_empty() && !authority.contains(['@', '?', '#']);
-        is_authority && is_plain(authority) && is_plain(path) && !path.contains(without)
+        let is_plain = authority
+            .bytes()
+            .chain(path.bytes())
+            .all(|byte| byte.is_ascii_graphic());
+        is_authority && is_plain && !path.contains(without)
     }
 
     /// Where requests go. Files are read.
@@ -144,11 +149,11 @@ impl ExportSettings {
                 "it has an address without a host; write each as HOST:PORT, with one comma between two";
             return Err(("url", words.to_owned()));
         }
-        let with_port = |host: &str| match host.rsplit_once(':') {
+        let hosts = authority.split(',').map(|host| match host.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
             _ => format!("{host}:{port}"),
-        };
-        Ok(authority.split(',').map(with_port).collect::<Vec<_>>().join(","))
+        });
+        Ok(hosts.collect::<Vec<_>>().join(","))
     }
 
     /// Where files are written.
@@ -206,12 +211,18 @@ impl ExportSettings {
         if self.is_bucket() {
             return match (&self.user, &self.password_file, &self.token_file) {
                 (Some(id), Some(file), None) => {
-                    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '-';
-                    if self.region.is_empty() || !self.region.chars().all(is_name) {
+                    let is_name = self
+                        .region
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+                    if self.region.is_empty() || !is_name {
                         return Err(("region", "write the name of a region, such as \"eu-central-1\"".to_owned()));
                     }
-                    let (id, secret) = (id.clone(), first_line("password_file", file)?);
-                    Ok(Some(Login::Key(Key { id, secret, region: self.region.clone() })))
+                    Ok(Some(Login::Key(Key {
+                        id: id.clone(),
+                        secret: first_line("password_file", file)?,
+                        region: self.region.clone(),
+                    })))
                 }
                 _ => Err((
                     "user",

@@ -37,10 +37,11 @@ section! {
     pub struct ExportSettings("[exports.NAME]") {
         /// The system that receives.
         pub kind: Option<ExportKind> = None,
-        /// Its address: `http://HOST:PORT` or `https://HOST:PORT`; of Redis `redis://HOST:PORT` or, with TLS, `rediss://HOST:PORT`, and the
-        /// number of a database behind it (`/1`); of syslog and Kafka `tcp://HOST:PORT` or `tls://HOST:PORT`, for
-        /// Kafka of one or several brokers: `tcp://ONE:9092,OTHER:9092`; of Parquet the directory: `file:///DIRECTORY`, or a
-        /// bucket of S3 and what names in it begin with: `https://HOST/BUCKET/PREFIX`.
+        /// Address of the system. HTTP: `http://HOST:PORT` or `https://HOST:PORT`. Redis: `redis://HOST:PORT` or,
+        /// with TLS, `rediss://HOST:PORT`, and optionally the number of a database (`/1`). Syslog and Kafka:
+        /// `tcp://HOST:PORT` or `tls://HOST:PORT`; Kafka accepts several brokers: `tcp://ONE:9092,OTHER:9092`.
+        /// Parquet: a directory, `file:///DIRECTORY`, or an S3 bucket and a prefix of the object names,
+        /// `https://HOST/BUCKET/PREFIX`.
         pub url: String = String::new(),
         /// Streams to send: `"events"`, `"rollups"`, `"flows"`, `"drops"`, `"losses"`, `"alerts"`, `"hops"`. `flows` sends the
         /// latest state of each flow, `alerts` the events of rules in their own format, and `hops` the hops of selected reports.
@@ -77,7 +78,7 @@ section! {
         pub max_len: u64 = 1_000_000,
         /// Redis: time after its last change at which a flow is removed; 0: never.
         pub expire: Duration = Duration::from_secs(3600),
-        /// Kafka: message format.
+        /// Kafka: format of a message's value.
         pub format: ExportFormat = ExportFormat::Protobuf,
         /// Kafka: compression of messages.
         pub compression: ExportCompression = ExportCompression::Lz4,
@@ -141,23 +142,23 @@ section! {
 choice! {
     /// A system that receives.
     pub enum ExportKind("\"clickhouse\", \"influxdb\", \"opensearch\", \"remote_write\", \"webhook\", \"alertmanager\", \"redis\", \"syslog\", \"kafka\", \"otlp\" or \"parquet\"") {
-        /// ClickHouse, by HTTP.
+        /// ClickHouse, through its HTTP interface.
         ClickHouse = "clickhouse",
         /// InfluxDB, and what takes its line protocol.
         InfluxDb = "influxdb",
-        /// OpenSearch and Elasticsearch.
+        /// OpenSearch and Elasticsearch, with bulk requests.
         OpenSearch = "opensearch",
         /// Prometheus, and what takes its remote write.
         RemoteWrite = "remote_write",
         /// JSON to any URL.
         Webhook = "webhook",
-        /// Alerts of rules.
+        /// Alertmanager: only the alerts of rules.
         Alertmanager = "alertmanager",
-        /// Redis and Valkey.
+        /// Streams and hashes of Redis or Valkey.
         Redis = "redis",
         /// Syslog over TCP or TLS.
         Syslog = "syslog",
-        /// Kafka.
+        /// Topics of Apache Kafka.
         Kafka = "kafka",
         /// OpenTelemetry: OTLP over HTTP.
         Otlp = "otlp",
@@ -167,9 +168,9 @@ choice! {
 }
 
 choice! {
-    /// Which reports the hops are of.
+    /// Selects the reports whose hops are sent.
     pub enum HopReports("\"sampled\" or \"events\"") {
-        /// One datagram of so many.
+        /// One datagram in `sample`.
         Sampled = "sampled",
         /// Reports with an event.
         Events = "events",
@@ -177,11 +178,11 @@ choice! {
 }
 
 choice! {
-    /// Which hops to drop when the spool is full.
+    /// Selects the hops to drop when the spool is full.
     pub enum ExportFull("\"drop_oldest\" or \"drop_newest\"") {
-        /// What waited longest.
+        /// Drop the oldest waiting hops.
         DropOldest = "drop_oldest",
-        /// What comes.
+        /// Drop the hops that arrive.
         DropNewest = "drop_newest",
     }
 }
@@ -191,17 +192,17 @@ choice! {
     pub enum ExportFormat("\"protobuf\" or \"json\"") {
         /// A message of `record.proto`.
         Protobuf = "protobuf",
-        /// A JSON object.
+        /// One JSON object per message.
         Json = "json",
     }
 }
 
 choice! {
-    /// How messages are compressed.
+    /// Compression of message batches.
     pub enum ExportCompression("\"lz4\" or \"none\"") {
-        /// LZ4.
+        /// Compress with LZ4 frames.
         Lz4 = "lz4",
-        /// Not at all.
+        /// Send batches without compression.
         None = "none",
     }
 }
@@ -219,33 +220,33 @@ choice! {
 /// A key and what is wrong with it.
 pub type Wrong = (&'static str, String);
 
-/// How records become what a system takes.
+/// The encoder of a system's requests.
 #[derive(Debug)]
 pub enum Sink {
-    /// Requests of HTTP.
+    /// Requests of an HTTP API.
     Http(Box<dyn HttpSink>),
-    /// Commands.
+    /// Pipelines of Redis commands.
     Redis(Redis),
-    /// Messages.
+    /// Messages of RFC 5424.
     Syslog(Syslog),
-    /// Messages with keys.
+    /// Produce requests with keyed messages.
     Kafka(Kafka),
-    /// Files.
+    /// Parquet files in a directory.
     Parquet,
-    /// Files as objects of S3.
+    /// Parquet files as objects of S3.
     Objects,
 }
 
-/// What makes something that a system lacks.
+/// A statement that creates a part of a system's schema.
 #[derive(Debug)]
 pub enum Statement {
     /// A request of HTTP.
     Http(Request),
     /// A topic of Kafka.
     Topic {
-        /// Its stream.
+        /// The stream that the topic carries.
         stream: Stream,
-        /// Its partitions; 0: as the server likes.
+        /// The number of partitions; 0: the server's default.
         partitions: u32,
         /// Kafka's own command that makes it.
         command: String,
@@ -274,19 +275,11 @@ impl ExportSettings {
     /// # Errors
     /// A name that is no stream, or one that the system does not take.
     pub fn streams(&self) -> Result<Vec<Stream>, Wrong> {
-        let of = |name: &String| {
-            Stream::ALL
-                .into_iter()
-                .find(|stream| stream.name() == name)
-                .ok_or_else(|| {
-                    let names = Stream::ALL.map(Stream::name).join(", ");
-                    (
-                        "streams",
-                        format!("there is no stream {name:?}; write some of {names}"),
-                    )
-                })
-        };
-        let mut streams = self.streams.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let mut streams = self
+            .streams
+            .iter()
+            .map(|name| named_stream(name))
+            .collect::<Result<Vec<_>, _>>()?;
         streams.sort();
         streams.dedup();
         let only = match self.kind {
@@ -323,7 +316,7 @@ impl ExportSettings {
         }
     }
 
-    /// How records become requests.
+    /// Creates the encoder of this system's requests.
     ///
     /// # Errors
     /// A key and what is wrong with it.
@@ -394,17 +387,16 @@ impl ExportSettings {
 
     fn syslog(&self) -> Result<Syslog, Wrong> {
         let defaults = syslog::Options::default();
-        let (facility, sd_id) = (self.facility, self.sd_id.clone());
         let hostname = Some(host::name())
             .filter(|name| !name.is_empty())
             .unwrap_or(defaults.hostname);
         let options = syslog::Options {
-            facility,
-            sd_id,
+            facility: self.facility,
+            sd_id: self.sd_id.clone(),
             hostname,
             ..defaults
         };
-        let key = if facility > 23 { "facility" } else { "sd_id" };
+        let key = if self.facility > 23 { "facility" } else { "sd_id" };
         Syslog::new(&options).map_err(|error| (key, error))
     }
 
@@ -506,20 +498,11 @@ impl ExportSettings {
         OpenSearch::new(&options).map_err(|error| ("prefix", error))
     }
 
-    /// What makes what the system lacks, in order.
+    /// Returns the statements that create the system's schema, in order.
     ///
     /// # Errors
     /// A key and what is wrong with it.
     pub fn schema(&self) -> Result<Vec<Statement>, Wrong> {
-        let statement = |text: String| {
-            let (target, body) = ("/".to_owned(), text.into_bytes());
-            Statement::Http(Request {
-                method: "POST",
-                target,
-                body,
-                ..Request::default()
-            })
-        };
         self.sink()?;
         let streams = self.streams()?;
         match self.kind {
@@ -527,7 +510,14 @@ impl ExportSettings {
                 .clickhouse()?
                 .schema(&streams)
                 .into_iter()
-                .map(statement)
+                .map(|text| {
+                    Statement::Http(Request {
+                        method: "POST",
+                        target: "/".to_owned(),
+                        body: text.into_bytes(),
+                        ..Request::default()
+                    })
+                })
                 .collect()),
             Some(ExportKind::OpenSearch) => {
                 let sink = self.opensearch()?;
@@ -537,21 +527,22 @@ impl ExportSettings {
                     .collect())
             }
             Some(ExportKind::Kafka) => {
-                let (sink, partitions) = (self.kafka()?, self.partitions);
-                let topic = |stream| Statement::Topic {
-                    stream,
-                    partitions,
-                    command: sink.statement(stream, partitions),
-                };
-                Ok(streams.into_iter().map(topic).collect())
+                let sink = self.kafka()?;
+                Ok(streams
+                    .into_iter()
+                    .map(|stream| Statement::Topic {
+                        stream,
+                        partitions: self.partitions,
+                        command: sink.statement(stream, self.partitions),
+                    })
+                    .collect())
             }
             _ => Ok(Vec::new()),
         }
     }
 
-    /// How to deliver.
+    /// Returns the limits of batches and the timers of the delivery.
     pub fn delivery(&self) -> DeliverySettings {
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         // Each request to ClickHouse makes a part of the table, which is merged with others later: fewer of them cost less.
         let (records, bytes, linger) = match self.kind {
             Some(ExportKind::ClickHouse) => (200_000, 32 << 20, 1),
@@ -563,13 +554,13 @@ impl ExportSettings {
             bytes: self
                 .batch_size
                 .map_or(bytes, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
-            linger: ns(self.linger.unwrap_or(Duration::from_secs(linger))),
-            timeout: ns(self.timeout),
+            linger: nanoseconds(self.linger.unwrap_or(Duration::from_secs(linger))),
+            timeout: nanoseconds(self.timeout),
             ..DeliverySettings::default()
         }
     }
 
-    /// How many hops may wait in the spool, and the bytes of those that wait for it.
+    /// Returns the limits of the spool, and the bytes of hops that may wait for it.
     pub fn hop_limits(&self) -> (Limits, usize) {
         let all = usize::try_from(self.queue.0).unwrap_or(usize::MAX);
         let inbox = all / 4;
@@ -622,6 +613,23 @@ impl ExportSettings {
         }
         problems
     }
+}
+
+fn named_stream(name: &str) -> Result<Stream, Wrong> {
+    Stream::ALL
+        .into_iter()
+        .find(|stream| stream.name() == name)
+        .ok_or_else(|| {
+            let names = Stream::ALL.map(Stream::name).join(", ");
+            (
+                "streams",
+                format!("there is no stream {name:?}; write some of {names}"),
+            )
+        })
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Whether a name of an export can be part of a file's name.

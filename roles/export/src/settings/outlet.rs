@@ -18,7 +18,7 @@ use settings::{
     values::{Size, from_text},
 };
 
-use super::{ExportKind, ExportSettings, ExportStart};
+use super::{ExportKind, ExportSettings, ExportStart, nanoseconds};
 use net::destination::{Destination, Mechanism};
 
 section! {
@@ -85,7 +85,7 @@ section! {
 section! {
     /// The server and the credentials, with the same keys as an export to ClickHouse.
     pub struct OutletClickHouseSettings("[outlet.clickhouse]") {
-        /// Its address: `http://HOST:PORT` or `https://HOST:PORT`.
+        /// Address of the server: `http://HOST:PORT` or `https://HOST:PORT`.
         pub url: String = String::new(),
         /// Database of the tables.
         pub database: String = "hopwise".to_owned(),
@@ -113,7 +113,7 @@ section! {
 /// A part of several: `2/3`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// From 1 on.
+    /// The number of this part, from 1 to `of`.
     part: u32,
     of: u32,
 }
@@ -132,15 +132,13 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (part, of) = text.split_once('/').ok_or(())?;
-        let number = |text: &str| {
-            text.parse::<u32>()
-                .ok()
-                .filter(|_| !text.starts_with('+'))
-                .ok_or(())
-        };
+        // `parse` accepts a sign.
+        if part.starts_with('+') || of.starts_with('+') {
+            return Err(());
+        }
         let share = Self {
-            part: number(part)?,
-            of: number(of)?,
+            part: part.parse().map_err(drop)?,
+            of: of.parse().map_err(drop)?,
         };
         match (1..=share.of).contains(&share.part) && share.of <= MOST {
             true => Ok(share),
@@ -279,16 +277,15 @@ impl OutletSettings {
         (answers, memory.saturating_sub(answers))
     }
 
-    /// How to deliver, with so many partitions.
+    /// Returns the limits of batches and the timers of the delivery, if there are so many partitions.
     pub fn delivery(&self, partitions: usize) -> DeliverySettings {
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         // Two batches of each.
         let batch = self.spaces().1 / 2 / FORMS / partitions.max(1);
         DeliverySettings {
             records: self.batch,
             bytes: batch.saturating_sub(BEYOND).clamp(LEAST_BATCH, MOST_BATCH),
-            linger: ns(self.linger),
-            timeout: ns(self.timeout),
+            linger: nanoseconds(self.linger),
+            timeout: nanoseconds(self.timeout),
             ..DeliverySettings::default()
         }
     }
@@ -305,32 +302,18 @@ impl OutletSettings {
         .into_iter()
         .flatten()
         .collect();
-        let mut check = |is_right: bool, key: &'static [&'static str], message: &str| {
-            if !is_right {
-                problems.push((key, message.to_owned()));
-            }
-        };
-        check(
-            (1..=200_000).contains(&self.batch),
-            &["batch"],
-            "write a number from 1 to 200000",
-        );
-        check(
-            (64 << 20..=64 << 30).contains(&self.memory.0),
-            &["memory"],
-            "write \"64 MiB\" to \"64 GiB\"",
-        );
-        check(
-            self.linger <= Duration::from_secs(3600),
-            &["linger"],
-            "write \"0s\" to \"1h\"",
-        );
-        let timeouts = Duration::from_millis(100)..=Duration::from_secs(600);
-        check(
-            timeouts.contains(&self.timeout),
-            &["timeout"],
-            "write \"100ms\" to \"10m\"",
-        );
+        if !(1..=200_000).contains(&self.batch) {
+            problems.push((&["batch"], "write a number from 1 to 200000".to_owned()));
+        }
+        if !(64 << 20..=64 << 30).contains(&self.memory.0) {
+            problems.push((&["memory"], "write \"64 MiB\" to \"64 GiB\"".to_owned()));
+        }
+        if self.linger > Duration::from_secs(3600) {
+            problems.push((&["linger"], "write \"0s\" to \"1h\"".to_owned()));
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&self.timeout) {
+            problems.push((&["timeout"], "write \"100ms\" to \"10m\"".to_owned()));
+        }
         problems
     }
 }

@@ -20,12 +20,12 @@ section! {
     }
 }
 
-/// What a stream of an export may hold.
+/// The memory limits of one stream of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Share {
     /// Bytes of a batch.
     pub batch: usize,
-    /// Bytes in all.
+    /// Bytes of all batches, requests and queues together.
     pub memory: usize,
 }
 
@@ -51,19 +51,14 @@ pub fn shares(memory: Size, exports: &BTreeMap<String, ExportSettings>) -> Resul
         memory,
         &claims.iter().map(|(_, claim)| *claim).collect::<Vec<_>>(),
     )?;
-    let of = |((key, claim), batch): (((String, Stream), Claim), usize)| {
-        (
-            key,
-            Share {
-                batch,
-                memory: claim.bytes(batch),
-            },
-        )
-    };
-    Ok(claims.into_iter().zip(batches).map(of).collect())
+    let shares = claims.into_iter().zip(batches).map(|((key, claim), batch)| {
+        let memory = claim.bytes(batch);
+        (key, Share { batch, memory })
+    });
+    Ok(shares.collect())
 }
 
-/// What to do if the memory is not enough for what is needed.
+/// Returns advice for a memory limit below `needed` bytes.
 pub fn not_enough(needed: usize) -> String {
     let mebibytes = needed.div_ceil(1 << 20);
     format!(
@@ -72,7 +67,7 @@ pub fn not_enough(needed: usize) -> String {
 }
 
 impl ExportSettings {
-    /// What a stream holds at most.
+    /// Returns the memory that a stream needs at most.
     pub fn claim(&self, stream: Stream) -> Claim {
         let fixed = match stream {
             // The queue; a file that is read, and one that is written, once more with its checksums.
@@ -121,9 +116,9 @@ impl ExportSettings {
 const RECORDS: usize = 3;
 /// The answer of a server, which may have words about each record: it is read up to the size of a batch.
 const ANSWER: usize = 1;
-/// What reading the store holds: a run of records, and pages of its files.
+/// Bytes for reading the store: a run of records, and pages of its files.
 const READER: usize = 8 << 20;
-/// Which rollups were read: 8 bytes each, in tables that are half full.
+/// Bytes for the numbers of rollup parts: 8 bytes each, in tables that are half full.
 const PARTS: usize = 5 << 20;
 
 #[cfg(test)]

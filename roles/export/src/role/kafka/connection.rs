@@ -45,7 +45,7 @@ pub(in crate::role) struct Connection {
     versions: Versions,
     correlation: i32,
     authority: String,
-    /// What to do when the server ends it without a word.
+    /// Advice for the user when the server ends the connection without a message.
     advice: String,
 }
 
@@ -68,11 +68,10 @@ impl Connection {
         let authorities: Vec<&str> = destination.authority.split(',').collect();
         let share = limit / u32::try_from(authorities.len()).unwrap_or(u32::MAX);
         for authority in authorities {
-            let late = |_| Err(format!("{authority} does not answer in time").into());
-            let opened = time::timeout(share, Self::open(destination, authority, needs)).await;
-            match opened.unwrap_or_else(late) {
-                Ok(connection) => return Ok(connection),
-                Err(failure) => last = failure,
+            match time::timeout(share, Self::open(destination, authority, needs)).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(failure)) => last = failure,
+                Err(_) => last = format!("{authority} does not answer in time").into(),
             }
         }
         Err(last)
@@ -185,11 +184,10 @@ impl Connection {
         getrandom::fill(&mut nonce).map_err(|error| format!("no random numbers: {error}"))?;
         let nonce = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, nonce);
         let mut login = scram::Login::new(hash, user, password, &nonce);
-        let wrong = |words: &str| Failure::Denied(format!("the login failed: {words}"));
         let answer = self.authenticate(&login.first()).await?;
-        let last = login.last(&answer).map_err(wrong)?;
+        let last = login.last(&answer).map_err(login_failed)?;
         let answer = self.authenticate(&last).await?;
-        login.verify(&answer).map_err(wrong)
+        login.verify(&answer).map_err(login_failed)
     }
 
     /// One step of a login.
@@ -207,12 +205,11 @@ impl Connection {
         })
     }
 
-    /// Its version of a request; `None`: the broker has none that is known here.
+    /// Returns the newest version of a request that both sides know, or `None` if there is none.
     pub(in crate::role) fn version(&self, api: Api) -> Option<i16> {
         self.versions.of(api)
     }
 
-    /// The connection itself.
     pub(in crate::role) fn stream(&mut self) -> &mut dyn tls::Stream {
         &mut *self.stream
     }
@@ -292,6 +289,10 @@ impl Connection {
             _ => tls::reason(error, &self.authority),
         }
     }
+}
+
+fn login_failed(words: &str) -> Failure {
+    Failure::Denied(format!("the login failed: {words}"))
 }
 
 #[cfg(test)]

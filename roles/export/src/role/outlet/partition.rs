@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use export::{
     Cursor, Delivery, Outcome, Position, RequestId, Settings,
     outlet::{self, BEYOND, FORMS, Item},
-    sink::{Request, clickhouse::ClickHouse},
+    sink::clickhouse::ClickHouse,
 };
 use tokio::{
     sync::watch,
@@ -16,11 +16,11 @@ use tokio::{
 use super::{
     super::{
         Gauge, budget,
-        drive::{Route, Tasks, Wanted, drive},
+        drive::{ReadRequest, Route, Tasks, drive},
         files::Files,
     },
-    source::{Found, Source, Topic},
-    space::{Held, Space},
+    source::{ReadPage, Source, Topic},
+    space::{Reservation, Space},
 };
 use net::{
     destination::Destination,
@@ -28,7 +28,7 @@ use net::{
 };
 use runtime::lock::lock;
 
-/// What is known of it before it is read.
+/// The parts of a partition before its cursor is known.
 pub(super) struct Start {
     pub(super) topic: Topic,
     pub(super) partition: i32,
@@ -43,7 +43,7 @@ pub(super) struct Start {
     pub(super) space: Space,
 }
 
-/// See the module.
+/// One partition, and the messages of it that are in memory.
 struct Partition {
     delivery: Delivery<Arc<Item>>,
     /// The way to ClickHouse; `None` while it carries a request.
@@ -65,12 +65,12 @@ struct Partition {
     origin: Position,
     space: Space,
     /// For the batches in memory and their requests.
-    held: Option<Held>,
+    held: Option<Reservation>,
 }
 
-/// What a reader brings back.
+/// The result of reading.
 pub(super) enum Read {
-    Page(Source, Result<(Found, Held), String>),
+    Page(Source, Result<(ReadPage, Reservation), String>),
     End(Source, Option<u64>),
 }
 
@@ -103,7 +103,6 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
     let delivery = Delivery::new(settings, cursor, runtime::host::seed());
     let client = Some(Client::new(destination.clone()));
     let scout = Some(Source::new(topic.clone(), partition));
-    let (end, origin) = (None, cursor.settled);
     let mut route = Partition {
         delivery,
         client,
@@ -116,8 +115,8 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         tables,
         destination,
         timeout,
-        end,
-        origin,
+        end: None,
+        origin: cursor.settled,
         space,
         held: None,
     };
@@ -163,18 +162,17 @@ impl Partition {
         }
     }
 
-    fn page(&mut self, (found, space): (Found, Held), now: u64) {
-        let Found { page, restarted, end } = found;
+    fn page(&mut self, found: ReadPage, space: Reservation, now: u64) {
+        let ReadPage { page, restarted, end } = found;
         match &mut self.held {
             Some(held) => held.add(space),
             empty => *empty = Some(space),
         }
         if restarted {
             lock(&self.gauge.state).restarted += 1;
-            let (topic, partition) = (&*self.topic.name, self.partition);
             tracing::warn!(
-                topic,
-                partition,
+                topic = &*self.topic.name,
+                partition = self.partition,
                 "the partition was recreated; the number of its unread messages is unknown"
             );
         }
@@ -189,7 +187,7 @@ impl Partition {
             .iter_mut()
             .for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
         let mut state = lock(&self.gauge.state);
-        state.memory = self.held.as_ref().map_or(0, Held::bytes);
+        state.memory = self.held.as_ref().map_or(0, Reservation::bytes);
         let Some((end, at)) = self.end else { return };
         let settled = self.delivery.cursor().settled;
         state.waiting = end.saturating_sub(settled.row);
@@ -217,8 +215,8 @@ impl Route for Partition {
         &mut self.delivery
     }
 
-    fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
-        let Wanted {
+    fn begin_read(&mut self, wanted: ReadRequest, tasks: &mut Tasks<Self>) {
+        let ReadRequest {
             from,
             until,
             records,
@@ -248,15 +246,15 @@ impl Route for Partition {
         let now = nic::time::now();
         match read {
             None => {
-                let new = || Source::new(self.topic.clone(), self.partition);
-                self.scout.get_or_insert_with(new);
-                self.source.get_or_insert_with(new);
+                for source in [&mut self.scout, &mut self.source] {
+                    source.get_or_insert_with(|| Source::new(self.topic.clone(), self.partition));
+                }
                 self.delivery.not_read("reading failed", now);
             }
             Some(Read::Page(source, found)) => {
                 self.source = Some(source);
                 match found {
-                    Ok(found) => self.page(found, now),
+                    Ok((found, space)) => self.page(found, space, now),
                     Err(words) => self.delivery.not_read(&words, now),
                 }
             }
@@ -291,17 +289,18 @@ impl Route for Partition {
             .map(|(first, last)| (first.offset, last.offset));
         let part = ends.filter(|_| items.len() < good);
         let token = outlet::token(&self.topic.name, self.partition, &self.delivery.cursor(), part);
-        let (tables, stream) = (Arc::clone(&self.tables), self.topic.stream);
+        let tables = Arc::clone(&self.tables);
+        let stream = self.topic.stream;
         let deadline = Instant::now() + self.timeout;
         tasks.sending.spawn(async move {
-            let request = move || -> Request {
+            let request = task::spawn_blocking(move || {
                 let rows: Vec<_> = items
                     .iter()
                     .filter_map(|item| item.content.as_ref().ok())
                     .collect();
                 tables.insert(stream, rows.into_iter(), &token)
-            };
-            let answer = match task::spawn_blocking(request).await {
+            });
+            let answer = match request.await {
                 Err(_) => Err("the request cannot be made".to_owned()),
                 Ok(request) => match time::timeout_at(deadline, client.send(&Arc::new(request))).await {
                     Ok(answer) => answer,

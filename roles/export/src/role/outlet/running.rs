@@ -11,19 +11,17 @@ use tokio::{
 
 use super::super::Gauge;
 
-/// A partition.
 type Key = (Stream, i32);
 
-/// See the module.
+/// The tasks of all partitions.
 #[derive(Default)]
 pub(super) struct Running {
     tasks: JoinSet<()>,
-    /// Of each partition that was started: its task, while it runs.
+    /// Each partition that was started, and its task while that runs.
     known: BTreeMap<Key, (Option<Id>, Arc<Gauge>)>,
 }
 
 impl Running {
-    /// Whether it runs.
     pub(super) fn has(&self, key: Key) -> bool {
         self.known.get(&key).is_some_and(|(task, _)| task.is_some())
     }
@@ -35,7 +33,7 @@ impl Running {
             .any(|((of, _), (task, _))| *of == stream && task.is_some())
     }
 
-    /// Partitions that run.
+    /// Returns the number of running partitions.
     pub(super) fn len(&self) -> usize {
         self.known.values().filter(|(task, _)| task.is_some()).count()
     }

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     super::{answered::Failure, kafka::Connection},
-    space::{Held, Space},
+    space::{Reservation, Space},
 };
 use net::destination::{self, Destination};
 
@@ -33,16 +33,16 @@ pub(super) struct Topic {
     pub(super) name: Arc<str>,
     pub(super) stream: Stream,
     pub(super) brokers: Arc<Destination>,
-    /// How long to wait for an answer.
+    /// Time limit of one request.
     pub(super) timeout: Duration,
     /// For answers with records, of all topics, and what it takes to understand them.
     pub(super) space: Space,
 }
 
-/// What a broker must know.
+/// Requests that a broker must support.
 const READING: [Api; 3] = [Api::Metadata, Api::Fetch, Api::ListOffsets];
 
-/// How long a broker may wait for a message, ms.
+/// Time that a broker may wait for a message, ms.
 const WAIT: i32 = 500;
 
 /// Bytes of records that are asked for at once: fewer after an answer that did not come in time, since the link is slow.
@@ -62,12 +62,15 @@ impl Topic {
     pub(super) async fn leaders(&self) -> Result<Vec<String>, Failure> {
         let mut guide = Connection::any(&self.brokers, self.timeout * 3 / 4, &READING).await?;
         let topology = guide.topology(&self.name, "describe and read").await?;
-        let address = |leader: &i32| topology.brokers.get(leader).cloned().unwrap_or_default();
-        Ok(topology.leaders.iter().map(address).collect())
+        Ok(topology
+            .leaders
+            .iter()
+            .map(|leader| topology.brokers.get(leader).cloned().unwrap_or_default())
+            .collect())
     }
 }
 
-/// See the module.
+/// The reader of one partition.
 #[derive(Debug)]
 pub(super) struct Source {
     topic: Topic,
@@ -81,15 +84,15 @@ pub(super) struct Source {
 /// An answer to a request for records.
 struct Answer {
     body: Vec<u8>,
-    /// Of its form.
+    /// The version of its format.
     version: i16,
-    /// Until it is understood.
-    space: Held,
+    /// The memory for it, until it is decoded.
+    space: Reservation,
 }
 
-/// What was read.
+/// A page, and where the partition ends.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ReadPage {
     pub(super) page: Page<Arc<Item>>,
     /// The partition begins anew.
     pub(super) restarted: bool,
@@ -109,7 +112,7 @@ impl Source {
     }
 
     /// Reads a page. One whose end is not fixed ends when its time has expired, or when nothing more comes.
-    pub(super) async fn read(&mut self, wanted: PageRequest) -> Result<Found, String> {
+    pub(super) async fn read(&mut self, wanted: PageRequest) -> Result<ReadPage, String> {
         let (mut reading, mut step) = Reading::new(self.topic.stream, wanted);
         let deadline = Instant::now() + self.topic.timeout;
         let found = loop {
@@ -129,11 +132,12 @@ impl Source {
                     }
                 }
                 Step::Offsets => {
-                    let (first, end) = (self.edge(false).await?, self.edge(true).await?);
+                    let first = self.edge(false).await?;
+                    let end = self.edge(true).await?;
                     reading.offsets(first, end)
                 }
                 Step::Page { page, restarted } => {
-                    break Ok(Found {
+                    break Ok(ReadPage {
                         page,
                         restarted,
                         end: reading.end(),
@@ -236,17 +240,15 @@ impl Source {
     }
 }
 
-/// What to do after an answer. It takes a while to understand thousands of messages.
+/// Decodes an answer on a thread of its own, since it can have thousands of messages.
 async fn understand(mut reading: Reading, answer: Answer) -> Result<(Reading, Step), String> {
-    let understood = move || {
+    let understood = task::spawn_blocking(move || {
         let Answer { body, version, space } = answer;
         let step = fetch::read_fetch(&body, version).map(|fetched: Fetched<'_>| reading.fetched(&fetched));
         drop((body, space));
         (reading, step)
-    };
-    let (reading, step) = task::spawn_blocking(understood)
-        .await
-        .map_err(|_| "reading failed")?;
+    });
+    let (reading, step) = understood.await.map_err(|_| "reading failed")?;
     let step = step.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
     Ok((reading, step))
 }

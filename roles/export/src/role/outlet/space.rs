@@ -12,11 +12,11 @@ pub(super) struct Space {
     size: u32,
 }
 
-/// A part of it, which is given back when it is dropped.
+/// A part of the memory, which is given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held(OwnedSemaphorePermit);
+pub(super) struct Reservation(OwnedSemaphorePermit);
 
-/// Bytes.
+/// Bytes of one permit.
 const UNIT: usize = 1024;
 
 fn units(bytes: usize) -> u32 {
@@ -33,15 +33,15 @@ impl Space {
     }
 
     /// So many bytes of it, or all of it if that is less.
-    pub(super) async fn get(&self, bytes: usize) -> Result<Held, String> {
+    pub(super) async fn get(&self, bytes: usize) -> Result<Reservation, String> {
         let got = Arc::clone(&self.free)
             .acquire_many_owned(units(bytes).min(self.size))
             .await;
-        got.map(Held).map_err(|_| "the outlet stops".to_owned())
+        got.map(Reservation).map_err(|_| "the outlet stops".to_owned())
     }
 }
 
-impl Held {
+impl Reservation {
     pub(super) fn bytes(&self) -> usize {
         self.0.num_permits() * UNIT
     }
