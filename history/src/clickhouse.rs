@@ -38,28 +38,28 @@ use self::{
 };
 use crate::alerts::RuleEvent;
 use crate::question::{
-    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds, PathQuestion, Place,
-    QueueQuestion, QueueRecords,
+    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds, LossQuestion,
+    PathQuestion, Permit, QueueQuestion, QueueRecords, RateQuestion,
 };
 use crate::sql::{Failure, QueryFailure, Request};
 use net::{destination::Destination, http::Client};
 use runtime::lock::lock;
 
-/// Asks ClickHouse.
+/// Answers questions from the tables in ClickHouse.
 #[derive(Debug)]
 pub struct Remote {
     destination: Destination,
     tables: ClickHouse,
     /// For each collector of a pair, what stands for the pair.
-    pairs: Vec<(String, String)>,
-    /// How long an answer takes at most.
+    pairs: Arc<[(String, String)]>,
+    /// Time limit of an answer.
     limit: Duration,
     idle: Mutex<Vec<Client>>,
 }
 
 impl Remote {
-    /// Asks the server at `destination`, once there is a question. `pairs`: for each collector of a pair, what stands for the pair.
-    /// `limit`: how long an answer takes at most.
+    /// Answers from the server at `destination`, to which it connects with the first question. `pairs`: for each
+    /// collector of a pair, the name that stands for the pair. `limit`: the longest time of an answer.
     pub fn new(
         destination: Destination,
         tables: ClickHouse,
@@ -69,7 +69,7 @@ impl Remote {
         Self {
             destination,
             tables,
-            pairs,
+            pairs: pairs.into(),
             limit,
             idle: Mutex::default(),
         }
@@ -77,7 +77,7 @@ impl Remote {
 
     /// A statement about a table.
     fn about(&self, stream: Stream) -> Statement {
-        Statement::about(self.tables.table(stream))
+        Statement::about(self.tables.table(stream), Arc::clone(&self.pairs))
     }
 
     /// The body of the answer to a statement.
@@ -133,7 +133,8 @@ impl Remote {
     async fn floors(
         &self,
         stream: Stream,
-        (from, before): (Option<u64>, Option<u64>),
+        from: Option<u64>,
+        before: Option<u64>,
         until: Instant,
     ) -> Result<Vec<Option<u64>>, Failure> {
         if from.is_some() {
@@ -151,31 +152,30 @@ impl Remote {
     }
 
     /// The latest events, newest first, each once.
-    async fn latest(&self, question: &Wanted, until: Instant) -> Result<Vec<EventRow>, Failure> {
+    async fn latest(&self, question: &EventSelection, until: Instant) -> Result<Vec<EventRow>, Failure> {
         let found = self.latest_heard(question, until).await?;
         Ok(found.into_iter().map(|heard| heard.line.row()).collect())
     }
 
     /// The same, with the collectors that heard each.
-    async fn latest_heard(&self, question: &Wanted, until: Instant) -> Result<Vec<Heard>, Failure> {
-        let (mut found, mut seen): (Vec<Heard>, HashMap<u64, (u64, usize)>) = Default::default();
+    async fn latest_heard(&self, question: &EventSelection, until: Instant) -> Result<Vec<Heard>, Failure> {
+        let mut found: Vec<Heard> = Vec::new();
+        let mut seen: HashMap<u64, (u64, usize)> = HashMap::new();
         let mut last = None;
-        for from in self
-            .floors(Stream::Events, (question.from, question.before), until)
-            .await?
-        {
+        let floors = self.floors(Stream::Events, question.from, question.before, until);
+        for from in floors.await? {
             loop {
                 // Two collectors hear the same; more copies are rare, and take another round.
                 let most = (2 * question.limit.saturating_sub(found.len()) + 16).min(MOST_LINES);
-                let statement = self.about(Stream::Events).events(question, (from, last, most));
+                let statement = self.about(Stream::Events).events(question, from, last, most);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
                 let is_full = lines.len() == most;
                 last = lines.last().map(|line| (line.time, line.id)).or(last);
                 for line in lines {
                     let twin = seen.get(&line.id).filter(|(later, _)| later - line.time <= TWIN);
-                    let place = twin.map_or(found.len(), |(_, place)| *place);
-                    seen.insert(line.id, (line.time, place));
-                    if let Some(twin) = found.get_mut(place) {
+                    let at = twin.map_or(found.len(), |(_, at)| *at);
+                    seen.insert(line.id, (line.time, at));
+                    if let Some(twin) = found.get_mut(at) {
                         twin.hear(line);
                         continue;
                     }
@@ -199,8 +199,8 @@ impl Remote {
         let until = Instant::now() + self.limit;
         let before = filter.to.map(|to| to.saturating_add(1));
         let mut lines: Vec<RollupLine> = Vec::new();
-        for from in self.floors(Stream::Rollups, (filter.from, before), until).await? {
-            let statement = self.about(Stream::Rollups).rollups(&filter, from, &self.pairs);
+        for from in self.floors(Stream::Rollups, filter.from, before, until).await? {
+            let statement = self.about(Stream::Rollups).rollups(&filter, from);
             lines = self.rows(statement, until).await?;
             if lines.len() >= filter.limit {
                 break;
@@ -218,137 +218,88 @@ impl Remote {
 }
 
 impl History for Remote {
-    fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents> {
+    fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents> {
         Box::pin(async move {
-            let _place = place;
-            let wanted = Wanted {
-                condition: question.condition,
-                ..Wanted::of(question.filter)
-            };
+            let _permit = permit;
+            let wanted = EventSelection::new(question.filter, question.condition);
             let rows = self.latest(&wanted, Instant::now() + self.limit).await?;
             Ok(FoundEvents { rows, stopped: None })
         })
     }
 
-    fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>> {
-        Box::pin(async move {
-            let _place = place;
-            self.rollup_rows(filter).await
-        })
+    fn rollups(&self, filter: RollupFilter, permit: Permit) -> Answer<'_, Vec<Rollup>> {
+        hold(permit, self.rollup_rows(filter))
     }
 
-    fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory> {
+    fn flow(&self, question: FlowQuestion, permit: Permit) -> Answer<'_, FlowHistory> {
         Box::pin(async move {
-            let _place = place;
-            let FlowQuestion {
-                flow,
-                from,
-                to,
-                limit,
-            } = question;
-            let before = to.map(|to| to.saturating_add(1));
-            let most = FlowHistory::events_for(limit);
+            let _permit = permit;
+            let most = FlowHistory::events_for(question.limit);
             let filter = EventFilter {
-                flow: Some(flow),
-                from,
-                before,
+                flow: Some(question.flow),
+                from: question.from,
+                before: question.to.map(|to| to.saturating_add(1)),
                 limit: most,
                 ..EventFilter::default()
             };
-            let question = Wanted {
+            let selection = EventSelection {
                 only: Some(FlowHistory::EVENTS),
-                ..Wanted::of(filter)
+                ..EventSelection::new(filter, None)
             };
-            let mut events = self.latest(&question, Instant::now() + self.limit).await?;
+            let mut events = self.latest(&selection, Instant::now() + self.limit).await?;
             events.reverse();
             let is_cut = events.len() == most;
-            Ok(FlowHistory::from_events(events, is_cut, limit))
+            Ok(FlowHistory::from_events(events, is_cut, question.limit))
         })
     }
 
-    fn rule_events(&self, question: EventQuestion, place: Place) -> Answer<'_, Vec<RuleEvent>> {
-        Box::pin(async move {
-            let _place = place;
-            self.heard_of_rules(question).await
-        })
+    fn rule_events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, Vec<RuleEvent>> {
+        hold(permit, self.heard_of_rules(question))
     }
 
-    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat> {
-        Box::pin(async move {
-            let _place = place;
-            self.heat_map(filter).await
-        })
+    fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat> {
+        hold(permit, self.heat_map(filter))
     }
 
-    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
-        Box::pin(async move {
-            let _place = place;
-            self.queue_records(question).await
-        })
+    fn queue(&self, question: QueueQuestion, permit: Permit) -> Answer<'_, QueueRecords> {
+        hold(permit, self.queue_records(question))
     }
 
     /// Reports are not exported: there is nothing to count.
-    fn losses(&self, (span, _): (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
-        Box::pin(async move {
-            let _place = place;
-            self.losses_within(span).await
-        })
+    fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses> {
+        hold(permit, self.losses_within(question.span))
     }
 
-    fn ends(&self, span: Span, place: Place) -> Answer<'_, (Vec<LinkEnds>, bool)> {
-        Box::pin(async move {
-            let _place = place;
-            self.ends_within(span).await
-        })
+    fn ends(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<LinkEnds>, bool)> {
+        hold(permit, self.ends_within(span))
     }
 
-    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
-        Box::pin(async move {
-            let _place = place;
-            self.flow_spans(question).await
-        })
+    fn flows(&self, question: FlowsQuestion, permit: Permit) -> Answer<'_, FlowSpans> {
+        hold(permit, self.flow_spans(question))
     }
 
-    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans> {
-        Box::pin(async move {
-            let _place = place;
-            self.node_spans(span).await
-        })
+    fn nodes(&self, span: Span, permit: Permit) -> Answer<'_, NodeSpans> {
+        hold(permit, self.node_spans(span))
     }
 
-    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
-        Box::pin(async move {
-            let _place = place;
-            self.path_spans(span).await
-        })
+    fn paths(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<PathSpan>, bool)> {
+        hold(permit, self.path_spans(span))
     }
 
-    fn path_changes(&self, question: PathQuestion, place: Place) -> Answer<'_, PathChanges> {
-        Box::pin(async move {
-            let _place = place;
-            self.changed_paths(question).await
-        })
+    fn path_changes(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathChanges> {
+        hold(permit, self.changed_paths(question))
     }
 
-    fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses> {
-        Box::pin(async move {
-            let _place = place;
-            self.used_paths(question).await
-        })
+    fn path_uses(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathUses> {
+        hold(permit, self.used_paths(question))
     }
 
-    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
-        Box::pin(async move {
-            let _place = place;
-            self.traffic_sums(question).await
-        })
+    fn traffic(&self, question: Arc<TrafficQuestion>, permit: Permit) -> Answer<'_, Traffic> {
+        hold(permit, self.traffic_sums(question))
     }
 
-    fn rates(&self, parts: (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
-        Box::pin(async move {
-            let _place = place;
-            self.rate_span(parts).await
-        })
+    fn rates(&self, question: RateQuestion, permit: Permit) -> Answer<'_, RateSpan> {
+        hold(permit, self.rate_span(question))
     }
 
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
@@ -359,6 +310,17 @@ impl History for Remote {
     fn tidy(&self) {
         lock(&self.idle).clear();
     }
+}
+
+/// Holds a permit until there is an answer.
+fn hold<'a, T>(
+    permit: Permit,
+    answer: impl Future<Output = Result<T, Failure>> + Send + 'a,
+) -> Answer<'a, T> {
+    Box::pin(async move {
+        let _permit = permit;
+        answer.await
+    })
 }
 
 /// An event, and who has it besides the collector of this row.
@@ -377,29 +339,26 @@ impl Heard {
     }
 }
 
-/// Which events.
+/// A selection of events.
 #[derive(Debug)]
-struct Wanted {
+struct EventSelection {
     filter: EventFilter,
     condition: Option<Arc<filter::Filter>>,
     from: Option<u64>,
     before: Option<u64>,
     limit: usize,
-    /// A further condition.
+    /// A further condition, as SQL.
     only: Option<&'static str>,
 }
 
-impl Wanted {
-    fn of(filter: EventFilter) -> Self {
-        let EventFilter {
-            from, before, limit, ..
-        } = filter;
+impl EventSelection {
+    fn new(filter: EventFilter, condition: Option<Arc<filter::Filter>>) -> Self {
         Self {
+            from: filter.from,
+            before: filter.before,
+            limit: filter.limit,
             filter,
-            condition: None,
-            from,
-            before,
-            limit,
+            condition,
             only: None,
         }
     }
@@ -412,7 +371,7 @@ const MOST_LINES: usize = 8_192;
 const TWIN: u64 = 10_000_000_000;
 /// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
 const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
-/// How much longer to wait for the server's own words.
+/// Time to wait beyond the limit, for the server's own error message.
 const GRACE: Duration = Duration::from_secs(2);
 /// Connections that wait for the next question.
 const MAX_IDLE: usize = 4;

@@ -13,5 +13,5 @@ pub use clickhouse::Remote;
 pub use local::Local;
 pub use question::{
     Answer, EventQuestion, Exported, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds,
-    PathQuestion, Place, QueueQuestion, QueueRecords, RecordingQuestion,
+    LossQuestion, PathQuestion, Permit, QueueQuestion, QueueRecords, RateQuestion, RecordingQuestion,
 };

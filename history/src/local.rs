@@ -5,19 +5,18 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use collector::{Kind, event::Rollup};
-use detect::Metric;
+use collector::event::Rollup;
 use store::{
-    EventFilter, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges, PathSpan,
-    PathUses, QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow,
-    RollupFilter, Span, Traffic, TrafficQuestion, facts,
+    FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges, PathSpan, PathUses, QueryError,
+    QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter, Span, Traffic,
+    TrafficQuestion, facts,
 };
 use tokio::task;
 
 use crate::notes;
 use crate::question::{
-    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, PathQuestion, Place,
-    QueueQuestion, QueueRecords, RecordingQuestion,
+    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LossQuestion, PathQuestion,
+    Permit, QueueQuestion, QueueRecords, RateQuestion, RecordingQuestion,
 };
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
@@ -38,14 +37,14 @@ impl Local {
     /// Asks on a thread that may block.
     fn ask<T: Send + 'static>(
         &self,
-        place: Place,
+        permit: Permit,
         question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
     ) -> Answer<'_, T> {
         Box::pin(async move {
             let stop = StopOnDrop::default();
             let reader = self.reader.until(Arc::clone(&stop.0));
             let asked = task::spawn_blocking(move || {
-                let _place = place;
+                let _permit = permit;
                 question(&reader).map(|answer| (answer, reader.notes()))
             });
             match asked.await {
@@ -66,9 +65,9 @@ impl Local {
 }
 
 impl History for Local {
-    fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents> {
+    fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents> {
         let EventQuestion { filter, condition } = question;
-        self.ask(place, move |reader| {
+        self.ask(permit, move |reader| {
             let (rows, stopped) = match condition {
                 None => (reader.events(&filter)?, None),
                 Some(condition) => {
@@ -79,38 +78,38 @@ impl History for Local {
         })
     }
 
-    fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>> {
-        self.ask(place, move |reader| reader.rollups(&filter))
+    fn rollups(&self, filter: RollupFilter, permit: Permit) -> Answer<'_, Vec<Rollup>> {
+        self.ask(permit, move |reader| reader.rollups(&filter))
     }
 
-    fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory> {
+    fn flow(&self, question: FlowQuestion, permit: Permit) -> Answer<'_, FlowHistory> {
         let FlowQuestion {
             flow,
             from,
             to,
             limit,
         } = question;
-        self.ask(place, move |reader| reader.history(&flow, from, to, limit))
+        self.ask(permit, move |reader| reader.history(&flow, from, to, limit))
     }
 
-    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat> {
-        self.ask(place, move |reader| reader.heat(&filter))
+    fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat> {
+        self.ask(permit, move |reader| reader.heat(&filter))
     }
 
-    fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
+    fn recordings(&self, question: RecordingQuestion, permit: Permit) -> Answer<'_, Vec<RecordingRow>> {
         let RecordingQuestion { span, node, limit } = question;
-        self.ask(place, move |reader| {
+        self.ask(permit, move |reader| {
             reader.recordings(span.0, span.1, node.map(|node| (node, None)), limit)
         })
     }
 
-    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
-        self.ask(place, move |reader| queue(reader, &question))
+    fn queue(&self, question: QueueQuestion, permit: Permit) -> Answer<'_, QueueRecords> {
+        self.ask(permit, move |reader| queue(reader, &question))
     }
 
-    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans> {
+    fn flows(&self, question: FlowsQuestion, permit: Permit) -> Answer<'_, FlowSpans> {
         let FlowsQuestion { filter, condition } = question;
-        self.ask(place, move |reader| match condition {
+        self.ask(permit, move |reader| match condition {
             None => reader.flow_spans(&filter),
             Some(condition) => reader.flow_spans_where(&filter, condition.asks_nodes(), &|span| {
                 condition.matches(&facts::from_span(span))
@@ -118,34 +117,40 @@ impl History for Local {
         })
     }
 
-    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans> {
-        self.ask(place, move |reader| reader.node_spans(span))
+    fn nodes(&self, span: Span, permit: Permit) -> Answer<'_, NodeSpans> {
+        self.ask(permit, move |reader| reader.node_spans(span))
     }
 
-    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)> {
-        self.ask(place, move |reader| reader.path_spans(span))
+    fn paths(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<PathSpan>, bool)> {
+        self.ask(permit, move |reader| reader.path_spans(span))
     }
 
-    fn path_changes(&self, (span, of, limit): PathQuestion, place: Place) -> Answer<'_, PathChanges> {
-        self.ask(place, move |reader| reader.path_changes(span, &of, limit))
-    }
-
-    fn path_uses(&self, (span, of, limit): PathQuestion, place: Place) -> Answer<'_, PathUses> {
-        self.ask(place, move |reader| reader.path_uses(span, &of, limit))
-    }
-
-    fn losses(&self, (span, count_until): (Span, Option<u64>), place: Place) -> Answer<'_, Losses> {
-        self.ask(place, move |reader| reader.losses_in(span, count_until))
-    }
-
-    fn rates(&self, (span, column, known_to): (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
-        self.ask(place, move |reader| {
-            reader.rate_span_until(span, column, known_to)
+    fn path_changes(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathChanges> {
+        self.ask(permit, move |reader| {
+            reader.path_changes(question.span, &question.of, question.limit)
         })
     }
 
-    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
-        self.ask(place, move |reader| reader.traffic(&question))
+    fn path_uses(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathUses> {
+        self.ask(permit, move |reader| {
+            reader.path_uses(question.span, &question.of, question.limit)
+        })
+    }
+
+    fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses> {
+        self.ask(permit, move |reader| {
+            reader.losses_in(question.span, question.count_until)
+        })
+    }
+
+    fn rates(&self, question: RateQuestion, permit: Permit) -> Answer<'_, RateSpan> {
+        self.ask(permit, move |reader| {
+            reader.rate_span_until(question.span, question.column, question.known_to)
+        })
+    }
+
+    fn traffic(&self, question: Arc<TrafficQuestion>, permit: Permit) -> Answer<'_, Traffic> {
+        self.ask(permit, move |reader| reader.traffic(&question))
     }
 
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
@@ -159,7 +164,7 @@ impl History for Local {
     }
 }
 
-/// What the store has of one queue.
+/// Reads the records of one queue.
 fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, QueryError> {
     let QueueFilter {
         node,
@@ -172,26 +177,15 @@ fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, Quer
     let recordings = reader.recordings(from, to, Some((node, queue)), question.recordings)?;
     let windows = reader.recording_windows(from, to)?;
     let (passages, truncated) = reader.passages(&question.queue)?;
-    let (from, before, node) = (Some(from), Some(to), Some(node));
     let drops = reader.drops(&RecordFilter {
-        from,
-        before,
-        node,
+        from: Some(from),
+        before: Some(to),
+        node: Some(node),
         flow: None,
         limit,
     })?;
-    let (kind, metric) = (Some(Kind::Change), Some(Metric::HopLatency));
-    let filter = EventFilter {
-        from,
-        before,
-        kind,
-        node,
-        metric,
-        flow: None,
-        limit,
-    };
     let changes = if passages.is_empty() {
-        reader.events(&filter)?
+        reader.events(&question.latency_changes())?
     } else {
         Vec::new()
     };

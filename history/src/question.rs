@@ -3,7 +3,11 @@
 
 use std::{fmt, pin::Pin, sync::Arc};
 
-use collector::event::{Drop, Rollup};
+use collector::{
+    Kind,
+    event::{Drop, Rollup},
+};
+use detect::Metric;
 use store::{
     EventFilter, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter, Losses,
     NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
@@ -17,23 +21,21 @@ use crate::{
     sql::{Failure, QueryFailure, Request},
 };
 
-/// A place among the questions that are answered at the same time: held until the question is answered, even if nobody waits for it.
-pub type Place = Arc<OwnedSemaphorePermit>;
-
-/// A span of time, flows, and a maximum number of rows.
-pub type PathQuestion = (Span, FlowSelector, usize);
+/// A permit to answer one question: a bounded number is answered at a time. It is held until the question is
+/// answered, even if nobody waits for the answer.
+pub type Permit = Arc<OwnedSemaphorePermit>;
 
 /// An answer that is being made. When it is no longer awaited, the question ends.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// Answers questions about the past. Each answer is bounded in rows, bytes and time.
 pub trait History: fmt::Debug + Send + Sync {
-    /// Events, newest first.
-    fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents>;
+    /// Returns events, newest first.
+    fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents>;
 
-    /// Events of rules, newest first, each with those who say so.
-    fn rule_events(&self, question: EventQuestion, place: Place) -> Answer<'_, Vec<RuleEvent>> {
-        let events = self.events(question, place);
+    /// Returns events of rules, newest first, each with the collectors that stored it.
+    fn rule_events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, Vec<RuleEvent>> {
+        let events = self.events(question, permit);
         Box::pin(async move {
             let rows = events.await?.rows.into_iter();
             Ok(rows
@@ -45,18 +47,17 @@ pub trait History: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Rollups in ascending order of time: the latest that match.
-    fn rollups(&self, filter: RollupFilter, place: Place) -> Answer<'_, Vec<Rollup>>;
+    /// Returns the latest rollups that match, in ascending order of time.
+    fn rollups(&self, filter: RollupFilter, permit: Permit) -> Answer<'_, Vec<Rollup>>;
 
-    /// A flow's latencies and paths over time.
-    fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory>;
+    /// Returns a flow's latencies and paths over time.
+    fn flow(&self, question: FlowQuestion, permit: Permit) -> Answer<'_, FlowHistory>;
 
-    /// How full queues were over time.
-    fn heat(&self, filter: HeatFilter, place: Place) -> Answer<'_, Heat>;
+    /// Returns the occupancy of queues, or another metric, over time.
+    fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat>;
 
-    /// What the flight recorder recorded, newest first.
-    fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
-        let (_, _) = (question, place);
+    /// Returns recordings of the flight recorder, newest first.
+    fn recordings(&self, _: RecordingQuestion, _: Permit) -> Answer<'_, Vec<RecordingRow>> {
         let message =
             "recordings are only in the store of a collector; ask the one that receives the node's reports";
         Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(
@@ -64,41 +65,41 @@ pub trait History: fmt::Debug + Send + Sync {
         )))))
     }
 
-    /// What is known of one queue.
-    fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords>;
+    /// Returns the records of one queue.
+    fn queue(&self, question: QueueQuestion, permit: Permit) -> Answer<'_, QueueRecords>;
 
-    /// Flows of a span of time, also those that have expired.
-    fn flows(&self, question: FlowsQuestion, place: Place) -> Answer<'_, FlowSpans>;
+    /// Returns the flows of a span of time, including those that have expired.
+    fn flows(&self, question: FlowsQuestion, permit: Permit) -> Answer<'_, FlowSpans>;
 
-    /// Nodes, queues and links in a span of time.
-    fn nodes(&self, span: Span, place: Place) -> Answer<'_, NodeSpans>;
+    /// Returns the nodes, queues and links of a span of time.
+    fn nodes(&self, span: Span, permit: Permit) -> Answer<'_, NodeSpans>;
 
-    /// The paths of a span of time, the most used first, and whether it has more flows than are considered.
-    fn paths(&self, span: Span, place: Place) -> Answer<'_, (Vec<PathSpan>, bool)>;
+    /// Returns the paths of a span of time, the most used first, and whether the span has more flows than are
+    /// considered.
+    fn paths(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<PathSpan>, bool)>;
 
-    /// The changes of paths in a span of time; at most so many one by one, and as many together.
-    fn path_changes(&self, question: PathQuestion, place: Place) -> Answer<'_, PathChanges>;
+    /// Returns the changes of paths in a span of time, at most `limit` one by one and as many grouped.
+    fn path_changes(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathChanges>;
 
-    /// Which paths flows used in a span of time; at most so many.
-    fn path_uses(&self, question: PathQuestion, place: Place) -> Answer<'_, PathUses>;
+    /// Returns the paths that flows used in a span of time.
+    fn path_uses(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathUses>;
 
-    /// What was lost in a span of time. With a time, each report is stored, and those received until then are counted.
-    fn losses(&self, question: (Span, Option<u64>), place: Place) -> Answer<'_, Losses>;
+    /// Returns the losses of a span of time.
+    fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses>;
 
-    /// The interfaces at the ends of links, as far as the past has them; a collector knows those of now.
-    /// Also whether there is more than is considered.
-    fn ends(&self, span: Span, place: Place) -> Answer<'_, (Vec<LinkEnds>, bool)> {
-        let (_, _) = (span, place);
+    /// Returns the interfaces at the ends of links as far as they are stored, and whether there are more than are
+    /// considered. A collector knows the current ones itself.
+    fn ends(&self, _: Span, _: Permit) -> Answer<'_, (Vec<LinkEnds>, bool)> {
         Box::pin(std::future::ready(Ok((Vec::new(), false))))
     }
 
-    /// Counts over time, in parts of so many ns; reports before this time alone.
-    fn rates(&self, parts: (Span, u64, u64), place: Place) -> Answer<'_, RateSpan>;
+    /// Returns counts of reports, events and lost reports over time.
+    fn rates(&self, question: RateQuestion, permit: Permit) -> Answer<'_, RateSpan>;
 
-    /// Values over time, by groups.
-    fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic>;
+    /// Returns values over time, by groups.
+    fn traffic(&self, question: Arc<TrafficQuestion>, permit: Permit) -> Answer<'_, Traffic>;
 
-    /// SQL of a user, which can only read. The answer is [`crate::sql::Rows`] as JSON.
+    /// Executes a user's SQL, which can only read. The answer is [`crate::sql::Rows`] as JSON.
     fn query(&self, request: Request) -> Answer<'_, Vec<u8>>;
 
     /// Frees what is not in use. Called about once a minute.
@@ -108,16 +109,16 @@ pub trait History: fmt::Debug + Send + Sync {
 /// A question about events.
 #[derive(Clone, Debug)]
 pub struct EventQuestion {
-    /// Which, and how many.
+    /// The events to return, and their maximum number.
     pub filter: EventFilter,
-    /// Only those that it matches.
+    /// A filter expression that events must match.
     pub condition: Option<Arc<filter::Filter>>,
 }
 
-/// Events that were found.
+/// The events that match, and how far the search went.
 #[derive(Clone, Debug)]
 pub struct FoundEvents {
-    /// Newest first.
+    /// The events, newest first.
     pub rows: Vec<EventRow>,
     /// Events before this time were not looked at, although more are wanted.
     pub stopped: Option<u64>,
@@ -126,20 +127,51 @@ pub struct FoundEvents {
 /// A question about the flows of a span of time.
 #[derive(Clone, Debug)]
 pub struct FlowsQuestion {
-    /// Which, and how many.
+    /// The flows to return, their order, and their maximum number.
     pub filter: FlowFilter,
-    /// Only those that it matches.
+    /// A filter expression that flows must match.
     pub condition: Option<Arc<filter::Filter>>,
+}
+
+/// A question about the paths of flows.
+#[derive(Clone, Debug)]
+pub struct PathQuestion {
+    /// The span of time.
+    pub span: Span,
+    /// The flows whose paths are returned.
+    pub of: FlowSelector,
+    /// Maximum number of rows.
+    pub limit: usize,
+}
+
+/// A question about losses.
+#[derive(Clone, Copy, Debug)]
+pub struct LossQuestion {
+    /// The span of time.
+    pub span: Span,
+    /// If each report is stored: counts the packets of those that were received until this time, ns since the Unix epoch.
+    pub count_until: Option<u64>,
+}
+
+/// A question about counts over time.
+#[derive(Clone, Copy, Debug)]
+pub struct RateQuestion {
+    /// The span of time.
+    pub span: Span,
+    /// The length of the parts in which reports and events are counted, ns.
+    pub column: u64,
+    /// Only reports before this time are counted, ns since the Unix epoch: later ones are not all stored yet.
+    pub known_to: u64,
 }
 
 /// A question about recordings.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingQuestion {
-    /// Of this time.
+    /// The beginning and the end, ns since the Unix epoch.
     pub span: (u64, u64),
-    /// Of this node.
+    /// Only recordings of this node.
     pub node: Option<u32>,
-    /// At most so many: the latest.
+    /// Maximum number of recordings; the latest are returned.
     pub limit: usize,
 }
 
@@ -148,37 +180,53 @@ pub struct RecordingQuestion {
 pub struct QueueQuestion {
     /// The queue, the time, and the maximum number of reports.
     pub queue: QueueFilter,
-    /// At most so many recordings: the latest.
+    /// Maximum number of recordings; the latest are returned.
     pub recordings: usize,
-    /// At most so many drops, and as many changes: the latest.
+    /// Maximum number of drops, and of changes; the latest are returned.
     pub events: usize,
 }
 
-/// What is known of one queue.
+impl QueueQuestion {
+    /// Selects the changes of hop latencies at the queue's node.
+    pub(crate) fn latency_changes(&self) -> EventFilter {
+        EventFilter {
+            from: Some(self.queue.from),
+            before: Some(self.queue.to),
+            kind: Some(Kind::Change),
+            metric: Some(Metric::HopLatency),
+            node: Some(self.queue.node),
+            flow: None,
+            limit: self.events,
+        }
+    }
+}
+
+/// The records of one queue.
 #[derive(Clone, Debug)]
 pub struct QueueRecords {
-    /// Why reports were recorded.
+    /// The recordings of its reports, with their reasons.
     pub recordings: Vec<RecordingRow>,
-    /// The recordings of all subjects: since, until, and of how many reports one was stored.
+    /// The recordings of all subjects: beginning and end (ns since the Unix epoch), and the number of reports of
+    /// which one was stored.
     pub windows: Vec<(u64, u64, u64)>,
     /// The packets of its reports, in order of time.
     pub passages: Vec<PassageRow>,
-    /// Whether there are more.
+    /// Whether there are more passages.
     pub truncated: bool,
     /// Dropped packets at its node.
     pub drops: Vec<Drop>,
-    /// Without packets: changes of hop latencies at its node.
+    /// Changes of hop latencies at its node, if there are no passages.
     pub changes: Vec<EventRow>,
     /// Set in a console.
     pub exported: Option<Exported>,
 }
 
-/// In a console: what there is of a queue.
+/// The exported data of a queue, in a console.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    /// Collectors that heard the node in this time.
+    /// Collectors that received reports of the node in this time.
     pub collectors: Vec<String>,
-    /// Whether there are more of them.
+    /// Whether there are more collectors.
     pub more: bool,
     /// Whether hops are exported. Then the packets are those of these hops, and their values are in nanoseconds.
     pub hops: bool,
@@ -187,25 +235,25 @@ pub struct Exported {
 /// The interfaces at the ends of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEnds {
-    /// The sending node.
+    /// ID of the sending node.
     pub from: u32,
-    /// The receiving node.
+    /// ID of the receiving node.
     pub to: u32,
-    /// The interface of the sending one.
+    /// Egress interface of the sending node.
     pub egress_if: Option<u32>,
-    /// The interface of the receiving one.
+    /// Ingress interface of the receiving node.
     pub ingress_if: Option<u32>,
 }
 
 /// A question about one flow.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowQuestion {
-    /// The flow.
+    /// The flow whose history is returned.
     pub flow: FlowKey,
-    /// At or after.
+    /// Only records at or after this time, ns since the Unix epoch.
     pub from: Option<u64>,
-    /// At or before.
+    /// Only records at or before this time, ns since the Unix epoch.
     pub to: Option<u64>,
-    /// At most so many points: the latest.
+    /// Maximum number of points; the latest are returned.
     pub limit: usize,
 }

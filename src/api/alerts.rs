@@ -27,7 +27,7 @@ use super::{
     switch::json,
 };
 use history::{
-    EventQuestion, Place, RecordingQuestion,
+    EventQuestion, Permit, RecordingQuestion,
     alerts::{Alert, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
 };
 use view::{
@@ -127,7 +127,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
 async fn events(
     context: &Context,
     span: (u64, u64),
-    place: &Place,
+    place: &Permit,
 ) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
     let from = Some(span.0.saturating_sub(BEFORE));
     let before = Some(span.1.saturating_add(1));

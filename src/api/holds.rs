@@ -9,7 +9,7 @@ use detect::Metric;
 use store::{FlowHistory, FlowPoint, RollupFilter};
 
 use super::refusal::Refusal;
-use history::{History, Place};
+use history::{History, Permit};
 
 /// What shows that a flow was silent.
 #[derive(Default, Debug)]
@@ -32,7 +32,7 @@ impl Silences {
     /// The history is not readable.
     pub(super) async fn read(
         history: &dyn History,
-        place: &Place,
+        place: &Permit,
         flow: &FlowHistory,
         push: Duration,
         end: u64,

@@ -18,7 +18,7 @@ use super::{
     refusal::Refusal,
 };
 use collect_role::known_links::{Behind, LinkMemory};
-use history::LinkEnds;
+use history::{LinkEnds, LossQuestion};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.
@@ -40,7 +40,8 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let count_until = (evidence == Evidence::Reports).then_some(settled);
     let place = place(&context).await?;
     let history = history_of(&context)?;
-    let losses = history.losses((span, count_until), Arc::clone(&place)).await?;
+    let question = LossQuestion { span, count_until };
+    let losses = history.losses(question, Arc::clone(&place)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
     let (known, in_use) = (Arc::clone(&context.known_links), context.monitor.links().await?);
     let (exported, has_more) = history.ends(span, Arc::clone(&place)).await?;

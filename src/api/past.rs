@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::extract::State;
-use collector::{FlowOrder, event::Kind};
+use collector::FlowOrder;
 use detect::Metric;
 use store::{FlowFilter, FlowSpan, NodeSpans, PathSpan, SeriesKey, Span, SpanSum, reports_known_to};
 use wire::FlowKey;
@@ -19,7 +19,7 @@ use super::{
     refusal::Refusal,
 };
 use crate::config::Settings;
-use history::{FlowQuestion, FlowsQuestion, LinkEnds, Place};
+use history::{FlowQuestion, FlowsQuestion, LinkEnds, Permit, RateQuestion};
 use view::{
     self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView, Links,
     NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
@@ -80,31 +80,28 @@ pub(crate) async fn activity(
     let place = place(&context).await?;
     let now = nic::time::now();
     let reports_to = reports_known_to(now).min(span.to());
-    let rates = history_of(&context)?
-        .rates((span, column, reports_to), Arc::clone(&place))
-        .await?;
+    let question = RateQuestion {
+        span,
+        column,
+        known_to: reports_to,
+    };
+    let rates = history_of(&context)?.rates(question, Arc::clone(&place)).await?;
     respond(place, move || {
-        let point = |point: &store::RatePoint| ActivityPoint {
+        let kinds = rates.kinds.iter().map(|(kind, count)| (kind.name(), *count));
+        let points = rates.points.iter().map(|point| ActivityPoint {
             ts: point.ts,
             reports: point.reports,
             events: point.events,
             lost: point.lost,
-        };
-        let kinds = rates
-            .kinds
-            .iter()
-            .map(|(kind, count): (&Kind, &u64)| (kind.name(), *count))
-            .collect();
-        let points = rates.points.iter().map(point).collect();
-        let events_to = now.min(span.to());
+        });
         Activity {
             from: span.from(),
             to: span.to(),
             column,
             reports_to,
-            events_to,
-            points,
-            kinds,
+            events_to: now.min(span.to()),
+            points: points.collect(),
+            kinds: kinds.collect(),
         }
     })
     .await
@@ -345,7 +342,7 @@ pub(super) async fn links(
 pub(super) async fn link_ends(
     context: &Context,
     span: Span,
-    place: &Place,
+    place: &Permit,
 ) -> Result<(Vec<LinkEnds>, bool), Refusal> {
     let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(place)).await?;
     let now = context.monitor.topology().await?;

@@ -18,7 +18,7 @@ use super::{
     refusal::Refusal,
     stored,
 };
-use history::FlowQuestion;
+use history::{FlowQuestion, PathQuestion};
 use view::{self as shown, ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.
@@ -68,7 +68,7 @@ pub(crate) async fn changes(
     let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
     let place = place(&context).await?;
     let found = history_of(&context)?
-        .path_changes((span, of, limit), Arc::clone(&place))
+        .path_changes(PathQuestion { span, of, limit }, Arc::clone(&place))
         .await?;
     names::look_up(&context, found.changes.iter().map(|change| &change.flow));
     respond(place, move || {
@@ -108,23 +108,21 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
     let place = place(&context).await?;
     let history = history_of(&context)?;
-    let forward = history
-        .path_uses((span, of.clone(), limit), Arc::clone(&place))
-        .await?;
     let back = opposite(&of);
-    let reverse = match &back {
-        Some(back) => Some(
-            history
-                .path_uses((span, back.clone(), limit), Arc::clone(&place))
-                .await?,
-        ),
+    let question = PathQuestion { span, of, limit };
+    let forward = history.path_uses(question.clone(), Arc::clone(&place)).await?;
+    let reverse = match back.clone() {
+        Some(of) => {
+            let question = PathQuestion { span, of, limit };
+            Some(history.path_uses(question, Arc::clone(&place)).await?)
+        }
         None => None,
     };
     respond(place, move || {
         let truncated = forward.truncated || reverse.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
             forward: direction(
-                &of,
+                &question.of,
                 &forward,
                 "there were no reports of this direction in this time",
             ),

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{Context, page::Prepared, refusal::Refusal};
-use history::{History, Place, sql::Failure};
+use history::{History, Permit, sql::Failure};
 
 /// Who answers.
 pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
@@ -17,7 +17,7 @@ pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
 }
 
 /// A place for a question.
-pub(super) async fn place(context: &Context) -> Result<Place, Refusal> {
+pub(super) async fn place(context: &Context) -> Result<Permit, Refusal> {
     // Without a history there is nothing to wait for.
     history_of(context)?;
     permit(&context.reads).await.map(Arc::new)
@@ -25,7 +25,7 @@ pub(super) async fn place(context: &Context) -> Result<Place, Refusal> {
 
 /// Makes a response on a thread that may block.
 pub(super) async fn respond<T: Serialize>(
-    place: Place,
+    place: Permit,
     make: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Prepared, Refusal> {
     let made = task::spawn_blocking(move || {

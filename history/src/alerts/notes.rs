@@ -10,7 +10,7 @@ use std::{
 use collector::Kind;
 use detect::Metric;
 use export::record::Alert;
-use filter::{Facts, Fault, Filter, View, no_names};
+use filter::{Facts, Filter, View, no_names};
 use serde::{Deserialize, Serialize};
 use store::facts;
 use terminal::CliError;
@@ -18,7 +18,7 @@ use terminal::CliError;
 use runtime::{lock::lock, save::SavedFile};
 use view::{AcknowledgedView, SilenceView};
 
-/// Acknowledgements and silences.
+/// Acknowledgements and silences of alerts, and the file that keeps them.
 #[derive(Debug)]
 pub struct Notes {
     file: Arc<SavedFile>,
@@ -35,7 +35,7 @@ struct State {
     filters: Vec<Arc<Filter>>,
 }
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Saved {
@@ -57,14 +57,14 @@ struct Saving {
     comment: String,
 }
 
-/// Why nothing was noted.
+/// The reason that a change was refused.
 #[derive(Debug)]
 pub enum Full {
-    /// The filter is wrong.
+    /// The filter is invalid.
     Wrong {
-        /// At this character, from 1.
+        /// The position of the fault, in characters from 1.
         at: usize,
-        /// What is wrong there.
+        /// A sentence about the fault.
         message: String,
     },
     /// There are as many silences as there can be, and all last.
@@ -89,17 +89,14 @@ impl Notes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Saved::default(),
             Err(error) => return Err(CliError::io(format!("cannot read {shown}"), error, remedy)),
         };
-        let filter = |one: &Saving| {
-            Filter::parse(&one.filter, View::Events, &no_names)
-                .map(Arc::new)
-                .map_err(|fault| {
-                    CliError::new(format!(
-                        "{shown}: silence {}: {}; {remedy}",
-                        one.id, fault.message
-                    ))
-                })
-        };
-        let filters = saved.silences.iter().map(filter).collect::<Result<_, _>>()?;
+        let mut filters = Vec::with_capacity(saved.silences.len());
+        for silence in &saved.silences {
+            let filter = Filter::parse(&silence.filter, View::Events, &no_names).map_err(|fault| {
+                let message = fault.message;
+                CliError::new(format!("{shown}: silence {}: {message}; {remedy}", silence.id))
+            })?;
+            filters.push(Arc::new(filter));
+        }
         Ok(Self {
             state: RwLock::new(State { saved, filters }),
             file,
@@ -157,16 +154,13 @@ impl Notes {
             comment,
             ..
         } = silence;
-        let wrong = |Fault {
-                         position, message, ..
-                     }: Fault| {
-            let before = filter.get(..position).unwrap_or(&filter);
+        let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(|fault| {
+            let before = filter.get(..fault.position).unwrap_or(&filter);
             Full::Wrong {
                 at: before.chars().count() + 1,
-                message,
+                message: fault.message,
             }
-        };
-        let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(wrong)?;
+        })?;
         self.change(|state| {
             state.forget(|one| one.until.saturating_add(KEPT) < from);
             if state.saved.silences.len() >= MOST_SILENCES {
@@ -223,10 +217,9 @@ impl Notes {
     /// The number of a silence that covers an alert at a time.
     pub fn covering(&self, alert: &Alert, at: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let lasts = |one: &Saving| one.from <= at && at < one.until;
         let all = state.saved.silences.iter().zip(&state.filters);
         let facts = facts_of(alert);
-        all.filter(|(one, _)| lasts(one))
+        all.filter(|(one, _)| (one.from..one.until).contains(&at))
             .find(|(_, filter)| filter.matches(&facts))
             .map(|(one, _)| one.id)
     }

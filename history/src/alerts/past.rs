@@ -17,7 +17,7 @@ pub struct Alert {
     pub episodes: VecDeque<Episode>,
     /// Number of times it started firing in the span.
     pub count: u64,
-    /// Why the last one ended; `None`: it lasts.
+    /// The reason that the last episode ended; `None` while it lasts.
     pub ended: Option<Ended>,
     /// Those who said that it became true, and have not said that it became false.
     hearers: BTreeSet<Hearer>,
@@ -30,16 +30,16 @@ pub struct Alert {
 pub struct Hearer {
     /// The same for all that hear the same reports.
     pub pair: Arc<str>,
-    /// Its name; empty: it is this process.
+    /// The name of the collector; empty for this process.
     pub name: Arc<str>,
 }
 
 /// The event of a rule that became true or false, and who says so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleEvent {
-    /// The event.
+    /// The stored event of the rule.
     pub row: EventRow,
-    /// One or more.
+    /// The collectors that stored it, at least one.
     pub by: Vec<Hearer>,
 }
 
@@ -58,7 +58,7 @@ pub struct Episode {
     pub until: Option<u64>,
 }
 
-/// Why an alert ended.
+/// The reason that an alert ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A report showed that the rule is no longer true.
@@ -70,7 +70,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Its name in the API.
+    /// Returns the name that the API uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::False => "false",
@@ -132,9 +132,9 @@ impl Past {
     }
 
     fn add(&mut self, Change { one, by }: Change) {
-        let (number, ts) = (one.alert(), one.ts);
+        let ts = one.ts;
         let is_counted = (self.span.0..=self.span.1).contains(&ts);
-        let alert = self.alerts.entry(number).or_insert_with(|| Alert {
+        let alert = self.alerts.entry(one.alert()).or_insert_with(|| Alert {
             last: one.clone(),
             episodes: VecDeque::new(),
             count: 0,
@@ -156,16 +156,16 @@ impl Past {
                 });
                 alert.count += u64::from(is_counted);
             }
-            (alert.last, alert.ended) = (one, None);
+            alert.last = one;
+            alert.ended = None;
             return;
         }
         let is_shown = one.metric.is_some();
         // A report that shows it is false is what all of a pair hear. One of them alone may hear no more of a flow.
-        let is_over = |hearer: &Hearer| {
-            by.iter()
+        alert.hearers.retain(|hearer| {
+            !by.iter()
                 .any(|one| one == hearer || is_shown && one.pair == hearer.pair)
-        };
-        alert.hearers.retain(|hearer| !is_over(hearer));
+        });
         if !alert.hearers.is_empty() {
             return;
         }
@@ -183,17 +183,14 @@ impl Past {
 
     /// Those that lasted in the span, worst first among those that are firing.
     pub fn alerts(self) -> Vec<Alert> {
-        let Self {
-            span: (from, to),
-            alerts,
-        } = self;
-        let overlaps = |one: &Episode| {
-            one.since.is_none_or(|since| since <= to) && one.until.is_none_or(|until| until >= from)
-        };
-        let mut all: Vec<Alert> = alerts
+        let (from, to) = self.span;
+        let mut all: Vec<Alert> = self
+            .alerts
             .into_values()
             .filter_map(|mut alert| {
-                alert.episodes.retain(|one| overlaps(one));
+                alert.episodes.retain(|one| {
+                    one.since.is_none_or(|since| since <= to) && one.until.is_none_or(|until| until >= from)
+                });
                 (!alert.episodes.is_empty()).then_some(alert)
             })
             .collect();
@@ -208,12 +205,12 @@ impl Alert {
         self.ended.is_none()
     }
 
-    /// Since when, the last time.
+    /// Returns when the last episode began, or `None` if that is no longer stored.
     pub fn since(&self) -> Option<u64> {
         self.episodes.back().and_then(|last| last.since)
     }
 
-    /// Until when.
+    /// Returns when the last episode ended, or `None` if it lasts.
     pub fn until(&self) -> Option<u64> {
         self.episodes.back().and_then(|last| last.until)
     }
@@ -238,7 +235,8 @@ impl Alert {
         let excess = match (last.value, last.threshold) {
             // In percent. Which of the two is larger depends on the comparison.
             (Some(value), Some(threshold)) => {
-                let (more, less) = (value.max(threshold), value.min(threshold).max(1));
+                let more = value.max(threshold);
+                let less = value.min(threshold).max(1);
                 u64::try_from(u128::from(more) * 100 / u128::from(less)).unwrap_or(u64::MAX)
             }
             _ => 100,

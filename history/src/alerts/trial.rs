@@ -24,7 +24,7 @@ pub struct Trial {
     /// The flows that pass a node.
     through: HashMap<u32, BTreeSet<FlowKey>>,
     nodes: HashMap<u32, Levels>,
-    /// How many steps evaluations may still take.
+    /// Steps that evaluations may still take.
     left: u64,
     times: u64,
     counts: Vec<u64>,
@@ -35,18 +35,18 @@ pub struct Trial {
     scratch: Vec<HopValues>,
 }
 
-/// Which time is judged.
+/// The time range in which the rule is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialRange {
-    /// Its beginning. Events before it only say what held then.
+    /// The beginning of the range, ns since the Unix epoch. Events before it only say what held then.
     pub from: u64,
-    /// Its end.
+    /// The end of the range, ns since the Unix epoch.
     pub to: u64,
-    /// Length of the parts in which firings are counted.
+    /// The length of the parts in which firings are counted, ns.
     pub column: u64,
 }
 
-/// What shows that no report came after a stored value.
+/// Limits beyond which silence shows that no report came after a stored value.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Holding {
     /// While a flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
@@ -84,7 +84,7 @@ enum Source {
 }
 
 impl Source {
-    /// What a value or its end is of; `None` if the event says neither.
+    /// Returns the subject of an event's value or of its end, or `None` if the event has neither.
     fn of(event: &Event) -> Option<Self> {
         match (event.flow, event.node) {
             (Some(flow), _) => (says(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
@@ -100,7 +100,7 @@ fn says(event: &Event) -> bool {
     matches!(event.kind, New | Change | PathChange | PathLoop | Latest) && event.metric.is_some()
 }
 
-/// What is known of a flow.
+/// The state of a flow.
 #[derive(Debug, Default)]
 struct Seen {
     /// The flow may send reports until this time, ns.
@@ -109,13 +109,13 @@ struct Seen {
     /// The path visits a node twice. Nodes that are not known are not the same one.
     looped: bool,
     flow_latency: Option<u64>,
-    /// By node.
+    /// Hop latencies by node, ns.
     latencies: BTreeMap<u32, u64>,
     /// The rule is true: since its firing of this number, or since before the range.
     firing: Option<Option<usize>>,
 }
 
-/// What is known of a node: the latest values of its queues and links.
+/// The state of a node: the latest values of its queues and links.
 #[derive(Debug, Default)]
 struct Levels {
     occupancy: BTreeMap<Option<u8>, Level>,
@@ -318,7 +318,8 @@ impl Trial {
         }
     }
 
-    /// What the rule did. `already`: the flows for which it was true at the beginning of the range.
+    /// Returns the rule's firings. `already`: the number of flows for which it was true at the beginning of the
+    /// range.
     pub fn finish(self, already: usize) -> TrialView {
         TrialView {
             from: self.range.from,
@@ -333,7 +334,7 @@ impl Trial {
         }
     }
 
-    /// For how many flows it is true now.
+    /// Returns the number of flows for which the rule is true now.
     pub fn firing(&self) -> usize {
         self.flows.values().filter(|seen| seen.firing.is_some()).count()
     }

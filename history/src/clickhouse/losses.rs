@@ -43,9 +43,7 @@ impl Remote {
         let places: Vec<DropsLine> = self
             .rows(self.about(Stream::Drops).drop_places(span, MOST_PLACES), until)
             .await?;
-        let statement = self
-            .about(Stream::Losses)
-            .reporters(span, &self.pairs, MOST_REPORTERS);
+        let statement = self.about(Stream::Losses).reporters(span, MOST_REPORTERS);
         let reporters: Vec<ReporterLine> = self.rows(statement, until).await?;
         let truncated = places.len() > MOST_PLACES || reporters.len() > MOST_REPORTERS;
         let drops = places.into_iter().take(MOST_PLACES).map(DropsLine::sum).collect();
@@ -73,7 +71,7 @@ impl Remote {
         if !self.has(Stream::Hops, until).await? {
             return Ok((Vec::new(), false));
         }
-        let statement = self.about(Stream::Hops).ends(span, (MOST_HOPS, MOST_LINKS));
+        let statement = self.about(Stream::Hops).ends(span, MOST_HOPS, MOST_LINKS);
         let lines: Vec<EndsLine> = self.rows(statement, until).await?;
         let hops: Vec<Number> = self
             .rows(self.about(Stream::Hops).rows_of(span, MOST_HOPS), until)

@@ -74,7 +74,7 @@ impl Remote {
     pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
         let until = Instant::now() + self.limit;
         let about = self.about(Stream::Rollups);
-        let statement = about.lives_whole(span, &self.pairs, &self.of_paths());
+        let statement = about.lives_whole(span, &self.of_paths());
         let mut lines: Vec<LifeLine> = self.rows(statement, until).await?;
         let truncated = lines.len() > MOST_FLOWS;
         lines.truncate(MOST_FLOWS);
@@ -84,14 +84,13 @@ impl Remote {
             let Some([_, end, count]) = line.parts.first().copied() else {
                 continue;
             };
-            let last = span.from().saturating_add(end.saturating_mul(MINUTE));
             let sum = SpanSum {
                 count,
                 min: u64::MAX,
                 max: 0,
                 sum: 0,
                 first: span.from(),
-                last,
+                last: after_minutes(span, end),
             };
             flows.push((
                 sum,
@@ -109,17 +108,17 @@ impl Remote {
         Ok((found, truncated))
     }
 
-    pub(super) async fn used_paths(&self, (span, of, limit): PathQuestion) -> Result<PathUses, Failure> {
+    pub(super) async fn used_paths(&self, question: PathQuestion) -> Result<PathUses, Failure> {
+        let PathQuestion { span, of, limit } = question;
         let until = Instant::now() + self.limit;
         let mut tally = UseTally::new(span);
         if is_nobody(&of) {
             tally.spread(MINUTE);
             return Ok(tally.finish(limit));
         }
-        let about = || self.about(Stream::Rollups);
-        let counted: Vec<Number> = self
-            .rows(about().number_of_flows(span, &of, &self.of_paths().1), until)
-            .await?;
+        let statement = self.about(Stream::Rollups);
+        let statement = statement.number_of_flows(span, &of, &self.of_paths().1);
+        let counted: Vec<Number> = self.rows(statement, until).await?;
         let pieces = use_pieces(span, counted.first().map_or(0, |count| count.n));
         let parts = pieces
             .iter()
@@ -129,22 +128,31 @@ impl Remote {
             .unwrap_or(1)
             .clamp(1, MOST_USED);
         pieces.iter().for_each(|piece| tally.spread(piece.length()));
-        let (mut after, mut count) = (String::new(), 0);
+        let mut after = String::new();
+        let mut count = 0;
         loop {
-            let question = (span, &of, &*pieces, (&*after, page));
-            let statement = about().lives_in_parts(question, &self.pairs, &self.of_paths());
+            let statement = self.about(Stream::Rollups).lives_in_parts(
+                span,
+                &of,
+                &pieces,
+                &after,
+                page,
+                &self.of_paths(),
+            );
             let lines: Vec<LifeLine> = self.rows(statement, until).await?;
             let is_last = lines.len() < page;
             count += lines.len();
             for mut line in lines {
                 let taken = line.taken();
-                let at = |minutes: u64| span.from().saturating_add(minutes.saturating_mul(MINUTE));
-                let part = |part: &[u64; 3]| PathPart {
-                    from: at(part[0]),
-                    to: at(part[1]),
-                    reports: part[2],
-                };
-                let parts = line.parts.iter().map(part).collect();
+                let parts = line
+                    .parts
+                    .iter()
+                    .map(|[from, to, reports]| PathPart {
+                        from: after_minutes(span, *from),
+                        to: after_minutes(span, *to),
+                        reports: *reports,
+                    })
+                    .collect();
                 let life = Some(line.life)
                     .filter(|life| life[1] > 0)
                     .map(|[first, last]| (first, last));
@@ -163,10 +171,8 @@ impl Remote {
         }
     }
 
-    pub(super) async fn changed_paths(
-        &self,
-        (span, of, limit): PathQuestion,
-    ) -> Result<PathChanges, Failure> {
+    pub(super) async fn changed_paths(&self, question: PathQuestion) -> Result<PathChanges, Failure> {
+        let PathQuestion { span, of, limit } = question;
         let until = Instant::now() + self.limit;
         let mut tally = ChangeTally::new(span);
         if is_nobody(&of) {
@@ -191,7 +197,7 @@ impl Remote {
                 break;
             }
         }
-        let statement = self.about(Stream::Events).taken_before((floor, span.to()), &of);
+        let statement = self.about(Stream::Events).taken_before(floor, span.to(), &of);
         let mut before: Vec<TakenLine> = self.rows(statement, until).await?;
         if before.len() > MOST_BEFORE {
             tally.set_truncated();
@@ -213,7 +219,7 @@ impl Remote {
 impl Statement {
     /// Events of a time, each once, as `time` and some columns. `columns`: those, which the events have. Of copies that are at most [`TWIN`] apart, the
     /// latest counts.
-    pub(super) fn once(&mut self, events: &str, columns: &str, (from, to): (u64, u64)) -> String {
+    pub(super) fn once(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
         let joined = self.joined_within(from, to.saturating_add(TWIN));
         let time = "toUnixTimestamp64Nano(ts)";
         format!(
@@ -245,31 +251,31 @@ impl Statement {
     /// `took` in a time, and the one that it had when that began, as times and nodes.
     pub(super) fn lives(
         &mut self,
-        (from, to): (u64, u64),
+        from: u64,
+        to: u64,
         of: &[String],
         counted: Option<&str>,
-        (events, states): &(String, String),
+        tables: &(String, String),
     ) -> String {
-        let (none, is_read) = ("CAST([], 'Array(UInt32)')", counted.is_some());
+        let (events, states) = tables;
         let pair = "Array(Tuple(UInt64, Array(UInt32)))";
-        let nanos = |column: &str| format!("toUInt64(toUnixTimestamp64Nano({column}))");
-        let row = |source: u8, [a, b, c]: [&str; 3], path: &str, rest: &str| {
-            format!(
-                "SELECT flow, {source} AS source, toUInt64({a}) AS a, toUInt64({b}) AS b, toUInt64({c}) AS c, {path} AS path FROM {rest}"
-            )
-        };
-        let (first, last) = (nanos("first_seen"), nanos("last_seen"));
+        let first = nanoseconds("first_seen");
+        let last = nanoseconds("last_seen");
         self.terms = of.to_vec();
-        let mut rows = vec![row(
-            STATE,
-            [&first, &last, "0"],
-            "path",
-            &format!("{states}{}", self.joined()),
-        )];
-        rows.extend(counted.map(|counted| row(COUNTED, ["a", "b", "c"], none, &format!("({counted})"))));
+        let seen = format!("{states}{}", self.joined());
+        let mut rows = vec![life_row(STATE, [&first, &last, "0"], "path", &seen)];
+        rows.extend(counted.map(|counted| {
+            let no_path = "CAST([], 'Array(UInt32)')";
+            life_row(COUNTED, ["a", "b", "c"], no_path, &format!("({counted})"))
+        }));
         self.terms.extend(TAKEN.map(str::to_owned));
-        let inside = self.once(events, "flow, path", (from.saturating_add(1), to));
-        rows.push(row(INSIDE, ["time", "0", "0"], "path", &format!("({inside})")));
+        let inside = self.once(events, "flow, path", from.saturating_add(1), to);
+        rows.push(life_row(
+            INSIDE,
+            ["time", "0", "0"],
+            "path",
+            &format!("({inside})"),
+        ));
         // Of copies of an event the path is the same, so that it does not matter which one is found.
         let twins = self.twins(events, from.saturating_add(1));
         self.range(None, Some(from.saturating_add(1)));
@@ -278,13 +284,13 @@ impl Statement {
             "(SELECT flow, max(ts) AS at, argMax(path, ts) AS nodes FROM {events}{} GROUP BY flow)",
             self.joined()
         );
-        rows.push(row(BEFORE, [&nanos("at"), "0", "0"], "nodes", &before));
+        rows.push(life_row(BEFORE, [&nanoseconds("at"), "0", "0"], "nodes", &before));
         let rows = rows.join(" UNION ALL ");
         let sorted = format!(
             "arraySort(if(notEmpty(known), known, if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}'))))"
         );
         // Where the paths themselves are read, the latest are.
-        let took = if is_read {
+        let took = if counted.is_some() {
             format!("arraySlice({sorted}, -{MAX_PATHS_PER_FLOW})")
         } else {
             sorted
@@ -298,15 +304,15 @@ impl Statement {
     }
 
     /// Flows of a span, each with one part; and one more than the most.
-    fn lives_whole(self, span: Span, pairs: &[(String, String)], tables: &(String, String)) -> Self {
+    fn lives_whole(self, span: Span, tables: &(String, String)) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
-        let (from, to) = (span.from(), span.to());
+        let from = span.from();
         let there = statement.flows_there();
-        let summed = statement.parts(pairs, "ts, flow", &[]);
+        let summed = statement.parts("ts, flow", &[]);
         let counted = format!(
             "SELECT flow, 0 AS a, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS b, sum(values) AS c FROM ({summed}) GROUP BY flow"
         );
-        let lives = statement.lives((from, to), &[there], Some(&counted), tables);
+        let lives = statement.lives(from, span.to(), &[there], Some(&counted), tables);
         let most = MOST_FLOWS + 1;
         statement.text = format!(
             "{LIFE} FROM ({lives}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {most}"
@@ -317,37 +323,42 @@ impl Statement {
     /// Flows after one, by their texts: their reports in parts of a span.
     fn lives_in_parts(
         self,
-        (span, of, pieces, (after, most)): (Span, &FlowSelector, &[Piece], (&str, usize)),
-        pairs: &[(String, String)],
+        span: Span,
+        of: &FlowSelector,
+        pieces: &[Piece],
+        after: &str,
+        most: usize,
         tables: &(String, String),
     ) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
-        let (from, to) = (span.from(), span.to());
+        let from = span.from();
+        let to = span.to();
         let mut chosen = statement.terms_of(of);
         if !after.is_empty() {
             let after = statement.value("String", after.to_owned());
             chosen.push(format!("flow > {after}"));
         }
         statement.terms.extend(chosen.iter().cloned());
-        let summed = statement.parts(pairs, "ts, flow", &[]);
+        let summed = statement.parts("ts, flow", &[]);
         let (begin, length) = begin_of(pieces);
         let counted = format!(
             "SELECT flow, intDiv(begin - {from}, {MINUTE}) AS a, a + intDiv(length, {MINUTE}) AS b, sum(values) AS c FROM (\
              SELECT flow, values, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin FROM ({summed})) GROUP BY flow, begin, length"
         );
-        let lives = statement.lives((from, to), &chosen, Some(&counted), tables);
+        let lives = statement.lives(from, to, &chosen, Some(&counted), tables);
         statement.text = format!(
             "{LIFE} FROM ({lives}) WHERE notEmpty(parts) OR (last > {from} AND first < {to}) ORDER BY flow LIMIT {most}"
         );
         statement.in_rows()
     }
 
-    /// How many flows of a span there are: with reports, or by their states.
+    /// Counts the flows of a span: those with reports, and those known by their states.
     fn number_of_flows(self, span: Span, of: &FlowSelector, states: &str) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let chosen = statement.terms_of(of);
         statement.terms.extend(chosen.iter().cloned());
-        let (table, counted) = (statement.table.clone(), statement.joined());
+        let table = statement.table.clone();
+        let counted = statement.joined();
         statement.terms = chosen;
         let lived = [
             statement.time("last_seen >", span.from()),
@@ -367,7 +378,7 @@ impl Statement {
         self.terms.extend(TAKEN.map(str::to_owned));
         let to = last.map_or(span.to(), |(time, _)| time.saturating_add(1));
         let events = self.table.clone();
-        let once = self.once(&events, "id, flow, path, kind", (span.from(), to));
+        let once = self.once(&events, "id, flow, path, kind", span.from(), to);
         let earlier = last.map_or(String::new(), |(time, id)| {
             format!(
                 " WHERE time < {} OR id < {}",
@@ -382,16 +393,18 @@ impl Statement {
     }
 
     /// The path before a time of each flow that took one after it.
-    fn taken_before(mut self, (from, to): (u64, u64), of: &FlowSelector) -> Self {
+    fn taken_before(mut self, from: u64, to: u64, of: &FlowSelector) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(TAKEN.map(str::to_owned));
-        let (table, inside) = (self.table.clone(), self.joined_within(from, to));
+        let table = self.table.clone();
+        let inside = self.joined_within(from, to);
         let twins = self.twins(&table, from);
         self.range(None, Some(from));
         self.terms.push(twins);
         self.terms
             .push(format!("flow IN (SELECT flow FROM {table}{inside})"));
-        let (before, most) = (self.joined(), MOST_BEFORE + 1);
+        let before = self.joined();
+        let most = MOST_BEFORE + 1;
         self.text = format!(
             "SELECT flow, time, nodes AS path FROM (SELECT flow, toUnixTimestamp64Nano(max(ts)) AS time, argMax(path, ts) AS nodes FROM {table}{before} \
              GROUP BY flow LIMIT {most})"
@@ -400,19 +413,39 @@ impl Statement {
     }
 }
 
-/// What `time` is in, of these parts: its beginning, and its length, ns. Parts begin at whole multiples of their lengths.
+/// Returns SQL for the beginning and the length (ns) of the part that contains `time`. Parts begin at whole
+/// multiples of their lengths.
 pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_unstable_by_key(|piece| piece.to);
-    let each = |piece: &&Piece| format!("time < {}, {}, ", signed(piece.to), piece.length());
-    let length = match sorted.is_empty() {
+    let cases: String = sorted
+        .iter()
+        .map(|piece| format!("time < {}, {}, ", signed(piece.to), piece.length()))
+        .collect();
+    let length = match cases.is_empty() {
         true => MINUTE.to_string(),
-        false => format!("multiIf({}{MINUTE})", sorted.iter().map(each).collect::<String>()),
+        false => format!("multiIf({cases}{MINUTE})"),
     };
     ("intDiv(time, length) * length".to_owned(), length)
 }
 
-/// What is no address is nobody's.
+/// Returns SQL for one source of the life of flows, with the columns of all of them.
+fn life_row(source: u8, numbers: [&str; 3], path: &str, from: &str) -> String {
+    let [a, b, c] = numbers;
+    format!(
+        "SELECT flow, {source} AS source, toUInt64({a}) AS a, toUInt64({b}) AS b, toUInt64({c}) AS c, {path} AS path FROM {from}"
+    )
+}
+
+fn nanoseconds(column: &str) -> String {
+    format!("toUInt64(toUnixTimestamp64Nano({column}))")
+}
+
+fn after_minutes(span: Span, minutes: u64) -> u64 {
+    span.from().saturating_add(minutes.saturating_mul(MINUTE))
+}
+
+/// Returns true if a selected address is not a valid address, which no flow has.
 fn is_nobody(of: &FlowSelector) -> bool {
     [&of.src, &of.dst]
         .into_iter()
@@ -426,12 +459,12 @@ pub(super) fn signed(time: u64) -> i64 {
 }
 
 const LIFE: &str = "SELECT flow, parts, [first, last] AS life, arrayMap(one -> one.1, took) AS times, arrayMap(one -> one.2, took) AS paths";
-/// What a row is from, from which the life of a flow is made.
+/// The source of a row from which the life of a flow is made.
 const COUNTED: u8 = 1;
 const INSIDE: u8 = 2;
 const BEFORE: u8 = 3;
 const STATE: u8 = 4;
-/// Rollups of flows.
+/// Terms that select the rollups of flows.
 pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
 /// Events that say which path a flow takes from then on.
 const TAKEN: [&str; 4] = [

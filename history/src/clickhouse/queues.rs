@@ -1,14 +1,13 @@
 //! Queues over time, from exported rollups, drops and hops. The rows of a heat map are added up as the store adds up its own.
 
-use collector::{Drop, Kind, flight::burst::Passage};
-use detect::Metric;
+use collector::{Drop, flight::burst::Passage};
 use export::record::Stream;
 use serde::Deserialize;
-use store::{EventFilter, Heat, HeatCells, HeatFilter, HeatKey, PassageRow, QueueFilter};
+use store::{Heat, HeatCells, HeatFilter, HeatKey, PassageRow, QueueFilter};
 use tokio::time::Instant;
 
 use super::{
-    Remote, Wanted,
+    EventSelection, Remote,
     rows::{flow, queue},
     statement::present,
 };
@@ -63,7 +62,7 @@ pub(super) struct Number {
 impl Remote {
     pub(super) async fn heat_map(&self, filter: HeatFilter) -> Result<Heat, Failure> {
         let until = Instant::now() + self.limit;
-        let statement = self.about(Stream::Rollups).heat(&filter, &self.pairs);
+        let statement = self.about(Stream::Rollups).heat(&filter);
         let lines: Vec<HeatLine> = self.rows(statement, until).await?;
         // The server has looked at all of them, and gives the worst.
         let total = lines.first().map_or(0, |line| line.total);
@@ -103,7 +102,10 @@ impl Remote {
         let statement = self.about(Stream::Drops).drops_at(&asked, limit);
         let drops: Vec<DropLine> = self.rows(statement, until).await?;
         let changes = match passages.is_empty() {
-            true => self.latest(&changes_at(&asked, limit), until).await?,
+            true => {
+                let selection = EventSelection::new(question.latency_changes(), None);
+                self.latest(&selection, until).await?
+            }
             false => Vec::new(),
         };
         let statement = self.about(Stream::Rollups).hearers(&asked, MOST_HEARERS + 1);
@@ -139,18 +141,6 @@ impl Remote {
         let found: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
         Ok(found.first().is_some_and(|number| number.n > 0))
     }
-}
-
-fn changes_at(asked: &QueueFilter, limit: usize) -> Wanted {
-    Wanted::of(EventFilter {
-        from: Some(asked.from),
-        before: Some(asked.to),
-        kind: Some(Kind::Change),
-        metric: Some(Metric::HopLatency),
-        node: Some(asked.node),
-        flow: None,
-        limit,
-    })
 }
 
 impl DropLine {

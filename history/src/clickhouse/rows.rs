@@ -16,7 +16,7 @@ pub(super) struct Newest {
     pub(super) time: u64,
 }
 
-/// An event.
+/// A row of the table of events.
 #[derive(Deserialize, Debug)]
 pub(super) struct EventLine {
     pub(super) time: u64,
@@ -141,7 +141,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, Failure> 
     })
 }
 
-/// The form `JSONCompact`.
+/// An answer in the format `JSONCompact`.
 #[derive(Deserialize, Debug)]
 struct Compact {
     meta: Vec<Column>,

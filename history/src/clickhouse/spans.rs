@@ -16,7 +16,7 @@ use super::{
     rows::{basis, flow, queue},
     statement::present,
 };
-use crate::question::FlowsQuestion;
+use crate::question::{FlowsQuestion, RateQuestion};
 use crate::sql::Failure;
 
 /// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
@@ -63,7 +63,7 @@ pub(super) struct Count {
     pub(super) n: u64,
 }
 
-/// What a flow sent.
+/// The reports of a flow, added up.
 #[derive(Deserialize, Debug)]
 pub(super) struct FlowSum {
     flow: String,
@@ -90,21 +90,13 @@ impl Remote {
             FlowOrder::Latency => "b",
             FlowOrder::Reports => "n",
         };
-        let (events, states) = (
-            self.tables.table(Stream::Events),
-            self.tables.table(Stream::Flows),
-        );
-        let about = self.about(Stream::Rollups);
-        let statement = about.flows(
-            (filter.span, whole.as_ref()),
-            &self.pairs,
-            (&events, &states),
-            (order, MOST),
-        );
+        let statement =
+            self.about(Stream::Rollups)
+                .flows(filter.span, whole.as_ref(), &self.of_paths(), order, MOST);
         let mut lines: Vec<FlowLine> = self.rows(statement, until).await?;
         let truncated = lines.len() > MOST;
         lines.truncate(MOST);
-        let is_wanted = |span: &FlowSpan| {
+        let spans = lines.into_iter().filter_map(FlowLine::span).filter(|span| {
             let by_name = match (filter.id, filter.text.as_deref()) {
                 (Some(id), _) => span.flow.id() == id,
                 (None, Some(text)) => span.flow.to_string().contains(text),
@@ -114,10 +106,10 @@ impl Remote {
                 && condition
                     .as_ref()
                     .is_none_or(|condition| condition.matches(&facts::from_span(span)))
-        };
-        let rank = |span: &FlowSpan| filter.rank(&span.flow, &span.sum);
-        let spans = lines.into_iter().filter_map(FlowLine::span).filter(is_wanted);
-        let mut flows: Vec<(FlowRank, FlowSpan)> = spans.map(|span| (rank(&span), span)).collect();
+        });
+        let mut flows: Vec<(FlowRank, FlowSpan)> = spans
+            .map(|span| (filter.rank(&span.flow, &span.sum), span))
+            .collect();
         let total = flows.len() as u64;
         flows.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
         flows.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
@@ -133,7 +125,7 @@ impl Remote {
 
     pub(super) async fn node_spans(&self, span: Span) -> Result<NodeSpans, Failure> {
         let until = Instant::now() + self.limit;
-        let statement = self.about(Stream::Rollups).nodes(span, &self.pairs, MOST);
+        let statement = self.about(Stream::Rollups).nodes(span, MOST);
         let lines: Vec<SeriesLine> = self.rows(statement, until).await?;
         let drops: Vec<Count> = self
             .rows(self.about(Stream::Drops).drops(span, MOST), until)
@@ -149,50 +141,66 @@ impl Remote {
         })
     }
 
-    /// `known_to`: later reports are not all there yet.
-    pub(super) async fn rate_span(
-        &self,
-        (span, column, known_to): (Span, u64, u64),
-    ) -> Result<RateSpan, Failure> {
+    /// Counts reports, events and lost reports by parts of a span. Reports after `known_to` are not complete yet.
+    pub(super) async fn rate_span(&self, question: RateQuestion) -> Result<RateSpan, Failure> {
+        let RateQuestion {
+            span,
+            column,
+            known_to,
+        } = question;
         let until = Instant::now() + self.limit;
         let known = Span::new(span.from(), known_to.clamp(span.from(), span.to()));
-        let statement = self
-            .about(Stream::Rollups)
-            .reports(known, &self.pairs, column.max(MINUTE));
+        let statement = self.about(Stream::Rollups).reports(known, column.max(MINUTE));
         let reports: Vec<Count> = self.rows(statement, until).await?;
         let events: Vec<Count> = self
             .rows(self.about(Stream::Events).counts(span, column), until)
             .await?;
-        let lost = self.about(Stream::Losses).losses(span, &self.pairs, column);
+        let lost = self.about(Stream::Losses).losses(span, column);
         let losses: Vec<Count> = self.rows(lost, until).await?;
-        let mut points: BTreeMap<u64, RatePoint> = BTreeMap::new();
-        let mut at = |ts: u64, add: &dyn Fn(&mut RatePoint)| {
-            let ts = ts - (ts - span.from().min(ts)) % column.max(1);
-            add(points.entry(ts).or_insert(RatePoint {
-                ts,
-                ..RatePoint::default()
-            }));
+        let mut points = Points {
+            from: span.from(),
+            column: column.max(1),
+            by_time: BTreeMap::new(),
         };
         for count in &reports {
             for (ts, share) in spread(count.of, count.n, column) {
-                at(ts, &|point| point.reports = point.reports.saturating_add(share));
+                let point = points.at(ts);
+                point.reports = point.reports.saturating_add(share);
             }
         }
         let mut kinds = BTreeMap::new();
         for count in &events {
-            at(count.of, &|point| {
-                point.events = point.events.saturating_add(count.n)
-            });
+            let point = points.at(count.of);
+            point.events = point.events.saturating_add(count.n);
             if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == count.kind) {
                 *kinds.entry(kind).or_default() += count.n;
             }
         }
         for count in &losses {
-            at(count.of, &|point| point.lost = point.lost.saturating_add(count.n));
+            let point = points.at(count.of);
+            point.lost = point.lost.saturating_add(count.n);
         }
         Ok(RateSpan {
-            points: points.into_values().collect(),
+            points: points.by_time.into_values().collect(),
             kinds,
+        })
+    }
+}
+
+/// The counts of a span, by the beginnings of its columns.
+struct Points {
+    from: u64,
+    column: u64,
+    by_time: BTreeMap<u64, RatePoint>,
+}
+
+impl Points {
+    /// Returns the point of the column that contains a time.
+    fn at(&mut self, ts: u64) -> &mut RatePoint {
+        let ts = ts - (ts - self.from.min(ts)) % self.column;
+        self.by_time.entry(ts).or_insert(RatePoint {
+            ts,
+            ..RatePoint::default()
         })
     }
 }
@@ -200,10 +208,9 @@ impl Remote {
 impl FlowLine {
     /// `None`: its text is none of a flow.
     fn span(self) -> Option<FlowSpan> {
-        let (flow, sum) = (flow(&self.flow)?, self.sums.span());
         Some(FlowSpan {
-            flow,
-            sum,
+            flow: flow(&self.flow)?,
+            sum: self.sums.span(),
             path: self.path,
             basis: basis(&self.basis),
         })

@@ -3,13 +3,13 @@
 mod losses;
 mod queues;
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use export::sink::{self, clickhouse::ABSENT};
 use store::{RollupFilter, Span};
 use wire::FlowKey;
 
-use super::Wanted;
+use super::EventSelection;
 use crate::sql::Request;
 
 /// A statement with its parameters and limits.
@@ -18,15 +18,18 @@ pub(super) struct Statement {
     pub(super) table: String,
     pub(super) text: String,
     pub(super) terms: Vec<String>,
+    /// For each collector of a pair, the name that stands for the pair: its collectors receive the same reports.
+    pairs: Arc<[(String, String)]>,
     /// Name and value of what stands in the address.
     values: Vec<(String, String)>,
 }
 
 impl Statement {
     /// An empty statement about a table.
-    pub(super) fn about(table: String) -> Self {
+    pub(super) fn about(table: String, pairs: Arc<[(String, String)]>) -> Self {
         Self {
             table,
+            pairs,
             text: String::new(),
             terms: Vec::new(),
             values: Vec::new(),
@@ -45,8 +48,10 @@ impl Statement {
     /// Events before `last`, the newest first.
     pub(super) fn events(
         mut self,
-        question: &Wanted,
-        (from, last, most): (Option<u64>, Option<(u64, u64)>, usize),
+        question: &EventSelection,
+        from: Option<u64>,
+        last: Option<(u64, u64)>,
+        most: usize,
     ) -> Self {
         let filter = &question.filter;
         self.equal("kind", "String", filter.kind.map(|kind| kind.name().to_owned()));
@@ -69,21 +74,18 @@ impl Statement {
         self.terms.extend(twin);
         if let Some((ts, id)) = last {
             let earlier = self.time("ts <=", ts);
-            let (exact, id) = (self.time("ts <", ts), self.value("UInt64", id.to_string()));
+            let exact = self.time("ts <", ts);
+            let id = self.value("UInt64", id.to_string());
             self.terms.push(format!("{earlier} AND ({exact} OR id < {id})"));
         }
-        let (table, terms) = (&self.table, self.joined());
+        let table = &self.table;
+        let terms = self.joined();
         self.text = format!("SELECT {EVENT} FROM {table}{terms} ORDER BY ts DESC, id DESC LIMIT {most}");
         self.in_rows()
     }
 
-    /// Rollups, the newest first. `pairs`: the names of collectors that hear the same reports, and one that stands for them.
-    pub(super) fn rollups(
-        mut self,
-        filter: &RollupFilter,
-        from: Option<u64>,
-        pairs: &[(String, String)],
-    ) -> Self {
+    /// Rollups, the newest first.
+    pub(super) fn rollups(mut self, filter: &RollupFilter, from: Option<u64>) -> Self {
         self.equal(
             "metric",
             "String",
@@ -103,7 +105,8 @@ impl Statement {
         );
         self.flow(filter.flow.as_ref());
         self.range(from, filter.to.map(|to| to.saturating_add(1)));
-        let (summed, limit) = (self.summed(pairs), filter.limit);
+        let summed = self.summed();
+        let limit = filter.limit;
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(ts) AS time, {PLACE}, values, least, most, total, middle, high FROM ({summed}) \
              ORDER BY ts DESC, {PLACE} LIMIT {limit}"
@@ -112,9 +115,10 @@ impl Statement {
     }
 
     /// The rollups that the terms choose, each once: the sum of its parts, and of a pair of collectors the one with more values.
-    fn summed(&mut self, pairs: &[(String, String)]) -> String {
-        let whose = self.whose(pairs);
-        let (table, terms) = (&self.table, self.joined());
+    fn summed(&mut self) -> String {
+        let whose = self.whose();
+        let table = &self.table;
+        let terms = self.joined();
         format!(
             "SELECT ts, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, max(e) AS middle, max(f) AS high \
              FROM (SELECT ts, {PLACE}, {whose} AS whose, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, \
@@ -124,38 +128,37 @@ impl Statement {
         )
     }
 
-    /// What stands for the collector of a row: of a pair, one of them.
-    fn whose(&mut self, pairs: &[(String, String)]) -> String {
-        if pairs.is_empty() {
+    /// Returns SQL for the collector of a row, or the name that stands for its pair.
+    fn whose(&mut self) -> String {
+        if self.pairs.is_empty() {
             return "toString(collector)".to_owned();
         }
-        let names = self.value("Array(String)", list(pairs.iter().map(|(name, _)| name)));
-        let stand = self.value("Array(String)", list(pairs.iter().map(|(_, pair)| pair)));
+        let names = self.value("Array(String)", list(self.pairs.iter().map(|(name, _)| name)));
+        let stand = self.value("Array(String)", list(self.pairs.iter().map(|(_, pair)| pair)));
         format!("transform(toString(collector), {names}, {stand}, toString(collector))")
     }
 
     /// The rollups that the terms choose, each in one row or several, which are its parts: `values`, `least`, `most` and `total`. Of a pair of
     /// collectors, they are those of the one with more values. `key`: what identifies each of the chosen ones. `of_flow`: further columns, which are
     /// those of the flow.
-    pub(super) fn parts(&mut self, pairs: &[(String, String)], key: &str, of_flow: &[&str]) -> String {
+    pub(super) fn parts(&mut self, key: &str, of_flow: &[&str]) -> String {
         let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
         let any: String = of_flow
             .iter()
             .map(|column| format!(", any(piece.{column}) AS {column}"))
             .collect();
-        let (table, terms) = (self.table.clone(), self.joined());
-        let rows = |terms: &str| {
-            format!(
-                "SELECT {key}{more}, count AS values, min AS least, max AS most, sum AS total FROM {table} FINAL{terms}"
-            )
-        };
-        if pairs.is_empty() {
-            return rows(&terms);
+        let table = self.table.clone();
+        let rows = format!(
+            "SELECT {key}{more}, count AS values, min AS least, max AS most, sum AS total FROM {table} FINAL"
+        );
+        if self.pairs.is_empty() {
+            return format!("{rows}{}", self.joined());
         }
-        let (whose, kept) = (self.whose(pairs), self.terms.len());
-        let names = self.value("Array(String)", list(pairs.iter().map(|(name, _)| name)));
+        let whose = self.whose();
+        let kept = self.terms.len();
+        let names = self.value("Array(String)", list(self.pairs.iter().map(|(name, _)| name)));
         self.terms.push(format!("NOT has({names}, toString(collector))"));
-        let alone = rows(&self.joined());
+        let alone = format!("{rows}{}", self.joined());
         self.terms.truncate(kept);
         self.terms.push(format!("has({names}, toString(collector))"));
         let paired = self.joined();
@@ -178,16 +181,18 @@ impl Statement {
     /// Flows of a span, or one of them: those with the greatest values of a column first, and one more than the most.
     pub(super) fn flows(
         self,
-        (span, only): (Span, Option<&FlowKey>),
-        pairs: &[(String, String)],
-        (events, states): (&str, &str),
-        (order, most): (&str, usize),
+        span: Span,
+        only: Option<&FlowKey>,
+        tables: &(String, String),
+        order: &str,
+        most: usize,
     ) -> Self {
+        let (events, states) = tables;
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         statement.flow(only);
         // Or the paths and states of all flows that ever were would be grouped.
         let there = statement.flows_there();
-        let summed = statement.parts(pairs, "ts, flow", &[]);
+        let summed = statement.parts("ts, flow", &[]);
         let before = statement.time("ts <", span.to());
         let most = most + 1;
         statement.text = format!(
@@ -201,11 +206,12 @@ impl Statement {
     }
 
     /// Nodes, queues and links of a span, and one more than the most.
-    pub(super) fn nodes(self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
+    pub(super) fn nodes(self, span: Span, most: usize) -> Self {
         let metrics = "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization')";
         let mut statement = self.minutes(span, &["flow = ''", metrics, &format!("node != {ABSENT}")]);
         let key = "metric, node, interface, queue";
-        let (summed, most) = (statement.parts(pairs, &format!("ts, {key}"), &[]), most + 1);
+        let summed = statement.parts(&format!("ts, {key}"), &[]);
+        let most = most + 1;
         statement.text =
             format!("SELECT {key}, {SUM} FROM ({summed}) GROUP BY {key} ORDER BY node, {key} LIMIT {most}");
         statement.in_rows()
@@ -215,7 +221,9 @@ impl Statement {
     pub(super) fn drops(mut self, span: Span, most: usize) -> Self {
         self.terms.push(format!("node != {ABSENT}"));
         self.range(Some(span.from()), Some(span.to()));
-        let (table, terms, most) = (&self.table, self.joined(), most + 1);
+        let table = &self.table;
+        let terms = self.joined();
+        let most = most + 1;
         self.text = format!(
             "SELECT node AS of, uniqExact(id) AS n FROM {table}{terms} GROUP BY node ORDER BY node LIMIT {most}"
         );
@@ -223,9 +231,9 @@ impl Statement {
     }
 
     /// Reports of flows, by parts of a span.
-    pub(super) fn reports(self, span: Span, pairs: &[(String, String)], column: u64) -> Self {
+    pub(super) fn reports(self, span: Span, column: u64) -> Self {
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
-        let summed = statement.parts(pairs, "ts, flow", &[]);
+        let summed = statement.parts("ts, flow", &[]);
         let part = part(span, column);
         statement.text =
             format!("SELECT {part} AS of, sum(values) AS n FROM ({summed}) GROUP BY of ORDER BY of");
@@ -235,18 +243,20 @@ impl Statement {
     /// Events by parts of a span and by kind: those of one id once.
     pub(super) fn counts(mut self, span: Span, column: u64) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let (table, terms, part) = (&self.table, self.joined(), part(span, column));
+        let table = &self.table;
+        let terms = self.joined();
+        let part = part(span, column);
         self.text = format!(
             "SELECT {part} AS of, kind, uniqExact(id) AS n FROM {table}{terms} GROUP BY of, kind ORDER BY of, kind"
         );
         self.in_rows()
     }
 
-    /// What a user wrote, about the tables of this database if it names no other.
+    /// A statement written by a user. Tables without a database are those of `database`.
     pub(super) fn of_user(request: &Request, database: &str) -> Self {
         // A row more than are wanted shows that there are more.
         let most = request.max_rows.saturating_add(1).to_string();
-        let mut statement = Self::about(String::new());
+        let mut statement = Self::about(String::new(), Arc::default());
         statement.text.clone_from(&request.sql);
         statement.set("database", database);
         statement.set("default_format", "JSONCompact");
@@ -362,8 +372,8 @@ impl Statement {
 
 /// Texts as the value of a parameter.
 fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
-    let quoted = |text: &String| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-    format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(","))
+    let quoted = texts.map(|text| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")));
+    format!("[{}]", quoted.collect::<Vec<_>>().join(","))
 }
 
 /// An address as the tables have it.
@@ -376,7 +386,8 @@ pub(super) fn mapped(address: IpAddr) -> String {
 
 /// The beginning of the part of a span in which a row is.
 fn part(span: Span, column: u64) -> String {
-    let (from, column) = (span.from(), column.max(1));
+    let from = span.from();
+    let column = column.max(1);
     format!("{from} + intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) * {column}")
 }
 
@@ -387,7 +398,7 @@ pub(super) fn present(number: u32) -> Option<u32> {
 
 const EVENT: &str = "toUnixTimestamp64Nano(ts) AS time, id, collector, kind, metric, flow, node, interface, queue, value, previous, threshold, \
                      reason, basis, rule, path, flow_latency, latency_basis, hop_latencies";
-/// What tells rollups of one time apart.
+/// Columns that distinguish the rollups of one time.
 const PLACE: &str = "interval, metric, node, interface, queue, flow";
 /// Rollups added up, as the store does it: sums end at the greatest number that it can hold.
 pub(super) const SUM: &str = "sum(values) AS n, max(most) AS b, toUInt64(toUnixTimestamp64Nano(max(ts))) + 60000000000 AS last, \

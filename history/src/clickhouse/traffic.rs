@@ -29,10 +29,10 @@ use super::{
 };
 use crate::sql::Failure;
 
-/// What is the same in all that was asked.
+/// A group of rows that are equal in all selected columns.
 #[derive(Deserialize, Debug)]
 struct Line {
-    /// Its column.
+    /// The number of the column in time.
     at: usize,
     /// A hash of what is the same: the order of the rows of a column.
     h: u64,
@@ -65,11 +65,11 @@ struct Line {
     reason: Option<u64>,
 }
 
-/// What was asked of flows. What was not is that of no flow.
+/// The selected columns of flows. Columns that are not selected have the values of no flow.
 #[derive(Deserialize, Clone, PartialEq, Eq, Hash, Default, Debug)]
 #[serde(default)]
 struct FlowColumns {
-    /// Its text, if all of it was asked.
+    /// The flow as text, if all of its columns are selected.
     flow: String,
     /// 0: there is no flow; 1: only its id is known; 4 or 6: it has addresses of this version of IP.
     known: u8,
@@ -81,7 +81,7 @@ struct FlowColumns {
     pr: u8,
 }
 
-/// What is being added up.
+/// The sums while pages are read.
 struct Adding {
     stacks: Grouping,
     columns: Columns,
@@ -93,7 +93,7 @@ struct Adding {
     is_cut: bool,
 }
 
-/// What one answer had: its rows, and the column and the hash of the last one.
+/// The number of rows of an answer, and the column and the hash of the last one.
 struct Page {
     rows: usize,
     last: (usize, u64),
@@ -166,7 +166,7 @@ impl Remote {
         span: Span,
         until: Instant,
     ) -> Result<(HashMap<FlowKey, SpanSum>, bool), Failure> {
-        let statement = self.about(Stream::Rollups).sums(span, &self.pairs, MOST_SUMS);
+        let statement = self.about(Stream::Rollups).sums(span, MOST_SUMS);
         let lines: Vec<FlowSum> = self.rows(statement, until).await?;
         let has_more = lines.len() > MOST_SUMS;
         Ok((
@@ -232,26 +232,24 @@ impl Remote {
     ) -> Result<(Adding, u64), Failure> {
         let columns = adding.columns;
         let most = page_of(question);
-        let (mut cut, mut rows) = (
-            Cut {
-                from: floor,
-                end: columns.to(),
-                after: None,
-                most,
-            },
-            0,
-        );
+        let mut cut = Cut {
+            from: floor,
+            end: columns.to(),
+            after: None,
+            most,
+        };
+        let mut rows = 0;
         loop {
             let statement = match question.measure {
                 Measure::Reports | Measure::FlowLatency => {
                     let about = self.about(Stream::Rollups);
-                    about.flow_traffic(columns, question, (&self.pairs, &self.of_paths()), cut)
+                    about.flow_traffic(columns, question, &self.of_paths(), cut)
                 }
                 Measure::Events => self.about(Stream::Events).event_traffic(columns, question, cut),
                 Measure::Of(metric) => {
                     let interval = if columns.column() >= MINUTE { 60 } else { 1 };
                     let about = self.about(Stream::Rollups).of_series(metric, interval, None);
-                    about.series_traffic(columns, &self.pairs, cut)
+                    about.series_traffic(columns, cut)
                 }
             };
             let page;
@@ -275,14 +273,15 @@ impl Remote {
     /// The minute that has not ended has no rollup yet: its seconds are read.
     async fn tail(&self, adding: Adding, metric: Metric, until: Instant) -> Result<Adding, Failure> {
         let columns = adding.columns;
-        let about = || self.about(Stream::Rollups);
+        let statement = self.about(Stream::Rollups);
         let newest: Vec<Newest> = self
-            .rows(about().of_series(metric, 60, None).last(columns.to()), until)
+            .rows(statement.of_series(metric, 60, None).last(columns.to()), until)
             .await?;
         let mut last = newest.first().map_or(0, |row| row.time);
         if last == 0 {
             // No minute has ended yet.
-            let newest: Vec<Newest> = self.rows(about().last(columns.to()), until).await?;
+            let statement = self.about(Stream::Rollups).last(columns.to());
+            let newest: Vec<Newest> = self.rows(statement, until).await?;
             last = newest.first().map_or(0, |row| row.time).saturating_sub(TAIL);
         }
         let last = last.max(columns.from());
@@ -292,9 +291,10 @@ impl Remote {
             after: None,
             most: ANSWER / 200,
         };
-        let statement = about()
+        let statement = self
+            .about(Stream::Rollups)
             .of_series(metric, 1, Some(last))
-            .series_traffic(columns, &self.pairs, cut);
+            .series_traffic(columns, cut);
         let (mut adding, page) = adding.add(self.ask(statement, until, Whose::Ours).await?).await?;
         adding.is_cut |= page.rows >= cut.most;
         Ok(adding)
@@ -373,15 +373,12 @@ impl Adding {
                 number
             }
             Measure::Events => (line.wanted != 0).then(|| self.stacks.event(&line.event(self.by_flow))),
-            Measure::Of(metric) => {
-                let (interface, queue) = (present(line.interface), queue(line.queue));
-                Some(self.stacks.series(&SeriesKey {
-                    metric: metric as u8,
-                    node: line.node,
-                    interface,
-                    queue,
-                }))
-            }
+            Measure::Of(metric) => Some(self.stacks.series(&SeriesKey {
+                metric: metric as u8,
+                node: line.node,
+                interface: present(line.interface),
+                queue: queue(line.queue),
+            })),
         }
     }
 }
@@ -413,18 +410,23 @@ impl FlowColumns {
             1 => return Some(FlowKey::of_id(0)),
             _ => {}
         }
-        // The tables have addresses of IPv4 as IPv6 has them.
-        let address = |text: &str| {
-            let address = text.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED);
-            let v4 = || IpAddr::V4(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED));
-            if self.known == 4 {
-                v4()
-            } else {
-                IpAddr::V6(address)
-            }
-        };
         let ports = (self.ported != 0).then_some((self.sp, self.dp));
-        Some(FlowKey::new(address(&self.sa), address(&self.da), ports, self.pr))
+        Some(FlowKey::new(
+            self.address(&self.sa),
+            self.address(&self.da),
+            ports,
+            self.pr,
+        ))
+    }
+
+    /// The tables have IPv4 addresses as IPv6 addresses.
+    fn address(&self, text: &str) -> IpAddr {
+        let address = text.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED);
+        if self.known == 4 {
+            IpAddr::V4(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED))
+        } else {
+            IpAddr::V6(address)
+        }
     }
 }
 
@@ -436,11 +438,13 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     if parts == FlowParts::default() {
         return (Vec::new(), Vec::new());
     }
-    let (mut needed, mut columns) = (Vec::new(), Vec::new());
+    let mut needed = Vec::new();
+    let mut columns = Vec::new();
     let known = format!("multiIf(flow = '', 0, startsWith(flow, 'flow-id:'), 1, {IS_V4}, 4, 6)");
     columns.push((known, "known"));
     for (column, name, part) in [("src", "sa", parts.src), ("dst", "da", parts.dst)] {
-        let (v4, v6) = (96 + u32::from(prefixes.v4.min(32)), prefixes.v6.min(128));
+        let v4 = 96 + u32::from(prefixes.v4.min(32));
+        let v6 = prefixes.v6.min(128);
         let text = match part {
             Needed::Nothing => continue,
             Needed::All => column.to_owned(),
@@ -484,7 +488,7 @@ impl Statement {
         self,
         columns: Columns,
         question: &TrafficQuestion,
-        (pairs, tables): (&[(String, String)], &(String, String)),
+        tables: &(String, String),
         cut: Cut,
     ) -> Self {
         let pieces = columns.pieces();
@@ -493,7 +497,7 @@ impl Statement {
         let there = statement.flows_there();
         let (needed, asked) = flow_columns(question.flow_parts(), question.prefixes);
         let (named, names) = listed(&asked);
-        let summed = statement.parts(pairs, "ts, flow", &needed);
+        let summed = statement.parts("ts, flow", &needed);
         let more: String = needed.iter().map(|column| format!(", {column}")).collect();
         let any: String = needed
             .iter()
@@ -509,7 +513,7 @@ impl Statement {
         let (source, path) = match question.by_path() {
             false => (format!("({counted})"), ""),
             true => {
-                let lives = statement.lives((columns.from(), columns.to()), &[there], None, tables);
+                let lives = statement.lives(columns.from(), columns.to(), &[there], None, tables);
                 let path = "tupleElement(took[greatest(1, arrayCount(one -> one.1 < begin + length, took))], 2) AS path";
                 let counted = format!(
                     "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, took FROM ({lives})) AS life USING flow)"
@@ -556,15 +560,17 @@ impl Statement {
         }
         let (named, names) = listed(&asked);
         let events = self.table.clone();
-        let once = self.once(&events, named.trim_start_matches(", "), (cut.from, cut.end));
-        let (at, hash) = (column_of("time", columns), hash_of(&format!("at{names}")));
+        let once = self.once(&events, named.trim_start_matches(", "), cut.from, cut.end);
+        let at = column_of("time", columns);
+        let hash = hash_of(&format!("at{names}"));
         self.text = cut.page(&format!(
             "SELECT {at} AS at, {hash} AS h, count() AS n{names} FROM ({once}) GROUP BY at{names}"
         ));
         self.in_rows()
     }
 
-    /// Rollups of nodes, queues and links. `after`: those of which there is no rollup of the minute that begins then, or later ones.
+    /// Rollups of nodes, queues and links. `after`: only those without a rollup of the minute that begins then, and
+    /// later ones.
     fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
         let own = [
             format!("metric = '{}'", metric.name()),
@@ -576,7 +582,8 @@ impl Statement {
             self.terms = own.to_vec();
             self.terms.push("interval = 60".to_owned());
             self.range(Some(minute), Some(next));
-            let (table, terms) = (&self.table, self.joined());
+            let table = &self.table;
+            let terms = self.joined();
             let unknown = format!(
                 "(node, interface, queue) NOT IN (SELECT node, interface, queue FROM {table}{terms})"
             );
@@ -589,14 +596,12 @@ impl Statement {
         self
     }
 
-    /// Their values.
-    fn series_traffic(mut self, columns: Columns, pairs: &[(String, String)], cut: Cut) -> Self {
+    /// The values of the selected series, by columns in time.
+    fn series_traffic(mut self, columns: Columns, cut: Cut) -> Self {
         self.range(Some(cut.from), Some(cut.end));
-        let summed = self.parts(pairs, "ts, node, interface, queue", &[]);
-        let (at, key) = (
-            column_of("toUnixTimestamp64Nano(ts)", columns),
-            "node, interface, queue",
-        );
+        let summed = self.parts("ts, node, interface, queue", &[]);
+        let at = column_of("toUnixTimestamp64Nano(ts)", columns);
+        let key = "node, interface, queue";
         let hash = hash_of(&format!("at, {key}"));
         self.text = cut.page(&format!(
             "SELECT {at} AS at, {hash} AS h, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
@@ -618,15 +623,16 @@ impl Statement {
     }
 
     /// Flows of a span with their sums, those of most reports first, and one more than the most.
-    fn sums(self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
+    fn sums(self, span: Span, most: usize) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
-        let (summed, most) = (statement.parts(pairs, "ts, flow", &[]), most + 1);
+        let summed = statement.parts("ts, flow", &[]);
+        let most = most + 1;
         statement.text =
             format!("SELECT flow, {SUM} FROM ({summed}) GROUP BY flow ORDER BY n DESC, flow LIMIT {most}");
         statement.in_rows()
     }
 
-    /// How many flows a span has, and how many rollups of them.
+    /// Counts the flows of a span, and their rollups.
     fn sizes(self, span: Span) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         statement.text = format!(
@@ -637,7 +643,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// How many rows each column has, the latest first.
+    /// Counts the rows of each column, the latest first.
     fn sizes_of_columns(mut self, columns: Columns) -> Self {
         self.range(Some(columns.from()), Some(columns.to()));
         let at = column_of("toUnixTimestamp64Nano(ts)", columns);
@@ -655,7 +661,7 @@ fn column_of(time: &str, columns: Columns) -> String {
     format!("intDiv({time} - {}, {})", columns.from(), columns.column())
 }
 
-/// How many rows of an answer are asked for: as many as fit into the 16 MiB that are read.
+/// Returns the number of rows to ask for: as many as fit into the 16 MiB that are read.
 fn page_of(question: &TrafficQuestion) -> usize {
     let parts = question.flow_parts();
     let events = question.unconditional().event_parts();
@@ -718,7 +724,7 @@ const MOST_ROWS: usize = 600_000;
 const MOST_EVENTS: u64 = 3_000_000;
 /// Flows whose sums a filter can ask for.
 const MOST_SUMS: usize = 50_000;
-/// What is the same in what was asked of flows, of which the groups are remembered.
+/// Maximum number of flows, reduced to the selected columns, whose groups are remembered.
 const MOST_KNOWN: usize = 200_000;
 /// After the last minute, values of seconds are read: minutes are stored up to two minutes late.
 const TAIL: u64 = 180_000_000_000;

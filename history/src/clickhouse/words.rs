@@ -7,17 +7,17 @@ use settings::values::rounded_text;
 
 use crate::sql::{Failure, QueryFailure};
 
-/// Who wrote a statement.
+/// The author of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whose {
-    /// This program.
+    /// This program wrote it.
     Ours,
-    /// A user.
+    /// A user of the API wrote it.
     Users,
 }
 
 impl Whose {
-    /// How to ask for less.
+    /// Returns advice for asking less.
     fn narrower(self) -> &'static str {
         match self {
             Self::Ours => "choose a shorter time",
@@ -33,9 +33,8 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
         return Ok(());
     }
     let code = clickhouse::code(response.body);
-    let query = |message: String| Err(Failure::Query(QueryFailure::from(message)));
-    let unavailable = |message: String| Err(Failure::Unavailable(message));
-    let (said, words) = (said(response), words(response.body));
+    let said = said(response);
+    let words = words(response.body);
     match code {
         Some(192..=195 | 516) => unavailable(format!(
             "ClickHouse refuses the credentials of this console ({said}); correct user and password_file in [console]"
@@ -67,6 +66,14 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
             "ClickHouse does not answer as expected ({said}); check its log, and url in [console]"
         )),
     }
+}
+
+fn query(message: String) -> Result<(), Failure> {
+    Err(Failure::Query(QueryFailure::from(message)))
+}
+
+fn unavailable(message: String) -> Result<(), Failure> {
+    Err(Failure::Unavailable(message))
 }
 
 /// It took too long.

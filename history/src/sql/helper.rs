@@ -54,31 +54,6 @@ fn unlimited(error: &nic::Error) -> String {
 }
 
 fn answer(reader: &Reader, limited: &Result<(), String>, line: &str) -> (Header, Vec<u8>) {
-    let fault = |message: String| {
-        (
-            Header::Refused {
-                storage: true,
-                message,
-                offset: None,
-            },
-            Vec::new(),
-        )
-    };
-    let refused = |error: QueryError| {
-        let QueryError {
-            kind,
-            message,
-            offset,
-        } = error;
-        (
-            Header::Refused {
-                storage: kind == QueryErrorKind::Storage,
-                message,
-                offset,
-            },
-            Vec::new(),
-        )
-    };
     if let Err(message) = limited {
         return fault(message.clone());
     }
@@ -88,12 +63,28 @@ fn answer(reader: &Reader, limited: &Result<(), String>, line: &str) -> (Header,
     };
     let rows = match ask(reader, &request) {
         Ok(rows) => rows,
-        Err(error) => return refused(error),
+        Err(error) => {
+            let refused = Header::Refused {
+                storage: error.kind == QueryErrorKind::Storage,
+                message: error.message,
+                offset: error.offset,
+            };
+            return (refused, Vec::new());
+        }
     };
     match serde_json::to_vec(&rows) {
         Ok(body) => (Header::Answer { length: body.len() }, body),
         Err(error) => fault(error.to_string()),
     }
+}
+
+fn fault(message: String) -> (Header, Vec<u8>) {
+    let refused = Header::Refused {
+        storage: true,
+        message,
+        offset: None,
+    };
+    (refused, Vec::new())
 }
 
 fn ask(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {

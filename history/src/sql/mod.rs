@@ -26,24 +26,24 @@ pub struct Request {
     pub to: Option<u64>,
     /// Maximum number of rows.
     pub max_rows: usize,
-    /// Time limit.
+    /// Time limit of the query.
     pub timeout: Duration,
 }
 
-/// What a helper sends before a response.
+/// The first line of a helper's response.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Header {
     /// [`Rows`] as JSON follow.
     Answer {
-        /// Bytes.
+        /// Length of the rows as JSON, bytes.
         length: usize,
     },
     /// The query was refused; nothing follows.
     Refused {
-        /// The store is at fault, not the query.
+        /// Whether the store is at fault, not the query.
         storage: bool,
-        /// One sentence.
+        /// The error, in one sentence.
         message: String,
         /// Position in the text of the query, bytes from its start.
         offset: Option<usize>,

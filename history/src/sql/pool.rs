@@ -28,7 +28,7 @@ struct Helper {
     output: BufReader<ChildStdout>,
 }
 
-/// Why there is no response: one sentence.
+/// The reason that there is no response.
 #[derive(Debug)]
 pub enum Failure {
     /// The query is at fault.
@@ -40,7 +40,7 @@ pub enum Failure {
 /// The error of a query.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QueryFailure {
-    /// One sentence.
+    /// The error, in one sentence.
     pub message: String,
     /// Position in its text, bytes from its start.
     pub offset: Option<usize>,
@@ -90,12 +90,11 @@ impl Pool {
             return answer;
         }
         // There was no helper, or it ended while idle: a new one distinguishes the two cases.
-        let unavailable = |error: io::Error| {
+        let mut helper = self.start().map_err(|error| {
             Failure::Unavailable(format!(
                 "cannot start a process for the query: {error}; check the memory and process limits of the machine"
             ))
-        };
-        let mut helper = self.start().map_err(unavailable)?;
+        })?;
         match helper.ask(request).await {
             Ok(answer) => {
                 self.put_back(helper);
@@ -173,9 +172,9 @@ impl Helper {
     }
 }
 
-/// How long after its time limit a query that cannot stop by itself is killed.
+/// Time after its time limit at which a query that cannot stop by itself is killed.
 const GRACE: Duration = Duration::from_millis(50);
 /// Helpers that wait for the next query.
 const MAX_IDLE: usize = 2;
-/// Longest header, bytes.
+/// Maximum length of a header, bytes.
 const MAX_HEADER: u64 = 1 << 20;

@@ -9,7 +9,9 @@ impl Statement {
     /// Dropped packets of a span by place and reason, the most first, and one place more than the most.
     pub(in super::super) fn drop_places(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let (table, terms, most) = (&self.table, self.joined(), most + 1);
+        let table = &self.table;
+        let terms = self.joined();
+        let most = most + 1;
         let place = "node, egress_if, queue, reason";
         self.text = format!(
             "SELECT {place}, uniqExact(id) AS packets, uniqExactIf(flow, flow != '') AS flows, \
@@ -20,15 +22,16 @@ impl Statement {
     }
 
     /// Lost reports by parts of a span.
-    pub(in super::super) fn losses(mut self, span: Span, pairs: &[(String, String)], column: u64) -> Self {
-        let lost = self.lost(span, pairs, &format!("{} AS of", part(span, column)));
+    pub(in super::super) fn losses(mut self, span: Span, column: u64) -> Self {
+        let lost = self.lost(span, &format!("{} AS of", part(span, column)));
         self.text = format!("SELECT of, sum(a) AS n FROM ({lost}) GROUP BY of ORDER BY of");
         self.in_rows()
     }
 
     /// Lost reports of a span by the node that sent them, and one more than the most.
-    pub(in super::super) fn reporters(mut self, span: Span, pairs: &[(String, String)], most: usize) -> Self {
-        let (lost, most) = (self.lost(span, pairs, "0 AS of"), most + 1);
+    pub(in super::super) fn reporters(mut self, span: Span, most: usize) -> Self {
+        let lost = self.lost(span, "0 AS of");
+        let most = most + 1;
         self.text = format!(
             "SELECT node, sum(a) AS lost, sum(b) AS duplicated FROM ({lost}) GROUP BY node ORDER BY lost DESC, node LIMIT {most}"
         );
@@ -36,10 +39,12 @@ impl Statement {
     }
 
     /// Lost reports of each sender in each part. Each collector of a pair counts for itself what it did not get: the one that lost more counts.
-    fn lost(&mut self, span: Span, pairs: &[(String, String)], of: &str) -> String {
+    fn lost(&mut self, span: Span, of: &str) -> String {
         self.range(Some(span.from()), Some(span.to()));
-        let whose = self.whose(pairs);
-        let (table, terms, sender) = (&self.table, self.joined(), "of, node, source, hw_id");
+        let whose = self.whose();
+        let table = &self.table;
+        let terms = self.joined();
+        let sender = "of, node, source, hw_id";
         format!(
             "SELECT {of}, node, source, hw_id, {whose} AS whose, sum(piece.lost) AS a, sum(piece.duplicated) AS b \
              FROM (SELECT * FROM {table}{terms} LIMIT 1 BY id, collector) AS piece \
@@ -48,11 +53,13 @@ impl Statement {
     }
 
     /// The interfaces at both ends of links, from the latest hops of a span.
-    pub(in super::super) fn ends(mut self, span: Span, (hops, links): (usize, usize)) -> Self {
+    pub(in super::super) fn ends(mut self, span: Span, hops: usize, links: usize) -> Self {
         // Records of SF-INT, with 0 hops, are not neighbours on a path.
         self.terms.push("hops > 1".to_owned());
         self.range(Some(span.from()), Some(span.to()));
-        let (table, terms, most) = (&self.table, self.joined(), links + 1);
+        let table = &self.table;
+        let terms = self.joined();
+        let most = links + 1;
         self.text = format!(
             "SELECT (ends.1).2 AS sender, (ends.2).2 AS receiver, argMax((ends.1).4, latest) AS egress_if, \
              argMax((ends.2).3, latest) AS ingress_if \
@@ -65,10 +72,12 @@ impl Statement {
         self.in_rows()
     }
 
-    /// How many rows a span has: of more than the most, one more.
+    /// Counts the rows of a span, at most `most` + 1.
     pub(in super::super) fn rows_of(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let (table, terms, most) = (&self.table, self.joined(), most + 1);
+        let table = &self.table;
+        let terms = self.joined();
+        let most = most + 1;
         self.text = format!("SELECT count() AS n FROM (SELECT ts FROM {table}{terms} LIMIT {most})");
         self.in_rows()
     }

@@ -7,7 +7,7 @@ use super::{super::TWIN, Statement};
 
 impl Statement {
     /// The greatest values of nodes, queues and links in each column of a map: those with the greatest ones, and how many there are.
-    pub(in super::super) fn heat(mut self, filter: &HeatFilter, pairs: &[(String, String)]) -> Self {
+    pub(in super::super) fn heat(mut self, filter: &HeatFilter) -> Self {
         let interval = filter.interval.min(60);
         self.equal("metric", "String", Some(filter.metric.name().to_owned()));
         self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
@@ -20,8 +20,11 @@ impl Statement {
         };
         self.terms.push(format!("(interval = {interval}{of_seconds})"));
         self.range(Some(filter.from), Some(filter.to));
-        let (summed, limit) = (self.summed(pairs), filter.limit);
-        let (from, column, key) = (filter.from, filter.column.max(1), "node, interface, queue");
+        let summed = self.summed();
+        let limit = filter.limit;
+        let from = filter.from;
+        let column = filter.column.max(1);
+        let key = "node, interface, queue";
         self.text = format!(
             "SELECT {key}, max(v) AS worst, sum(n) AS values, groupArray((at, v)) AS cells, count() OVER () AS total \
              FROM (SELECT {key}, intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) AS at, max(most) AS v, \
@@ -35,7 +38,8 @@ impl Statement {
     pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, most: usize) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         self.range(Some(filter.from), Some(filter.to));
-        let (table, terms) = (&self.table, self.joined());
+        let table = &self.table;
+        let terms = self.joined();
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM {table}{terms} \
              ORDER BY ts DESC, id LIMIT 1 BY id LIMIT {most}"
@@ -51,9 +55,12 @@ impl Statement {
             self.terms.push(format!("queue IN ({queue}, {ABSENT})"));
         }
         self.range(Some(filter.from), Some(filter.to));
-        let (around, until) = (filter.from.saturating_sub(TWIN), filter.to.saturating_add(TWIN));
-        let around = format!("{} AND {}", self.time("ts >=", around), self.time("ts <", until));
-        let (table, terms, most) = (&self.table, self.joined(), filter.limit.saturating_add(1));
+        let earliest = self.time("ts >=", filter.from.saturating_sub(TWIN));
+        let latest = self.time("ts <", filter.to.saturating_add(TWIN));
+        let around = format!("{earliest} AND {latest}");
+        let table = &self.table;
+        let terms = self.joined();
+        let most = filter.limit.saturating_add(1);
         // Two collectors of a pair have each hop under one id.
         let values = "ts, id, report, flow, queue, egress_if, hop_latency, queue_occupancy, egress_ts";
         let chosen =
@@ -77,14 +84,15 @@ impl Statement {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         // A rollup has the time of its beginning.
         self.range(Some(filter.from.saturating_sub(MINUTE)), Some(filter.to));
-        let (table, terms) = (&self.table, self.joined());
+        let table = &self.table;
+        let terms = self.joined();
         self.text = format!(
             "SELECT DISTINCT toString(collector) AS name FROM {table}{terms} ORDER BY name LIMIT {most}"
         );
         self.in_rows()
     }
 
-    /// How many tables have the name of this one.
+    /// Counts the tables with the name of this one.
     pub(in super::super) fn exists(mut self) -> Self {
         let table = self.table.clone();
         let (database, name) = table.split_once('.').unwrap_or(("", &table));
