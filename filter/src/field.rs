@@ -27,15 +27,15 @@ impl View {
 /// The field of a row that a test compares.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Field {
-    /// The source address.
+    /// The source address of the flow.
     Src,
-    /// The destination address.
+    /// The destination address of the flow.
     Dst,
     /// Source or destination address.
     Host,
-    /// The source port.
+    /// The source port of the flow.
     SrcPort,
-    /// The destination port.
+    /// The destination port of the flow.
     DstPort,
     /// Source or destination port.
     Port,

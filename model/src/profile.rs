@@ -12,9 +12,9 @@ use settings::{
 };
 
 section! {
-    /// How a kind of device encodes its reports. `[profiles.default]` applies to sources without a profile; by default it
-    /// follows the specification, in nanoseconds. `strict`, `geant`, `hostint`, `intcollector-gen`, `onos` and `p4int` are built-in
-    /// profiles of these dialects; a table of the same name replaces one.
+    /// Encoding of the reports of a kind of device. `[profiles.default]` applies to sources without a profile; by
+    /// default it follows the specification, in nanoseconds. `strict`, `geant`, `hostint`, `intcollector-gen`,
+    /// `onos` and `p4int` are built-in profiles of these dialects; a table of the same name replaces one.
     pub struct ProfileSettings("[profiles.NAME]") {
         /// The dialect of INT and Telemetry Report.
         pub dialect: Dialect = Dialect::Strict,
@@ -57,15 +57,15 @@ section! {
 choice! {
     /// A dialect of INT and Telemetry Report; see `wire`.
     pub enum Dialect("\"strict\", \"geant\", \"hostint\", \"intcollector-gen\", \"onos\" or \"p4int\"") {
-        /// As specified.
+        /// Reports as specified by P4.org.
         Strict = "strict",
-        /// GEANT's data plane.
+        /// Reports of GEANT's data plane.
         Geant = "geant",
-        /// Intel's Host-INT.
+        /// Reports of Intel's Host-INT.
         HostInt = "hostint",
-        /// INTCollector's generator.
+        /// Reports of INTCollector's generator.
         IntCollectorGen = "intcollector-gen",
-        /// ONOS' basic pipeline.
+        /// Reports of ONOS' basic pipeline.
         Onos = "onos",
         /// The p4-int family of P4 programs.
         P4Int = "p4int",
@@ -77,7 +77,7 @@ choice! {
     pub enum TcpShim("\"after-fixed\" or \"after-options\"") {
         /// After the 20 fixed bytes, before the options.
         AfterFixed = "after-fixed",
-        /// After the options.
+        /// The metadata follows the options.
         AfterOptions = "after-options",
     }
 }
@@ -89,7 +89,7 @@ section! {
         pub prefix: Option<Prefix> = None,
         /// Name of the profile of its reports.
         pub profile: String = "default".to_owned(),
-        /// A display name.
+        /// Display name of the sender.
         pub name: Option<String> = None,
     }
 }
@@ -97,7 +97,7 @@ section! {
 section! {
     /// A node, by its id. `12 = "leaf1"` in `[nodes]` is short for a table with a name.
     pub struct NodeSettings("[nodes.ID]") {
-        /// A display name.
+        /// Display name of the node.
         pub name: Option<String> = None,
         /// Name of the profile whose units apply to this node's values, regardless of the reporter: in a network with two vendors,
         /// the nodes of one INT stack can use different units. The dialect stays that of the source. Not with `mode = "kernel"`;

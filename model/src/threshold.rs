@@ -34,21 +34,21 @@ section! {
         pub src: Option<Prefix> = None,
         /// Destination address of the flow.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source port of the flow.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination port of the flow.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// Protocol number of the IP header.
         pub proto: Option<Protocol> = None,
-        /// See `[thresholds]`.
+        /// Threshold for the flow latency, as in `[thresholds]`.
         pub flow_latency: Option<LatencyThreshold> = None,
-        /// See `[thresholds]`.
+        /// Threshold for hop latencies, as in `[thresholds]`.
         pub hop_latency: Option<LatencyThreshold> = None,
-        /// See `[thresholds]`.
+        /// Threshold for queue occupancy, as in `[thresholds]`.
         pub queue_occupancy: Option<QueueThreshold> = None,
-        /// See `[thresholds]`.
+        /// Threshold for queue congestion, as in `[thresholds]`.
         pub queue_congestion: Option<QueueThreshold> = None,
-        /// See `[thresholds]`.
+        /// Threshold for link utilization, as in `[thresholds]`.
         pub link_utilization: Option<UtilizationThreshold> = None,
     }
 }

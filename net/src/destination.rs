@@ -9,20 +9,20 @@ use tokio::{io::ReadBuf, net::TcpStream, task, time};
 
 use crate::tls;
 
-/// Where requests go, and with what.
+/// A server, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Destination {
     /// `host:port`; of Kafka several, with commas between them.
     pub authority: String,
     /// The path of the URL, a prefix of the path of each request.
     pub path: String,
-    /// TLS to it.
+    /// TLS configuration, or `None` for connections without TLS.
     pub tls: Option<Arc<ClientConfig>>,
     /// The schemes of URLs without and with TLS, as messages write them.
     pub schemes: (&'static str, &'static str),
-    /// The credentials.
+    /// Credentials, or `None` if the server needs none.
     pub login: Option<Login>,
-    /// The SASL mechanism by which Kafka gets them.
+    /// SASL mechanism by which Kafka gets the credentials.
     pub mechanism: Mechanism,
     /// The login may be sent without encryption to any address.
     pub unencrypted: bool,
@@ -72,7 +72,7 @@ choice! {
         Plain = "plain",
         /// Only a proof that they are known: SCRAM-SHA-256.
         ScramSha256 = "scram-sha-256",
-        /// SCRAM-SHA-512.
+        /// The same with SHA-512: SCRAM-SHA-512.
         ScramSha512 = "scram-sha-512",
     }
 }
@@ -88,7 +88,7 @@ impl Mechanism {
     }
 }
 
-/// A connection, with or without TLS.
+/// Connects to a server, with TLS if the destination has it.
 ///
 /// # Errors
 /// One sentence that says what to do.
@@ -121,7 +121,7 @@ pub async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, 
     })
 }
 
-/// Whether the other side has left a connection on which it has nothing to say.
+/// Returns true if the server has closed an idle connection, or sent something that nobody asked for.
 pub async fn is_left(stream: &mut dyn tls::Stream) -> bool {
     // Lets the runtime learn what the kernel knows.
     task::yield_now().await;

@@ -57,7 +57,8 @@ impl Resolver {
 
     /// Asks for the names of these addresses, unless they are known, asked for, or too many.
     pub fn want(&self, addresses: impl Iterator<Item = IpAddr>) {
-        let (mut cache, now) = (lock(&self.0.cache), Instant::now());
+        let now = Instant::now();
+        let mut cache = lock(&self.0.cache);
         addresses.for_each(|ip| cache.want(ip, now));
         drop(cache);
         self.0.changed.notify_all();
@@ -68,7 +69,7 @@ impl Resolver {
         lock(&self.0.cache).names()
     }
 
-    /// What was done so far.
+    /// Returns counts of lookups and of the cache.
     pub fn counts(&self) -> Counts {
         lock(&self.0.cache).counts()
     }
@@ -107,7 +108,7 @@ impl Shared {
     }
 }
 
-/// Numbers of addresses.
+/// Counts of lookups, and numbers of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lookups that found a name.
@@ -122,7 +123,7 @@ pub struct Counts {
     pub cached: usize,
 }
 
-/// What is known, and what is to be looked up.
+/// Names by address, and addresses that wait for a lookup.
 #[derive(Debug)]
 struct Cache {
     known: HashMap<IpAddr, Known>,
@@ -139,7 +140,7 @@ struct Cache {
 #[derive(Debug)]
 struct Known {
     name: Option<String>,
-    /// Until when this is not looked up again. A name is used until another one is found.
+    /// The name is not looked up again before this time. It is used until another one is found.
     until: Instant,
 }
 
@@ -225,9 +226,10 @@ impl Cache {
 /// A name of DNS that can be shown: others may write anything into it.
 fn valid(name: &str) -> Option<String> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    let letter = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let is_name =
-        (1..=253).contains(&name.len()) && name.chars().all(letter) && name.parse::<IpAddr>().is_err();
+    let is_plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    let is_name = (1..=253).contains(&name.len()) && is_plain && name.parse::<IpAddr>().is_err();
     is_name.then(|| name.to_owned())
 }
 
@@ -239,7 +241,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const MAX_WAITING: usize = 1024;
 /// Addresses in the cache at most.
 const MAX_KNOWN: usize = 16_384;
-/// How long a name is not looked up again, and how long it is remembered that there is none.
+/// Time until a name is looked up again, and until an address without a name is.
 const LIFETIME: Duration = Duration::from_secs(3600);
 const LIFETIME_WITHOUT: Duration = Duration::from_secs(600);
 /// A thread without work looks around this often.

@@ -34,27 +34,27 @@ use runtime::lock::lock;
 pub struct Identity {
     /// The certificate, followed by those of the authorities between it and the one that others trust.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
-/// Which file is wrong, and what to do.
+/// A fault in a file of certificates or keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What the file is for.
+    /// The purpose of the file.
     pub file: Part,
-    /// One sentence.
+    /// The fault and the remedy, in one sentence.
     pub message: String,
 }
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The certificate.
+    /// The certificate of this side.
     Certificate,
-    /// Its key.
+    /// The private key of the certificate.
     Key,
-    /// The authorities that others' certificates must be from.
+    /// The authorities that must have signed the other side's certificate.
     Authorities,
 }
 
@@ -67,7 +67,8 @@ impl fmt::Display for Problem {
 /// Longest file of certificates, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What a server needs. `authorities`: only clients with a certificate of one of these are served.
+/// Creates the configuration of a server. `authorities`: only clients with a certificate of one of these are
+/// served.
 ///
 /// # Errors
 /// A file cannot be used.
@@ -113,7 +114,8 @@ fn is_authority_as_server(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }
 
-/// What a client needs. `authorities`: only a server with a certificate of one of these is trusted; those of the system are not.
+/// Creates the configuration of a client. `authorities`: only a server with a certificate of one of these is
+/// trusted; those of the system are not.
 ///
 /// # Errors
 /// A file cannot be used.
@@ -135,7 +137,7 @@ pub fn client(authorities: &Path, identity: Option<&Identity>) -> Result<Arc<Cli
     Ok(Arc::new(config))
 }
 
-/// Whether a URL asks for TLS, and its `host:port`.
+/// Returns whether a URL asks for TLS, and its `host:port`.
 pub fn authority(url: &str) -> (bool, &str) {
     let (is_secure, rest) = match url.strip_prefix("https://") {
         Some(rest) => (true, rest),
@@ -191,7 +193,7 @@ pub async fn secure(
     }
 }
 
-/// Why a connection to `authority` ended.
+/// Returns the reason that a connection to `authority` ended, with advice where there is some.
 pub fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
     let causes = std::iter::successors(Some(error), |error: &&(dyn std::error::Error + 'static)| {
         (*error).source()
@@ -202,7 +204,7 @@ pub fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> Str
     explained.unwrap_or_else(|| format!("{authority}: {error}"))
 }
 
-/// What is wrong with the certificates, if that is why a connection failed: one sentence that says what to do.
+/// Returns the fault in the certificates and the remedy, if a connection failed for that reason.
 pub fn explain(error: &io::Error, authority: &str) -> Option<String> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let error = error.get_ref()?.downcast_ref::<Error>()?;
@@ -304,9 +306,10 @@ impl Identity {
         })
     }
 
-    /// Why rustls does not take them.
+    /// Explains why rustls refuses the certificate or the key.
     fn wrong(&self, error: &Error) -> Problem {
-        let (certificate, key) = (self.certificate.display(), self.key.display());
+        let certificate = self.certificate.display();
+        let key = self.key.display();
         match error {
             Error::InconsistentKeys(_) => Problem {
                 file: Part::Key,
@@ -385,7 +388,7 @@ pub struct Endpoint {
     failed: [AtomicU64; Failure::ALL.len()],
 }
 
-/// Why a handshake failed.
+/// The reason that a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The client speaks HTTP, or something else, without TLS.
@@ -403,7 +406,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// All.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 6] = [
         Self::NotTls,
         Self::Timeout,
@@ -413,7 +416,7 @@ impl Failure {
         Self::Protocol,
     ];
 
-    /// The word in metrics.
+    /// Returns the label value in metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::NotTls => "not_tls",
@@ -425,7 +428,7 @@ impl Failure {
         }
     }
 
-    /// Why a handshake ended with this error.
+    /// Classifies the error with which a handshake ended.
     pub fn of(error: &io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => Self::ClientCertificate,
@@ -454,12 +457,12 @@ impl Endpoint {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Handshakes that succeeded.
+    /// Returns the number of handshakes that succeeded.
     pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Handshakes that failed for this reason.
+    /// Returns the number of handshakes that failed for this reason.
     pub fn failed(&self, failure: Failure) -> u64 {
         self.failed[failure as usize].load(Ordering::Relaxed)
     }

@@ -98,16 +98,16 @@ impl Control {
         name: &str,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<JoinHandle<()>, CliError> {
-        let (control, about) = (self.clone(), name.to_owned());
-        let watched = move || {
+        let control = self.clone();
+        let about = name.to_owned();
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
             // The thread's own data is dropped with it; the rest is shared through locks whose values stay valid.
             if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
                 control.failed(format!(
                     "the thread `{about}` has died; this is a fault in hopwise, please report it"
                 ));
             }
-        };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
+        });
         thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
     }
 

@@ -49,10 +49,9 @@ struct Inbox {
 impl HopQueue {
     /// Around a spool; `limit`: bytes that wait for it.
     pub fn new(spool: Spool, limit: usize) -> Arc<Self> {
-        let (spool, inbox) = (Mutex::new(spool), Mutex::default());
         Arc::new(Self {
-            spool,
-            inbox,
+            spool: Mutex::new(spool),
+            inbox: Mutex::default(),
             filled: Condvar::new(),
             limit,
         })
@@ -122,8 +121,9 @@ impl HopQueue {
     /// Waits until something comes, at most for a moment. Returns whether more can come.
     pub fn wait(&self) -> bool {
         let inbox = lock(&self.inbox);
-        let is_idle = |inbox: &mut Inbox| inbox.chunks.is_empty() && !inbox.is_closed;
-        let waited = self.filled.wait_timeout_while(inbox, MOMENT, is_idle);
+        let waited = self
+            .filled
+            .wait_timeout_while(inbox, MOMENT, |inbox| inbox.chunks.is_empty() && !inbox.is_closed);
         let (inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !inbox.is_closed
     }

@@ -50,17 +50,8 @@ pub struct TranslatorEnd {
 /// # Errors
 /// The limit on open files.
 pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
-    let direction = || {
-        direction().map_err(|error| {
-            CliError::io(
-                "cannot connect the switch and the translator",
-                error,
-                "raise the limit on open files",
-            )
-        })
-    };
-    let (reports, intercepted) = direction()?;
-    let (messages, replies) = direction()?;
+    let (reports, intercepted) = direction().map_err(no_direction)?;
+    let (messages, replies) = direction().map_err(no_direction)?;
     Ok((
         SwitchEnd {
             destinations,
@@ -72,6 +63,14 @@ pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd),
             replies: messages,
         },
     ))
+}
+
+fn no_direction(error: std::io::Error) -> CliError {
+    CliError::io(
+        "cannot connect the switch and the translator",
+        error,
+        "raise the limit on open files",
+    )
 }
 
 fn direction() -> std::io::Result<(Sender, Receiver)> {

@@ -145,8 +145,9 @@ impl Sockets {
 
 /// The collector with this address and port.
 fn collector_of(collectors: &[SocketAddr], source: SocketAddr) -> Option<u8> {
-    let key = |address: &SocketAddr| (address.ip().to_canonical(), address.port());
-    let at = collectors.iter().position(|one| key(one) == key(&source));
+    let at = collectors.iter().position(|collector| {
+        collector.ip().to_canonical() == source.ip().to_canonical() && collector.port() == source.port()
+    });
     at.and_then(|at| u8::try_from(at).ok())
 }
 

@@ -245,18 +245,19 @@ pub fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
         .write(true)
         .mode(0o600)
         .open(&temp)?;
-    let is_alike = || {
-        if out.metadata()?.gid() != found.gid() {
-            fchown(&out, None, Some(found.gid()))?;
-        }
-        out.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
-    };
-    let done = is_alike().and_then(|()| finish(out, &temp, file, content));
+    let done = make_alike(&out, &found).and_then(|()| finish(out, &temp, file, content));
     if done.is_err() {
         // It may have got its name already.
         let _ = fs::remove_file(&temp);
     }
     done
+}
+
+fn make_alike(file: &File, found: &fs::Metadata) -> io::Result<()> {
+    if file.metadata()?.gid() != found.gid() {
+        fchown(file, None, Some(found.gid()))?;
+    }
+    file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
 }
 
 fn finish(mut out: File, temp: &Path, file: &Path, content: &[u8]) -> io::Result<()> {

@@ -9,18 +9,14 @@ use collector::{Collector, FlowSummary, FlowView, NetworkEntry};
 
 /// Copies the flows in the slots from `first` on until the slice is over. Returns the next slot; `None` at the end.
 pub fn copy_flows(collector: &Collector, first: u32, copies: &mut Vec<FlowSummary>) -> Option<u32> {
-    let begun = Instant::now();
-    let over = || begun.elapsed() >= SLICE;
-    visit_slots(first, collector.flow_slots(), over, |slots| {
+    visit_slots(first, collector.flow_slots(), SLICE, |slots| {
         copies.extend(collector.flow_summaries_in(slots));
     })
 }
 
 /// Passes the flows in the slots from `first` on to `visit` until the slice is over. Returns the next slot; `None` at the end.
 pub fn visit_flows(collector: &Collector, first: u32, mut visit: impl FnMut(FlowView<'_>)) -> Option<u32> {
-    let begun = Instant::now();
-    let over = || begun.elapsed() >= SLICE;
-    visit_slots(first, collector.flow_slots(), over, |slots| {
+    visit_slots(first, collector.flow_slots(), SLICE, |slots| {
         collector.flows_in(slots).for_each(&mut visit)
     })
 }
@@ -32,22 +28,16 @@ pub fn visit_network(
     first: u32,
     mut visit: impl FnMut(NetworkEntry<'_>),
 ) -> Option<u32> {
-    let begun = Instant::now();
-    let over = || begun.elapsed() >= SLICE;
-    visit_slots(first, collector.network_slots(), over, |slots| {
+    visit_slots(first, collector.network_slots(), SLICE, |slots| {
         collector.network_in(slots, &mut visit)
     })
 }
 
 /// Passes ranges of slots on to `visit`, at least one, until the slice is over or the table ends. Returns the next slot.
-fn visit_slots(
-    first: u32,
-    slots: u32,
-    over: impl Fn() -> bool,
-    mut visit: impl FnMut(Range<u32>),
-) -> Option<u32> {
+fn visit_slots(first: u32, slots: u32, slice: Duration, mut visit: impl FnMut(Range<u32>)) -> Option<u32> {
+    let begun = Instant::now();
     let mut next = first;
-    while next < slots && (next == first || !over()) {
+    while next < slots && (next == first || begun.elapsed() < slice) {
         let end = next.saturating_add(SLOTS_PER_LOOK);
         visit(next..end);
         next = end;
@@ -89,12 +79,9 @@ mod tests {
     fn a_slice_visits_something_even_if_it_is_over_at_once() {
         let visited = |first, slots| {
             let mut ranges = Vec::new();
-            let next = visit_slots(
-                first,
-                slots,
-                || true,
-                |range| ranges.push((range.start, range.end)),
-            );
+            let next = visit_slots(first, slots, Duration::ZERO, |range| {
+                ranges.push((range.start, range.end));
+            });
             (ranges, next)
         };
         assert_eq!(visited(0, 0), (vec![], None));

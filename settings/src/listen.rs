@@ -17,7 +17,7 @@ pub enum Listen {
     Udp(SocketAddr),
     /// UDP datagrams to these ports that arrive on an interface.
     Xdp {
-        /// The interface's name.
+        /// Name of the network interface.
         interface: String,
         /// The ports, at least one.
         ports: Vec<u16>,
@@ -31,7 +31,7 @@ pub const TELEMETRY_PORT: u16 = 32766;
 const MAX_PORTS: usize = 8;
 
 impl Listen {
-    /// The UDP ports.
+    /// UDP ports on which reports arrive.
     pub fn ports(&self) -> Vec<u16> {
         match self {
             Self::UdpAny(port) => vec![*port],
@@ -76,30 +76,33 @@ impl FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let read = || {
-            if let Some(device) = text.strip_prefix("xdp://") {
-                return xdp(device);
-            }
-            let address = text.strip_prefix("udp://")?;
-            match address.strip_prefix("*:") {
-                Some(port) => port.parse().ok().map(Self::UdpAny),
-                None => address.parse().ok().map(Self::Udp),
-            }
+        let listen = match text.strip_prefix("xdp://") {
+            Some(device) => xdp(device),
+            None => text.strip_prefix("udp://").and_then(udp),
         };
-        read().ok_or_else(|| format!("write {}", Self::KIND))
+        listen.ok_or_else(|| format!("write {}", Self::KIND))
     }
 }
 
-/// `eth1`, `eth1:32766`, `eth1:32766,5000`.
+/// Parses `*:32766` or `10.0.0.1:32766`.
+fn udp(address: &str) -> Option<Listen> {
+    match address.strip_prefix("*:") {
+        Some(port) => port.parse().ok().map(Listen::UdpAny),
+        None => address.parse().ok().map(Listen::Udp),
+    }
+}
+
+/// Parses `eth1`, `eth1:32766` or `eth1:32766,5000`.
 fn xdp(device: &str) -> Option<Listen> {
     let (name, listed) = match device.split_once(':') {
         Some((name, listed)) => (name, Some(listed)),
         None => (device, None),
     };
     // What the kernel allows as a name: at most 15 bytes, no slash, colon or space.
-    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
-    let good =
-        !name.is_empty() && name.len() <= 15 && name != "." && name != ".." && name.bytes().all(allowed);
+    let good = (1..=15).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
     let mut ports = match listed {
         Some(listed) => listed
             .split(',')

@@ -198,14 +198,12 @@ impl<'i> Reader<'i> {
     /// misspelt name of a secret.
     pub fn unknown(&mut self, span: Range<usize>, key: &str, value: &Node<'_>, place: &str, known: &[&str]) {
         self.hide(value);
-        let elsewhere = || {
-            (self.tables)()
-                .into_iter()
-                .find(|table| table.keys.contains(&key))
-        };
         let advice = match nearest(key, known) {
             Some(name) => format!("did you mean `{name}`?"),
-            None => match elsewhere() {
+            None => match (self.tables)()
+                .into_iter()
+                .find(|table| table.keys.contains(&key))
+            {
                 Some(table) => format!("{} has one; move it there, or remove it", table.heading),
                 None => format!("remove it, or use one of: {}", known.join(", ")),
             },

@@ -83,9 +83,9 @@ pub fn text(nanoseconds: u64) -> String {
 pub struct Date {
     /// Astronomical: the year before 1 is 0.
     pub year: i64,
-    /// 1 to 12.
+    /// Month of the year, 1 to 12.
     pub month: u8,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u8,
 }
 

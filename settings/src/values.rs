@@ -328,12 +328,13 @@ impl Setting for Amount {
             DeValue::Float(number) => Some(number.as_str().to_owned()),
             other => integer(other).map(|number| number.to_string()),
         };
-        let is_amount = |text: &String| {
+        read.filter(|text| {
             Metric::ALL
                 .iter()
                 .any(|metric| threshold(*metric, text).is_some())
-        };
-        read.filter(is_amount).map(Self).or_else(|| refuse(node, reader))
+        })
+        .map(Self)
+        .or_else(|| refuse(node, reader))
     }
 
     fn show(&self) -> Shown {

@@ -23,7 +23,7 @@ pub struct Terminal {
 /// A meaning that has a colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// A normal state.
+    /// The usual style, for a normal state.
     Good,
     /// A warning that needs attention.
     Warn,

@@ -5,9 +5,12 @@ use serde::Serialize;
 
 /// The first `most` characters, control characters replaced.
 pub fn bounded(text: &str, most: usize) -> String {
-    let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let mut chars = text.chars();
-    let mut kept: String = chars.by_ref().take(most).map(clean).collect();
+    let mut kept: String = chars
+        .by_ref()
+        .take(most)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
     if chars.next().is_some() {
         kept.pop();
         kept.push('…');
@@ -17,12 +20,14 @@ pub fn bounded(text: &str, most: usize) -> String {
 
 /// A text without percent-encoding; `None`: a `%` has no two hexadecimal digits, or it is no UTF-8 then.
 pub fn unescaped(text: &str) -> Option<String> {
-    let (mut plain, mut bytes) = (Vec::with_capacity(text.len()), text.bytes());
+    let mut plain = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         plain.push(match byte {
             b'%' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                u8::try_from(digit()? * 16 + digit()?).ok()?
+                let high = char::from(bytes.next()?).to_digit(16)?;
+                let low = char::from(bytes.next()?).to_digit(16)?;
+                u8::try_from(high * 16 + low).ok()?
             }
             other => other,
         });
