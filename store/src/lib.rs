@@ -150,7 +150,7 @@ pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{
     Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow,
 };
-pub use rates::{RatePoint, RateSpan, spread};
+pub use rates::{RatePoint, RateSpan, RateTally};
 pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{

@@ -55,36 +55,28 @@ impl Reader {
     ) -> Result<RateSpan, QueryError> {
         self.with_retry(|| {
             let deadline = self.deadline();
-            let mut counter = Counter {
-                span,
-                column: column.max(SECOND),
-                known_to,
-                points: BTreeMap::new(),
-                kinds: BTreeMap::new(),
-            };
+            let mut tally = RateTally::new(span, column, known_to);
             for file in self.files_in(span.from(), span.to())? {
                 self.query_file(&file, &deadline, |conn, features| {
                     if features.spans {
-                        counter.read_minutes(conn)?;
-                        if counter.column < MINUTE {
-                            counter.count_events(conn)?;
+                        tally.read_minutes(conn)?;
+                        if tally.column < MINUTE {
+                            tally.count_events(conn)?;
                         }
                     } else {
-                        counter.count_records(conn)?;
+                        tally.count_records(conn)?;
                     }
-                    counter.read_losses(conn)
+                    tally.read_losses(conn)
                 })?;
             }
-            Ok(RateSpan {
-                points: counter.points.into_values().collect(),
-                kinds: counter.kinds,
-            })
+            Ok(tally.finish())
         })
     }
 }
 
-/// The counts of a span, while files are read.
-struct Counter {
+/// Collects the counts of a span.
+#[derive(Debug)]
+pub struct RateTally {
     span: Span,
     column: Nanos,
     known_to: Nanos,
@@ -92,7 +84,19 @@ struct Counter {
     kinds: BTreeMap<Kind, u64>,
 }
 
-impl Counter {
+impl RateTally {
+    /// Returns a tally without counts, of this span. `column` is the length of a part, ns, at least 1 s. Reports of minutes from `known_to`
+    /// on are not counted.
+    pub fn new(span: Span, column: Nanos, known_to: Nanos) -> Self {
+        Self {
+            span,
+            column: column.max(SECOND),
+            known_to,
+            points: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+        }
+    }
+
     /// Returns the part of the span that contains `ts`.
     fn point(&mut self, ts: Nanos) -> &mut RatePoint {
         let ts = ts - (ts - self.span.from().min(ts)) % self.column;
@@ -102,20 +106,40 @@ impl Counter {
         })
     }
 
-    fn add_events(&mut self, ts: Nanos, count: u64) {
+    /// Adds events of any kind.
+    pub fn add_events(&mut self, ts: Nanos, count: u64) {
         let point = self.point(ts);
         point.events = point.events.saturating_add(count);
     }
 
-    fn add_kind(&mut self, kind: Kind, count: u64) {
+    /// Adds events to the number of their kind in the whole span.
+    pub fn add_kind(&mut self, kind: Kind, count: u64) {
         let sum = self.kinds.entry(kind).or_default();
         *sum = sum.saturating_add(count);
     }
 
-    fn add_reports(&mut self, ts: Nanos, count: u64) {
+    /// Adds the reports of the minute that begins at `ts`, evenly over the columns that begin in it.
+    pub fn add_reports(&mut self, ts: Nanos, count: u64) {
+        if ts >= self.known_to {
+            return;
+        }
         for (ts, share) in spread(ts, count, self.column) {
             let point = self.point(ts);
             point.reports = point.reports.saturating_add(share);
+        }
+    }
+
+    /// Adds reports that never arrived.
+    pub fn add_lost(&mut self, ts: Nanos, count: u64) {
+        let point = self.point(ts);
+        point.lost = point.lost.saturating_add(count);
+    }
+
+    /// Returns the counts of the span.
+    pub fn finish(self) -> RateSpan {
+        RateSpan {
+            points: self.points.into_values().collect(),
+            kinds: self.kinds,
         }
     }
 
@@ -126,9 +150,7 @@ impl Counter {
             let kind: i64 = row.get(1)?;
             let count = unsigned(row, 2)?;
             if kind == REPORTS {
-                if ts < self.known_to {
-                    self.add_reports(ts, count);
-                }
+                self.add_reports(ts, count);
                 return Ok(());
             }
             if let Some(kind) = usize::try_from(kind).ok().and_then(|kind| Kind::ALL.get(kind)) {
@@ -153,9 +175,7 @@ impl Counter {
     fn read_losses(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         let sql = "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2";
         each(conn, sql, self.span, |row| {
-            let lost = unsigned(row, 1)?;
-            let point = self.point(unsigned(row, 0)?);
-            point.lost = point.lost.saturating_add(lost);
+            self.add_lost(unsigned(row, 0)?, unsigned(row, 1)?);
             Ok(())
         })
     }
@@ -192,7 +212,7 @@ impl Counter {
 }
 
 /// Spreads the count of a minute evenly over the columns that begin in it.
-pub fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nanos, u64)> {
+fn spread(ts: Nanos, count: u64, column: Nanos) -> impl Iterator<Item = (Nanos, u64)> {
     let parts = MINUTE.div_ceil(column.max(1)).max(1);
     (0..parts).map(move |part| {
         let share = count / parts + u64::from(part < count % parts);

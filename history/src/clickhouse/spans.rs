@@ -1,13 +1,11 @@
 //! What happened in a span of time, from rollups of a minute: flows with their paths, nodes, counts over time. The rows of an answer are
 //! taken apart, chosen and sorted here as the store does it, so that both give the same.
 
-use std::collections::BTreeMap;
-
 use collector::{FlowOrder, FlowRank, event::Kind};
 use detect::Metric;
 use export::record::Stream;
 use serde::Deserialize;
-use store::{FlowSpan, FlowSpans, NodeSpans, RatePoint, RateSpan, SeriesKey, Span, SpanSum, facts, spread};
+use store::{FlowSpan, FlowSpans, NodeSpans, RateSpan, RateTally, SeriesKey, Span, SpanSum, facts};
 use tokio::time::Instant;
 use wire::FlowKey;
 
@@ -157,51 +155,20 @@ impl Remote {
             .await?;
         let lost = self.about(Stream::Losses).losses(span, column);
         let losses: Vec<Count> = self.rows(lost, until).await?;
-        let mut points = Points {
-            from: span.from(),
-            column: column.max(1),
-            by_time: BTreeMap::new(),
-        };
+        let mut tally = RateTally::new(span, column, known_to);
         for count in &reports {
-            for (ts, share) in spread(count.of, count.n, column) {
-                let point = points.at(ts);
-                point.reports = point.reports.saturating_add(share);
-            }
+            tally.add_reports(count.of, count.n);
         }
-        let mut kinds = BTreeMap::new();
         for count in &events {
-            let point = points.at(count.of);
-            point.events = point.events.saturating_add(count.n);
+            tally.add_events(count.of, count.n);
             if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == count.kind) {
-                *kinds.entry(kind).or_default() += count.n;
+                tally.add_kind(kind, count.n);
             }
         }
         for count in &losses {
-            let point = points.at(count.of);
-            point.lost = point.lost.saturating_add(count.n);
+            tally.add_lost(count.of, count.n);
         }
-        Ok(RateSpan {
-            points: points.by_time.into_values().collect(),
-            kinds,
-        })
-    }
-}
-
-/// The counts of a span, by the beginnings of its columns.
-struct Points {
-    from: u64,
-    column: u64,
-    by_time: BTreeMap<u64, RatePoint>,
-}
-
-impl Points {
-    /// Returns the point of the column that contains a time.
-    fn at(&mut self, ts: u64) -> &mut RatePoint {
-        let ts = ts - (ts - self.from.min(ts)) % self.column;
-        self.by_time.entry(ts).or_insert(RatePoint {
-            ts,
-            ..RatePoint::default()
-        })
+        Ok(tally.finish())
     }
 }
 
