@@ -44,6 +44,14 @@ impl Outcome {
         retry_after: None,
     };
 
+    /// Returns the outcome of a request that may be repeated at once.
+    pub fn failed(words: impl Into<String>) -> Self {
+        Self::Failed {
+            words: words.into(),
+            retry_after: None,
+        }
+    }
+
     /// Returns the outcome of an HTTP request without errors by record, from its status.
     pub fn from_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {
         let words = words.into();

@@ -23,7 +23,7 @@ use std::{
 use collector::event::Rollup;
 use export::{
     record::Stream,
-    sink::{self, clickhouse::ClickHouse},
+    sink::{Response, clickhouse::ClickHouse},
 };
 use serde::de::DeserializeOwned;
 use store::{
@@ -94,28 +94,31 @@ impl Remote {
         } else {
             left
         };
-        let request = Arc::new(statement.request(left));
+        let request = statement.request(left);
         let mut client = lock(&self.idle)
             .pop()
             .unwrap_or_else(|| Client::new(self.destination.clone()));
         // ClickHouse stops by itself; this is for a server that does not answer.
-        let answer = match time::timeout(left + GRACE, client.send(&request)).await {
+        let answer = match time::timeout(left + GRACE, client.send(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(words)) => return Err(Failure::Unavailable(words)),
             Err(_) => return Err(words::late(limit, whose)),
         };
-        let response = answer.response();
+        let response = Response {
+            status: answer.status,
+            retry_after: answer.retry_after,
+            body: &answer.body,
+            is_cut: answer.is_cut,
+        };
         words::verdict(&response, whose, limit)?;
-        let sink::Response { body, is_cut, .. } = response;
-        if is_cut {
+        if answer.is_cut {
             return Err(words::large(whose));
         }
-        let body = body.to_vec();
         let mut idle = lock(&self.idle);
         if idle.len() < MAX_IDLE {
             idle.push(client);
         }
-        Ok(body)
+        Ok(answer.body)
     }
 
     /// The rows of an answer to one of our statements.

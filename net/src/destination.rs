@@ -2,7 +2,6 @@
 
 use std::{fmt, future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
-use export::sink::s3::Key;
 use rustls::ClientConfig;
 use settings::choice;
 use tokio::{io::ReadBuf, net::TcpStream, task, time};
@@ -35,8 +34,6 @@ pub enum Login {
     Token(&'static str, String),
     /// A password, and its user.
     Password(Option<String>, String),
-    /// A key that signs each request.
-    Key(Key),
 }
 
 impl fmt::Debug for Login {
@@ -45,23 +42,29 @@ impl fmt::Debug for Login {
         match self {
             Self::Token(..) => f.write_str("Token"),
             Self::Password(user, _) => f.debug_tuple("Password").field(user).finish(),
-            Self::Key(key) => key.fmt(f),
         }
     }
 }
 
 impl Login {
-    /// The header `Authorization` of HTTP, if it is the same for all requests.
-    pub fn authorization(&self) -> Option<String> {
+    /// Returns the value of the header `Authorization` of HTTP.
+    pub fn authorization(&self) -> String {
         match self {
-            Self::Key(_) => None,
-            Self::Token(scheme, token) => Some(format!("{scheme} {token}")),
+            Self::Token(scheme, token) => format!("{scheme} {token}"),
             Self::Password(user, password) => {
                 let text = format!("{}:{password}", user.as_deref().unwrap_or_default());
                 let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
-                Some(format!("Basic {text}"))
+                format!("Basic {text}")
             }
         }
+    }
+}
+
+impl Destination {
+    /// Returns the value of the header `Host` of HTTP: without the port if it is the usual one.
+    pub fn host(&self) -> &str {
+        let usual = if self.tls.is_some() { ":443" } else { ":80" };
+        self.authority.strip_suffix(usual).unwrap_or(&self.authority)
     }
 }
 

@@ -1,12 +1,10 @@
 //! A client of one HTTP server, with one connection, which is kept.
 
-use std::sync::Arc;
-
-use export::{Outcome, sink};
 use http_body_util::{BodyExt, Full};
+pub use hyper::body::Bytes;
 use hyper::{
-    Request, Response,
-    body::{Body, Bytes, Incoming},
+    Response,
+    body::{Body, Incoming},
     client::conn::http1::{self, SendRequest},
     header,
 };
@@ -16,40 +14,32 @@ use tokio::task::AbortHandle;
 use crate::destination::{self, Destination, Login};
 use crate::tls;
 
+/// A request to the server of a [`Client`].
+#[derive(Clone, Default, Debug)]
+pub struct Request {
+    /// The method, such as `POST`.
+    pub method: &'static str,
+    /// Path and query, with the `/` at its beginning. The path of the destination stands before it.
+    pub target: String,
+    /// Headers except those of the connection, of credentials and of the length.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, which is not copied.
+    pub body: Bytes,
+}
+
 /// An answer of a server.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    host: String,
-    status: u16,
-    retry_after: Option<u64>,
-    body: Vec<u8>,
-    is_cut: bool,
-}
-
-impl Answer {
-    /// Adds the host and the status to the words of an outcome.
-    pub fn explain(&self, outcome: Outcome) -> Outcome {
-        outcome.explained(&self.host, self.status)
-    }
-
-    /// The answer as sinks read it.
-    pub fn response(&self) -> sink::Response<'_> {
-        sink::Response {
-            status: self.status,
-            retry_after: self.retry_after,
-            body: &self.body,
-            is_cut: self.is_cut,
-        }
-    }
-}
-
-/// The body of a request, which is not copied: the sink may need it to understand the answer.
-struct Content(Arc<sink::Request>);
-
-impl AsRef<[u8]> for Content {
-    fn as_ref(&self) -> &[u8] {
-        &self.0.body
-    }
+    /// Host and port of the server.
+    pub host: String,
+    /// The status code of HTTP.
+    pub status: u16,
+    /// The pause that the header `Retry-After` asks for, ns.
+    pub retry_after: Option<u64>,
+    /// The body, or only its beginning if it is too long.
+    pub body: Vec<u8>,
+    /// Whether the body was too long.
+    pub is_cut: bool,
 }
 
 /// A client of one server.
@@ -78,7 +68,7 @@ impl Drop for Connection {
 impl Client {
     /// Makes no connection yet.
     pub fn new(destination: Destination) -> Self {
-        let authorization = destination.login.as_ref().and_then(Login::authorization);
+        let authorization = destination.login.as_ref().map(Login::authorization);
         Self {
             destination,
             authorization,
@@ -100,7 +90,7 @@ impl Client {
     ///
     /// # Errors
     /// There was no answer: one sentence.
-    pub async fn send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
+    pub async fn send(&mut self, request: Request) -> Result<Answer, String> {
         let sent = self.try_send(request).await;
         if sent.is_err() {
             self.connection = None;
@@ -108,16 +98,12 @@ impl Client {
         sent
     }
 
-    async fn try_send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
-        let Destination {
-            authority, path, tls, ..
-        } = &self.destination;
-        let usual = if tls.is_some() { ":443" } else { ":80" };
-        let host = authority.strip_suffix(usual).unwrap_or(authority);
-        let mut builder = Request::builder()
+    async fn try_send(&mut self, request: Request) -> Result<Answer, String> {
+        let Destination { authority, path, .. } = &self.destination;
+        let mut builder = hyper::Request::builder()
             .method(request.method)
             .uri(format!("{path}{}", request.target))
-            .header(header::HOST, host)
+            .header(header::HOST, self.destination.host())
             .header(header::USER_AGENT, concat!("hopwise/", env!("CARGO_PKG_VERSION")));
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
@@ -129,13 +115,8 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             builder = builder.header(header::AUTHORIZATION, authorization);
         }
-        if let Some(Login::Key(key)) = &self.destination.login {
-            for (name, value) in key.sign(request, host, path, nic::time::now()) {
-                builder = builder.header(name, value);
-            }
-        }
         let message = builder
-            .body(Full::new(Bytes::from_owner(Content(Arc::clone(request)))))
+            .body(Full::new(request.body))
             .map_err(|error| format!("{authority}: {error}"))?;
         let authority = authority.clone();
         let sender = self.sender().await?;
@@ -245,17 +226,17 @@ mod tests {
             mechanism: Mechanism::Plain,
             unencrypted: false,
         };
-        let request = sink::Request {
+        let request = Request {
             method: "POST",
             target: "/v1/logs".to_owned(),
-            ..Default::default()
+            ..Request::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let mut client = Client::new(destination);
-        let answer = runtime.block_on(client.send(&Arc::new(request))).unwrap();
+        let answer = runtime.block_on(client.send(request)).unwrap();
         assert_eq!(answer.status, 204);
         let head = server.join().unwrap().to_lowercase();
         assert!(head.contains("content-length: 0\r\n"), "{head}");

@@ -420,10 +420,7 @@ impl Exchange {
             if self.denied {
                 return Outcome::Unauthorised { words };
             }
-            return Outcome::Failed {
-                words,
-                retry_after: None,
-            };
+            return Outcome::failed(words);
         }
         let words = if again.is_empty() { String::new() } else { words };
         Outcome::Settled {

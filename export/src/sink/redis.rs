@@ -355,10 +355,7 @@ impl Redis {
         let expected = exchange.pipeline.replies;
         if replies.len() != expected {
             let words = format!("the server answered {} of {expected} commands", replies.len());
-            return Some(Outcome::Failed {
-                words,
-                retry_after: None,
-            });
+            return Some(Outcome::failed(words));
         }
         if let Some(error) = Self::denied(replies) {
             return Some(Outcome::Unauthorised {
@@ -450,10 +447,7 @@ fn settled(batch: &Batch<'_>, exchange: &mut Exchange) -> Outcome {
     let mut again = std::mem::take(&mut exchange.again);
     again.retain(|row| rejected.iter().all(|(other, _)| other != row));
     if again.len() == batch.records.len() {
-        return Outcome::Failed {
-            words: std::mem::take(&mut exchange.words),
-            retry_after: None,
-        };
+        return Outcome::failed(std::mem::take(&mut exchange.words));
     }
     let words = if again.is_empty() {
         String::new()

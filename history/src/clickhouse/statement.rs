@@ -6,11 +6,12 @@ mod queues;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use export::sink::{self, clickhouse::ABSENT};
+use net::http::Request;
 use store::{RollupFilter, Span};
 use wire::FlowKey;
 
 use super::EventSelection;
-use crate::sql::Request;
+use crate::sql;
 
 /// A statement with its parameters and limits.
 #[derive(Debug)]
@@ -253,7 +254,7 @@ impl Statement {
     }
 
     /// A statement written by a user. Tables without a database are those of `database`.
-    pub(super) fn of_user(request: &Request, database: &str) -> Self {
+    pub(super) fn of_user(request: &sql::Request, database: &str) -> Self {
         // A row more than are wanted shows that there are more.
         let most = request.max_rows.saturating_add(1).to_string();
         let mut statement = Self::about(String::new(), Arc::default());
@@ -267,7 +268,7 @@ impl Statement {
     }
 
     /// As a request, which takes at most this long.
-    pub(super) fn request(mut self, most: Duration) -> sink::Request {
+    pub(super) fn request(mut self, most: Duration) -> Request {
         self.set("readonly", "1");
         self.set(
             "max_execution_time",
@@ -285,12 +286,11 @@ impl Statement {
             .values
             .iter()
             .map(|(name, value)| format!("{name}={}", sink::escape(value)));
-        sink::Request {
+        Request {
             method: "POST",
             target: format!("/?{}", values.collect::<Vec<_>>().join("&")),
             headers: vec![("content-type", "text/plain; charset=utf-8".to_owned())],
-            body: self.text.into_bytes(),
-            rows: Vec::new(),
+            body: self.text.into(),
         }
     }
 

@@ -34,10 +34,7 @@ impl From<String> for Failure {
 impl From<Failure> for Outcome {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Passing(words) | Failure::Absent(words) => Self::Failed {
-                words,
-                retry_after: None,
-            },
+            Failure::Passing(words) | Failure::Absent(words) => Self::failed(words),
             Failure::Denied(words) => Self::Unauthorised { words },
         }
     }

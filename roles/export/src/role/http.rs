@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use export::{
     Outcome,
     record::Stream,
-    sink::{self, Batch, HttpSink},
+    sink::{self, Batch, HttpSink, Response},
 };
 use net::{
     destination::Destination,
-    http::{Answer, Client},
+    http::{Answer, Bytes, Client, Request},
 };
 
 use super::answered::Answered;
@@ -55,7 +55,7 @@ impl HttpLink {
     }
 
     pub(super) async fn send(&mut self) -> Result<(), String> {
-        self.answer = Some(self.client.send(&self.request).await?);
+        self.answer = Some(self.client.send(message(&self.request)).await?);
         Ok(())
     }
 
@@ -63,8 +63,10 @@ impl HttpLink {
         let Some(answer) = self.answer.take() else {
             return Answered::missing();
         };
-        let outcome = self.sink.outcome(batch, &self.request, &answer.response());
-        let outcome = answer.explain(outcome);
+        let outcome = self
+            .sink
+            .outcome(batch, &self.request, &response(&answer))
+            .explained(&answer.host, answer.status);
         // Without rows, each record is one.
         let rows = &self.request.rows;
         let left_out = match outcome {
@@ -79,12 +81,41 @@ impl HttpLink {
 
     pub(super) async fn execute(&mut self, request: sink::Request) -> Result<(), String> {
         let request = Arc::new(request);
-        let answer = self.client.send(&request).await?;
-        self.sink.executed(&request, &answer.response())
+        let answer = self.client.send(message(&request)).await?;
+        self.sink.executed(&request, &response(&answer))
     }
 
     pub(super) async fn probe(&mut self, streams: &[Stream]) -> Result<(), String> {
-        let answer = self.client.send(&Arc::new(self.sink.probe(streams))).await?;
-        self.sink.probed(streams, &answer.response())
+        let request = Arc::new(self.sink.probe(streams));
+        let answer = self.client.send(message(&request)).await?;
+        self.sink.probed(streams, &response(&answer))
+    }
+}
+
+/// Converts a sink's request for the client. The body is shared: the sink may need it to understand the answer.
+pub(super) fn message(request: &Arc<sink::Request>) -> Request {
+    Request {
+        method: request.method,
+        target: request.target.clone(),
+        headers: request.headers.clone(),
+        body: Bytes::from_owner(Content(Arc::clone(request))),
+    }
+}
+
+/// Converts the client's answer for a sink.
+pub(super) fn response(answer: &Answer) -> Response<'_> {
+    Response {
+        status: answer.status,
+        retry_after: answer.retry_after,
+        body: &answer.body,
+        is_cut: answer.is_cut,
+    }
+}
+
+struct Content(Arc<sink::Request>);
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.body
     }
 }

@@ -40,7 +40,7 @@ impl ExportLink {
             Sink::Syslog(sink) => Self::Syslog(SyslogLink::new(sink, destination)),
             Sink::Kafka(sink) => Self::Kafka(Box::new(KafkaLink::new(sink, destination, timeout))),
             Sink::Parquet => Self::Parquet(ParquetLink::new(destination.path.into())),
-            Sink::Objects => Self::Objects(Box::new(ObjectLink::new(destination))),
+            Sink::Objects(key) => Self::Objects(Box::new(ObjectLink::new(key, destination))),
         }
     }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use export::sink::{Batch, Request, parquet, s3};
 use tokio::task;
 
-use super::answered::Answered;
+use super::{
+    answered::Answered,
+    http::{message, response},
+};
 use net::{
     destination::Destination,
     http::{Answer, Client},
@@ -15,6 +18,11 @@ use net::{
 #[derive(Debug)]
 pub(super) struct ObjectLink {
     client: Client,
+    key: s3::Key,
+    /// The header `Host`, which is signed.
+    host: String,
+    /// The path before that of each object.
+    path: String,
     files: Vec<parquet::File>,
     /// Those of the files that are not put yet.
     requests: Vec<Arc<Request>>,
@@ -24,8 +32,11 @@ pub(super) struct ObjectLink {
 
 impl ObjectLink {
     /// No connection is made yet.
-    pub(super) fn new(destination: Destination) -> Self {
+    pub(super) fn new(key: s3::Key, destination: Destination) -> Self {
         Self {
+            key,
+            host: destination.host().to_owned(),
+            path: destination.path.clone(),
             client: Client::new(destination),
             files: Vec::new(),
             requests: Vec::new(),
@@ -48,9 +59,9 @@ impl ObjectLink {
             let made = task::spawn_blocking(|| files.into_iter().map(s3::put).map(Arc::new).collect());
             self.requests = made.await.map_err(|error| error.to_string())?;
         }
-        for request in &self.requests {
-            let answer = self.client.send(request).await?;
-            let is_put = (200..=299).contains(&answer.response().status);
+        for request in self.requests.clone() {
+            let answer = self.send_signed(&request).await?;
+            let is_put = (200..=299).contains(&answer.status);
             self.answer = Some(answer);
             if !is_put {
                 break;
@@ -61,7 +72,9 @@ impl ObjectLink {
 
     pub(super) fn answered(&mut self) -> Answered {
         match self.answer.take() {
-            Some(answer) => Answered::done(answer.explain(s3::outcome(&answer.response()))),
+            Some(answer) => {
+                Answered::done(s3::outcome(&response(&answer)).explained(&answer.host, answer.status))
+            }
             None => Answered::missing(),
         }
     }
@@ -79,6 +92,14 @@ impl ObjectLink {
 
     /// Whether objects can be put there.
     pub(super) async fn probe(&mut self) -> Result<(), String> {
-        s3::probed(&self.client.send(&Arc::new(s3::probe())).await?.response())
+        let answer = self.send_signed(&Arc::new(s3::probe())).await?;
+        s3::probed(&response(&answer))
+    }
+
+    async fn send_signed(&mut self, request: &Arc<Request>) -> Result<Answer, String> {
+        let signature = self.key.sign(request, &self.host, &self.path, nic::time::now());
+        let mut message = message(request);
+        message.headers.extend(signature);
+        self.client.send(message).await
     }
 }

@@ -358,15 +358,8 @@ impl Route for Exporter {
     fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
         let Some(mut link) = self.link.take() else {
-            let words = "the last request has not ended".to_owned();
-            return self.delivery.answer(
-                id,
-                Outcome::Failed {
-                    words,
-                    retry_after: None,
-                },
-                now,
-            );
+            let outcome = Outcome::failed("the last request has not ended");
+            return self.delivery.answer(id, outcome, now);
         };
         let chosen: Vec<&Record> = records
             .iter()

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use export::sink::{escape, s3::Key};
+use export::sink::{escape, s3};
 use rustls::ClientConfig;
 use settings::read;
 
@@ -110,10 +110,7 @@ impl ExportSettings {
         let authority = self.authority(authority, port)?;
         let tls = if is_secure { Some(self.tls(secure)?) } else { None };
         let login = self.login()?;
-        // A key signs, and is not sent.
-        if login
-            .as_ref()
-            .is_some_and(|login| !matches!(login, Login::Key(_)))
+        if login.is_some()
             && tls.is_none()
             && !self.unencrypted
             && !authority.split(',').all(tls::is_loopback)
@@ -207,28 +204,31 @@ impl ExportSettings {
         tls::client(ca, identity.as_ref()).map_err(|problem| ("ca", problem.message))
     }
 
+    /// Reads the key that signs requests to a bucket.
+    pub(super) fn access_key(&self) -> Result<s3::Key, Wrong> {
+        let (Some(id), Some(file), None) = (&self.user, &self.password_file, &self.token_file) else {
+            let words = "S3 requires an access key: write its id as `user`, and a file with its secret as `password_file`";
+            return Err(("user", words.to_owned()));
+        };
+        let is_name = self
+            .region
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if self.region.is_empty() || !is_name {
+            let words = "write the name of a region, such as \"eu-central-1\"";
+            return Err(("region", words.to_owned()));
+        }
+        Ok(s3::Key {
+            id: id.clone(),
+            secret: first_line("password_file", file)?,
+            region: self.region.clone(),
+        })
+    }
+
     fn login(&self) -> Result<Option<Login>, Wrong> {
         if self.is_bucket() {
-            return match (&self.user, &self.password_file, &self.token_file) {
-                (Some(id), Some(file), None) => {
-                    let is_name = self
-                        .region
-                        .bytes()
-                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-                    if self.region.is_empty() || !is_name {
-                        return Err(("region", "write the name of a region, such as \"eu-central-1\"".to_owned()));
-                    }
-                    Ok(Some(Login::Key(Key {
-                        id: id.clone(),
-                        secret: first_line("password_file", file)?,
-                        region: self.region.clone(),
-                    })))
-                }
-                _ => Err((
-                    "user",
-                    "S3 requires an access key: write its id as `user`, and a file with its secret as `password_file`".to_owned(),
-                )),
-            };
+            // A key signs, and is not sent.
+            return Ok(None);
         }
         let is_redis = self.kind == Some(ExportKind::Redis);
         match (&self.user, &self.password_file, &self.token_file) {

@@ -19,6 +19,7 @@ use export::{
         otlp::{self, Otlp},
         redis::{self, Redis},
         remote_write::{self, RemoteWrite},
+        s3,
         syslog::{self, Syslog},
         webhook::{self, Webhook},
     },
@@ -233,8 +234,8 @@ pub enum Sink {
     Kafka(Kafka),
     /// Parquet files in a directory.
     Parquet,
-    /// Parquet files as objects of S3.
-    Objects,
+    /// Parquet files as objects of S3, put with this key.
+    Objects(s3::Key),
 }
 
 /// A statement that creates a part of a system's schema.
@@ -341,7 +342,7 @@ impl ExportSettings {
             ExportKind::Syslog => Ok(Sink::Syslog(self.syslog()?)),
             ExportKind::Kafka => Ok(Sink::Kafka(self.kafka()?)),
             ExportKind::Otlp => Ok(Sink::Http(Box::new(self.otlp()?))),
-            ExportKind::Parquet if self.is_bucket() => Ok(Sink::Objects),
+            ExportKind::Parquet if self.is_bucket() => Ok(Sink::Objects(self.access_key()?)),
             ExportKind::Parquet => Ok(Sink::Parquet),
         }
     }

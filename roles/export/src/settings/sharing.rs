@@ -278,7 +278,7 @@ mod tests {
                 bytes.capacity()
             }
             Sink::Kafka(sink) => sink.begin(batch).map_or(0, |exchange| exchange.bytes()),
-            Sink::Parquet | Sink::Objects => parquet::files(batch)
+            Sink::Parquet | Sink::Objects(_) => parquet::files(batch)
                 .iter()
                 .map(|file| file.content.capacity())
                 .sum(),

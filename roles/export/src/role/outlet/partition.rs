@@ -18,6 +18,7 @@ use super::{
         Gauge, budget,
         drive::{ReadRequest, Route, Tasks, drive},
         files::Files,
+        http::{message, response},
     },
     source::{ReadPage, Source, Topic},
     space::{Reservation, Space},
@@ -269,15 +270,8 @@ impl Route for Partition {
     fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
         let Some(mut client) = self.client.take() else {
-            let words = "the last request has not ended".to_owned();
-            return self.delivery.answer(
-                id,
-                Outcome::Failed {
-                    words,
-                    retry_after: None,
-                },
-                now,
-            );
+            let outcome = Outcome::failed("the last request has not ended");
+            return self.delivery.answer(id, outcome, now);
         };
         let batch = self.delivery.batch();
         let items = records.iter().filter_map(|index| batch.get(*index).cloned());
@@ -302,10 +296,12 @@ impl Route for Partition {
             });
             let answer = match request.await {
                 Err(_) => Err("the request cannot be made".to_owned()),
-                Ok(request) => match time::timeout_at(deadline, client.send(&Arc::new(request))).await {
-                    Ok(answer) => answer,
-                    Err(_) => Err("the server does not answer in time".to_owned()),
-                },
+                Ok(request) => {
+                    match time::timeout_at(deadline, client.send(message(&Arc::new(request)))).await {
+                        Ok(answer) => answer,
+                        Err(_) => Err("the server does not answer in time".to_owned()),
+                    }
+                }
             };
             (id, client, answer)
         });
@@ -320,11 +316,8 @@ impl Route for Partition {
         };
         self.client = Some(client);
         let outcome = match answer {
-            Ok(answer) => answer.explain(ClickHouse::answered(&answer.response())),
-            Err(words) => Outcome::Failed {
-                words,
-                retry_after: None,
-            },
+            Ok(answer) => ClickHouse::answered(&response(&answer)).explained(&answer.host, answer.status),
+            Err(words) => Outcome::failed(words),
         };
         self.delivery.answer(id, outcome, now);
     }
