@@ -14,6 +14,16 @@ pub fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Processor time of this process, user and system, of threads that have ended as well.
+pub fn process_cpu_time() -> Duration {
+    Duration::from_nanos(read(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
+/// Processor time of the calling thread, user and system.
+pub fn thread_cpu_time() -> Duration {
+    Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
 /// Waits for about `duration`: a thread's timers are late by its timer slack, 50 us unless set otherwise.
 pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
@@ -52,7 +62,7 @@ fn read(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes one timespec, to valid memory; both clocks exist on every Linux, so it cannot fail.
+    // SAFETY: the kernel writes one timespec, to valid memory; these clocks exist on every Linux, so it cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut at) };
     nanoseconds(at.tv_sec, at.tv_nsec)
 }

@@ -90,11 +90,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod bench;
 mod blocks;
 mod check;
 mod config;
-pub mod day;
 pub mod facts;
 mod files;
 mod follower;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use collector::event::{Basis, Kind, Stream};
 use collector::{Batch, Event, Output};
 use detect::Metric;
-use store::bench::time_of_other_threads;
+use nic::time::{process_cpu_time, thread_cpu_time};
 use store::{Follower, QueryOptions, Reader, Store, StreamPosition, Value};
 use wire::FlowKey;
 
@@ -25,7 +25,7 @@ const BEGIN: u64 = 1_767_268_800_000_000_000;
 /// `store-insert`: events into the store until they are committed, with all indexes.
 pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let dir = Scratch::new(name)?;
-    let before = time_of_other_threads();
+    let before = process_cpu_time() - thread_cpu_time();
     let mut filler = Filler::new(open(dir.path())?);
     // Enough that waiting for the last commit has little effect.
     let batches: u64 = if plan.is_trial() { 2 } else { 32 };
@@ -46,12 +46,8 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .into());
     }
     // Of the warm-up too, and of the indexes that are built when files are complete.
-    let used = before
-        .zip(time_of_other_threads())
-        .map(|(before, after)| after.saturating_sub(before));
-    let store_ns = used.map_or(f64::NAN, |used| {
-        used.as_nanos() as f64 / stats.committed.max(1) as f64
-    });
+    let used = process_cpu_time() - thread_cpu_time() - before;
+    let store_ns = used.as_nanos() as f64 / stats.committed.max(1) as f64;
     let conditions = Conditions::of(
         "one event",
         "queue, write-ahead log, commit; one writer thread, batches filled by another; indexes, at this rate by a third",

@@ -1,12 +1,13 @@
 //! Collection by DTA compared with collection by the CPU, that is, hopwise's collector and store (Fig. 6).
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{fs, path::PathBuf};
 
 use crate::figures::reports::{Reports, append_store};
 use collector::{
     Batch,
     workload::{Case, Input, Values},
 };
+use nic::time::process_cpu_time;
 use store::Store;
 
 use super::{
@@ -36,8 +37,6 @@ const PATHS: Case = Case {
 };
 /// Records in a batch of the collector.
 const BATCH: usize = 8192;
-/// Ticks per second: the unit of CPU time in `/proc/PID/stat` is a tick (`USER_HZ`).
-const TICKS: f64 = 100.0;
 
 /// A method of collection.
 struct Method {
@@ -162,8 +161,7 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     let wanted = settings.scale.of(200_000);
     let mut all = 0;
     let spread = Spread::runs(settings, || {
-        let before = cpu_time();
-        let begun = Instant::now();
+        let before = process_cpu_time();
         let mut reports = 0;
         while reports < wanted {
             reports += feed.burst(Input::Payloads, &mut collector, &mut batch) as u64;
@@ -174,25 +172,13 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
         }
         store.flush();
         all += reports;
-        // Elapsed time if the system does not report CPU time.
-        let seconds = cpu_time()
-            .zip(before)
-            .map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
-        Ok(seconds * 1e9 / reports as f64)
+        Ok((process_cpu_time() - before).as_nanos() as f64 / reports as f64)
     })?;
     let stats = store.finish();
     if stats.committed == 0 {
         return Err(failed("the store committed no events"));
     }
     Ok((spread, stats.committed as f64 / all as f64))
-}
-
-/// Seconds of CPU time of all threads of this process.
-fn cpu_time() -> Option<f64> {
-    let text = fs::read_to_string("/proc/self/stat").ok()?;
-    let fields = text.rsplit(')').next()?.split_whitespace().skip(11).take(2);
-    let ticks: Option<f64> = fields.map(|field| field.parse::<f64>().ok()).sum();
-    ticks.map(|ticks| ticks / TICKS)
 }
 
 fn table(methods: &[Method]) -> Table {

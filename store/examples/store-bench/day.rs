@@ -10,15 +10,16 @@ use collector::{Batch, Event, FlowRow, Kind, Output as _, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 
-pub use self::questions::run_queries;
-use crate::config::{Config, Error};
-use crate::store::Store;
+use store::{Config, Store};
+
+pub(crate) use self::questions::run_queries;
+use crate::insert::Failure;
 
 /// Inserts `minutes` minutes, from midnight on, into an empty store in `dir`. Returns the number of events.
 ///
 /// # Errors
 /// The store cannot be opened.
-pub fn insert(dir: &Path, minutes: u64) -> Result<u64, Error> {
+pub(crate) fn insert(dir: &Path, minutes: u64) -> Result<u64, Failure> {
     let config = Config {
         queue_batches: 16,
         max_bytes: None,

@@ -2,38 +2,39 @@
 //! about a span of time, in a store with so many hours of a network.
 #![allow(clippy::unwrap_used, reason = "a tool for developers")]
 
+mod day;
+mod insert;
+
 use std::path::Path;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args[2] == "day" {
-        return day(
+        return measure_day(
             Path::new(&args[1]),
             args[3].parse().unwrap(),
             args.get(4).map(String::as_str),
         );
     }
-    let (dir, events, flows) = (
-        Path::new(&args[1]),
-        args[2].parse().unwrap(),
-        args[3].parse().unwrap(),
-    );
+    let dir = Path::new(&args[1]);
+    let events = args[2].parse().unwrap();
+    let flows = args[3].parse().unwrap();
     let what = args.get(4).map(String::as_str);
     if what != Some("ask") {
-        let figures = store::bench::insert(dir, events, flows).unwrap();
+        let figures = insert::insert(dir, events, flows).unwrap();
         let cpu = figures.cpu.unwrap_or_default();
         println!(
-            "{events} events, {flows} flows: {:.0} events/s, {:.0} events per core second, {} rollups, {} bytes, wall {:?}, cpu {cpu:?}, with indexes built later {:?}",
+            "{events} events, {flows} flows: {:.0} events/s, {:.0} events per core second, {} rollups, {} bytes, wall {:?}, cpu {cpu:?}, of all threads {:?}",
             events as f64 / figures.wall.as_secs_f64(),
             events as f64 / cpu.as_secs_f64(),
             figures.rollups,
             figures.bytes,
             figures.wall,
-            figures.all_cpu.unwrap_or_default(),
+            figures.all_cpu,
         );
     }
     if what != Some("insert") {
-        for asked in store::bench::run_queries(dir, events).unwrap() {
+        for asked in insert::run_queries(dir, events).unwrap() {
             println!(
                 "{:60} {:6} rows, first {:?}, again {:?}",
                 asked.name, asked.rows, asked.first, asked.again
@@ -42,16 +43,16 @@ fn main() {
     }
 }
 
-fn day(dir: &Path, hours: u64, what: Option<&str>) {
+fn measure_day(dir: &Path, hours: u64, what: Option<&str>) {
     if what != Some("ask") {
         let start = std::time::Instant::now();
-        let events = store::day::insert(dir, hours * 60).unwrap();
+        let events = day::insert(dir, hours * 60).unwrap();
         println!("{hours} hours, {events} events: {:?}", start.elapsed());
     }
     if what != Some("insert") {
-        for asked in store::day::run_queries(dir, hours * 60).unwrap() {
+        for asked in day::run_queries(dir, hours * 60).unwrap() {
             let [least, median, most] = asked.again.map(|time| time.as_secs_f64() * 1e3);
-            let cpu = asked.cpu.unwrap_or_default().as_secs_f64() * 1e3;
+            let cpu = asked.cpu.as_secs_f64() * 1e3;
             println!(
                 "{:60} {:6} rows, first {:.1} ms, again {median:.1} ms ({least:.1} to {most:.1}), processor {cpu:.1} ms",
                 asked.name,

@@ -1,4 +1,4 @@
-//! Benchmarks of the store on this machine: `hopwise bench store-insert` and `store-query`.
+//! Inserts events as fast as possible, and asks for them.
 //!
 //! The events are those of a busy network: most are changes of hop latencies and queues, one in 30 is a path, one in a
 //! thousand a drop. A fifth of them belong to a hundred hot flows, the others are spread evenly. They are 500 µs apart, so that
@@ -13,55 +13,55 @@ use collector::{Batch, Event, Kind, Output as _, Rollup};
 use detect::Metric;
 use wire::FlowKey;
 
-use crate::config::{Config, Error, WithPath as _};
-use crate::query::{QueryError, QueryOptions, Value};
-use crate::reader::Reader;
-use crate::rows::{EventFilter, RollupFilter};
-use crate::store::Store;
+use nic::time::process_cpu_time;
+use store::{Config, EventFilter, QueryError, QueryOptions, Reader, RollupFilter, Store, Value};
+
+/// The reason that a measurement failed.
+pub(crate) type Failure = Box<dyn std::error::Error>;
 
 /// The result of inserting events.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Inserted {
+pub(crate) struct Inserted {
     /// Events committed, with all indexes.
-    pub events: u64,
+    pub(crate) events: u64,
     /// Rollups committed beside them.
-    pub rollups: u64,
+    pub(crate) rollups: u64,
     /// Elapsed time from the first batch to the closed file.
-    pub wall: Duration,
+    pub(crate) wall: Duration,
     /// Processor time of the writer's thread until everything was committed; `None` where the system does not report it.
-    pub cpu: Option<Duration>,
-    /// Processor time of the store's threads until the file was closed, building indexes included.
-    pub all_cpu: Option<Duration>,
+    pub(crate) cpu: Option<Duration>,
+    /// Processor time of this process until the file was closed: of the store's threads, and of the one that fills batches.
+    pub(crate) all_cpu: Duration,
     /// Size of the files at the end.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The timing of one query.
 #[derive(Clone, PartialEq, Debug)]
-pub struct QueryTiming {
+pub(crate) struct QueryTiming {
     /// The name of the query.
-    pub name: String,
+    pub(crate) name: String,
     /// Number of rows in the result.
-    pub rows: usize,
+    pub(crate) rows: usize,
     /// Elapsed time of the first run, on a new connection.
-    pub first: Duration,
+    pub(crate) first: Duration,
     /// Elapsed times of the next [`ROUNDS`] runs: minimum, median and maximum.
-    pub again: [Duration; 3],
-    /// Their mean processor time; `None` where the system does not report it.
-    pub cpu: Option<Duration>,
+    pub(crate) again: [Duration; 3],
+    /// Their mean processor time.
+    pub(crate) cpu: Duration,
 }
 
 /// Inserts `events` events of `flows` flows into an empty store in `dir`, as fast as possible.
 ///
 /// # Errors
 /// The store cannot be opened.
-pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
+pub(crate) fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Failure> {
     let store = Store::open(Config {
         queue_batches: 16,
         ..Config::new(dir)
     })?;
     store.set_rules(vec!["slow".to_owned()]);
-    let before = time_of_other_threads();
+    let before = process_cpu_time();
     let start = Instant::now();
     let mut batch = Batch::with_capacity(BATCH);
     let mut traffic = Traffic::new(flows);
@@ -75,14 +75,11 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     let cpu = writer_time();
     let stats = store.finish();
     let wall = start.elapsed();
-    let all_cpu = before
-        .zip(time_of_other_threads())
-        .map(|(before, after)| after.saturating_sub(before));
-    let bytes = crate::files::list(dir)
-        .with_path(dir)?
-        .iter()
-        .map(|file| file.bytes)
-        .sum();
+    let all_cpu = process_cpu_time() - before;
+    let mut bytes = 0;
+    for file in fs::read_dir(dir)? {
+        bytes += file?.metadata()?.len();
+    }
     Ok(Inserted {
         events,
         rollups: stats.committed.saturating_sub(events),
@@ -97,7 +94,7 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
-pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
+pub(crate) fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, Failure> {
     let end = START + events * SPACING;
     let from = end - (15 * 60_000_000_000).min(end - START);
     let hot = flow(0);
@@ -199,16 +196,15 @@ fn latest_filters(cold: FlowKey, hot: FlowKey) -> [(&'static str, EventFilter); 
 }
 
 /// The number of times that a query is repeated.
-pub const ROUNDS: usize = 5;
+pub(crate) const ROUNDS: usize = 5;
 
 fn measure(
     dir: &Path,
     name: &str,
     question: &dyn Fn(&Reader) -> Result<usize, QueryError>,
-) -> Result<QueryTiming, QueryError> {
-    let reader = Reader::open(dir)
-        .map_err(|error| QueryError::new(crate::query::QueryErrorKind::Storage, error.to_string()))?;
-    timed(name, &|| question(&reader))
+) -> Result<QueryTiming, Failure> {
+    let reader = Reader::open(dir)?;
+    Ok(timed(name, &|| question(&reader))?)
 }
 
 /// Runs a query once, and then [`ROUNDS`] times more.
@@ -219,23 +215,21 @@ pub(crate) fn timed(
     let start = Instant::now();
     let rows = question()?;
     let first = start.elapsed();
-    let before = own_time();
+    let before = process_cpu_time();
     let mut again = [Duration::ZERO; ROUNDS];
     for round in &mut again {
         let start = Instant::now();
         question()?;
         *round = start.elapsed();
     }
-    let cpu = before
-        .zip(own_time())
-        .map(|(before, after)| after.saturating_sub(before));
+    let cpu = process_cpu_time() - before;
     again.sort();
     Ok(QueryTiming {
         name: name.to_owned(),
         rows,
         first,
         again: [again[0], again[ROUNDS / 2], again[ROUNDS - 1]],
-        cpu: cpu.map(|cpu| cpu / ROUNDS as u32),
+        cpu: cpu / ROUNDS as u32,
     })
 }
 
@@ -395,25 +389,6 @@ fn rollup(ts: Nanos, i: u32) -> Rollup {
 fn flow(index: u32) -> FlowKey {
     let [a, b, c, d] = index.to_be_bytes();
     FlowKey::v4([10, b, c, d], [172, 16, a, 1], Some((5000, 443)), 6)
-}
-
-/// Processor time of this process without the calling thread; threads that have ended are included. In steps of 10 ms.
-pub fn time_of_other_threads() -> Option<Duration> {
-    Some(own_time()?.saturating_sub(time_in("/proc/thread-self/stat")?))
-}
-
-/// Processor time of this process. In steps of 10 ms.
-fn own_time() -> Option<Duration> {
-    time_in("/proc/self/stat")
-}
-
-fn time_in(path: &str) -> Option<Duration> {
-    let stat = fs::read_to_string(path).ok()?;
-    let fields = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2);
-    let ticks = fields
-        .map(|field| field.parse::<u64>().ok())
-        .sum::<Option<u64>>()?;
-    Some(Duration::from_millis(10 * ticks))
 }
 
 /// Processor time of the threads called `store`, from the scheduler.

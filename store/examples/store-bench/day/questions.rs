@@ -7,23 +7,20 @@ use collector::{FlowOrder, Kind};
 use detect::Metric;
 use filter::{Filter, View};
 
+use store::{
+    Dimension, EventFilter, FlowFilter, FlowSelector, HeatFilter, Measure, Prefixes, QueryError, Reader,
+    Source, Span, TrafficQuestion, facts,
+};
+
 use super::{MINUTE, SECOND, START, flow};
-use crate::bench::{QueryTiming, timed};
-use crate::facts;
-use crate::group_by::{Dimension, Measure, Prefixes, Source, TrafficQuestion};
-use crate::path_use::FlowSelector;
-use crate::query::{QueryError, QueryErrorKind};
-use crate::queues::HeatFilter;
-use crate::reader::Reader;
-use crate::rows::EventFilter;
-use crate::spans::{FlowFilter, Span};
+use crate::insert::{Failure, QueryTiming, timed};
 
 /// Runs the questions of the pages over short and long spans of a store that [`super::insert`] filled.
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
-pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryError> {
-    let reader = Reader::open(dir).map_err(|error| failed(&error.to_string()))?;
+pub(crate) fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, Failure> {
+    let reader = Reader::open(dir)?;
     let end = START + minutes * MINUTE;
     let spans = [
         ("10 min", 10),
@@ -51,7 +48,7 @@ pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryEr
                 measure.name(),
                 dimensions.join(", ")
             );
-            let question = traffic(span, *measure, by, text)?;
+            let question = traffic(span, *measure, by, text);
             timings.push(timed(&what, &|| {
                 let traffic = reader.traffic(&question)?;
                 Ok(usize::from(traffic.others.0 > 0) + traffic.groups.len())
@@ -70,7 +67,7 @@ const QUESTIONS: [(&str, Question); 15] = [
         reader.flow_spans(&filter).map(|flows| flows.flows.len())
     }),
     ("flows, slowest 100 of one node", |reader, span| {
-        let condition = condition("node == 7", View::Flows)?;
+        let condition = condition("node == 7", View::Flows);
         reader
             .flow_spans_where(&slowest(span), true, &|flow| {
                 condition.matches(&facts::from_span(flow))
@@ -151,13 +148,13 @@ const QUESTIONS: [(&str, Question); 15] = [
         reader.events(&filter).map(|events| events.len())
     }),
     ("events, latest 200 of a network", |reader, span| {
-        let condition = condition("src in 10.0.1.0/24", View::Events)?;
+        let condition = condition("src in 10.0.1.0/24", View::Events);
         reader
             .events_where(&latest(span), |row| condition.matches(&facts::from_row(row)))
             .map(|(events, _)| events.len())
     }),
     ("events, latest 200 of a rare host", |reader, span| {
-        let condition = condition("host == 10.0.0.77", View::Events)?;
+        let condition = condition("host == 10.0.0.77", View::Events);
         reader
             .events_where(&latest(span), |row| condition.matches(&facts::from_row(row)))
             .map(|(events, _)| events.len())
@@ -213,12 +210,7 @@ fn latest(span: Span) -> EventFilter {
     }
 }
 
-fn traffic(
-    span: Span,
-    measure: Measure,
-    by: &[Dimension],
-    text: &str,
-) -> Result<Arc<TrafficQuestion>, QueryError> {
+fn traffic(span: Span, measure: Measure, by: &[Dimension], text: &str) -> Arc<TrafficQuestion> {
     let view = if measure.source() == Source::Flows {
         View::Flows
     } else {
@@ -226,9 +218,9 @@ fn traffic(
     };
     let condition = match text {
         "" => None,
-        text => Some(Arc::new(condition(text, view)?)),
+        text => Some(Arc::new(condition(text, view))),
     };
-    Ok(Arc::new(TrafficQuestion {
+    Arc::new(TrafficQuestion {
         span: (span.from(), span.to()),
         now: span.to() + 10 * MINUTE,
         columns: 180,
@@ -238,13 +230,9 @@ fn traffic(
         top: 8,
         condition,
         labels: Arc::default(),
-    }))
+    })
 }
 
-fn condition(text: &str, view: View) -> Result<Filter, QueryError> {
-    Filter::parse(text, view, &filter::no_names).map_err(|fault| failed(&fault.to_string()))
-}
-
-fn failed(message: &str) -> QueryError {
-    QueryError::new(QueryErrorKind::Storage, message.to_owned())
+fn condition(text: &str, view: View) -> Filter {
+    Filter::parse(text, view, &filter::no_names).unwrap()
 }
