@@ -111,6 +111,55 @@ fn varint_len(value: u64) -> u64 {
     u64::from(64 - (value | 1).leading_zeros()).div_ceil(7)
 }
 
+/// A value of a field, by its type on the wire.
+pub(crate) enum Wire<'a> {
+    Number(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+/// Reads the number and the value of the next field, or `None` if it is malformed.
+pub(crate) fn read_field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
+    let tag = u32::try_from(read_varint(bytes)?).ok()?;
+    let value = match tag & 7 {
+        VARINT => Wire::Number(read_varint(bytes)?),
+        FIXED_64 => Wire::Fixed64(u64::from_le_bytes(take(bytes)?)),
+        FIXED_32 => Wire::Fixed32(u32::from_le_bytes(take(bytes)?)),
+        BYTES => {
+            let len = usize::try_from(read_varint(bytes)?).ok()?;
+            Wire::Bytes(bytes.split_off(..len)?)
+        }
+        // Groups, of a version of protobuf from before ours.
+        _ => return None,
+    };
+    let number = tag >> 3;
+    (number > 0).then_some((number, value))
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}
+
+/// Reads a number of at most 64 bits, or returns `None` if it is longer or truncated.
+pub(crate) fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let [byte] = take(bytes)?;
+        let part = u64::from(byte & 0x7f);
+        if part << shift >> shift != part {
+            return None;
+        }
+        number |= part << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
 /// Returns the text of `record.proto`.
 pub fn schema() -> String {
     let mut text = String::from(

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use wire::FlowKey;
 
 use super::Held;
-use crate::protobuf::varint;
+use crate::protobuf::{read_varint, varint};
 use crate::record::{Field, FieldKind, Value};
 
 /// Each value that is present: the index of its field, and its bytes.
@@ -142,15 +142,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> u64 {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.array();
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        number
+        read_varint(&mut self.bytes).unwrap_or(0)
     }
 
     fn array<const N: usize>(&mut self) -> [u8; N] {

@@ -3,21 +3,13 @@
 use super::{
     FieldKind, Held, NUMBERS, Parts, Unreadable, held_address, held_numbers, held_text, too_many, wrong,
 };
-use crate::protobuf::{BYTES, FIXED_32, FIXED_64, VARINT};
+use crate::protobuf::{Wire, read_field, read_varint};
 use crate::record::Field;
 use wire::FlowKey;
 
-/// A value of a field, by the type on the wire.
-enum Wire<'a> {
-    Number(u64),
-    Fixed64(u64),
-    Fixed32(u32),
-    Bytes(&'a [u8]),
-}
-
 pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
     while !bytes.is_empty() {
-        let (number, value) = field(&mut bytes).ok_or_else(malformed)?;
+        let (number, value) = read_field(&mut bytes).ok_or_else(malformed)?;
         // Fields that are not known here are of a later version without a number of its own.
         let Some((field, held)) = parts.find(|field| field.number == number) else {
             continue;
@@ -63,7 +55,7 @@ fn extend(field: &Field, value: Wire<'_>, numbers: &mut Vec<u32>) -> Result<(), 
         Wire::Number(number) => push(field, number, numbers),
         Wire::Bytes(mut packed) => {
             while !packed.is_empty() {
-                push(field, varint(&mut packed).ok_or_else(malformed)?, numbers)?;
+                push(field, read_varint(&mut packed).ok_or_else(malformed)?, numbers)?;
             }
             Ok(())
         }
@@ -88,7 +80,7 @@ fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
     let mut proto = 0;
     let mut id = None;
     while !bytes.is_empty() {
-        match field(&mut bytes)? {
+        match read_field(&mut bytes)? {
             (1, Wire::Bytes(address)) => src = Some(address),
             (2, Wire::Bytes(address)) => dst = Some(address),
             (3, Wire::Number(port)) => sport = Some(u16::try_from(port).ok()?),
@@ -118,47 +110,4 @@ fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
             proto,
         )),
     }
-}
-
-/// Reads the number and the value of the next field, or `None` if it is malformed.
-fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Wire<'a>)> {
-    let tag = u32::try_from(varint(bytes)?).ok()?;
-    let value = match tag & 7 {
-        VARINT => Wire::Number(varint(bytes)?),
-        FIXED_64 => Wire::Fixed64(u64::from_le_bytes(take(bytes)?)),
-        FIXED_32 => Wire::Fixed32(u32::from_le_bytes(take(bytes)?)),
-        BYTES => {
-            let len = usize::try_from(varint(bytes)?).ok()?;
-            let (value, rest) = bytes.split_at_checked(len)?;
-            *bytes = rest;
-            Wire::Bytes(value)
-        }
-        // Groups, of a version of protobuf from before ours.
-        _ => return None,
-    };
-    let number = tag >> 3;
-    (number > 0).then_some((number, value))
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*first)
-}
-
-/// Reads a number of at most 64 bits.
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let [byte] = take(bytes)?;
-        let part = u64::from(byte & 0x7f);
-        if part << shift >> shift != part {
-            return None;
-        }
-        number |= part << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }

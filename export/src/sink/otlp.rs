@@ -19,7 +19,7 @@
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::outcome::Outcome;
-use crate::protobuf::{FIXED_64, VARINT, tag, varint, write_bytes};
+use crate::protobuf::{FIXED_64, VARINT, Wire, read_field, tag, varint, write_bytes};
 use crate::record::{FieldKind, Record, SCHEMA, Stream, Value};
 use crate::text;
 use collector::event::Rollup;
@@ -414,54 +414,17 @@ fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let mut refused = 0;
     let mut said = String::new();
     let mut rest = body;
-    while let Some((number, content)) = field(&mut rest)? {
-        let (1, Content::Bytes(mut partial)) = (number, content) else {
+    while !rest.is_empty() {
+        let (1, Wire::Bytes(mut partial)) = read_field(&mut rest)? else {
             continue;
         };
-        while let Some((number, content)) = field(&mut partial)? {
-            match (number, content) {
-                (1, Content::Number(count)) => refused = count,
-                (2, Content::Bytes(bytes)) => said = words(bytes),
+        while !partial.is_empty() {
+            match read_field(&mut partial)? {
+                (1, Wire::Number(count)) => refused = count,
+                (2, Wire::Bytes(bytes)) => said = words(bytes),
                 _ => {}
             }
         }
     }
     Some((refused, said))
-}
-
-enum Content<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Fixed,
-}
-
-/// The next field: `Some(None)` at the end, `None` if it is malformed.
-fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<(u64, Content<'a>)>> {
-    if rest.is_empty() {
-        return Some(None);
-    }
-    let tag = number(rest)?;
-    let content = match tag & 7 {
-        0 => Content::Number(number(rest)?),
-        1 => rest.split_off(..8).map(|_| Content::Fixed)?,
-        2 => {
-            let len = usize::try_from(number(rest)?).ok()?;
-            Content::Bytes(rest.split_off(..len)?)
-        }
-        5 => rest.split_off(..4).map(|_| Content::Fixed)?,
-        _ => return None,
-    };
-    Some(Some((tag >> 3, content)))
-}
-
-fn number(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *rest.split_off_first()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }

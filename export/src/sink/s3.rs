@@ -35,7 +35,7 @@ pub fn probe() -> Request {
 fn request(target: String, body: Vec<u8>) -> Request {
     let headers = vec![
         ("content-type", "application/vnd.apache.parquet".to_owned()),
-        (BODY, hex(&Hash::Sha256.of(&body))),
+        (BODY, hex(&Hash::Sha256.digest(&body))),
     ];
     Request {
         method: "PUT",
@@ -145,7 +145,7 @@ impl Key {
         let scope = format!("{day}/{}/s3/aws4_request", self.region);
         let to_sign = format!(
             "{ALGORITHM}\n{time}\n{scope}\n{}",
-            hex(&Hash::Sha256.of(canonical.as_bytes()))
+            hex(&Hash::Sha256.digest(canonical.as_bytes()))
         );
         let first = format!("AWS4{}", self.secret).into_bytes();
         let key = scope
@@ -219,7 +219,7 @@ mod tests {
         let request = put(file);
         assert_eq!((request.method, request.body.as_slice()), ("PUT", &b"PAR1"[..]));
         assert_eq!(request.target, "/events/date%3D2026-11-27/c%2B1-1.parquet");
-        assert_eq!(request.headers[1], (BODY, hex(&Hash::Sha256.of(b"PAR1"))));
+        assert_eq!(request.headers[1], (BODY, hex(&Hash::Sha256.digest(b"PAR1"))));
         let key = Key {
             id: "i".to_owned(),
             secret: "s".to_owned(),

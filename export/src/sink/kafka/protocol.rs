@@ -70,7 +70,7 @@ pub struct Versions(BTreeMap<i16, i16>);
 
 impl Versions {
     /// Returns the version of a request, or `None` if the server has none that we have.
-    pub fn of(&self, api: Api) -> Option<i16> {
+    pub fn get(&self, api: Api) -> Option<i16> {
         self.0.get(&(api as i16)).copied()
     }
 }

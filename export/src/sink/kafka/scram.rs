@@ -42,7 +42,7 @@ impl Hash {
         }
     }
 
-    pub(crate) fn of(self, message: &[u8]) -> Vec<u8> {
+    pub(crate) fn digest(self, message: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha256 => Sha256::digest(message).to_vec(),
             Self::Sha512 => Sha512::digest(message).to_vec(),
@@ -126,7 +126,7 @@ impl<'a> Login<'a> {
         let key = self.hash.mac(&salted, b"Client Key");
         let bare = format!("c=biws,r={nonce}");
         let signed = format!("{},{answer},{bare}", self.first);
-        let signature = self.hash.mac(&self.hash.of(&key), signed.as_bytes());
+        let signature = self.hash.mac(&self.hash.digest(&key), signed.as_bytes());
         let proof: Vec<u8> = key
             .iter()
             .zip(&signature)

@@ -121,7 +121,7 @@ impl Connection {
         let versions = protocol::read_api_versions(&body);
         connection.versions = versions.map_err(|wrong| connection.malformed(&wrong))?;
         for api in needs {
-            if connection.versions.of(*api).is_none() {
+            if connection.versions.get(*api).is_none() {
                 let words = format!(
                     "{authority} has no version of {api:?} that is known here; use Kafka 1.0 or later"
                 );
@@ -207,7 +207,7 @@ impl Connection {
 
     /// Returns the newest version of a request that both sides know, or `None` if there is none.
     pub(in crate::role) fn version(&self, api: Api) -> Option<i16> {
-        self.versions.of(api)
+        self.versions.get(api)
     }
 
     pub(in crate::role) fn stream(&mut self) -> &mut dyn tls::Stream {
