@@ -94,7 +94,7 @@ impl Shared {
     fn next(&self) -> Option<IpAddr> {
         let mut cache = lock(&self.cache);
         while !cache.ended {
-            let wait = match cache.take(Instant::now()) {
+            let wait = match cache.next_due(Instant::now()) {
                 Ok(ip) => return Some(ip),
                 Err(wait) => wait.unwrap_or(IDLE),
             };
@@ -171,7 +171,7 @@ impl Cache {
     }
 
     /// An address to look up now, or how long to wait; `Err(None)`: for new addresses.
-    fn take(&mut self, now: Instant) -> Result<IpAddr, Option<Duration>> {
+    fn next_due(&mut self, now: Instant) -> Result<IpAddr, Option<Duration>> {
         if self.waiting.is_empty() {
             return Err(None);
         }
@@ -260,7 +260,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut cache = Cache::new(start);
-        assert_eq!(cache.take(start), Err(None));
+        assert_eq!(cache.next_due(start), Err(None));
         for address in [
             "10.0.0.1",
             "::ffff:10.0.0.1",
@@ -272,20 +272,20 @@ mod tests {
             cache.want(address.parse().unwrap(), start);
         }
         // Twenty a second.
-        assert_eq!(cache.take(start), Ok(ip(1)));
+        assert_eq!(cache.next_due(start), Ok(ip(1)));
         assert_eq!(
-            cache.take(start + Duration::from_millis(20)),
+            cache.next_due(start + Duration::from_millis(20)),
             Err(Some(Duration::from_millis(30)))
         );
-        assert_eq!(cache.take(start + Duration::from_millis(50)), Ok(ip(2)));
+        assert_eq!(cache.next_due(start + Duration::from_millis(50)), Ok(ip(2)));
         // One that is being looked up is not asked for again.
         cache.want(ip(2), at(1));
-        assert_eq!(cache.take(at(1)), Err(None));
+        assert_eq!(cache.next_due(at(1)), Err(None));
         cache.put(ip(1), Some("h1".to_owned()), at(1));
         cache.put(ip(2), None, at(1));
         let again = |cache: &mut Cache, now| {
             [1, 2].iter().for_each(|number| cache.want(ip(*number), now));
-            (cache.take(now), cache.names())
+            (cache.next_due(now), cache.names())
         };
         let h1 = vec![(ip(1), "h1".to_owned())];
         assert_eq!(again(&mut cache, at(600)), (Err(None), h1.clone()));

@@ -256,7 +256,7 @@ impl Identity {
     ///
     /// # Errors
     /// Only one of them is named.
-    pub fn of(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
+    pub fn from_files(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
         match (certificate, key) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some(Self {
@@ -429,7 +429,7 @@ impl Failure {
     }
 
     /// Classifies the error with which a handshake ended.
-    pub fn of(error: &io::Error) -> Self {
+    pub fn from_error(error: &io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => Self::ClientCertificate,
             Some(Error::AlertReceived(_)) => Self::Rejected,

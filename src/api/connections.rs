@@ -194,7 +194,7 @@ impl Connection {
                 self.stream = Transport::Failed;
                 self.open
                     .tls
-                    .count(Some(failure.unwrap_or_else(|| Failure::of(error))));
+                    .count(Some(failure.unwrap_or_else(|| Failure::from_error(error))));
             }
         }
         outcome

@@ -52,7 +52,7 @@ pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Sen
     };
     move || {
         let inventory = known.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
-        NamesView::of(settings.collect().node_names(), &inventory)
+        NamesView::new(settings.collect().node_names(), &inventory)
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
             column,
             interval,
             rows,
-            ..HeatView::of(&heat)
+            ..HeatView::new(&heat)
         }
     })
     .await

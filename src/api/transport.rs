@@ -64,7 +64,8 @@ impl Transport {
                 Self::New(stream, _) => ready!(first_byte(stream, cx)).map(|()| None),
                 Self::Handshake(accept) => {
                     let done = ready!(Pin::new(accept).poll(cx));
-                    done.map(Some).map_err(|error| (Failure::of(&error), error))
+                    done.map(Some)
+                        .map_err(|error| (Failure::from_error(&error), error))
                 }
             };
             *self = match (std::mem::replace(self, Self::Failed), done) {

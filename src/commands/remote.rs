@@ -78,7 +78,7 @@ impl Api {
         let certificate = file(&self.client_certificate, "HOPWISE_CLIENT_CERTIFICATE");
         let key = file(&self.client_key, "HOPWISE_CLIENT_KEY");
         let config = || {
-            let identity = tls::Identity::of(certificate.as_deref(), key.as_deref())?;
+            let identity = tls::Identity::from_files(certificate.as_deref(), key.as_deref())?;
             let ca = file(&self.ca, "HOPWISE_CA");
             ca.map(|ca| tls::client(&ca, identity.as_ref())).transpose()
         };

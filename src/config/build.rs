@@ -37,7 +37,7 @@ pub(crate) fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
 
 /// The names that a file has, for commands.
 pub(crate) fn names(settings: &Settings) -> Names {
-    NamesView::of(
+    NamesView::new(
         settings.collect().node_names(),
         &inventory::from_settings(&settings.inventory),
     )

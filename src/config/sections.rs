@@ -104,7 +104,7 @@ impl TlsSettings {
     /// # Errors
     /// A file is missing or cannot be used.
     pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, tls::Problem> {
-        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref())?;
+        let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref())?;
         let missing = || tls::Problem {
             file: tls::Part::Certificate,
             message: "add certificate = \"server.pem\" and key = \"server.key\"".to_owned(),
@@ -114,7 +114,7 @@ impl TlsSettings {
 
     /// A warning if the certificate is one that some clients refuse.
     pub(crate) fn warning(&self) -> Option<String> {
-        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref());
+        let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref());
         identity.ok().flatten()?.authority_warning()
     }
 }

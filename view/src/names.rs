@@ -66,7 +66,7 @@ pub struct HostNameView {
 
 impl NamesView {
     /// Those that are configured or that devices have. `nodes`: the configured names, which come before those of devices.
-    pub fn of(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
+    pub fn new(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
         for device in inventory.devices() {
             nodes.entry(device.node).or_insert_with(|| device.name.clone());
         }
@@ -189,7 +189,7 @@ mod tests {
             .add_port((11, 2), Some("eth2".to_owned()), None)
             .unwrap();
         let nodes = BTreeMap::from([(7, "probe".to_owned()), (12, "rack 2".to_owned())]);
-        let mut view = NamesView::of(nodes, &inventory);
+        let mut view = NamesView::new(nodes, &inventory);
         let found = [("10.0.0.1", "other"), ("::ffff:10.0.0.2", "db2.example.org")];
         view.add_hosts(
             found.map(|(ip, name)| (ip.parse().unwrap(), name.to_owned())),

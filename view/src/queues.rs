@@ -279,7 +279,7 @@ impl From<&HeatRow> for HeatRowView {
 
 impl HeatView {
     /// A heat map without its rows.
-    pub fn of(heat: &Heat) -> Self {
+    pub fn new(heat: &Heat) -> Self {
         Self {
             total: heat.total,
             truncated: heat.truncated,

@@ -190,7 +190,7 @@ impl ExportSettings {
     }
 
     fn tls(&self, secure: &str) -> Result<Arc<ClientConfig>, Wrong> {
-        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref());
+        let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref());
         let identity = identity.map_err(|problem| ("certificate", problem.message))?;
         let article = if secure.starts_with('h') { "an" } else { "a" };
         let ca = self.ca.as_ref().ok_or_else(|| {

@@ -158,7 +158,7 @@ impl ManagerSettings {
     /// # Errors
     /// A file cannot be used.
     pub fn client(&self) -> Result<Option<Arc<ClientConfig>>, tls::Problem> {
-        let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref())?;
+        let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref())?;
         self.ca
             .as_deref()
             .map(|ca| tls::client(ca, identity.as_ref()))
