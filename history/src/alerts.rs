@@ -6,6 +6,6 @@ mod trial;
 
 pub use self::{
     notes::{Full, Notes},
-    past::{Alert, Hearer, Past, RuleEvent},
+    past::{Alert, AlertSource, Past, RuleEvent},
     trial::{Holding, Trial, TrialRange},
 };

@@ -1,7 +1,7 @@
 //! The tables that collectors export to ClickHouse: the history of a fleet.
 //!
-//! Rows are there once for each collector that heard them, and once more for each repeat of an export. Of events with one id that are at
-//! most [`TWIN`] apart, only the latest counts. Rollups of one key and time are parts of one, except those of two collectors that hear the
+//! Each collector that received a report has rows of it, and each repeat of an export has them once more. Of events with one id that are at
+//! most [`DUPLICATE_SPAN`] apart, only the latest counts. Rollups of one key and time are parts of one, except those of two collectors that receive the
 //! same reports: of these, the one with more values counts.
 
 mod alerts;
@@ -156,37 +156,46 @@ impl Remote {
 
     /// The latest events, newest first, each once.
     async fn latest(&self, question: &EventSelection, until: Instant) -> Result<Vec<EventRow>, Failure> {
-        let found = self.latest_heard(question, until).await?;
-        Ok(found.into_iter().map(|heard| heard.line.row()).collect())
+        let found = self.latest_with_collectors(question, until).await?;
+        Ok(found.into_iter().map(|found| found.line.row()).collect())
     }
 
-    /// The same, with the collectors that heard each.
-    async fn latest_heard(&self, question: &EventSelection, until: Instant) -> Result<Vec<Heard>, Failure> {
-        let mut found: Vec<Heard> = Vec::new();
+    /// The same, with the collectors that stored each.
+    async fn latest_with_collectors(
+        &self,
+        question: &EventSelection,
+        until: Instant,
+    ) -> Result<Vec<StoredEvent>, Failure> {
+        let EventFilter {
+            from, before, limit, ..
+        } = question.filter;
+        let mut found: Vec<StoredEvent> = Vec::new();
         let mut seen: HashMap<u64, (u64, usize)> = HashMap::new();
         let mut last = None;
-        let floors = self.floors(Stream::Events, question.from, question.before, until);
+        let floors = self.floors(Stream::Events, from, before, until);
         for from in floors.await? {
             loop {
-                // Two collectors hear the same; more copies are rare, and take another round.
-                let most = (2 * question.limit.saturating_sub(found.len()) + 16).min(MOST_LINES);
+                // Two collectors receive the same; more copies are rare, and take another round.
+                let most = (2 * limit.saturating_sub(found.len()) + 16).min(MOST_LINES);
                 let statement = self.about(Stream::Events).events(question, from, last, most);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
                 let is_full = lines.len() == most;
                 last = lines.last().map(|line| (line.time, line.id)).or(last);
                 for line in lines {
-                    let twin = seen.get(&line.id).filter(|(later, _)| later - line.time <= TWIN);
+                    let twin = seen
+                        .get(&line.id)
+                        .filter(|(later, _)| later - line.time <= DUPLICATE_SPAN);
                     let at = twin.map_or(found.len(), |(_, at)| *at);
                     seen.insert(line.id, (line.time, at));
                     if let Some(twin) = found.get_mut(at) {
-                        twin.hear(line);
+                        twin.add_copy(line);
                         continue;
                     }
-                    found.push(Heard {
+                    found.push(StoredEvent {
                         line,
                         also: Vec::new(),
                     });
-                    if found.len() == question.limit {
+                    if found.len() == limit {
                         return Ok(found);
                     }
                 }
@@ -224,8 +233,8 @@ impl History for Remote {
     fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents> {
         Box::pin(async move {
             let _permit = permit;
-            let wanted = EventSelection::new(question.filter, question.condition);
-            let rows = self.latest(&wanted, Instant::now() + self.limit).await?;
+            let until = Instant::now() + self.limit;
+            let rows = self.latest(&question.into(), until).await?;
             Ok(FoundEvents { rows, stopped: None })
         })
     }
@@ -247,7 +256,7 @@ impl History for Remote {
             };
             let selection = EventSelection {
                 only: Some(FlowHistory::EVENTS),
-                ..EventSelection::new(filter, None)
+                ..filter.into()
             };
             let mut events = self.latest(&selection, Instant::now() + self.limit).await?;
             events.reverse();
@@ -257,7 +266,7 @@ impl History for Remote {
     }
 
     fn rule_events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, Vec<RuleEvent>> {
-        hold(permit, self.heard_of_rules(question))
+        hold(permit, self.rule_events_with_sources(question))
     }
 
     fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat> {
@@ -328,16 +337,16 @@ fn hold<'a, T>(
 
 /// An event, and who has it besides the collector of this row.
 #[derive(Debug)]
-struct Heard {
+struct StoredEvent {
     line: EventLine,
     also: Vec<String>,
 }
 
-impl Heard {
-    /// Another row of this event.
-    fn hear(&mut self, twin: EventLine) {
-        if twin.collector != self.line.collector && !self.also.contains(&twin.collector) {
-            self.also.push(twin.collector);
+impl StoredEvent {
+    /// Adds another row of this event.
+    fn add_copy(&mut self, copy: EventLine) {
+        if copy.collector != self.line.collector && !self.also.contains(&copy.collector) {
+            self.also.push(copy.collector);
         }
     }
 }
@@ -347,31 +356,34 @@ impl Heard {
 struct EventSelection {
     filter: EventFilter,
     condition: Option<Arc<filter::Filter>>,
-    from: Option<u64>,
-    before: Option<u64>,
-    limit: usize,
     /// A further condition, as SQL.
     only: Option<&'static str>,
 }
 
-impl EventSelection {
-    fn new(filter: EventFilter, condition: Option<Arc<filter::Filter>>) -> Self {
+impl From<EventFilter> for EventSelection {
+    fn from(filter: EventFilter) -> Self {
         Self {
-            from: filter.from,
-            before: filter.before,
-            limit: filter.limit,
             filter,
-            condition,
+            condition: None,
             only: None,
+        }
+    }
+}
+
+impl From<EventQuestion> for EventSelection {
+    fn from(question: EventQuestion) -> Self {
+        Self {
+            condition: question.condition,
+            ..question.filter.into()
         }
     }
 }
 
 /// Events of one answer of ClickHouse: some 350 bytes each, and 16 MiB are the most that is read.
 const MOST_LINES: usize = 8_192;
-/// Two collectors observe the same event at most this long apart, ns: it comes from one report, which both hear. Beyond it, one id is of two
+/// Two collectors observe the same event at most this long apart, ns: it comes from one report, which both receive. Beyond it, one id is of two
 /// events: 64 bits are not unique for ever.
-const TWIN: u64 = 10_000_000_000;
+const DUPLICATE_SPAN: u64 = 10_000_000_000;
 /// Time ranges that are searched first for the latest rows: 5 minutes, an hour, 12 hours before the newest.
 const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 /// Time to wait beyond the limit, for the server's own error message.

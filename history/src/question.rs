@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
 
 use crate::{
-    alerts::{Hearer, RuleEvent},
+    alerts::{AlertSource, RuleEvent},
     sql::{Failure, QueryFailure, Request},
 };
 
@@ -41,7 +41,7 @@ pub trait History: fmt::Debug + Send + Sync {
             Ok(rows
                 .map(|row| RuleEvent {
                     row,
-                    by: vec![Hearer::default()],
+                    sources: vec![AlertSource::default()],
                 })
                 .collect())
         })

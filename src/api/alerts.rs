@@ -189,7 +189,7 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     those
         .zip(heard)
         .filter(|(_, is_heard)| !is_heard)
-        .for_each(|(alert, _)| alert.is_unheard());
+        .for_each(|(alert, _)| alert.set_stale());
     true
 }
 
@@ -240,7 +240,7 @@ fn view(
         }),
         acknowledged: notes.and_then(|notes| notes.acknowledged(last.alert(), alert.since())),
         silence: notes.and_then(|notes| notes.covering(last, now)),
-        collectors: alert.heard_by(),
+        collectors: alert.source_names(),
     }
 }
 

@@ -33,12 +33,17 @@ impl Reader {
     fn event_clause(filter: &EventFilter) -> Clause {
         let mut clause = Clause::new("events", EVENT_COLUMNS);
         clause.time(filter.from, filter.before);
-        clause.equal("kind", filter.kind.map(|kind| text(kind.name())));
         // With both, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides a column
         // from it.
         let by_kind = filter.kind.is_some_and(|kind| !COMMON.contains(&kind));
-        clause.equal(if by_kind { "+node" } else { "node" }, filter.node.map(number));
-        clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
+        for (column, value) in filter.conditions() {
+            let column = if by_kind && column == "node" {
+                "+node"
+            } else {
+                column
+            };
+            clause.equal(column, Some(value));
+        }
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
         clause
@@ -131,11 +136,9 @@ impl Reader {
     pub fn rollups(&self, filter: &RollupFilter) -> Result<Vec<Rollup>, QueryError> {
         let mut clause = Clause::new("rollups", ROLLUP_COLUMNS);
         clause.time(filter.from, filter.to.map(|to| to.saturating_add(1)));
-        clause.equal("metric", filter.metric.map(|metric| text(metric.name())));
-        clause.equal("node", filter.node.map(number));
-        clause.equal("queue", filter.queue.map(number));
-        clause.equal("interface", filter.interface.map(number));
-        clause.equal("interval", filter.interval.map(number));
+        for (column, value) in filter.conditions() {
+            clause.equal(column, Some(value));
+        }
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some() || filter.node.is_some();
         let mut rows = self.latest(&clause, filter.limit, rollup)?;
@@ -296,6 +299,30 @@ impl Reader {
         }
         attempts.push((usize::MAX, clause.from));
         Ok(attempts)
+    }
+}
+
+impl EventFilter {
+    /// Returns the columns that must have a value, with their values, except those of time and flow.
+    pub fn conditions(&self) -> Vec<(&'static str, Value)> {
+        let mut conditions = Vec::new();
+        conditions.extend(self.kind.map(|kind| ("kind", text(kind.name()))));
+        conditions.extend(self.node.map(|node| ("node", number(node))));
+        conditions.extend(self.metric.map(|metric| ("metric", text(metric.name()))));
+        conditions
+    }
+}
+
+impl RollupFilter {
+    /// Returns the columns that must have a value, with their values, except those of time and flow.
+    pub fn conditions(&self) -> Vec<(&'static str, Value)> {
+        let mut conditions = Vec::new();
+        conditions.extend(self.metric.map(|metric| ("metric", text(metric.name()))));
+        conditions.extend(self.node.map(|node| ("node", number(node))));
+        conditions.extend(self.queue.map(|queue| ("queue", number(queue))));
+        conditions.extend(self.interface.map(|interface| ("interface", number(interface))));
+        conditions.extend(self.interval.map(|interval| ("interval", number(interval))));
+        conditions
     }
 }
 

@@ -19,34 +19,34 @@ pub struct Alert {
     pub count: u64,
     /// The reason that the last episode ended; `None` while it lasts.
     pub ended: Option<Ended>,
-    /// Those who said that it became true, and have not said that it became false.
-    hearers: BTreeSet<Hearer>,
-    /// All who said that it became true or false.
-    heard: BTreeSet<Hearer>,
+    /// The collectors that stored that it became true, and not that it became false.
+    firing_sources: BTreeSet<AlertSource>,
+    /// All collectors that stored that it became true or false.
+    sources: BTreeSet<AlertSource>,
 }
 
-/// A collector that says that a rule became true or false.
+/// A collector that stored that a rule became true or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hearer {
-    /// The same for all that hear the same reports.
+pub struct AlertSource {
+    /// The same for all collectors that receive the same reports.
     pub pair: Arc<str>,
     /// The name of the collector; empty for this process.
     pub name: Arc<str>,
 }
 
-/// The event of a rule that became true or false, and who says so.
+/// The event of a rule that became true or false, and the collectors that stored it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleEvent {
     /// The stored event of the rule.
     pub row: EventRow,
     /// The collectors that stored it, at least one.
-    pub by: Vec<Hearer>,
+    pub sources: Vec<AlertSource>,
 }
 
-/// A change of an alert, and who says so.
+/// A change of an alert, and the collectors that stored it.
 struct Change {
     one: record::Alert,
-    by: Vec<Hearer>,
+    sources: Vec<AlertSource>,
 }
 
 /// A time that a rule was true.
@@ -66,7 +66,7 @@ pub enum Ended {
     /// There were no more reports of the flow, or it had to make room for others.
     Flow,
     /// The collector does not have it, and has not stored its end: it was restarted, or the rule was removed.
-    Unheard,
+    Stale,
 }
 
 impl Ended {
@@ -75,7 +75,7 @@ impl Ended {
         match self {
             Self::False => "false",
             Self::Flow => "flow",
-            Self::Unheard => "unheard",
+            Self::Stale => "unheard",
         }
     }
 }
@@ -96,18 +96,18 @@ impl Past {
         }
     }
 
-    /// Takes in events of rules that became true or false, in ascending order of time. Those that became true and those that became false
+    /// Adds events of rules that became true or false, in ascending order of time. Those that became true and those that became false
     /// are each in their order; which of two at one time came first follows from what was true before.
     pub fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
         let mut same: Vec<Change> = Vec::new();
-        for RuleEvent { row, by } in events {
+        for RuleEvent { row, sources } in events {
             let Some(one) = record::Alert::from_event(&row.event, row.rule.map(Into::into)) else {
                 continue;
             };
             if same.first().is_some_and(|first| first.one.ts != one.ts) {
                 self.add_all(std::mem::take(&mut same));
             }
-            same.push(Change { one, by });
+            same.push(Change { one, sources });
         }
         self.add_all(same);
     }
@@ -131,7 +131,7 @@ impl Past {
         }
     }
 
-    fn add(&mut self, Change { one, by }: Change) {
+    fn add(&mut self, Change { one, sources }: Change) {
         let ts = one.ts;
         let is_counted = (self.span.0..=self.span.1).contains(&ts);
         let alert = self.alerts.entry(one.alert()).or_insert_with(|| Alert {
@@ -139,12 +139,12 @@ impl Past {
             episodes: VecDeque::new(),
             count: 0,
             ended: Some(Ended::False),
-            hearers: BTreeSet::new(),
-            heard: BTreeSet::new(),
+            firing_sources: BTreeSet::new(),
+            sources: BTreeSet::new(),
         });
-        alert.heard.extend(by.iter().cloned());
+        alert.sources.extend(sources.iter().cloned());
         if one.is_firing {
-            alert.hearers.extend(by);
+            alert.firing_sources.extend(sources);
             // The collector says it again after a restart: it lasts.
             if alert.ended.is_some() {
                 if alert.episodes.len() == MOST_EPISODES {
@@ -161,12 +161,13 @@ impl Past {
             return;
         }
         let is_shown = one.metric.is_some();
-        // A report that shows it is false is what all of a pair hear. One of them alone may hear no more of a flow.
-        alert.hearers.retain(|hearer| {
-            !by.iter()
-                .any(|one| one == hearer || is_shown && one.pair == hearer.pair)
+        // A report that shows it is false reaches all collectors of a pair. One of them alone may receive no more reports of a flow.
+        alert.firing_sources.retain(|source| {
+            !sources
+                .iter()
+                .any(|one| one == source || is_shown && one.pair == source.pair)
         });
-        if !alert.hearers.is_empty() {
+        if !alert.firing_sources.is_empty() {
             return;
         }
         if alert.episodes.is_empty() {
@@ -215,18 +216,18 @@ impl Alert {
         self.episodes.back().and_then(|last| last.until)
     }
 
-    /// The names of the collectors that it is known from; none if that is this process.
-    pub fn heard_by(&self) -> Vec<String> {
-        self.heard
+    /// Returns the names of the collectors that stored it; none if that is this process.
+    pub fn source_names(&self) -> Vec<String> {
+        self.sources
             .iter()
             .filter(|one| !one.name.is_empty())
             .map(|one| one.name.to_string())
             .collect()
     }
 
-    /// The collector does not have it.
-    pub fn is_unheard(&mut self) {
-        self.ended = Some(Ended::Unheard);
+    /// Marks the alert as one that the collector no longer has.
+    pub fn set_stale(&mut self) {
+        self.ended = Some(Ended::Stale);
     }
 
     /// For sorting: the further its value is from what it is compared with, the earlier; then the latest first.
@@ -280,19 +281,19 @@ mod tests {
         };
         RuleEvent {
             row,
-            by: vec![Hearer::default()],
+            sources: vec![AlertSource::default()],
         }
     }
 
-    /// Heard by these collectors, of which c1 and c2 are a pair.
+    /// Stored by these collectors, of which c1 and c2 are a pair.
     fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
         let pair = |name: &str| if name == "c3" { "c3" } else { "c1" };
-        let hearer = |name: &&str| Hearer {
+        let source = |name: &&str| AlertSource {
             pair: pair(name).into(),
             name: (*name).into(),
         };
         RuleEvent {
-            by: names.iter().map(hearer).collect(),
+            sources: names.iter().map(source).collect(),
             ..event
         }
     }
@@ -366,7 +367,7 @@ mod tests {
             (all[0].count, all[0].ended, all[0].until())
         };
         let begun = || by(&["c1", "c2"], on(10, 80, 1));
-        // One of a pair hears no more of the flow; the other does.
+        // One of a pair receives no more reports of the flow; the other does.
         assert_eq!(ended(vec![begun(), by(&["c1"], silent(20))]), (1, None, None));
         let both = vec![begun(), by(&["c1"], silent(20)), by(&["c2"], silent(30))];
         assert_eq!(ended(both), (1, Some(Ended::Flow), Some(30)));
@@ -375,7 +376,7 @@ mod tests {
             ended(vec![begun(), by(&["c2"], off(20, 1))]),
             (1, Some(Ended::False), Some(20))
         );
-        // Another collector hears other reports of the flow.
+        // Another collector receives other reports of the flow.
         let others = vec![begun(), by(&["c3"], on(15, 70, 1)), by(&["c1", "c2"], off(20, 1))];
         assert_eq!(ended(others.clone()), (1, None, None));
         let last = by(&["c3"], off(40, 1));

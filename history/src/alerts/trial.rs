@@ -60,7 +60,7 @@ impl Holding {
     pub fn ends(self, rows: &[EventRow], to: u64) -> Vec<u64> {
         let mut nexts = HashMap::new();
         let ends = rows.iter().map(|EventRow { event, .. }| {
-            let source = Source::of(event);
+            let source = Source::from_event(event);
             let next = source.and_then(|source| nexts.insert(source, (event.ts, event.kind)));
             match next {
                 Some((ts, Kind::Expired)) => ts.saturating_sub(self.timeout).max(event.ts),
@@ -85,7 +85,7 @@ enum Source {
 
 impl Source {
     /// Returns the subject of an event's value or of its end, or `None` if the event has neither.
-    fn of(event: &Event) -> Option<Self> {
+    fn from_event(event: &Event) -> Option<Self> {
         match (event.flow, event.node) {
             (Some(flow), _) => (says(event) || event.kind == Kind::Expired).then_some(Self::Flow(flow)),
             (None, Some(node)) => Some(Self::Level(node, event.metric?, event.queue, event.interface)),
@@ -179,7 +179,7 @@ impl Trial {
             return;
         };
         if !path.is_empty() && self.flows.get(&flow).is_none_or(|seen| seen.path != *path) {
-            self.take_path(flow, path);
+            self.set_path(flow, path);
         }
         let seen = self.flows.entry(flow).or_default();
         seen.until = end;
@@ -200,7 +200,7 @@ impl Trial {
         self.evaluate(flow, event.ts);
     }
 
-    fn take_path(&mut self, flow: FlowKey, path: &[u32]) {
+    fn set_path(&mut self, flow: FlowKey, path: &[u32]) {
         let seen = self.flows.entry(flow).or_default();
         let before = std::mem::replace(&mut seen.path, path.to_vec());
         seen.looped = (1..path.len()).any(|at| path[at] != NO_NODE && path[..at].contains(&path[at]));
@@ -237,7 +237,7 @@ impl Trial {
     }
 
     fn forget(&mut self, flow: FlowKey, ts: u64) {
-        self.take_path(flow, &[]);
+        self.set_path(flow, &[]);
         if let Some(Seen {
             firing: Some(number), ..
         }) = self.flows.remove(&flow)

@@ -1,40 +1,43 @@
-//! Events of rules, with the collectors that heard each.
+//! Events of rules, with the collectors that stored each.
 
 use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::{EventSelection, Remote};
+use super::Remote;
 use crate::question::EventQuestion;
 use crate::{
-    alerts::{Hearer, RuleEvent},
+    alerts::{AlertSource, RuleEvent},
     sql::Failure,
 };
 
 impl Remote {
-    pub(super) async fn heard_of_rules(&self, question: EventQuestion) -> Result<Vec<RuleEvent>, Failure> {
-        let wanted = EventSelection::new(question.filter, question.condition);
-        let found = self.latest_heard(&wanted, Instant::now() + self.limit).await?;
+    pub(super) async fn rule_events_with_sources(
+        &self,
+        question: EventQuestion,
+    ) -> Result<Vec<RuleEvent>, Failure> {
+        let until = Instant::now() + self.limit;
+        let found = self.latest_with_collectors(&question.into(), until).await?;
         // A few names are in very many events.
-        let mut known: HashMap<String, Hearer> = HashMap::new();
+        let mut known: HashMap<String, AlertSource> = HashMap::new();
         let mut events = Vec::with_capacity(found.len());
-        for heard in found {
-            let mut by = Vec::with_capacity(1 + heard.also.len());
-            for name in std::iter::once(&heard.line.collector).chain(&heard.also) {
+        for found in found {
+            let mut sources = Vec::with_capacity(1 + found.also.len());
+            for name in std::iter::once(&found.line.collector).chain(&found.also) {
                 if !known.contains_key(name) {
-                    known.insert(name.clone(), self.hearer(name));
+                    known.insert(name.clone(), self.alert_source(name));
                 }
-                by.extend(known.get(name).cloned());
+                sources.extend(known.get(name).cloned());
             }
-            let row = heard.line.row();
-            events.push(RuleEvent { row, by });
+            let row = found.line.row();
+            events.push(RuleEvent { row, sources });
         }
         Ok(events)
     }
 
-    fn hearer(&self, name: &str) -> Hearer {
+    fn alert_source(&self, name: &str) -> AlertSource {
         let pair = self.pairs.iter().find(|(one, _)| one == name);
-        Hearer {
+        AlertSource {
             pair: pair.map_or(name, |(_, pair)| pair).into(),
             name: name.into(),
         }

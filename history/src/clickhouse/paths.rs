@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use wire::FlowKey;
 
 use super::{
-    Remote, TWIN,
+    DUPLICATE_SPAN, Remote,
     rows::flow,
     statement::{Statement, mapped},
 };
@@ -22,7 +22,7 @@ use crate::sql::Failure;
 
 /// A flow with what it sent and the paths that it took.
 #[derive(Deserialize, Debug)]
-struct LifeLine {
+struct LifetimeLine {
     flow: String,
     /// Beginning and end, minutes after the beginning of the span; reports.
     parts: Vec<[u64; 3]>,
@@ -34,7 +34,7 @@ struct LifeLine {
 
 /// A path that a flow took.
 #[derive(Deserialize, Debug)]
-struct TakenLine {
+struct PathLine {
     flow: String,
     time: u64,
     #[serde(default)]
@@ -49,9 +49,9 @@ struct Number {
     n: u64,
 }
 
-impl LifeLine {
+impl LifetimeLine {
     /// When it took which path, each path once in a row.
-    fn taken(&mut self) -> Vec<(u64, Vec<u32>)> {
+    fn paths(&mut self) -> Vec<(u64, Vec<u32>)> {
         let mut taken: Vec<(u64, Vec<u32>)> = std::mem::take(&mut self.times)
             .into_iter()
             .zip(std::mem::take(&mut self.paths))
@@ -74,8 +74,8 @@ impl Remote {
     pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
         let until = Instant::now() + self.limit;
         let about = self.about(Stream::Rollups);
-        let statement = about.lives_whole(span, &self.of_paths());
-        let mut lines: Vec<LifeLine> = self.rows(statement, until).await?;
+        let statement = about.lifetimes(span, &self.of_paths());
+        let mut lines: Vec<LifetimeLine> = self.rows(statement, until).await?;
         let truncated = lines.len() > MOST_FLOWS;
         lines.truncate(MOST_FLOWS);
         let mut paths = Paths::default();
@@ -94,7 +94,7 @@ impl Remote {
             };
             flows.push((
                 sum,
-                line.taken()
+                line.paths()
                     .into_iter()
                     .map(|(ts, path)| (ts, paths.insert(path)))
                     .collect(),
@@ -131,7 +131,7 @@ impl Remote {
         let mut after = String::new();
         let mut count = 0;
         loop {
-            let statement = self.about(Stream::Rollups).lives_in_parts(
+            let statement = self.about(Stream::Rollups).lifetimes_in_parts(
                 span,
                 &of,
                 &pieces,
@@ -139,11 +139,11 @@ impl Remote {
                 page,
                 &self.of_paths(),
             );
-            let lines: Vec<LifeLine> = self.rows(statement, until).await?;
+            let lines: Vec<LifetimeLine> = self.rows(statement, until).await?;
             let is_last = lines.len() < page;
             count += lines.len();
             for mut line in lines {
-                let taken = line.taken();
+                let taken = line.paths();
                 let parts = line
                     .parts
                     .iter()
@@ -178,18 +178,18 @@ impl Remote {
         if is_nobody(&of) {
             return Ok(tally.finish(limit));
         }
-        let mut found: Vec<TakenLine> = Vec::new();
+        let mut found: Vec<PathLine> = Vec::new();
         let mut floor = span.from();
         loop {
             let last = found.last().map(|line| (line.time, line.id));
-            let statement = self.about(Stream::Events).taken(span, &of, last);
-            let lines: Vec<TakenLine> = self.rows(statement, until).await?;
-            let is_last = lines.len() < TAKEN_PAGE;
+            let statement = self.about(Stream::Events).paths_within(span, &of, last);
+            let lines: Vec<PathLine> = self.rows(statement, until).await?;
+            let is_last = lines.len() < PATH_PAGE;
             found.extend(lines);
             if is_last {
                 break;
             }
-            if found.len() >= MOST_TAKINGS {
+            if found.len() >= MOST_PATHS {
                 tally.set_truncated();
                 // What is of the earliest time may not be all.
                 floor = found.last().map_or(floor, |line| line.time.saturating_add(1));
@@ -197,8 +197,8 @@ impl Remote {
                 break;
             }
         }
-        let statement = self.about(Stream::Events).taken_before(floor, span.to(), &of);
-        let mut before: Vec<TakenLine> = self.rows(statement, until).await?;
+        let statement = self.about(Stream::Events).paths_before(floor, span.to(), &of);
+        let mut before: Vec<PathLine> = self.rows(statement, until).await?;
         if before.len() > MOST_BEFORE {
             tally.set_truncated();
         }
@@ -206,7 +206,7 @@ impl Remote {
         let parsed = before
             .into_iter()
             .filter_map(|line| Some((flow(&line.flow)?, line)));
-        let mut parsed: Vec<(FlowKey, TakenLine)> = parsed.filter(|(key, _)| of.matches(key)).collect();
+        let mut parsed: Vec<(FlowKey, PathLine)> = parsed.filter(|(key, _)| of.matches(key)).collect();
         parsed.sort_by_key(|(key, line)| (*key, line.time, line.id));
         for (key, line) in parsed {
             let is_change = line.changed != 0 && line.time >= floor;
@@ -217,22 +217,22 @@ impl Remote {
 }
 
 impl Statement {
-    /// Events of a time, each once, as `time` and some columns. `columns`: those, which the events have. Of copies that are at most [`TWIN`] apart, the
+    /// Events of a time, each once, as `time` and some columns. `columns`: those, which the events have. Of copies that are at most [`DUPLICATE_SPAN`] apart, the
     /// latest counts.
     pub(super) fn once(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
-        let joined = self.joined_within(from, to.saturating_add(TWIN));
+        let joined = self.joined_within(from, to.saturating_add(DUPLICATE_SPAN));
         let time = "toUnixTimestamp64Nano(ts)";
         format!(
             "SELECT * EXCEPT next FROM (SELECT {columns}, {time} AS time, leadInFrame({time}) OVER (PARTITION BY id ORDER BY ts \
              ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next FROM {events}{joined}) \
-             WHERE (next = 0 OR next > time + {TWIN}) AND time < {}",
+             WHERE (next = 0 OR next > time + {DUPLICATE_SPAN}) AND time < {}",
             signed(to)
         )
     }
 
     /// A term that leaves out the copies of events whose latest copy is of this time or later.
-    pub(super) fn twins(&mut self, events: &str, from: u64) -> String {
-        let later = self.joined_within(from, from.saturating_add(TWIN));
+    pub(super) fn duplicate_events(&mut self, events: &str, from: u64) -> String {
+        let later = self.joined_within(from, from.saturating_add(DUPLICATE_SPAN));
         format!("id NOT IN (SELECT id FROM {events}{later})")
     }
 
@@ -249,7 +249,7 @@ impl Statement {
 
     /// For each flow that has something: `parts`, which `counted` gives as `flow`, `a`, `b` and `c`; its `first` and `last` report; and the paths that it
     /// `took` in a time, and the one that it had when that began, as times and nodes.
-    pub(super) fn lives(
+    pub(super) fn flow_lifetimes(
         &mut self,
         from: u64,
         to: u64,
@@ -268,7 +268,7 @@ impl Statement {
             let no_path = "CAST([], 'Array(UInt32)')";
             life_row(COUNTED, ["a", "b", "c"], no_path, &format!("({counted})"))
         }));
-        self.terms.extend(TAKEN.map(str::to_owned));
+        self.terms.extend(PATH_EVENTS.map(str::to_owned));
         let inside = self.once(events, "flow, path", from.saturating_add(1), to);
         rows.push(life_row(
             INSIDE,
@@ -277,7 +277,7 @@ impl Statement {
             &format!("({inside})"),
         ));
         // Of copies of an event the path is the same, so that it does not matter which one is found.
-        let twins = self.twins(events, from.saturating_add(1));
+        let twins = self.duplicate_events(events, from.saturating_add(1));
         self.range(None, Some(from.saturating_add(1)));
         self.terms.push(twins);
         let before = format!(
@@ -304,7 +304,7 @@ impl Statement {
     }
 
     /// Flows of a span, each with one part; and one more than the most.
-    fn lives_whole(self, span: Span, tables: &(String, String)) -> Self {
+    fn lifetimes(self, span: Span, tables: &(String, String)) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let from = span.from();
         let there = statement.flows_there();
@@ -312,7 +312,7 @@ impl Statement {
         let counted = format!(
             "SELECT flow, 0 AS a, intDiv(toUnixTimestamp64Nano(max(ts)) - {from}, {MINUTE}) + 1 AS b, sum(values) AS c FROM ({summed}) GROUP BY flow"
         );
-        let lives = statement.lives(from, span.to(), &[there], Some(&counted), tables);
+        let lives = statement.flow_lifetimes(from, span.to(), &[there], Some(&counted), tables);
         let most = MOST_FLOWS + 1;
         statement.text = format!(
             "{LIFE} FROM ({lives}) WHERE notEmpty(parts) ORDER BY parts[1][3] DESC, flow LIMIT {most}"
@@ -321,7 +321,7 @@ impl Statement {
     }
 
     /// Flows after one, by their texts: their reports in parts of a span.
-    fn lives_in_parts(
+    fn lifetimes_in_parts(
         self,
         span: Span,
         of: &FlowSelector,
@@ -345,7 +345,7 @@ impl Statement {
             "SELECT flow, intDiv(begin - {from}, {MINUTE}) AS a, a + intDiv(length, {MINUTE}) AS b, sum(values) AS c FROM (\
              SELECT flow, values, toUnixTimestamp64Nano(ts) AS time, {length} AS length, {begin} AS begin FROM ({summed})) GROUP BY flow, begin, length"
         );
-        let lives = statement.lives(from, to, &chosen, Some(&counted), tables);
+        let lives = statement.flow_lifetimes(from, to, &chosen, Some(&counted), tables);
         statement.text = format!(
             "{LIFE} FROM ({lives}) WHERE notEmpty(parts) OR (last > {from} AND first < {to}) ORDER BY flow LIMIT {most}"
         );
@@ -373,9 +373,9 @@ impl Statement {
     }
 
     /// Paths that flows took in a span, the latest first, before the last one of the page before.
-    fn taken(mut self, span: Span, of: &FlowSelector, last: Option<(u64, u64)>) -> Self {
+    fn paths_within(mut self, span: Span, of: &FlowSelector, last: Option<(u64, u64)>) -> Self {
         self.terms = self.terms_of(of);
-        self.terms.extend(TAKEN.map(str::to_owned));
+        self.terms.extend(PATH_EVENTS.map(str::to_owned));
         let to = last.map_or(span.to(), |(time, _)| time.saturating_add(1));
         let events = self.table.clone();
         let once = self.once(&events, "id, flow, path, kind", span.from(), to);
@@ -387,18 +387,18 @@ impl Statement {
             )
         });
         self.text = format!(
-            "SELECT flow, time, id, path, kind = 'path_change' AS changed FROM ({once}){earlier} ORDER BY time DESC, id DESC LIMIT {TAKEN_PAGE}"
+            "SELECT flow, time, id, path, kind = 'path_change' AS changed FROM ({once}){earlier} ORDER BY time DESC, id DESC LIMIT {PATH_PAGE}"
         );
         self.in_rows()
     }
 
     /// The path before a time of each flow that took one after it.
-    fn taken_before(mut self, from: u64, to: u64, of: &FlowSelector) -> Self {
+    fn paths_before(mut self, from: u64, to: u64, of: &FlowSelector) -> Self {
         self.terms = self.terms_of(of);
-        self.terms.extend(TAKEN.map(str::to_owned));
+        self.terms.extend(PATH_EVENTS.map(str::to_owned));
         let table = self.table.clone();
         let inside = self.joined_within(from, to);
-        let twins = self.twins(&table, from);
+        let twins = self.duplicate_events(&table, from);
         self.range(None, Some(from));
         self.terms.push(twins);
         self.terms
@@ -467,7 +467,7 @@ const STATE: u8 = 4;
 /// Terms that select the rollups of flows.
 pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
 /// Events that say which path a flow takes from then on.
-const TAKEN: [&str; 4] = [
+const PATH_EVENTS: [&str; 4] = [
     "kind IN ('new', 'path_change', 'path_loop')",
     "metric = 'flow_path'",
     "notEmpty(path)",
@@ -482,8 +482,8 @@ const ANSWER: u64 = 8 << 20;
 const PATHS: u64 = 1_000;
 const PART: u64 = 20;
 /// Paths that flows took, of one answer, and of all answers: the latest.
-const TAKEN_PAGE: usize = 20_000;
-const MOST_TAKINGS: usize = 100_000;
+const PATH_PAGE: usize = 20_000;
+const MOST_PATHS: usize = 100_000;
 /// Flows whose path before a time is looked for.
 const MOST_BEFORE: usize = 50_000;
 const MINUTE: u64 = 60_000_000_000;

@@ -7,7 +7,7 @@ use store::{Heat, HeatCells, HeatFilter, HeatKey, PassageRow, QueueFilter};
 use tokio::time::Instant;
 
 use super::{
-    EventSelection, Remote,
+    Remote,
     rows::{flow, queue},
     statement::present,
 };
@@ -102,18 +102,17 @@ impl Remote {
         let statement = self.about(Stream::Drops).drops_at(&asked, limit);
         let drops: Vec<DropLine> = self.rows(statement, until).await?;
         let changes = match passages.is_empty() {
-            true => {
-                let selection = EventSelection::new(question.latency_changes(), None);
-                self.latest(&selection, until).await?
-            }
+            true => self.latest(&question.latency_changes().into(), until).await?,
             false => Vec::new(),
         };
-        let statement = self.about(Stream::Rollups).hearers(&asked, MOST_HEARERS + 1);
+        let statement = self
+            .about(Stream::Rollups)
+            .collectors_of(&asked, MOST_COLLECTORS + 1);
         let collectors: Vec<Named> = self.rows(statement, until).await?;
-        let more = collectors.len() > MOST_HEARERS;
+        let more = collectors.len() > MOST_COLLECTORS;
         let collectors = collectors
             .into_iter()
-            .take(MOST_HEARERS)
+            .take(MOST_COLLECTORS)
             .map(|one| one.name)
             .collect();
         Ok(QueueRecords {
@@ -182,4 +181,4 @@ impl PassageLine {
 }
 
 /// Collectors that are named.
-const MOST_HEARERS: usize = 16;
+const MOST_COLLECTORS: usize = 16;

@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use export::sink::{self, clickhouse::ABSENT};
 use net::http::Request;
-use store::{RollupFilter, Span};
+use store::{RollupFilter, Span, Value};
 use wire::FlowKey;
 
 use super::EventSelection;
@@ -55,23 +55,17 @@ impl Statement {
         most: usize,
     ) -> Self {
         let filter = &question.filter;
-        self.equal("kind", "String", filter.kind.map(|kind| kind.name().to_owned()));
-        self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
-        self.equal(
-            "metric",
-            "String",
-            filter.metric.map(|metric| metric.name().to_owned()),
-        );
+        self.conditions(filter.conditions());
         self.flow(filter.flow.as_ref());
         self.terms.extend(question.only.map(str::to_owned));
         let condition = question.condition.as_ref();
         let condition =
             condition.map(|filter| filter.click_house(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);
-        // One of the page before, heard by another collector.
+        // One of the page before, stored by another collector.
         let table = self.table.clone();
-        let twin = question.before.map(|before| self.twins(&table, before));
-        self.range(from, question.before);
+        let twin = filter.before.map(|before| self.duplicate_events(&table, before));
+        self.range(from, filter.before);
         self.terms.extend(twin);
         if let Some((ts, id)) = last {
             let earlier = self.time("ts <=", ts);
@@ -79,31 +73,14 @@ impl Statement {
             let id = self.value("UInt64", id.to_string());
             self.terms.push(format!("{earlier} AND ({exact} OR id < {id})"));
         }
-        let table = &self.table;
-        let terms = self.joined();
-        self.text = format!("SELECT {EVENT} FROM {table}{terms} ORDER BY ts DESC, id DESC LIMIT {most}");
+        let source = self.source();
+        self.text = format!("SELECT {EVENT} FROM {source} ORDER BY ts DESC, id DESC LIMIT {most}");
         self.in_rows()
     }
 
     /// Rollups, the newest first.
     pub(super) fn rollups(mut self, filter: &RollupFilter, from: Option<u64>) -> Self {
-        self.equal(
-            "metric",
-            "String",
-            filter.metric.map(|metric| metric.name().to_owned()),
-        );
-        self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
-        self.equal("queue", "UInt32", filter.queue.map(|queue| queue.to_string()));
-        self.equal(
-            "interface",
-            "UInt32",
-            filter.interface.map(|interface| interface.to_string()),
-        );
-        self.equal(
-            "interval",
-            "UInt32",
-            filter.interval.map(|interval| interval.to_string()),
-        );
+        self.conditions(filter.conditions());
         self.flow(filter.flow.as_ref());
         self.range(from, filter.to.map(|to| to.saturating_add(1)));
         let summed = self.summed();
@@ -118,13 +95,12 @@ impl Statement {
     /// The rollups that the terms choose, each once: the sum of its parts, and of a pair of collectors the one with more values.
     fn summed(&mut self) -> String {
         let whose = self.whose();
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         format!(
             "SELECT ts, {PLACE}, sum(a) AS values, min(b) AS least, max(c) AS most, sum(d) AS total, max(e) AS middle, max(f) AS high \
              FROM (SELECT ts, {PLACE}, {whose} AS whose, sum(piece.count) AS a, min(piece.min) AS b, max(piece.max) AS c, \
              sum(piece.sum) AS d, max(piece.p50) AS e, max(piece.p99) AS f \
-             FROM (SELECT * FROM {table}{terms} LIMIT 1 BY ts, {PLACE}, collector, part) AS piece \
+             FROM (SELECT * FROM {source} LIMIT 1 BY ts, {PLACE}, collector, part) AS piece \
              GROUP BY ts, {PLACE}, collector ORDER BY a DESC LIMIT 1 BY ts, {PLACE}, whose) GROUP BY ts, {PLACE}"
         )
     }
@@ -222,11 +198,10 @@ impl Statement {
     pub(super) fn drops(mut self, span: Span, most: usize) -> Self {
         self.terms.push(format!("node != {ABSENT}"));
         self.range(Some(span.from()), Some(span.to()));
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         let most = most + 1;
         self.text = format!(
-            "SELECT node AS of, uniqExact(id) AS n FROM {table}{terms} GROUP BY node ORDER BY node LIMIT {most}"
+            "SELECT node AS of, uniqExact(id) AS n FROM {source} GROUP BY node ORDER BY node LIMIT {most}"
         );
         self.in_rows()
     }
@@ -244,11 +219,10 @@ impl Statement {
     /// Events by parts of a span and by kind: those of one id once.
     pub(super) fn counts(mut self, span: Span, column: u64) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         let part = part(span, column);
         self.text = format!(
-            "SELECT {part} AS of, kind, uniqExact(id) AS n FROM {table}{terms} GROUP BY of, kind ORDER BY of, kind"
+            "SELECT {part} AS of, kind, uniqExact(id) AS n FROM {source} GROUP BY of, kind ORDER BY of, kind"
         );
         self.in_rows()
     }
@@ -296,7 +270,7 @@ impl Statement {
 
     /// The term of the flows of these rows.
     pub(super) fn flows_there(&self) -> String {
-        format!("flow IN (SELECT flow FROM {}{})", self.table, self.joined())
+        format!("flow IN (SELECT flow FROM {})", self.source())
     }
 
     pub(super) fn in_rows(mut self) -> Self {
@@ -325,6 +299,16 @@ impl Statement {
         if let Some(value) = value {
             let value = self.value(kind, value);
             self.terms.push(format!("{column} = {value}"));
+        }
+    }
+
+    fn conditions(&mut self, conditions: Vec<(&str, Value)>) {
+        for (column, value) in conditions {
+            match value {
+                Value::Text(text) => self.equal(column, "String", Some(text)),
+                Value::Int(number) => self.equal(column, "UInt32", Some(number.to_string())),
+                Value::Null | Value::Real(_) | Value::Blob(_) => {}
+            }
         }
     }
 
@@ -360,6 +344,11 @@ impl Statement {
     pub(super) fn time(&mut self, compare: &str, time: u64) -> String {
         let time = self.value("Int64", i64::try_from(time).unwrap_or(i64::MAX).to_string());
         format!("{compare} fromUnixTimestamp64Nano({time}, 'UTC')")
+    }
+
+    /// The table with the terms, as it stands behind `FROM`.
+    pub(super) fn source(&self) -> String {
+        format!("{}{}", self.table, self.joined())
     }
 
     pub(super) fn joined(&self) -> String {

@@ -83,7 +83,7 @@ struct FlowColumns {
 
 /// The sums while pages are read.
 struct Adding {
-    stacks: Grouping,
+    grouping: Grouping,
     columns: Columns,
     measure: Measure,
     /// Whether anything was asked of flows.
@@ -138,17 +138,17 @@ impl Remote {
             false => (HashMap::new(), false),
         };
         let (mut adding, mut counted) = self
-            .added_up(&question, Adding::of(&question, columns, sums), until)
+            .added_up(&question, Adding::new(&question, columns, sums), until)
             .await?;
         let is_short = columns.column() < MINUTE && question.measure.source() == Source::Series;
-        if is_short && adding.stacks.is_empty() {
+        if is_short && adding.grouping.is_empty() {
             // Rollups of seconds may be off, and those of minutes on.
             let columns = Columns::new(question.span.0, question.span.1, MINUTE);
-            let blank = Adding::of(&question, columns, HashMap::new());
+            let blank = Adding::new(&question, columns, HashMap::new());
             (adding, counted) = self.added_up(&question, blank, until).await?;
         }
         counted.truncated |= has_more;
-        Ok(adding.stacks.answer(counted))
+        Ok(adding.grouping.answer(counted))
     }
 
     /// Columns for flows, by how many there are.
@@ -188,7 +188,7 @@ impl Remote {
     ) -> Result<(Adding, Counted), Failure> {
         let columns = adding.columns;
         loop {
-            adding.stacks.reset();
+            adding.grouping.reset();
             adding.flows.clear();
             adding.is_cut = false;
             let mut floor = match question.measure {
@@ -199,7 +199,7 @@ impl Remote {
             if let (Measure::Of(metric), true) = (question.measure, columns.column() >= MINUTE) {
                 adding = self.tail(adding, metric, until).await?;
             }
-            if !adding.stacks.wants_more() {
+            if !adding.grouping.wants_more() {
                 let from = (floor > columns.from()).then_some(floor);
                 let truncated = adding.is_cut;
                 return Ok((adding, Counted { from, truncated }));
@@ -302,7 +302,7 @@ impl Remote {
 }
 
 impl Adding {
-    fn of(question: &Arc<TrafficQuestion>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
+    fn new(question: &Arc<TrafficQuestion>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
         let measure = question.measure;
         // Of events, ClickHouse says whether they are wanted.
         let bare = match measure {
@@ -310,9 +310,9 @@ impl Adding {
             _ => Arc::clone(question),
         };
         let by_flow = bare.flow_parts() != FlowParts::default();
-        let stacks = Grouping::new(bare, columns, sums);
+        let grouping = Grouping::new(bare, columns, sums);
         Self {
-            stacks,
+            grouping,
             columns,
             measure,
             by_flow,
@@ -337,7 +337,7 @@ impl Adding {
         };
         for line in lines {
             let column = line.at;
-            self.stacks.seen(column);
+            self.grouping.seen(column);
             let sum = SpanSum {
                 count: line.n,
                 min: line.least,
@@ -347,7 +347,7 @@ impl Adding {
                 last: 0,
             };
             if let Some(number) = self.number(line) {
-                self.stacks.add(number, column, &sum);
+                self.grouping.add(number, column, &sum);
             }
         }
         Ok(page)
@@ -366,14 +366,14 @@ impl Adding {
                 } else {
                     Some(FlowKey::of_id(0))
                 };
-                let number = key.map(|key| self.stacks.flow(&key, &known.1));
+                let number = key.map(|key| self.grouping.flow(&key, &known.1));
                 if self.flows.len() < MOST_KNOWN {
                     self.flows.insert(known, number);
                 }
                 number
             }
-            Measure::Events => (line.wanted != 0).then(|| self.stacks.event(&line.event(self.by_flow))),
-            Measure::Of(metric) => Some(self.stacks.series(&SeriesKey {
+            Measure::Events => (line.wanted != 0).then(|| self.grouping.event(&line.event(self.by_flow))),
+            Measure::Of(metric) => Some(self.grouping.series(&SeriesKey {
                 metric: metric as u8,
                 node: line.node,
                 interface: present(line.interface),
@@ -513,7 +513,7 @@ impl Statement {
         let (source, path) = match question.by_path() {
             false => (format!("({counted})"), ""),
             true => {
-                let lives = statement.lives(columns.from(), columns.to(), &[there], None, tables);
+                let lives = statement.flow_lifetimes(columns.from(), columns.to(), &[there], None, tables);
                 let path = "tupleElement(took[greatest(1, arrayCount(one -> one.1 < begin + length, took))], 2) AS path";
                 let counted = format!(
                     "(SELECT *, {path} FROM ({counted}) AS counted LEFT JOIN (SELECT flow, took FROM ({lives})) AS life USING flow)"
@@ -582,11 +582,9 @@ impl Statement {
             self.terms = own.to_vec();
             self.terms.push("interval = 60".to_owned());
             self.range(Some(minute), Some(next));
-            let table = &self.table;
-            let terms = self.joined();
-            let unknown = format!(
-                "(node, interface, queue) NOT IN (SELECT node, interface, queue FROM {table}{terms})"
-            );
+            let source = self.source();
+            let unknown =
+                format!("(node, interface, queue) NOT IN (SELECT node, interface, queue FROM {source})");
             self.terms.clear();
             let later = self.time("ts >=", next);
             self.terms.push(format!("({later} OR {unknown})"));
@@ -615,9 +613,8 @@ impl Statement {
     fn last(mut self, to: u64) -> Self {
         self.range(None, Some(to));
         self.text = format!(
-            "SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}{}",
-            self.table,
-            self.joined()
+            "SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}",
+            self.source()
         );
         self.in_rows()
     }
@@ -636,9 +633,8 @@ impl Statement {
     fn sizes(self, span: Span) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         statement.text = format!(
-            "SELECT uniq(flow) AS of, count() AS n FROM {}{}",
-            statement.table,
-            statement.joined()
+            "SELECT uniq(flow) AS of, count() AS n FROM {}",
+            statement.source()
         );
         statement.in_rows()
     }
@@ -648,9 +644,8 @@ impl Statement {
         self.range(Some(columns.from()), Some(columns.to()));
         let at = column_of("toUnixTimestamp64Nano(ts)", columns);
         self.text = format!(
-            "SELECT {at} AS of, count() AS n FROM {}{} GROUP BY of ORDER BY of DESC",
-            self.table,
-            self.joined()
+            "SELECT {at} AS of, count() AS n FROM {} GROUP BY of ORDER BY of DESC",
+            self.source()
         );
         self.in_rows()
     }

@@ -9,14 +9,13 @@ impl Statement {
     /// Dropped packets of a span by place and reason, the most first, and one place more than the most.
     pub(in super::super) fn drop_places(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         let most = most + 1;
         let place = "node, egress_if, queue, reason";
         self.text = format!(
             "SELECT {place}, uniqExact(id) AS packets, uniqExactIf(flow, flow != '') AS flows, \
              toUInt64(toUnixTimestamp64Nano(min(ts))) AS first, toUInt64(toUnixTimestamp64Nano(max(ts))) AS last \
-             FROM {table}{terms} GROUP BY {place} ORDER BY packets DESC, {place} LIMIT {most}"
+             FROM {source} GROUP BY {place} ORDER BY packets DESC, {place} LIMIT {most}"
         );
         self.in_rows()
     }
@@ -42,12 +41,11 @@ impl Statement {
     fn lost(&mut self, span: Span, of: &str) -> String {
         self.range(Some(span.from()), Some(span.to()));
         let whose = self.whose();
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         let sender = "of, node, source, hw_id";
         format!(
             "SELECT {of}, node, source, hw_id, {whose} AS whose, sum(piece.lost) AS a, sum(piece.duplicated) AS b \
-             FROM (SELECT * FROM {table}{terms} LIMIT 1 BY id, collector) AS piece \
+             FROM (SELECT * FROM {source} LIMIT 1 BY id, collector) AS piece \
              GROUP BY {sender}, collector ORDER BY a DESC, b DESC LIMIT 1 BY {sender}, whose"
         )
     }
@@ -57,14 +55,13 @@ impl Statement {
         // Records of SF-INT, with 0 hops, are not neighbours on a path.
         self.terms.push("hops > 1".to_owned());
         self.range(Some(span.from()), Some(span.to()));
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         let most = links + 1;
         self.text = format!(
             "SELECT (ends.1).2 AS sender, (ends.2).2 AS receiver, argMax((ends.1).4, latest) AS egress_if, \
              argMax((ends.2).3, latest) AS ingress_if \
              FROM (SELECT max(ts) AS latest, arraySort(one -> one.1, groupUniqArray((hop, node, ingress_if, egress_if))) AS hops \
-             FROM (SELECT report, ts, hop, node, ingress_if, egress_if FROM {table}{terms} ORDER BY ts DESC LIMIT {hops}) GROUP BY report) \
+             FROM (SELECT report, ts, hop, node, ingress_if, egress_if FROM {source} ORDER BY ts DESC LIMIT {hops}) GROUP BY report) \
              ARRAY JOIN arrayZip(arrayPopBack(hops), arrayPopFront(hops)) AS ends \
              WHERE (ends.1).1 + 1 = (ends.2).1 AND (ends.1).2 != {ABSENT} AND (ends.2).2 != {ABSENT} GROUP BY sender, receiver \
              ORDER BY sender, receiver LIMIT {most}"
@@ -75,10 +72,9 @@ impl Statement {
     /// Counts the rows of a span, at most `most` + 1.
     pub(in super::super) fn rows_of(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         let most = most + 1;
-        self.text = format!("SELECT count() AS n FROM (SELECT ts FROM {table}{terms} LIMIT {most})");
+        self.text = format!("SELECT count() AS n FROM (SELECT ts FROM {source} LIMIT {most})");
         self.in_rows()
     }
 }

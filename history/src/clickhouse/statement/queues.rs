@@ -3,7 +3,7 @@
 use export::sink::clickhouse::ABSENT;
 use store::{HeatFilter, QueueFilter};
 
-use super::{super::TWIN, Statement};
+use super::{super::DUPLICATE_SPAN, Statement};
 
 impl Statement {
     /// The greatest values of nodes, queues and links in each column of a map: those with the greatest ones, and how many there are.
@@ -38,10 +38,9 @@ impl Statement {
     pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, most: usize) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         self.range(Some(filter.from), Some(filter.to));
-        let table = &self.table;
-        let terms = self.joined();
+        let source = self.source();
         self.text = format!(
-            "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM {table}{terms} \
+            "SELECT toUnixTimestamp64Nano(ts) AS time, id, flow, ingress_if, egress_if, queue, reason FROM {source} \
              ORDER BY ts DESC, id LIMIT 1 BY id LIMIT {most}"
         );
         self.in_rows()
@@ -55,8 +54,8 @@ impl Statement {
             self.terms.push(format!("queue IN ({queue}, {ABSENT})"));
         }
         self.range(Some(filter.from), Some(filter.to));
-        let earliest = self.time("ts >=", filter.from.saturating_sub(TWIN));
-        let latest = self.time("ts <", filter.to.saturating_add(TWIN));
+        let earliest = self.time("ts >=", filter.from.saturating_sub(DUPLICATE_SPAN));
+        let latest = self.time("ts <", filter.to.saturating_add(DUPLICATE_SPAN));
         let around = format!("{earliest} AND {latest}");
         let table = &self.table;
         let terms = self.joined();
@@ -76,7 +75,7 @@ impl Statement {
     }
 
     /// The collectors that measured something at a node.
-    pub(in super::super) fn hearers(mut self, filter: &QueueFilter, most: usize) -> Self {
+    pub(in super::super) fn collectors_of(mut self, filter: &QueueFilter, most: usize) -> Self {
         self.terms.push(
             "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization') AND flow = ''"
                 .to_owned(),
@@ -84,11 +83,9 @@ impl Statement {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         // A rollup has the time of its beginning.
         self.range(Some(filter.from.saturating_sub(MINUTE)), Some(filter.to));
-        let table = &self.table;
-        let terms = self.joined();
-        self.text = format!(
-            "SELECT DISTINCT toString(collector) AS name FROM {table}{terms} ORDER BY name LIMIT {most}"
-        );
+        let source = self.source();
+        self.text =
+            format!("SELECT DISTINCT toString(collector) AS name FROM {source} ORDER BY name LIMIT {most}");
         self.in_rows()
     }
 

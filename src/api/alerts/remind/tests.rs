@@ -13,7 +13,7 @@ use collect_role::{
     pipeline::{Config, Pipeline},
     worker::{Worker, WorkerHandle},
 };
-use history::alerts::{Hearer, RuleEvent};
+use history::alerts::{AlertSource, RuleEvent};
 use runtime::control::Control;
 
 #[test]
@@ -140,7 +140,7 @@ fn alert() -> Alert {
     past.read(
         [RuleEvent {
             row,
-            by: vec![Hearer::default()],
+            sources: vec![AlertSource::default()],
         }]
         .into_iter(),
     );
