@@ -151,7 +151,7 @@ fn is_known_after_a_restart(server: &Server, silence: &Value) {
     // The flow is not in the collector that was started again.
     assert_eq!(
         (&one["state"], &one["ended"], &one["count"]),
-        (&json!("resolved"), &json!("unheard"), &json!(2))
+        (&json!("resolved"), &json!("stale"), &json!(2))
     );
     assert_eq!(one["acknowledged"]["by"], "anna");
     let silences = server.json("/api/v1/alerts/silences");

@@ -1,19 +1,21 @@
 //! Alerts: rules that are or were true of flows.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FaultView, Flow, Name};
 #[cfg(feature = "schema")]
 use crate::schema;
 
-/// `/alerts`.
+/// The response of `/alerts`: alerts that fire now or fired in a span of time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Alerts {
     /// Beginning of the span, nanoseconds since the Unix epoch.
     pub from: u64,
-    /// Its end.
+    /// End of the span, nanoseconds since the Unix epoch.
     pub to: u64,
     /// Alerts that fire now, and those that fired in the span, worst first.
     pub alerts: Vec<AlertView>,
@@ -33,29 +35,29 @@ pub struct Alerts {
 /// A rule, and a flow for which it is or was true.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Alert"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Alert"))]
 pub struct AlertView {
     /// The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     pub id: String,
     /// The name of the rule.
     pub rule: String,
-    /// Its condition, if it is in the configuration.
+    /// Condition of the rule, or null if the rule is not in the configuration.
     pub when: Option<String>,
-    /// The flow.
+    /// The flow for which the rule is or was true.
     pub flow: Option<Flow>,
-    /// The same as text.
+    /// The flow as text.
     pub text: Option<String>,
-    /// `firing` or `resolved`.
+    /// `firing` while the rule is true, `resolved` afterwards.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["firing", "resolved"])))]
     pub state: Name,
-    /// Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector no longer has the
+    /// Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `stale`, the collector no longer has the
     /// flow. Null while it is firing.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["false", "flow", "unheard", null])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["false", "flow", "stale", null])))]
     pub ended: Option<Name>,
     /// Start time of the latest occurrence; null if it is no longer stored.
     pub since: Option<u64>,
-    /// End time; null if it is still firing, or if the end is unknown.
+    /// Start of the latest occurrence, nanoseconds since the Unix epoch; null if it is no longer stored.
     pub until: Option<u64>,
     /// Number of times it started firing in the span.
     pub count: u64,
@@ -64,13 +66,13 @@ pub struct AlertView {
     /// The metric in the comparison that last made the rule true.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
     pub metric: Option<Name>,
-    /// Its value then, in the unit of the metric.
+    /// Value of the metric at that time, in the unit of the metric.
     pub value: Option<u64>,
     /// The value that it was compared with.
     pub threshold: Option<u64>,
     /// The node that has the value.
     pub node: Option<u32>,
-    /// The queue that has it.
+    /// The queue that has the value.
     pub queue: Option<u8>,
     /// Reports around it were recorded: from when, until when.
     pub recorded: Option<EpisodeView>,
@@ -87,39 +89,31 @@ pub struct AlertView {
 /// A time that something lasted.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Episode")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Episode"))]
 pub struct EpisodeView {
-    /// Its beginning, or null if it is no longer stored.
+    /// Start, nanoseconds since the Unix epoch, or null if it is no longer stored.
     pub since: Option<u64>,
-    /// End time; null if it is still firing, or if the end is unknown.
+    /// End, nanoseconds since the Unix epoch; null if it is still firing, or if the end is unknown.
     pub until: Option<u64>,
 }
 
 /// Who acknowledged an alert.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Acknowledged")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Acknowledged"))]
 pub struct AcknowledgedView {
     /// The name of the token, otherwise the name in the request.
     pub by: String,
-    /// When.
+    /// Time of the acknowledgement, nanoseconds since the Unix epoch.
     pub at: u64,
-    /// The comment.
+    /// The comment of the person who acknowledged it.
     pub comment: String,
 }
 
-/// `/alerts/silences`.
+/// The response of `/alerts/silences`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Silences {
     /// Active silences and those that ended in the last week, newest first.
     pub silences: Vec<SilenceView>,
@@ -128,44 +122,40 @@ pub struct Silences {
 /// A silence: exports that notify people (webhook, Alertmanager, syslog) leave out the alerts that it covers.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Silence")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Silence"))]
 pub struct SilenceView {
-    /// Its number.
+    /// Number of the silence, used to end it.
     pub id: u64,
     /// Filter of events that selects the alerts.
     pub filter: String,
-    /// From when.
+    /// Start, nanoseconds since the Unix epoch.
     pub from: u64,
-    /// Until when.
+    /// End, nanoseconds since the Unix epoch.
     pub until: u64,
-    /// Who made it.
+    /// The name of the token, otherwise the name in the request.
     pub by: String,
-    /// Why.
+    /// Reason for the silence, as entered.
     pub comment: String,
-    /// Whether it is active.
+    /// Whether the silence is active now.
     pub active: bool,
 }
 
 /// `/alerts/try`: the alerts that a rule would have caused.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Trial {
     /// The error in the rule, or null if it is valid and was tried.
     pub fault: Option<FaultView>,
     /// The span that was judged, which is shorter than the requested one if that has too many events.
     pub from: u64,
-    /// Its end.
+    /// End of the span, nanoseconds since the Unix epoch.
     pub to: u64,
     /// Number of times it would have become true.
     pub times: u64,
     /// True if these counts are upper bounds; `notes` has the reason.
     pub at_most: bool,
-    /// For how many flows.
+    /// Number of flows for which it would have become true.
     pub flows: usize,
     /// Number of flows for which it was already true at the start of the span.
     pub already: usize,
@@ -184,37 +174,33 @@ pub struct Trial {
 /// A time at which a rule would have become true.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Firing"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Firing"))]
 pub struct FiringView {
-    /// When.
+    /// Time at which it would have become true, nanoseconds since the Unix epoch.
     pub ts: u64,
-    /// End time, or null for the end of the span.
+    /// End time, nanoseconds since the Unix epoch, or null for the end of the span.
     pub until: Option<u64>,
-    /// The flow.
+    /// The flow for which it would have become true.
     pub flow: Flow,
-    /// The same as text.
+    /// The flow as text.
     pub text: String,
     /// The metric in the comparison that would have made the rule true.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
     pub metric: Option<Name>,
-    /// Its value.
+    /// Value of the metric at that time, in the unit of the metric.
     pub value: Option<u64>,
-    /// The node that has it.
+    /// The node that has the value.
     pub node: Option<u32>,
 }
 
 /// The answer to a rule that was enabled.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "RuleEnabled")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "RuleEnabled"))]
 pub struct EnabledView {
     /// True if it is evaluated and in the configuration file.
     pub enabled: bool,
-    /// Reason why not.
+    /// Reason why the rule is not enabled, or null if it is.
     pub reason: Option<String>,
     /// The text in the configuration file, or to be added there.
     pub text: String,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use collector::event::{Event, FirstValues, Rollup};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
@@ -20,7 +22,7 @@ pub fn path(nodes: &[u32]) -> Vec<Option<u32>> {
     nodes.iter().map(|id| node(*id)).collect()
 }
 
-/// A 64-bit id.
+/// Formats a 64-bit id as 16 hexadecimal digits.
 pub fn id(id: u64) -> String {
     format!("{id:016x}")
 }
@@ -28,17 +30,17 @@ pub fn id(id: u64) -> String {
 /// A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Flow {
     /// Source address, or the Flow ID.
     pub src: String,
-    /// Destination address.
+    /// Destination address; empty if only the Flow ID is known.
     pub dst: String,
     /// Source port; null where the packet had none.
     pub sport: Option<u16>,
     /// Destination port; null where the packet had none.
     pub dport: Option<u16>,
-    /// IP protocol number.
+    /// Protocol number of the IP header, such as 6 for TCP.
     pub proto: u8,
 }
 
@@ -76,7 +78,7 @@ pub fn ends(key: &FlowKey) -> (String, String) {
 /// An event. Values are in the unit of the metric.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Event"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Event"))]
 pub struct EventView {
     /// Receive time, nanoseconds since the Unix epoch.
     pub ts: u64,
@@ -89,21 +91,21 @@ pub struct EventView {
     /// The metric that changed.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
     pub metric: Option<Name>,
-    /// The flow.
+    /// The flow, or null if the event is about a node.
     pub flow: Option<Flow>,
     /// The flow as text.
     pub text: Option<String>,
-    /// Node id.
+    /// Node id, if the event is about a node.
     pub node: Option<u32>,
-    /// Interface id.
+    /// Id of the interface, if the event is about one.
     pub interface: Option<u32>,
-    /// Queue id.
+    /// Id of the queue, if the event is about one.
     pub queue: Option<u8>,
     /// New value, in the unit of the metric.
     pub value: Option<u64>,
-    /// Value reported before.
+    /// Value reported before, in the unit of the metric.
     pub previous: Option<u64>,
-    /// Threshold that was exceeded.
+    /// Threshold that was exceeded, in the unit of the metric.
     pub threshold: Option<u64>,
     /// Rule that became true or false.
     pub rule: Option<String>,
@@ -111,19 +113,20 @@ pub struct EventView {
     pub reason: Option<u8>,
     /// Name of the reason, where the profiles agree on one.
     pub reason_name: Option<String>,
-    /// How the value was obtained.
+    /// Method by which the value was obtained.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
     pub basis: Name,
     /// Node ids in forwarding order; null where a node id is unavailable.
     pub path: Vec<Option<u32>>,
-    /// Of a new flow's path: the flow latency of the same report, ns.
+    /// Flow latency of the same report, ns, if the event is the path of a new flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_latency: Option<u64>,
-    /// How it was obtained.
+    /// Method by which the flow latency was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
     pub latency_basis: Option<Name>,
-    /// Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where unavailable.
+    /// Hop latencies of the same report, ns, in the order of the path, if the event is the path of a new flow; null
+    /// where unavailable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hop_latencies: Vec<Option<u32>>,
 }
@@ -170,34 +173,34 @@ impl EventView {
 /// One metric of one key over one interval.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Rollup"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Rollup"))]
 pub struct RollupView {
     /// Start of the interval, nanoseconds since the Unix epoch.
     pub ts: u64,
     /// Length of the interval, seconds.
     pub interval: u32,
-    /// Metric.
+    /// Metric of the values.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::metrics())))]
     pub metric: Name,
-    /// Node id.
+    /// Node id, if the values are those of a node.
     pub node: Option<u32>,
-    /// Interface id.
+    /// Id of the interface, if the values are those of a link.
     pub interface: Option<u32>,
-    /// Queue id.
+    /// Id of the queue, if the values are those of a queue.
     pub queue: Option<u8>,
-    /// Flow as text.
+    /// Flow as text, if the values are those of a flow.
     pub flow: Option<String>,
-    /// Number of values.
+    /// Number of values in the interval.
     pub count: u64,
-    /// Smallest value.
+    /// Smallest value, in the unit of the metric.
     pub min: u64,
-    /// Largest value.
+    /// Largest value, in the unit of the metric.
     pub max: u64,
-    /// Sum of the values.
+    /// Sum of the values, in the unit of the metric.
     pub sum: u64,
-    /// Median.
+    /// Median of the values, in the unit of the metric.
     pub p50: Option<u64>,
-    /// 99th percentile.
+    /// 99th percentile of the values, in the unit of the metric.
     pub p99: Option<u64>,
 }
 
@@ -226,21 +229,21 @@ pub fn fraction(millionths: u64) -> f64 {
     millionths as f64 / 1e6
 }
 
-/// `/events`.
+/// The response of `/events`: a page of stored events.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Events {
-    /// Events, newest first.
+    /// Events in descending order of time.
     pub events: Vec<EventView>,
     /// `before` of the next page; null when there are no more.
     pub next: Option<u64>,
 }
 
-/// `/rollups`.
+/// The response of `/rollups`: stored rollups.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Rollups {
     /// Rollups in ascending order of time.
     pub rollups: Vec<RollupView>,

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 /// Takes rows: at most `limit`, and about `max_bytes` of JSON, but at least one. Returns whether there are more.
 pub fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize, max_bytes: usize) -> (Vec<T>, bool) {
-    let (mut page, mut bytes) = (Vec::new(), 0);
+    let mut page = Vec::new();
+    let mut bytes = 0;
     for row in rows {
         bytes += size(&row);
         if page.len() == limit || (bytes > max_bytes && !page.is_empty()) {

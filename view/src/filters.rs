@@ -1,13 +1,15 @@
 //! Whether a filter is right, and what can complete it.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Name;
 
-/// `/filter`.
+/// The response of `/filter`: help for editing a filter.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct FilterHelp {
     /// The error in the filter, or null if it is valid.
     pub fault: Option<FaultView>,
@@ -20,32 +22,24 @@ pub struct FilterHelp {
 /// An error in a filter. Positions are in UTF-16 code units, as in browsers.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "FilterFault")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "FilterFault"))]
 pub struct FaultView {
-    /// Where it begins.
+    /// Offset at which the error begins, in UTF-16 code units.
     pub position: usize,
-    /// Its length; 0 at the end of the text.
+    /// Length of the error, in UTF-16 code units; 0 at the end of the text.
     pub length: usize,
-    /// One sentence.
+    /// The error, in one sentence.
     pub message: String,
 }
 
 /// A completion at the cursor.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Completion")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Completion"))]
 pub struct CompletionView {
     /// The first unit that it replaces, up to the cursor.
     pub from: usize,
-    /// Text to insert.
+    /// Text to insert at the cursor.
     pub text: String,
     /// Description, one line; may be empty.
     pub about: String,
@@ -54,14 +48,10 @@ pub struct CompletionView {
 /// A field of filters.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "FilterField")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "FilterField"))]
 pub struct FieldView {
-    /// Its name.
+    /// Name of the field in filters.
     pub name: Name,
-    /// Description, one line.
+    /// Description of the field, in one line.
     pub about: Name,
 }

@@ -1,5 +1,7 @@
 //! What was lost in a span of time, where, and how that is known.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RangeView;
@@ -7,7 +9,7 @@ use super::RangeView;
 /// `/losses`. Lost packets and lost reports are never added up: a report that did not arrive says nothing about its packet.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct LossMap {
     /// Dropped packets as reported by nodes, largest count first.
     pub drops: Vec<DropsView>,
@@ -34,48 +36,49 @@ pub struct LossMap {
 /// Dropped packets of one place and reason.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Drops"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Drops"))]
 pub struct DropsView {
     /// The node that dropped them.
     pub node: Option<u32>,
-    /// Egress interface.
+    /// Egress interface at which they were dropped.
     pub egress_if: Option<u32>,
     /// The node behind this interface at that time, from the latest packets.
     pub to: Option<u32>,
     /// Reason why that node is unknown; null if it is known, or if the interface is unknown.
     pub to_unknown: Option<String>,
-    /// Queue id.
+    /// Id of the queue at which they were dropped.
     pub queue: Option<u8>,
-    /// Code of the reason.
+    /// Drop reason, the code of the device.
     pub reason: Option<u8>,
-    /// Its name, from the profile.
+    /// Name of the reason, from the profile.
     pub reason_name: Option<String>,
     /// Drop reports: one per packet, as far as the node reports each.
     pub packets: u64,
-    /// Number of flows.
+    /// Number of flows with dropped packets.
     pub flows: u64,
-    /// Receive time of the first, nanoseconds since the Unix epoch.
+    /// Receive time of the first drop report, nanoseconds since the Unix epoch.
     pub first: u64,
-    /// Receive time of the last.
+    /// Receive time of the last drop report, nanoseconds since the Unix epoch.
     pub last: u64,
 }
 
 /// Losses of a link.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct LinkLoss {
-    /// Sending node.
+    /// Id of the sending node.
     pub from: u32,
-    /// Receiving node.
+    /// Id of the receiving node.
     pub to: u32,
     /// Packets that the sending node reported as dropped on the way to this link: before it, not on it.
     pub dropped: u64,
     /// Packets that the sending node reported as forwarded to it, or null if not counted.
     pub sent: Option<u64>,
-    /// Packets of those that were lost on it, at least: the difference of both ends, less what reports that were lost or repeated can explain.
+    /// Lower bound of the packets that were lost on the link: the difference of both ends, less what reports that
+    /// were lost or repeated can explain.
     pub lost: Option<u64>,
-    /// At most.
+    /// Upper bound of the packets that were lost on the link.
     pub lost_most: Option<u64>,
     /// Reason why its losses are unknown.
     pub unknown: Option<String>,
@@ -84,11 +87,7 @@ pub struct LinkLoss {
 /// Reports of a node that did not arrive as they were sent.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "ReporterLoss")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "ReporterLoss"))]
 pub struct ReporterView {
     /// Node id, or null if unknown.
     pub node: Option<u32>,

@@ -6,6 +6,8 @@ use std::{
     ops::Deref,
 };
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A name out of a fixed set.
@@ -13,7 +15,7 @@ pub type Name = Cow<'static, str>;
 
 /// Counts by name, for example drops by reason.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(transparent)]
 pub struct NamedCounts(BTreeMap<Name, u64>);
 

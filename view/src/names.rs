@@ -3,63 +3,53 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use manager::inventory::Inventory;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Name;
 
 /// Names of nodes, interfaces and hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Names"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Names"))]
 pub struct NamesView {
     /// Nodes with a name, or with interfaces that have one, by id.
     pub nodes: Vec<NodeNamesView>,
-    /// Hosts, by address.
+    /// Hosts with a name, by address.
     pub hosts: Vec<HostNameView>,
 }
 
 /// Names of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "NodeNames")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "NodeNames"))]
 pub struct NodeNamesView {
-    /// Node id.
+    /// Node id, as in reports.
     pub node: u32,
-    /// Its name, or null if it has none.
+    /// Name of the node, or null if it has none.
     pub name: Option<String>,
-    /// Its interfaces with a name, by number.
+    /// Interfaces of the node that have a name, by number.
     pub interfaces: Vec<InterfaceNameView>,
 }
 
 /// The name of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "InterfaceName")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "InterfaceName"))]
 pub struct InterfaceNameView {
     /// Interface id in INT.
     pub interface: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
 }
 
 /// The name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "HostName")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "HostName"))]
 pub struct HostNameView {
     /// One of its addresses.
     pub address: String,
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on.
+    /// Source of the name: `file`, the inventory; `dns`, where `[names] dns` is on.
     #[serde(default)]
     pub origin: Name,
 }
@@ -70,20 +60,13 @@ impl NamesView {
         for device in inventory.devices() {
             nodes.entry(device.node).or_insert_with(|| device.name.clone());
         }
-        let interfaces = |node| -> Vec<InterfaceNameView> {
-            let named = |port| Some((port, inventory.port_name((node, port))?.to_owned()));
-            let named = inventory.ports(node).filter_map(named);
-            named
-                .map(|(interface, name)| InterfaceNameView { interface, name })
-                .collect()
-        };
-        let named = |(node, name)| NodeNamesView {
+        let nodes = nodes.into_iter().map(|(node, name)| NodeNamesView {
             node,
             name: Some(name),
-            interfaces: interfaces(node),
-        };
+            interfaces: interfaces(inventory, node),
+        });
         let mut view = Self {
-            nodes: nodes.into_iter().map(named).collect(),
+            nodes: nodes.collect(),
             hosts: Vec::new(),
         };
         let hosts = inventory
@@ -110,6 +93,16 @@ impl NamesView {
         }
         self.hosts = all.into_values().collect();
     }
+}
+
+fn interfaces(inventory: &Inventory, node: u32) -> Vec<InterfaceNameView> {
+    inventory
+        .ports(node)
+        .filter_map(|interface| {
+            let name = inventory.port_name((node, interface))?.to_owned();
+            Some(InterfaceNameView { interface, name })
+        })
+        .collect()
 }
 
 /// The names, to be looked up.
@@ -164,13 +157,16 @@ impl Names {
 
     /// `leaf1>spine>leaf2`, `?` where a node is not known.
     pub fn path(&self, path: &[Option<u32>]) -> String {
-        let node = |node: &Option<u32>| node.map_or_else(|| "?".to_owned(), |node| self.node(node));
-        path.iter().map(node).collect::<Vec<_>>().join(">")
+        let names = path
+            .iter()
+            .map(|node| node.map_or_else(|| "?".to_owned(), |node| self.node(node)));
+        names.collect::<Vec<_>>().join(">")
     }
 
     /// `h1>h2`, if one of the hosts of a flow has a name.
     pub fn hosts(&self, src: &str, dst: &str) -> Option<String> {
-        let (from, to) = (self.host(src), self.host(dst));
+        let from = self.host(src);
+        let to = self.host(dst);
         (from != src || to != dst).then(|| format!("{from}>{to}"))
     }
 }

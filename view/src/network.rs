@@ -1,17 +1,19 @@
 //! Nodes, links, flows and paths.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Flow, Latencies, Name, RangeView};
 #[cfg(feature = "schema")]
 use crate::schema;
 
-/// `/nodes`.
+/// The response of `/nodes`: a page of nodes.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Nodes {
-    /// Nodes by id.
+    /// Nodes in ascending order of their ids.
     pub nodes: Vec<NodeView>,
     /// `after` of the next page; null on the last.
     pub next: Option<u32>,
@@ -20,10 +22,10 @@ pub struct Nodes {
     pub range: Option<RangeView>,
 }
 
-/// `/links`.
+/// The response of `/links`: a page of links.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Links {
     /// Links by their ends.
     pub links: Vec<LinkView>,
@@ -34,10 +36,10 @@ pub struct Links {
     pub range: Option<RangeView>,
 }
 
-/// `/flows`.
+/// The response of `/flows`: a page of flows.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Flows {
     /// Flows that match, largest first.
     pub flows: Vec<FlowView>,
@@ -57,10 +59,10 @@ pub struct Flows {
     pub range: Option<RangeView>,
 }
 
-/// `/paths`.
+/// The response of `/paths`: a page of paths.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Paths {
     /// Paths, most used first.
     pub paths: Vec<PathView>,
@@ -71,14 +73,14 @@ pub struct Paths {
     pub range: Option<RangeView>,
 }
 
-/// A node.
+/// Latest state of a node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Node"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Node"))]
 pub struct NodeView {
-    /// Node id.
+    /// Node id, as in reports.
     pub node: u32,
-    /// Name, as configured.
+    /// Name of the node, as configured.
     pub name: Option<String>,
     /// Reports with a hop of this node.
     pub reports: u64,
@@ -86,7 +88,7 @@ pub struct NodeView {
     pub last_seen: u64,
     /// Time inside the node, nanoseconds; quantiles of the last second with values.
     pub hop_latency: Spread,
-    /// Its queues.
+    /// Queues of the node.
     pub queues: Vec<QueueView>,
     /// Drop reports of this node.
     pub drops: u64,
@@ -97,43 +99,43 @@ pub struct NodeView {
 /// Last value, smallest, largest and quantiles; null where nothing was measured.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Spread {
-    /// Last value.
+    /// The last measured value.
     pub latest: Option<u64>,
-    /// Smallest value.
+    /// The smallest measured value.
     pub min: Option<u64>,
-    /// Largest value.
+    /// The largest measured value.
     pub max: Option<u64>,
-    /// Median.
+    /// Median of the values.
     pub p50: Option<u64>,
-    /// 99th percentile.
+    /// 99th percentile of the values.
     pub p99: Option<u64>,
 }
 
 /// A queue of a node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Queue"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Queue"))]
 pub struct QueueView {
     /// Queue id, or null for all queues of the node, as in summaries.
     pub queue: Option<u8>,
-    /// Last value.
+    /// Last occupancy, in the unit of the device.
     pub occupancy: Option<u64>,
-    /// Largest value.
+    /// Largest occupancy, in the unit of the device.
     pub max: Option<u64>,
-    /// Unit of the device.
+    /// Unit in which the device measures occupancy.
     pub unit: String,
 }
 
 /// A link, learned from paths.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Link"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Link"))]
 pub struct LinkView {
-    /// Sending node.
+    /// Id of the sending node.
     pub from: u32,
-    /// Receiving node.
+    /// Id of the receiving node.
     pub to: u32,
     /// Egress interface of the sending node; in a span of time, as it is known now.
     pub egress_if: Option<u32>,
@@ -154,16 +156,12 @@ pub struct LinkView {
 /// Latest state of a flow.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "FlowState")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "FlowState"))]
 pub struct FlowView {
     /// Flow id: 16 hexadecimal digits.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     pub id: String,
-    /// The 5-tuple.
+    /// The 5-tuple of the flow.
     pub flow: Flow,
     /// The 5-tuple as text.
     pub text: String,
@@ -174,10 +172,10 @@ pub struct FlowView {
     /// Latencies of the span of time, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
-    /// How the latency was obtained.
+    /// Method by which the latency was obtained.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
     pub basis: Name,
-    /// How the order of the path is known.
+    /// Method by which the order of the path was obtained.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_basis: Option<Name>,
@@ -200,10 +198,10 @@ pub struct FlowView {
 /// A flow with its hops in forwarding order.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct FlowDetail {
     #[serde(flatten)]
-    /// The flow.
+    /// The latest state of the flow.
     pub flow: FlowView,
     /// Hops in forwarding order.
     pub hops: Vec<HopView>,
@@ -218,15 +216,15 @@ pub struct FlowDetail {
 /// One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its queue and link.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Hop"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Hop"))]
 pub struct HopView {
-    /// Node id.
+    /// Node id, or null if the packet did not carry it.
     pub node: Option<u32>,
-    /// Ingress interface.
+    /// Id of the ingress interface.
     pub ingress_if: Option<u32>,
-    /// Egress interface.
+    /// Id of the egress interface.
     pub egress_if: Option<u32>,
-    /// Queue id.
+    /// Id of the queue that the packet passed.
     pub queue: Option<u8>,
     /// Time inside the node, nanoseconds.
     pub hop_latency: Option<u64>,
@@ -254,11 +252,7 @@ pub struct HopView {
 /// A path and its use.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "PathUse")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "PathUse"))]
 pub struct PathView {
     /// Node ids in forwarding order; null where a node id is unavailable.
     pub path: Vec<Option<u32>>,
@@ -271,11 +265,7 @@ pub struct PathView {
 /// A flow over time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "History")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "History"))]
 pub struct HistoryView {
     /// Latencies over time. A point without a latency and hops begins a time without reports, which lasts to the next point.
     pub series: Vec<PointView>,
@@ -288,17 +278,13 @@ pub struct HistoryView {
 /// Latencies of a flow at one time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "HistoryPoint")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "HistoryPoint"))]
 pub struct PointView {
     /// Time, nanoseconds since the Unix epoch.
     pub ts: u64,
-    /// Flow latency, nanoseconds.
+    /// Flow latency at that time, nanoseconds.
     pub flow_latency: Option<u64>,
-    /// How it was obtained.
+    /// Method by which the latency was obtained.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
     pub basis: Name,
     /// Latency of each node.
@@ -308,9 +294,9 @@ pub struct PointView {
 /// Time inside one node.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct HopLatency {
-    /// Node id.
+    /// Node id, or null if unavailable.
     pub node: Option<u32>,
     /// Time inside the node, nanoseconds.
     pub latency: u64,
@@ -319,7 +305,7 @@ pub struct HopLatency {
 /// A path and the time of its first report.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct PathSince {
     /// Time, nanoseconds since the Unix epoch.
     pub ts: u64,

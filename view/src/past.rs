@@ -1,5 +1,7 @@
 //! What happened in a span of time.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::NamedCounts;
@@ -7,11 +9,11 @@ use super::NamedCounts;
 /// The span of time of a response.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Range"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Range"))]
 pub struct RangeView {
-    /// Its beginning, nanoseconds since the Unix epoch: the requested one, rounded to a whole minute.
+    /// Start of the span, nanoseconds since the Unix epoch: the requested one, rounded to a whole minute.
     pub from: u64,
-    /// Its end, likewise; it is not in the span.
+    /// End of the span, likewise; not included in it.
     pub to: u64,
     /// True if the span has more flows, nodes or queues than are considered; the others are on no page.
     pub truncated: bool,
@@ -20,24 +22,24 @@ pub struct RangeView {
 /// Flow latencies of a span of time.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Latencies {
-    /// Smallest, nanoseconds.
+    /// Smallest flow latency, nanoseconds.
     pub min: u64,
-    /// Largest.
+    /// Largest flow latency, nanoseconds.
     pub max: u64,
-    /// Mean.
+    /// Mean flow latency, nanoseconds.
     pub mean: u64,
 }
 
-/// `/activity`.
+/// The response of `/activity`: counts over time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Activity {
     /// Beginning of the span, nanoseconds since the Unix epoch.
     pub from: u64,
-    /// Its end, which is not in it.
+    /// End of the span, nanoseconds since the Unix epoch; not included in it.
     pub to: u64,
     /// Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts.
     pub column: u64,
@@ -54,13 +56,13 @@ pub struct Activity {
 /// Counts of a part of a span.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct ActivityPoint {
-    /// Its beginning, nanoseconds since the Unix epoch.
+    /// Start of the part, nanoseconds since the Unix epoch.
     pub ts: u64,
-    /// Reports of flows.
+    /// Number of reports of flows.
     pub reports: u64,
-    /// Events.
+    /// Number of events of any kind.
     pub events: u64,
     /// Reports that never arrived.
     pub lost: u64,

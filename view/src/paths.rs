@@ -1,14 +1,16 @@
 //! How flows used their paths in a span of time, and what each hop took.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{ChangeGroup, PathUse};
 
 use super::{Flow, RangeView, path};
 
-/// `/paths/changes`.
+/// The response of `/paths/changes`: changes of flows' paths in a span of time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct PathChanges {
     /// The latest changes, newest first.
     pub changes: Vec<PathChangeView>,
@@ -25,54 +27,46 @@ pub struct PathChanges {
 /// A change of a flow's path.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "PathChange")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "PathChange"))]
 pub struct PathChangeView {
     /// Receive time of the first report of the new path, nanoseconds since the Unix epoch.
     pub ts: u64,
     /// Id of the flow: 16 hexadecimal digits.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     pub id: String,
-    /// The 5-tuple.
+    /// The 5-tuple of the flow.
     pub flow: Flow,
     /// The 5-tuple as text.
     pub text: String,
     /// Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored.
     pub before: Vec<Option<u32>>,
-    /// Those of the path after.
+    /// Node ids of the path after, likewise.
     pub after: Vec<Option<u32>>,
 }
 
 /// The same change of the paths of several flows.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "PathChangeGroup")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "PathChangeGroup"))]
 pub struct ChangeGroupView {
     /// Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored.
     pub before: Vec<Option<u32>>,
-    /// Those of the path after.
+    /// Node ids of the path after, likewise.
     pub after: Vec<Option<u32>>,
-    /// Number of flows.
+    /// Number of flows with this change.
     pub flows: u64,
     /// Number of changes: a flow may have changed back and forth.
     pub changes: u64,
-    /// Time of the first.
+    /// Time of the first change, nanoseconds since the Unix epoch.
     pub first: u64,
-    /// Time of the last.
+    /// Time of the last change, nanoseconds since the Unix epoch.
     pub last: u64,
 }
 
-/// `/paths/uses`.
+/// The response of `/paths/uses`: the paths that flows used in a span of time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct PathUses {
     /// The paths of the flows that were asked about.
     pub forward: DirectionView,
@@ -85,11 +79,7 @@ pub struct PathUses {
 /// The paths of one direction.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "PathsOfDirection")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "PathsOfDirection"))]
 pub struct DirectionView {
     /// The flow, if one was asked about: its 5-tuple as text.
     pub flow: Option<String>,
@@ -112,7 +102,7 @@ pub struct DirectionView {
 /// Use of a path.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct UsedPath {
     /// Node ids in forwarding order; null where a node id is unavailable. Empty if the path was not stored.
     pub path: Vec<Option<u32>>,
@@ -124,9 +114,9 @@ pub struct UsedPath {
     pub time: u64,
     /// The part of the time of all paths, from 0 to 1.
     pub share: f64,
-    /// Start of its use in the span.
+    /// Start of its use in the span, nanoseconds since the Unix epoch.
     pub first: u64,
-    /// Until when.
+    /// End of its use in the span, nanoseconds since the Unix epoch.
     pub last: u64,
 }
 
@@ -134,11 +124,11 @@ pub struct UsedPath {
 /// flow is silent.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct HopLatencies {
     /// Start of the first column, nanoseconds since the Unix epoch.
     pub from: u64,
-    /// End of the last column.
+    /// End of the last column, nanoseconds since the Unix epoch.
     pub to: u64,
     /// Length of a column, nanoseconds.
     pub column: u64,
@@ -157,33 +147,33 @@ pub struct HopLatencies {
 /// Latencies over time, weighted by the time for which they held.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct LatencySpread {
     /// Node id; null of a node whose id is unavailable, and of the flow.
     pub node: Option<u32>,
     /// Number of stored values: changes that were larger than the threshold, and repeated ones.
     pub values: u64,
-    /// For how long values are known, nanoseconds.
+    /// Time for which values are known, nanoseconds.
     pub time: u64,
-    /// Median, nanoseconds.
+    /// Median of the latency, nanoseconds.
     pub p50: u64,
-    /// 90th percentile.
+    /// 90th percentile of the latency, nanoseconds.
     pub p90: u64,
-    /// 99th percentile.
+    /// 99th percentile of the latency, nanoseconds.
     pub p99: u64,
-    /// Largest.
+    /// Largest value of the latency, nanoseconds.
     pub max: u64,
-    /// Mean.
+    /// Mean of the latency, nanoseconds.
     pub mean: u64,
-    /// Mean of each column; null where nothing was reported.
+    /// Mean of each column, nanoseconds; null where nothing was reported.
     pub means: Vec<Option<u64>>,
-    /// Median of each column.
+    /// Median of each column, nanoseconds; null where nothing was reported.
     pub medians: Vec<Option<u64>>,
-    /// 90th percentile of each column.
+    /// 90th percentile of each column, nanoseconds; null where nothing was reported.
     pub p90s: Vec<Option<u64>>,
-    /// 99th percentile of each column.
+    /// 99th percentile of each column, nanoseconds; null where nothing was reported.
     pub p99s: Vec<Option<u64>>,
-    /// Of each column, the thousandths of its time in each class; no class where nothing was reported.
+    /// Thousandths of the time of each column in each class; empty where nothing was reported.
     pub classes: Vec<Vec<u16>>,
 }
 

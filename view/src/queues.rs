@@ -1,5 +1,7 @@
 //! Queues over time.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Heat, HeatRow, RecordingRow};
 
@@ -10,14 +12,14 @@ use crate::schema;
 /// `/queues`: a heat map.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Heat"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Heat"))]
 pub struct HeatView {
-    /// The metric.
+    /// Metric that the map shows.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::metrics())))]
     pub metric: Name,
     /// Start of the first column, nanoseconds since the Unix epoch.
     pub from: u64,
-    /// End of the last column.
+    /// End of the last column, nanoseconds since the Unix epoch.
     pub to: u64,
     /// Length of a column, ns.
     pub column: u64,
@@ -34,19 +36,15 @@ pub struct HeatView {
 /// A row of a heat map.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "HeatRow")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "HeatRow"))]
 pub struct HeatRowView {
-    /// Node id.
+    /// Node id, or null if unavailable.
     pub node: Option<u32>,
     /// Egress interface, of a link.
     pub interface: Option<u32>,
     /// Queue id; null where the metric has none.
     pub queue: Option<u8>,
-    /// The greatest value.
+    /// The greatest value of the row, in the unit of the metric.
     pub worst: u64,
     /// Number of measured values.
     pub count: u64,
@@ -54,12 +52,12 @@ pub struct HeatRowView {
     pub values: Vec<Option<u64>>,
 }
 
-/// `/recordings`.
+/// The response of `/recordings`: recordings of the flight recorder.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Recordings {
-    /// Recordings, newest first.
+    /// Recordings in descending order of time.
     pub recordings: Vec<RecordingView>,
     /// Whether there are more.
     pub truncated: bool,
@@ -70,11 +68,7 @@ pub struct Recordings {
 /// Counters of the flight recorder since the start. An event that could start a recording is in one of them.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "FlightRecorder")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "FlightRecorder"))]
 pub struct RecorderView {
     /// Memory for datagrams, bytes.
     pub memory: u64,
@@ -97,40 +91,36 @@ pub struct RecorderView {
 /// The event that caused the recording of reports.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Recording")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Recording"))]
 pub struct RecordingView {
-    /// When the event was observed, nanoseconds since the Unix epoch.
+    /// Time at which the event was observed, nanoseconds since the Unix epoch.
     pub ts: u64,
     /// Id of the event: 16 hexadecimal digits.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     pub id: String,
-    /// Reports are recorded from this receive time on.
+    /// Reports are recorded from this receive time on, nanoseconds since the Unix epoch.
     pub since: u64,
-    /// Reports are recorded up to this receive time.
+    /// Reports are recorded up to this receive time, nanoseconds since the Unix epoch.
     pub until: u64,
     /// Kind of the event.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::kinds())))]
     pub kind: Name,
-    /// Its metric.
+    /// Metric of the event.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
     pub metric: Option<Name>,
-    /// Its flow.
+    /// Flow of the event.
     pub flow: Option<Flow>,
-    /// Its node.
+    /// Node of the event.
     pub node: Option<u32>,
-    /// Its queue.
+    /// Queue of the event.
     pub queue: Option<u8>,
-    /// Its value, in the unit of the metric.
+    /// Value of the event, in the unit of the metric.
     pub value: Option<u64>,
-    /// Its rule.
+    /// Name of the rule that became true.
     pub rule: Option<String>,
-    /// Reports that concern it.
+    /// Number of recorded reports that concern the event's subject.
     pub reports: u64,
-    /// One of so many was stored.
+    /// One report of this many was stored.
     pub every: u64,
     /// True if a part was no longer in memory, so that reports are missing.
     pub late: bool,
@@ -139,19 +129,21 @@ pub struct RecordingView {
 /// `/queues/{node}`: the flows that filled a queue.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Burst"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Burst"))]
 pub struct BurstView {
-    /// Node id.
+    /// Node id, as in reports.
     pub node: u32,
     /// Queue id, or null for all queues of the node.
     pub queue: Option<u8>,
     /// The recordings that cover a part of the time. If empty, there are only the other reports in the store.
     pub recordings: Vec<RecordingView>,
-    /// When the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is stored.
+    /// Time at which the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is
+    /// stored.
     pub peak: Option<u64>,
-    /// The occupancy then, in the device's unit; null if the reports have none: then the peak is the longest time in the node.
+    /// Occupancy at that time, in the device's unit; null if the reports have none: then the peak is the longest
+    /// time in the node.
     pub occupancy: Option<u64>,
-    /// When it began to fill.
+    /// Time at which the queue began to fill, nanoseconds since the Unix epoch.
     pub begun: Option<u64>,
     /// Reports of packets that were in it while it filled. All counts are of the network's reports: those that were left out are included.
     pub rise: u64,
@@ -161,7 +153,7 @@ pub struct BurstView {
     pub truncated: bool,
     /// The flows, the one with the most packets in the rise first.
     pub flows: Vec<PartView>,
-    /// Number of flows.
+    /// Number of flows that passed the queue.
     pub total_flows: usize,
     /// Packets in the order of time; one of so many that it is at most 2000.
     pub packets: Vec<PassageView>,
@@ -180,27 +172,23 @@ pub struct BurstView {
 /// A flow's part in a burst.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "BurstFlow")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BurstFlow"))]
 pub struct PartView {
     /// The flow, or null for packets whose flow is unknown.
     pub flow: Option<Flow>,
     /// The flow as text.
     pub text: Option<String>,
-    /// Reports of its packets that were in it while the queue filled.
+    /// Number of reports of its packets that were in the queue while it filled.
     pub rise: u64,
-    /// Reports of all its packets.
+    /// Number of reports of all its packets.
     pub reports: u64,
     /// Longest hop latency of a packet since the queue began to fill, ns.
     pub longest: Option<u64>,
     /// The sum of these times, ns.
     pub waited: u64,
-    /// When its first packet left, nanoseconds since the Unix epoch.
+    /// Time at which its first packet left, nanoseconds since the Unix epoch.
     pub first: u64,
-    /// When its last packet left.
+    /// Time at which its last packet left, nanoseconds since the Unix epoch.
     pub last: u64,
     /// Node ids in forwarding order; null where a node id is unavailable.
     pub path: Vec<Option<u32>>,
@@ -209,51 +197,43 @@ pub struct PartView {
 /// A packet that passed a queue.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "BurstPacket")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "BurstPacket"))]
 pub struct PassageView {
-    /// When it left, nanoseconds since the Unix epoch.
+    /// Time at which it left, nanoseconds since the Unix epoch.
     pub ts: u64,
-    /// Place of its flow in `flows`; null if it is not among them.
+    /// Index of its flow in `flows`; null if it is not among them.
     pub flow: Option<usize>,
-    /// The occupancy that it saw, in the device's unit.
+    /// Queue occupancy that the packet reported, in the device's unit.
     pub occupancy: Option<u64>,
-    /// Its time in the node, ns.
+    /// Time inside the node, nanoseconds.
     pub latency: Option<u64>,
 }
 
 /// Drops with a reason.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct DropCount {
-    /// The code of the device.
+    /// Drop reason, the code of the device.
     pub reason: Option<u8>,
     /// Name of the reason, where the profiles agree on one.
     pub name: Option<String>,
-    /// Reports of drops.
+    /// Number of drop reports.
     pub count: u64,
 }
 
 /// A flow whose hop latency changed.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "HopChange")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "HopChange"))]
 pub struct ChangeView {
-    /// The flow.
+    /// The flow, or null if unknown.
     pub flow: Option<Flow>,
     /// The flow as text.
     pub text: Option<String>,
-    /// Number of changes.
+    /// Number of changes of its hop latency.
     pub changes: u64,
-    /// The greatest value, ns.
+    /// The greatest hop latency, nanoseconds.
     pub latency: u64,
 }
 

@@ -2,18 +2,20 @@
 
 use std::net::SocketAddr;
 
-use dataplane::dta::{DestinationStats, Reporter};
+use dataplane::dta::Reporter;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Reports to a collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct ReporterCollector {
     /// Address of the translator.
     pub address: String,
     /// Congestion, 0 to 3.
     pub congestion_level: u8,
-    /// Essential reports originated.
+    /// Number of essential reports originated.
     pub essential: u64,
     /// Essential reports in the retransmit buffer.
     pub retransmit_buffered: u16,
@@ -21,7 +23,7 @@ pub struct ReporterCollector {
     pub overwritten: u64,
     /// Reports sent again, after a NACK or because none followed.
     pub retransmitted: u64,
-    /// NACKs processed.
+    /// Number of NACKs processed.
     pub nacks: u64,
     /// NACKs ignored: for a gap already being retransmitted, beyond the limit of retransmissions, or about reports never sent.
     #[serde(default)]
@@ -40,33 +42,21 @@ pub fn reporter_collectors(
     reporter: &Reporter,
     now: u64,
 ) -> Vec<ReporterCollector> {
-    let view = |(address, to): (&SocketAddr, dataplane::dta::Destination)| {
-        let DestinationStats {
-            essential,
-            overwritten,
-            retransmitted,
-            probes,
-            nacks,
-            unavailable,
-            ..
-        } = to.stats;
-        ReporterCollector {
-            address: address.to_string(),
-            congestion_level: to.level,
-            essential,
-            retransmit_buffered: to.waiting,
-            overwritten,
-            retransmitted: retransmitted + probes,
-            nacks,
-            nacks_ignored: to.stats.early + to.stats.limited + to.stats.unbelieved,
-            unavailable,
-            refused: to.stats.refused,
-            translator_drops: to.stats.translator_drops,
-        }
-    };
     collectors
         .iter()
         .zip(reporter.destinations(now))
-        .map(view)
+        .map(|(address, to)| ReporterCollector {
+            address: address.to_string(),
+            congestion_level: to.level,
+            essential: to.stats.essential,
+            retransmit_buffered: to.waiting,
+            overwritten: to.stats.overwritten,
+            retransmitted: to.stats.retransmitted + to.stats.probes,
+            nacks: to.stats.nacks,
+            nacks_ignored: to.stats.early + to.stats.limited + to.stats.unbelieved,
+            unavailable: to.stats.unavailable,
+            refused: to.stats.refused,
+            translator_drops: to.stats.translator_drops,
+        })
         .collect()
 }

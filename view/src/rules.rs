@@ -9,15 +9,17 @@ use manager::device::{
     Change, DtaMap, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
 };
 use manager::flows::{ANY_PORT, FlowMatch, Ports};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A rule.
+/// A rule that a manager sets on a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Rule"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Rule"))]
 pub enum RuleView {
-    /// INT encoding.
+    /// The INT encoding of all packets.
     Encoding {
         /// DSCP that marks packets with INT, 1 to 63.
         dscp: u8,
@@ -26,7 +28,7 @@ pub enum RuleView {
     },
     /// Reports go to this collector.
     Session {
-        /// Its address and port.
+        /// Address and UDP port of the collector.
         collector: SocketAddr,
     },
     /// Reports by DTA go to the collectors of this map.
@@ -36,17 +38,17 @@ pub enum RuleView {
     },
     /// INT is removed from packets that leave by this port, and they are reported.
     Sink {
-        /// Its number.
+        /// Number of the port.
         port: u32,
     },
     /// The node executes an instruction when it forwards a packet with INT.
     Instruction {
-        /// Its bit, 0 (the most significant) to 15.
+        /// Bit of the instruction, 0 (the most significant) to 15.
         bit: u8,
     },
-    /// Of these flows, only significant changes are reported.
+    /// Only significant changes of these flows are reported.
     Filter {
-        /// The flows.
+        /// Flows that the filter applies to.
         flows: FlowsView,
         /// `noop`, `per_hop`, `per_flow`, `change` or `rule`.
         algorithm: String,
@@ -54,7 +56,7 @@ pub enum RuleView {
         metric: String,
         /// A greater difference is reported, in the metric's unit.
         threshold: u64,
-        /// The condition, of `rule`.
+        /// The condition, if the algorithm is `rule`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
     },
@@ -62,16 +64,16 @@ pub enum RuleView {
     Forwarding {},
     /// Packets that enter by this port are compared with the watchlist.
     Source {
-        /// Its number.
+        /// Number of the port.
         port: u32,
     },
     /// An entry of the watchlist.
     Watch {
-        /// The flows.
+        /// Flows that the entry matches.
         flows: FlowsView,
         /// `md`, `mx`, `postcard` or `sf`.
         mode: String,
-        /// The instruction bitmap.
+        /// Instruction bitmap of the INT header.
         bits: u16,
         /// Remaining hop count at the source.
         hops: u8,
@@ -85,16 +87,12 @@ pub enum RuleView {
 /// Flows: a packet must match every key that is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "RuleFlows")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "RuleFlows"))]
 pub struct FlowsView {
-    /// Source network.
+    /// Source network, in CIDR notation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     src: Option<String>,
-    /// Destination network.
+    /// Destination network, in CIDR notation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dst: Option<String>,
     /// First and last source port.
@@ -103,21 +101,17 @@ pub struct FlowsView {
     /// First and last destination port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dport: Option<(u16, u16)>,
-    /// IP protocol.
+    /// Protocol number of the IP header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proto: Option<u8>,
-    /// DSCP.
+    /// DSCP of the IP header, 0 to 63.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dscp: Option<u8>,
 }
 
 /// The packets that have matched an entry of a watchlist where the switch measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchMatched")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchMatched"))]
 pub struct MatchedView {
     /// The flows of the entry.
     pub flows: FlowsView,
@@ -127,14 +121,10 @@ pub struct MatchedView {
     pub measured: u64,
 }
 
-/// One change.
+/// A change of a switch's rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "RuleChange")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "RuleChange"))]
 pub enum ChangeView {
     /// The rule is added.
     Add(RuleView),
@@ -145,11 +135,7 @@ pub enum ChangeView {
 /// Election of the manager that may write: the higher one wins, first by term, then by epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Election")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Election"))]
 pub struct ElectionView {
     /// Term of the manager's lease.
     pub term: u64,
@@ -171,12 +157,11 @@ impl From<ElectionView> for Election {
 
 impl From<&FlowMatch> for FlowsView {
     fn from(key: &FlowMatch) -> Self {
-        let ports = |ports: Ports| (ports != ANY_PORT).then_some(ports);
         Self {
             src: key.src.map(|prefix| prefix.to_string()),
             dst: key.dst.map(|prefix| prefix.to_string()),
-            sport: ports(key.sport),
-            dport: ports(key.dport),
+            sport: Some(key.sport).filter(|ports| *ports != ANY_PORT),
+            dport: Some(key.dport).filter(|ports| *ports != ANY_PORT),
             proto: key.proto,
             dscp: key.dscp,
         }
@@ -187,17 +172,6 @@ impl TryFrom<&FlowsView> for FlowMatch {
     type Error = String;
 
     fn try_from(view: &FlowsView) -> Result<Self, String> {
-        let prefix = |text: &Option<String>| match text {
-            Some(text) => text
-                .parse::<Prefix>()
-                .map(Some)
-                .map_err(|error| error.to_string()),
-            None => Ok(None),
-        };
-        let ports = |ports: Option<Ports>| match ports {
-            Some((first, last)) if first > last => Err(format!("the range of ports {first}-{last} is empty")),
-            ports => Ok(ports.unwrap_or(ANY_PORT)),
-        };
         if view.dscp.is_some_and(|dscp| dscp > 63) {
             return Err("a DSCP is a number from 0 to 63".to_owned());
         }
@@ -210,6 +184,22 @@ impl TryFrom<&FlowsView> for FlowMatch {
             dscp: view.dscp,
         })
     }
+}
+
+fn prefix(text: &Option<String>) -> Result<Option<Prefix>, String> {
+    let prefix = text.as_ref().map(|text| text.parse::<Prefix>());
+    prefix.transpose().map_err(|error| error.to_string())
+}
+
+fn ports(ports: Option<Ports>) -> Result<Ports, String> {
+    match ports {
+        Some((first, last)) if first > last => Err(format!("the range of ports {first}-{last} is empty")),
+        ports => Ok(ports.unwrap_or(ANY_PORT)),
+    }
+}
+
+fn unknown(what: &str, word: &str) -> String {
+    format!("there is no {what} `{word}`")
 }
 
 impl From<&Rule> for RuleView {
@@ -253,7 +243,6 @@ impl TryFrom<&RuleView> for Rule {
     type Error = String;
 
     fn try_from(view: &RuleView) -> Result<Self, String> {
-        let unknown = |what: &str, word: &str| format!("there is no {what} `{word}`");
         Ok(match view {
             RuleView::Encoding {
                 dscp,

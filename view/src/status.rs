@@ -1,6 +1,8 @@
 //! `/status` and `/rates`.
 
 use collector::stats::{Partial, Unjoinable};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Name, NamedCounts};
@@ -10,7 +12,7 @@ use crate::schema;
 /// State of the whole program.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Status"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Status"))]
 pub struct StatusView {
     /// Version of the program.
     pub version: Name,
@@ -24,21 +26,21 @@ pub struct StatusView {
     pub loss_budget: Vec<Stage>,
     /// Refused reports by reason, those inside accepted datagrams included.
     pub refused: NamedCounts,
-    /// Sockets and interfaces.
+    /// Sockets and interfaces that receive reports.
     pub inputs: Vec<InputView>,
     /// Sequence-numbered streams of reports, and addresses without a readable report.
     pub sources: Vec<SourceView>,
-    /// Bounded tables.
+    /// Tables of bounded size.
     pub tables: Vec<TableView>,
     /// The store; null when it is off.
     pub store: Option<StoreView>,
     /// State files, such as cursors, that something else replaced while hopwise ran. They are not written until a restart.
     pub replaced_files: Vec<String>,
-    /// Worker threads.
+    /// Worker threads of the collector.
     pub workers: Vec<WorkerView>,
     /// Clients of the live stream.
     pub streams: StreamsView,
-    /// Outcome of postcards.
+    /// Accounting of postcards and their joins.
     pub postcards: PostcardsView,
     /// Implausible hop latencies, not included in any other metric.
     pub implausible_latencies: u64,
@@ -50,13 +52,9 @@ pub struct StatusView {
 /// Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Postcards")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Postcards"))]
 pub struct PostcardsView {
-    /// Postcards received.
+    /// Number of postcards received.
     pub received: u64,
     /// Postcards of sets that gave or confirmed a path.
     pub joined: u64,
@@ -72,11 +70,11 @@ pub struct PostcardsView {
     pub resolved: u64,
     /// Postcards whose Flow ID belongs to several flows.
     pub ambiguous: u64,
-    /// Aggregates received.
+    /// Number of aggregates received.
     pub aggregates: u64,
-    /// Postcards in aggregates.
+    /// Number of postcards in aggregates.
     pub unfolded: u64,
-    /// Summaries in aggregates.
+    /// Number of summaries in aggregates.
     pub summaries: u64,
 }
 
@@ -108,20 +106,20 @@ impl From<&collector::Stats> for PostcardsView {
 /// Mean rates of the last five seconds.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Rates {
-    /// Reports per second.
+    /// Reports received per second.
     pub reports: f64,
-    /// Events per second.
+    /// Events per second, of any kind.
     pub events: f64,
-    /// Datagrams per second.
+    /// Datagrams received per second.
     pub datagrams: f64,
 }
 
 /// Rates at one time.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct RatesThen {
     /// Time, nanoseconds since the Unix epoch.
     pub ts: u64,
@@ -133,7 +131,7 @@ pub struct RatesThen {
 /// One stage of the loss budget: `in = out + sum of drops + queued`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Stage {
     /// Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT, `export` with
     /// exports: all of them together, so that a record that two systems receive counts twice.
@@ -142,14 +140,14 @@ pub struct Stage {
     /// Unit of the counter.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::units())))]
     pub unit: Name,
-    /// Number in.
+    /// Number of units that entered the stage.
     #[serde(rename = "in")]
     pub into: u64,
-    /// Number out.
+    /// Number of units that left it successfully.
     pub out: u64,
-    /// In the stage now.
+    /// Number of units in the stage now.
     pub queued: u64,
-    /// Drops by reason.
+    /// Number of dropped units, by reason.
     pub drops: NamedCounts,
     /// Support for `lost`; null for stages other than `network`.
     pub evidence: Option<Evidence>,
@@ -158,7 +156,7 @@ pub struct Stage {
 /// Support for the losses in the network. A datagram received supports the loss of 128 others of its stream.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Evidence {
     /// Datagrams missing beyond that: after a long outage that has just ended, or because of forged sequence numbers. Neither in
     /// `in` nor in `drops`.
@@ -170,11 +168,11 @@ pub struct Evidence {
 /// A listening socket or an interface.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Input"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Input"))]
 pub struct InputView {
     /// Address or interface, as configured.
     pub listen: String,
-    /// Receive mode.
+    /// Receive path of the input.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::inputs())))]
     pub kind: Name,
     /// True while it receives.
@@ -189,7 +187,7 @@ pub struct InputView {
     pub tried: Vec<TriedView>,
     /// Times it was reopened.
     pub reopened: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub datagrams: u64,
     /// Datagrams without a significant change, processed in the kernel (`mode = "kernel"`).
     pub handled_in_kernel: u64,
@@ -212,9 +210,9 @@ pub struct InputView {
 /// A receive path that was not used.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Tried"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Tried"))]
 pub struct TriedView {
-    /// Receive path.
+    /// Receive path that was tried.
     pub rx_path: Name,
     /// Reason why it was not used.
     pub reason: String,
@@ -223,13 +221,13 @@ pub struct TriedView {
 /// A sequence-numbered stream of reports, or an address without a readable report.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Source"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Source"))]
 pub struct SourceView {
     /// Address of the reporter.
     pub source: String,
     /// Name of the node, as configured.
     pub name: Option<String>,
-    /// Node id.
+    /// Node id, or null if the reports do not carry it.
     pub node: Option<u32>,
     /// Subsystem of the node.
     pub hw_id: Option<u8>,
@@ -243,7 +241,7 @@ pub struct SourceView {
     pub unconfirmed: u64,
     /// Reports out of order.
     pub reordered: u64,
-    /// Duplicate reports.
+    /// Number of reports received more than once.
     pub duplicated: u64,
     /// Restarts of the sequence.
     pub restarts: u64,
@@ -257,14 +255,14 @@ pub struct SourceView {
     pub refused: NamedCounts,
 }
 
-/// A bounded table.
+/// Usage of a table of bounded size.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Table"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Table"))]
 pub struct TableView {
-    /// Name.
+    /// Name of the table.
     pub name: Name,
-    /// Entries in use.
+    /// Number of entries in use.
     pub used: u64,
     /// Maximum number of entries.
     pub capacity: u64,
@@ -277,16 +275,16 @@ pub struct TableView {
 /// State of the store.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Store"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Store"))]
 pub struct StoreView {
-    /// State.
+    /// State of the store.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::store_states())))]
     pub state: Name,
     /// Reason why the state is not `ok`.
     pub message: Option<String>,
-    /// Records written.
+    /// Number of records written since the start.
     pub written: u64,
-    /// Records committed.
+    /// Number of records committed since the start.
     pub committed: u64,
     /// Records in the queue.
     pub queue: u64,
@@ -296,9 +294,9 @@ pub struct StoreView {
     pub failed: u64,
     /// Time of the last commit, nanoseconds since the Unix epoch.
     pub last_commit: Option<u64>,
-    /// Bytes on disk.
+    /// Size of all files on disk, bytes.
     pub bytes: u64,
-    /// Files.
+    /// Number of files of the store.
     pub files: u64,
     /// Files written without indexes on events at a high rate, and indexed when they were complete.
     pub indexed_later: u64,
@@ -319,15 +317,11 @@ pub struct StoreView {
 /// A problem of a file of the store.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "FileProblem")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "FileProblem"))]
 pub struct FileProblemView {
     /// Name of the file in the store's directory.
     pub file: String,
-    /// The kind.
+    /// Kind of the problem.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::file_problems())))]
     pub kind: Name,
     /// The reason and the remedy.
@@ -338,40 +332,36 @@ pub struct FileProblemView {
     pub records: u64,
 }
 
-/// A worker thread.
+/// Counters of a worker thread.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Worker"))]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Worker"))]
 pub struct WorkerView {
-    /// Number, from 0.
+    /// Number of the worker, from 0.
     pub worker: usize,
-    /// Datagrams processed.
+    /// Number of datagrams processed.
     pub datagrams: u64,
-    /// Reports processed.
+    /// Number of reports processed.
     pub reports: u64,
 }
 
 /// Clients of the live stream.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Streams")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Streams"))]
 pub struct StreamsView {
-    /// Clients connected.
+    /// Number of clients connected now.
     pub clients: u64,
-    /// Events sent.
+    /// Number of events sent to clients.
     pub sent: u64,
     /// Events dropped because a client was too slow.
     pub shed: u64,
 }
 
-/// `/rates`.
+/// The response of `/rates`: rates of the last minutes.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct RateHistory {
     /// One entry per second, at most the last 15 minutes, oldest first.
     pub rates: Vec<RatesThen>,

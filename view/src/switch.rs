@@ -1,6 +1,8 @@
 //! Answers of the API of a switch that its manager reads as well: rules, ports, capabilities and counters.
 
 use dataplane::switch::Stats;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rules::{ElectionView, MatchedView, RuleView};
@@ -10,15 +12,11 @@ pub const INSTRUCTIONS: u16 = 0xff80;
 
 /// Rules of a managed switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchRules")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchRules"))]
 pub struct RulesView {
-    /// Node id.
+    /// Node id of the switch.
     pub node: u32,
-    /// Name, as configured.
+    /// Name of the switch, as configured.
     pub name: Option<String>,
     /// Version of the rules; claims, changes and restarts change it.
     pub etag: String,
@@ -26,14 +24,14 @@ pub struct RulesView {
     pub election: ElectionView,
     /// Whether the switch forwards packets.
     pub forwarding: bool,
-    /// Capabilities.
+    /// Features and table sizes of the switch.
     pub capabilities: CapabilitiesView,
-    /// Its ports.
+    /// Ports of the switch.
     pub ports: Vec<RulesPortView>,
     /// Changes of the neighbours of ports since the start.
     #[serde(default)]
     pub neighbour_changes: u64,
-    /// The rules.
+    /// The active rules, in canonical order.
     pub rules: Vec<RuleView>,
 }
 
@@ -41,7 +39,7 @@ pub struct RulesView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
-    derive(schemars::JsonSchema),
+    derive(JsonSchema),
     schemars(rename = "SwitchCapabilities")
 )]
 pub struct CapabilitiesView {
@@ -61,19 +59,15 @@ pub struct CapabilitiesView {
 
 /// A port, for a manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchRulesPort")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchRulesPort"))]
 pub struct RulesPortView {
-    /// Number.
+    /// Number of the port.
     pub number: u16,
-    /// Network interface.
+    /// Name of its network interface.
     pub interface: String,
-    /// Hosts are behind it.
+    /// Whether the port connects hosts, not another switch.
     pub edge: bool,
-    /// It is switched on.
+    /// Whether the port is up.
     pub up: bool,
     /// Longest IP packet, bytes.
     pub mtu: u16,
@@ -84,17 +78,13 @@ pub struct RulesPortView {
 
 /// A neighbour of a port, as LLDP (IEEE 802.1AB) announces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchNeighbour")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchNeighbour"))]
 pub struct NeighbourView {
-    /// Its system name; its chassis id if it announces none.
+    /// System name of the neighbour, or its chassis id if it announces none.
     pub system: String,
-    /// Its port id: the name of an interface, as a rule.
+    /// Port id of the neighbour, usually the name of an interface.
     pub port: String,
-    /// Its chassis id.
+    /// Chassis id of the neighbour.
     pub chassis: String,
     /// The description of its port.
     pub description: Option<String>,
@@ -106,20 +96,16 @@ pub struct NeighbourView {
 
 /// INT counters of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchCounters")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchCounters"))]
 pub struct CountersView {
-    /// Node id.
+    /// Node id of the switch.
     pub node: u32,
-    /// Its counters.
+    /// Counters of packets, by their treatment.
     pub int: IntView,
-    /// Its datagrams with reports.
+    /// Counters of report datagrams, or null without reports.
     #[serde(default)]
     pub reports: Option<ReportsView>,
-    /// Who configures it; null without `[switch.managed]`.
+    /// Lease of the manager that configures the switch, or null without `[switch.managed]`.
     pub lease: Option<LeaseView>,
     /// Entries of the watchlist that packets have matched; empty without `[switch.managed]`.
     #[serde(default)]
@@ -128,11 +114,7 @@ pub struct CountersView {
 
 /// The lease of a switch's manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchLease")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchLease"))]
 pub struct LeaseView {
     /// The highest election that claimed the switch.
     pub election: ElectionView,
@@ -142,13 +124,9 @@ pub struct LeaseView {
 
 /// INT counters; each packet is in one of the first eight.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchInt")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchInt"))]
 pub struct IntView {
-    /// Packets without INT.
+    /// Number of packets without INT.
     pub plain: u64,
     /// Packets with malformed or unsupported INT.
     pub refused: u64,
@@ -162,13 +140,13 @@ pub struct IntView {
     pub mtu_exceeded: u64,
     /// INT was not added because a sink could not restore the packet.
     pub not_restorable: u64,
-    /// Packets reported.
+    /// Number of packets that were reported.
     pub reported: u64,
     /// Packets at the sink that `[[switch.filter]]` suppressed.
     pub filtered: u64,
-    /// Drop reports.
+    /// Number of drop reports.
     pub drops_reported: u64,
-    /// Queue reports.
+    /// Number of queue reports.
     pub queues_reported: u64,
     /// Packets reported because they passed a congested queue (`quota`).
     pub congested_reported: u64,
@@ -179,7 +157,7 @@ pub struct IntView {
     pub edge_refused: u64,
     /// Packets whose L4 checksum was examined after INT was stripped: one of 64.
     pub checksums_examined: u64,
-    /// Of these, packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`.
+    /// Number of these packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`.
     pub checksums_wrong: u64,
 }
 
@@ -206,17 +184,13 @@ impl From<Stats> for IntView {
     }
 }
 
-/// Datagrams with reports.
+/// Counters of datagrams with reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchReports")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchReports"))]
 pub struct ReportsView {
     /// Address of the collector, or null without one.
     pub to: Option<String>,
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: u64,
     /// Datagrams not sent: no address is known, or the kernel refused them.
     pub unsent: u64,

@@ -1,5 +1,7 @@
 //! Traffic over time.
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Name;
@@ -7,13 +9,9 @@ use super::Name;
 /// `/traffic`: values over time, stacked by groups.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Traffic")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "Traffic"))]
 pub struct TrafficView {
-    /// The dimensions.
+    /// Dimensions by which values are grouped.
     pub by: Vec<Name>,
     /// Measure to sum. `reports` counts reports of flows as devices send them: fewer than packets where devices sample or filter.
     pub measure: Name,
@@ -23,7 +21,7 @@ pub struct TrafficView {
     pub counts: bool,
     /// Beginning of the first column, nanoseconds since the Unix epoch.
     pub from: u64,
-    /// End of the last column.
+    /// End of the last column, nanoseconds since the Unix epoch.
     pub to: u64,
     /// Length of a column, ns.
     pub column: u64,
@@ -51,7 +49,7 @@ pub struct TrafficView {
 /// A group, or several together.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct TrafficRow {
     /// The group by each dimension, or null if unknown. Empty for several groups together.
     pub key: Vec<Option<String>>,
@@ -59,7 +57,7 @@ pub struct TrafficRow {
     pub filters: Vec<Option<String>>,
     /// Number of values in all columns.
     pub count: u64,
-    /// Their mean; null for counters.
+    /// Mean of the values; null for counters.
     pub mean: Option<u64>,
     /// The greatest value; null for counters.
     pub max: Option<u64>,

@@ -75,7 +75,7 @@ impl Ended {
         match self {
             Self::False => "false",
             Self::Flow => "flow",
-            Self::Stale => "unheard",
+            Self::Stale => "stale",
         }
     }
 }

@@ -12,15 +12,15 @@ export type Acknowledge = {
 
 /** Who acknowledged an alert. */
 export type Acknowledged = {
-  /** When. */
+  /** Time of the acknowledgement, nanoseconds since the Unix epoch. */
   at: number;
   /** The name of the token, otherwise the name in the request. */
   by: string;
-  /** The comment. */
+  /** The comment of the person who acknowledged it. */
   comment: string;
 };
 
-/** `/activity`. */
+/** The response of `/activity`: counts over time. */
 export type Activity = {
   /** Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts. */
   column: number;
@@ -34,19 +34,19 @@ export type Activity = {
   points: Array<ActivityPoint>;
   /** Reports later than this are not known yet: they are stored by the minute, after its end. */
   reports_to: number;
-  /** Its end, which is not in it. */
+  /** End of the span, nanoseconds since the Unix epoch; not included in it. */
   to: number;
 };
 
 /** Counts of a part of a span. */
 export type ActivityPoint = {
-  /** Events. */
+  /** Number of events of any kind. */
   events: number;
   /** Reports that never arrived. */
   lost: number;
-  /** Reports of flows. */
+  /** Number of reports of flows. */
   reports: number;
-  /** Its beginning, nanoseconds since the Unix epoch. */
+  /** Start of the part, nanoseconds since the Unix epoch. */
   ts: number;
 };
 
@@ -160,11 +160,11 @@ export type Alert = {
   collectors?: Array<string>;
   /** Number of times it started firing in the span. */
   count: number;
-  /** Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `unheard`, the collector no longer has the flow. Null while it is firing. */
-  ended: "false" | "flow" | "unheard" | null;
+  /** Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `stale`, the collector no longer has the flow. Null while it is firing. */
+  ended: "false" | "flow" | "stale" | null;
   /** The latest periods for which it was true, oldest first. */
   episodes: Array<Episode>;
-  /** The flow. */
+  /** The flow for which the rule is or was true. */
   flow: Flow | null;
   /** The same for this rule and flow, whenever it comes back: 16 hexadecimal digits. Exports call it `alert`. */
   id: string;
@@ -172,7 +172,7 @@ export type Alert = {
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
   /** The node that has the value. */
   node: number | null;
-  /** The queue that has it. */
+  /** The queue that has the value. */
   queue: number | null;
   /** Reports around it were recorded: from when, until when. */
   recorded: Episode | null;
@@ -182,21 +182,21 @@ export type Alert = {
   silence: number | null;
   /** Start time of the latest occurrence; null if it is no longer stored. */
   since: number | null;
-  /** `firing` or `resolved`. */
+  /** `firing` while the rule is true, `resolved` afterwards. */
   state: "firing" | "resolved";
-  /** The same as text. */
+  /** The flow as text. */
   text: string | null;
   /** The value that it was compared with. */
   threshold: number | null;
-  /** End time; null if it is still firing, or if the end is unknown. */
+  /** Start of the latest occurrence, nanoseconds since the Unix epoch; null if it is no longer stored. */
   until: number | null;
-  /** Its value then, in the unit of the metric. */
+  /** Value of the metric at that time, in the unit of the metric. */
   value: number | null;
-  /** Its condition, if it is in the configuration. */
+  /** Condition of the rule, or null if the rule is not in the configuration. */
   when: string | null;
 };
 
-/** `/alerts`. */
+/** The response of `/alerts`: alerts that fire now or fired in a span of time. */
 export type Alerts = {
   /** Alerts that fire now, and those that fired in the span, worst first. */
   alerts: Array<Alert>;
@@ -208,7 +208,7 @@ export type Alerts = {
   from: number;
   /** Set if there are more rule events than are read: only those since this time are counted, and older alerts are missing. */
   known_since: number | null;
-  /** Its end. */
+  /** End of the span, nanoseconds since the Unix epoch. */
   to: number;
   /** Total number, including those beyond the limit. */
   total: number;
@@ -218,7 +218,7 @@ export type Alerts = {
 
 /** `/queues/{node}`: the flows that filled a queue. */
 export type Burst = {
-  /** When it began to fill. */
+  /** Time at which the queue began to fill, nanoseconds since the Unix epoch. */
   begun: number | null;
   /** Without reports: flows whose hop latency at the node changed in that time, the greatest first. */
   changes: Array<HopChange>;
@@ -230,13 +230,13 @@ export type Burst = {
   flows: Array<BurstFlow>;
   /** In a console: sentences that name missing data and where to find it. */
   lacks?: Array<string>;
-  /** Node id. */
+  /** Node id, as in reports. */
   node: number;
-  /** The occupancy then, in the device's unit; null if the reports have none: then the peak is the longest time in the node. */
+  /** Occupancy at that time, in the device's unit; null if the reports have none: then the peak is the longest time in the node. */
   occupancy: number | null;
   /** Packets in the order of time; one of so many that it is at most 2000. */
   packets: Array<BurstPacket>;
-  /** When the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is stored. */
+  /** Time at which the queue was fullest, nanoseconds since the Unix epoch; null if no report of the time is stored. */
   peak: number | null;
   /** Queue id, or null for all queues of the node. */
   queue: number | null;
@@ -246,7 +246,7 @@ export type Burst = {
   reports: number;
   /** Reports of packets that were in it while it filled. All counts are of the network's reports: those that were left out are included. */
   rise: number;
-  /** Number of flows. */
+  /** Number of flows that passed the queue. */
   total_flows: number;
   /** Whether there are more reports, drops or changes than were read: counts are too low. */
   truncated: boolean;
@@ -254,19 +254,19 @@ export type Burst = {
 
 /** A flow's part in a burst. */
 export type BurstFlow = {
-  /** When its first packet left, nanoseconds since the Unix epoch. */
+  /** Time at which its first packet left, nanoseconds since the Unix epoch. */
   first: number;
   /** The flow, or null for packets whose flow is unknown. */
   flow: Flow | null;
-  /** When its last packet left. */
+  /** Time at which its last packet left, nanoseconds since the Unix epoch. */
   last: number;
   /** Longest hop latency of a packet since the queue began to fill, ns. */
   longest: number | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
-  /** Reports of all its packets. */
+  /** Number of reports of all its packets. */
   reports: number;
-  /** Reports of its packets that were in it while the queue filled. */
+  /** Number of reports of its packets that were in the queue while it filled. */
   rise: number;
   /** The flow as text. */
   text: string | null;
@@ -276,13 +276,13 @@ export type BurstFlow = {
 
 /** A packet that passed a queue. */
 export type BurstPacket = {
-  /** Place of its flow in `flows`; null if it is not among them. */
+  /** Index of its flow in `flows`; null if it is not among them. */
   flow: number | null;
-  /** Its time in the node, ns. */
+  /** Time inside the node, nanoseconds. */
   latency: number | null;
-  /** The occupancy that it saw, in the device's unit. */
+  /** Queue occupancy that the packet reported, in the device's unit. */
   occupancy: number | null;
-  /** When it left, nanoseconds since the Unix epoch. */
+  /** Time at which it left, nanoseconds since the Unix epoch. */
   ts: number;
 };
 
@@ -332,7 +332,7 @@ export type Completion = {
   about: string;
   /** The first unit that it replaces, up to the cursor. */
   from: number;
-  /** Text to insert. */
+  /** Text to insert at the cursor. */
   text: string;
 };
 
@@ -578,33 +578,33 @@ export type DomainState = {
 
 /** Drops with a reason. */
 export type DropCount = {
-  /** Reports of drops. */
+  /** Number of drop reports. */
   count: number;
   /** Name of the reason, where the profiles agree on one. */
   name: string | null;
-  /** The code of the device. */
+  /** Drop reason, the code of the device. */
   reason: number | null;
 };
 
 /** Dropped packets of one place and reason. */
 export type Drops = {
-  /** Egress interface. */
+  /** Egress interface at which they were dropped. */
   egress_if: number | null;
-  /** Receive time of the first, nanoseconds since the Unix epoch. */
+  /** Receive time of the first drop report, nanoseconds since the Unix epoch. */
   first: number;
-  /** Number of flows. */
+  /** Number of flows with dropped packets. */
   flows: number;
-  /** Receive time of the last. */
+  /** Receive time of the last drop report, nanoseconds since the Unix epoch. */
   last: number;
   /** The node that dropped them. */
   node: number | null;
   /** Drop reports: one per packet, as far as the node reports each. */
   packets: number;
-  /** Queue id. */
+  /** Id of the queue at which they were dropped. */
   queue: number | null;
-  /** Code of the reason. */
+  /** Drop reason, the code of the device. */
   reason: number | null;
-  /** Its name, from the profile. */
+  /** Name of the reason, from the profile. */
   reason_name: string | null;
   /** The node behind this interface at that time, from the latest packets. */
   to: number | null;
@@ -622,9 +622,9 @@ export type Election = {
 
 /** A time that something lasted. */
 export type Episode = {
-  /** Its beginning, or null if it is no longer stored. */
+  /** Start, nanoseconds since the Unix epoch, or null if it is no longer stored. */
   since: number | null;
-  /** End time; null if it is still firing, or if the end is unknown. */
+  /** End, nanoseconds since the Unix epoch; null if it is still firing, or if the end is unknown. */
   until: number | null;
 };
 
@@ -636,31 +636,31 @@ export type Error = {
 
 /** An event. Values are in the unit of the metric. */
 export type Event = {
-  /** How the value was obtained. */
+  /** Method by which the value was obtained. */
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
-  /** The flow. */
+  /** The flow, or null if the event is about a node. */
   flow: Flow | null;
-  /** Of a new flow's path: the flow latency of the same report, ns. */
+  /** Flow latency of the same report, ns, if the event is the path of a new flow. */
   flow_latency?: number | null;
-  /** Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where unavailable. */
+  /** Hop latencies of the same report, ns, in the order of the path, if the event is the path of a new flow; null where unavailable. */
   hop_latencies?: Array<number | null>;
   /** Record id, derived from the content: 16 hexadecimal digits. */
   id: string;
-  /** Interface id. */
+  /** Id of the interface, if the event is about one. */
   interface: number | null;
   /** Kind of the event. */
   kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest" | "packet_loss";
-  /** How it was obtained. */
+  /** Method by which the flow latency was obtained. */
   latency_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** The metric that changed. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
-  /** Node id. */
+  /** Node id, if the event is about a node. */
   node: number | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
-  /** Value reported before. */
+  /** Value reported before, in the unit of the metric. */
   previous: number | null;
-  /** Queue id. */
+  /** Id of the queue, if the event is about one. */
   queue: number | null;
   /** Drop reason, the code of the device. */
   reason: number | null;
@@ -670,7 +670,7 @@ export type Event = {
   rule: string | null;
   /** The flow as text. */
   text: string | null;
-  /** Threshold that was exceeded. */
+  /** Threshold that was exceeded, in the unit of the metric. */
   threshold: number | null;
   /** Receive time, nanoseconds since the Unix epoch. */
   ts: number;
@@ -678,9 +678,9 @@ export type Event = {
   value: number | null;
 };
 
-/** `/events`. */
+/** The response of `/events`: a page of stored events. */
 export type Events = {
-  /** Events, newest first. */
+  /** Events in descending order of time. */
   events: Array<Event>;
   /** `before` of the next page; null when there are no more. */
   next: number | null;
@@ -734,7 +734,7 @@ export type Export = {
   memory_limit: number;
   /** Time of the oldest record in memory: how far this export lags. */
   oldest: number | null;
-  /** Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store. */
+  /** The partition of the stream's topic, for an outlet; null for an export. An outlet reads Kafka instead of the store. */
   partition: number | null;
   /** Records read from the store since the start. */
   read: number;
@@ -744,17 +744,17 @@ export type Export = {
   rejected: number;
   /** Records that were sent again. */
   repeated: number;
-  /** Requests sent. */
+  /** Number of requests sent. */
   requests: number;
   /** Times that the store's count of records, or a partition, was reset; the number of records lost then is unknown. */
   restarted: number;
-  /** Its address. */
+  /** Address of the system: host and port. */
   server: string;
   /** Hops dropped because the system accepted them more slowly than they arrived. */
   shed: number;
   /** Number of silenced alerts among these. */
   silenced: number;
-  /** The stream. */
+  /** Name of the stream, such as `events`. */
   stream: string;
   /** Requests without an answer in time. */
   timed_out: number;
@@ -784,7 +784,7 @@ export type FileProblem = {
   file: string;
   /** When it was found, nanoseconds since the Unix epoch. */
   found: number;
-  /** The kind. */
+  /** Kind of the problem. */
   kind: "unreadable" | "damaged" | "removed" | "replaced";
   /** The reason and the remedy. */
   message: string;
@@ -794,23 +794,23 @@ export type FileProblem = {
 
 /** An error in a filter. Positions are in UTF-16 code units, as in browsers. */
 export type FilterFault = {
-  /** Its length; 0 at the end of the text. */
+  /** Length of the error, in UTF-16 code units; 0 at the end of the text. */
   length: number;
-  /** One sentence. */
+  /** The error, in one sentence. */
   message: string;
-  /** Where it begins. */
+  /** Offset at which the error begins, in UTF-16 code units. */
   position: number;
 };
 
 /** A field of filters. */
 export type FilterField = {
-  /** Description, one line. */
+  /** Description of the field, in one line. */
   about: string;
-  /** Its name. */
+  /** Name of the field in filters. */
   name: string;
 };
 
-/** `/filter`. */
+/** The response of `/filter`: help for editing a filter. */
 export type FilterHelp = {
   /** Completions at the cursor. */
   completions: Array<Completion>;
@@ -822,19 +822,19 @@ export type FilterHelp = {
 
 /** A time at which a rule would have become true. */
 export type Firing = {
-  /** The flow. */
+  /** The flow for which it would have become true. */
   flow: Flow;
   /** The metric in the comparison that would have made the rule true. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
-  /** The node that has it. */
+  /** The node that has the value. */
   node: number | null;
-  /** The same as text. */
+  /** The flow as text. */
   text: string;
-  /** When. */
+  /** Time at which it would have become true, nanoseconds since the Unix epoch. */
   ts: number;
-  /** End time, or null for the end of the span. */
+  /** End time, nanoseconds since the Unix epoch, or null for the end of the span. */
   until: number | null;
-  /** Its value. */
+  /** Value of the metric at that time, in the unit of the metric. */
   value: number | null;
 };
 
@@ -862,9 +862,9 @@ export type FlightRecorder = {
 export type Flow = {
   /** Destination port; null where the packet had none. */
   dport: number | null;
-  /** Destination address. */
+  /** Destination address; empty if only the Flow ID is known. */
   dst: string;
-  /** IP protocol number. */
+  /** Protocol number of the IP header, such as 6 for TCP. */
   proto: number;
   /** Source port; null where the packet had none. */
   sport: number | null;
@@ -874,11 +874,11 @@ export type Flow = {
 
 /** A flow with its hops in forwarding order. */
 export type FlowDetail = {
-  /** How the latency was obtained. */
+  /** Method by which the latency was obtained. */
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour. */
   first_seen: number;
-  /** The 5-tuple. */
+  /** The 5-tuple of the flow. */
   flow: Flow;
   /** Latest latency, nanoseconds; of a span of time, the largest. */
   flow_latency: number | null;
@@ -896,7 +896,7 @@ export type FlowDetail = {
   latencies?: Latencies | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
-  /** How the order of the path is known. */
+  /** Method by which the order of the path was obtained. */
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
@@ -912,11 +912,11 @@ export type FlowDetail = {
 
 /** Latest state of a flow. */
 export type FlowState = {
-  /** How the latency was obtained. */
+  /** Method by which the latency was obtained. */
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour. */
   first_seen: number;
-  /** The 5-tuple. */
+  /** The 5-tuple of the flow. */
   flow: Flow;
   /** Latest latency, nanoseconds; of a span of time, the largest. */
   flow_latency: number | null;
@@ -930,7 +930,7 @@ export type FlowState = {
   latencies?: Latencies | null;
   /** Node ids in forwarding order; null where a node id is unavailable. */
   path: Array<number | null>;
-  /** How the order of the path is known. */
+  /** Method by which the order of the path was obtained. */
   path_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** Nodes of the path: more than in `path` when `truncated`. */
   path_length: number;
@@ -942,7 +942,7 @@ export type FlowState = {
   truncated: boolean;
 };
 
-/** `/flows`. */
+/** The response of `/flows`: a page of flows. */
 export type Flows = {
   /** Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow of a worker, and the time it took to read them. Their values are current. */
   as_of: number;
@@ -966,11 +966,11 @@ export type Heat = {
   from: number;
   /** Length of the rollups that were read, seconds. */
   interval: number;
-  /** The metric. */
+  /** Metric that the map shows. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization";
   /** The rows, the greatest value first. */
   rows: Array<HeatRow>;
-  /** End of the last column. */
+  /** End of the last column, nanoseconds since the Unix epoch. */
   to: number;
   /** Total number, including those beyond the limit. */
   total: number;
@@ -984,13 +984,13 @@ export type HeatRow = {
   count: number;
   /** Egress interface, of a link. */
   interface: number | null;
-  /** Node id. */
+  /** Node id, or null if unavailable. */
   node: number | null;
   /** Queue id; null where the metric has none. */
   queue: number | null;
   /** The greatest value of each column; null where nothing was measured. */
   values: Array<number | null>;
-  /** The greatest value. */
+  /** The greatest value of the row, in the unit of the metric. */
   worst: number;
 };
 
@@ -1006,9 +1006,9 @@ export type History = {
 
 /** Latencies of a flow at one time. */
 export type HistoryPoint = {
-  /** How it was obtained. */
+  /** Method by which the latency was obtained. */
   basis: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
-  /** Flow latency, nanoseconds. */
+  /** Flow latency at that time, nanoseconds. */
   flow_latency: number | null;
   /** Latency of each node. */
   hops: Array<HopLatency>;
@@ -1018,13 +1018,13 @@ export type HistoryPoint = {
 
 /** One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its queue and link. */
 export type Hop = {
-  /** Egress interface. */
+  /** Id of the egress interface. */
   egress_if: number | null;
   /** Time inside the node, nanoseconds. */
   hop_latency: number | null;
   /** Hop latency of the latest report, nanoseconds, if it is implausible, rounded down to 18 significant bits; `hop_latency` is null then. It is longer than `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no other number. */
   implausible_latency?: number | null;
-  /** Ingress interface. */
+  /** Id of the ingress interface. */
   ingress_if: number | null;
   /** Age of that value, seconds. */
   latest_link_age_s: number | null;
@@ -1036,9 +1036,9 @@ export type Hop = {
   latest_queue_occupancy: number | null;
   /** Utilization of the egress link when this flow's packet passed, as a fraction of 1. */
   link_utilization: number | null;
-  /** Node id. */
+  /** Node id, or null if the packet did not carry it. */
   node: number | null;
-  /** Queue id. */
+  /** Id of the queue that the packet passed. */
   queue: number | null;
   /** Congestion status of the queue when this flow's packet passed, in the unit of the device. */
   queue_congestion: number | null;
@@ -1048,11 +1048,11 @@ export type Hop = {
 
 /** A flow whose hop latency changed. */
 export type HopChange = {
-  /** Number of changes. */
+  /** Number of changes of its hop latency. */
   changes: number;
-  /** The flow. */
+  /** The flow, or null if unknown. */
   flow: Flow | null;
-  /** The greatest value, ns. */
+  /** The greatest hop latency, nanoseconds. */
   latency: number;
   /** The flow as text. */
   text: string | null;
@@ -1072,7 +1072,7 @@ export type HopLatencies = {
   hops: Array<LatencySpread>;
   /** Number of nodes left out. */
   left_out: number;
-  /** End of the last column. */
+  /** End of the last column, nanoseconds since the Unix epoch. */
   to: number;
   /** True if the oldest values are missing because there are too many. */
   truncated: boolean;
@@ -1082,7 +1082,7 @@ export type HopLatencies = {
 export type HopLatency = {
   /** Time inside the node, nanoseconds. */
   latency: number;
-  /** Node id. */
+  /** Node id, or null if unavailable. */
   node: number | null;
 };
 
@@ -1090,9 +1090,9 @@ export type HopLatency = {
 export type HostName = {
   /** One of its addresses. */
   address: string;
-  /** Its name. */
+  /** Name of the host. */
   name: string;
-  /** Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on. */
+  /** Source of the name: `file`, the inventory; `dns`, where `[names] dns` is on. */
   origin: string;
 };
 
@@ -1100,7 +1100,7 @@ export type HostName = {
 export type Input = {
   /** Bytes of these datagrams, without headers; in kernel mode of those passed to user space. */
   bytes: number;
-  /** Datagrams received. */
+  /** Number of datagrams received. */
   datagrams: number;
   /** Frames that the interface dropped before the XDP program, for any destination. */
   device_drops: number;
@@ -1112,7 +1112,7 @@ export type Input = {
   interface: string | null;
   /** Drops in the kernel. */
   kernel_drops: number;
-  /** Receive mode. */
+  /** Receive path of the input. */
   kind: "udp" | "packet" | "xdp-generic" | "xdp-native" | "xdp-zerocopy" | "kernel-generic" | "kernel-native";
   /** Address or interface, as configured. */
   listen: string;
@@ -1216,7 +1216,7 @@ export type Intents = {
 export type InterfaceName = {
   /** Interface id in INT. */
   interface: number;
-  /** Its name. */
+  /** Name of the interface. */
   name: string;
 };
 
@@ -1246,39 +1246,39 @@ export type KeyAnswer = {
 
 /** Flow latencies of a span of time. */
 export type Latencies = {
-  /** Largest. */
+  /** Largest flow latency, nanoseconds. */
   max: number;
-  /** Mean. */
+  /** Mean flow latency, nanoseconds. */
   mean: number;
-  /** Smallest, nanoseconds. */
+  /** Smallest flow latency, nanoseconds. */
   min: number;
 };
 
 /** Latencies over time, weighted by the time for which they held. */
 export type LatencySpread = {
-  /** Of each column, the thousandths of its time in each class; no class where nothing was reported. */
+  /** Thousandths of the time of each column in each class; empty where nothing was reported. */
   classes: Array<Array<number>>;
-  /** Largest. */
+  /** Largest value of the latency, nanoseconds. */
   max: number;
-  /** Mean. */
+  /** Mean of the latency, nanoseconds. */
   mean: number;
-  /** Mean of each column; null where nothing was reported. */
+  /** Mean of each column, nanoseconds; null where nothing was reported. */
   means: Array<number | null>;
-  /** Median of each column. */
+  /** Median of each column, nanoseconds; null where nothing was reported. */
   medians: Array<number | null>;
   /** Node id; null of a node whose id is unavailable, and of the flow. */
   node: number | null;
-  /** Median, nanoseconds. */
+  /** Median of the latency, nanoseconds. */
   p50: number;
-  /** 90th percentile. */
+  /** 90th percentile of the latency, nanoseconds. */
   p90: number;
-  /** 90th percentile of each column. */
+  /** 90th percentile of each column, nanoseconds; null where nothing was reported. */
   p90s: Array<number | null>;
-  /** 99th percentile. */
+  /** 99th percentile of the latency, nanoseconds. */
   p99: number;
-  /** 99th percentile of each column. */
+  /** 99th percentile of each column, nanoseconds; null where nothing was reported. */
   p99s: Array<number | null>;
-  /** For how long values are known, nanoseconds. */
+  /** Time for which values are known, nanoseconds. */
   time: number;
   /** Number of stored values: changes that were larger than the threshold, and repeated ones. */
   values: number;
@@ -1290,7 +1290,7 @@ export type Link = {
   egress_if: number | null;
   /** Flows on the link. */
   flows: number;
-  /** Sending node. */
+  /** Id of the sending node. */
   from: number;
   /** Time inside the sending node, nanoseconds; null in a span of time. */
   hop_latency: number | null;
@@ -1300,7 +1300,7 @@ export type Link = {
   last_seen: number;
   /** Occupancy of the egress queue, in the unit of the device; null in a span of time. */
   queue_occupancy: number | null;
-  /** Receiving node. */
+  /** Id of the receiving node. */
   to: number;
   /** Utilization as a fraction of 1; of a span of time, the largest, if the egress interface is known. */
   utilization: number | null;
@@ -1310,21 +1310,21 @@ export type Link = {
 export type LinkLoss = {
   /** Packets that the sending node reported as dropped on the way to this link: before it, not on it. */
   dropped: number;
-  /** Sending node. */
+  /** Id of the sending node. */
   from: number;
-  /** Packets of those that were lost on it, at least: the difference of both ends, less what reports that were lost or repeated can explain. */
+  /** Lower bound of the packets that were lost on the link: the difference of both ends, less what reports that were lost or repeated can explain. */
   lost: number | null;
-  /** At most. */
+  /** Upper bound of the packets that were lost on the link. */
   lost_most: number | null;
   /** Packets that the sending node reported as forwarded to it, or null if not counted. */
   sent: number | null;
-  /** Receiving node. */
+  /** Id of the receiving node. */
   to: number;
   /** Reason why its losses are unknown. */
   unknown: string | null;
 };
 
-/** `/links`. */
+/** The response of `/links`: a page of links. */
 export type Links = {
   /** Links by their ends. */
   links: Array<Link>;
@@ -1656,7 +1656,7 @@ export type NamedCounts = Record<string, number>;
 
 /** Names of nodes, interfaces and hosts. */
 export type Names = {
-  /** Hosts, by address. */
+  /** Hosts with a name, by address. */
   hosts: Array<HostName>;
   /** Nodes with a name, or with interfaces that have one, by id. */
   nodes: Array<NodeNames>;
@@ -1680,7 +1680,7 @@ export type NewSilence = {
   seconds?: number | null;
 };
 
-/** A node. */
+/** Latest state of a node. */
 export type Node = {
   /** Drop reports of this node. */
   drops: number;
@@ -1690,11 +1690,11 @@ export type Node = {
   implausible_latencies: number;
   /** Receive time of the latest, nanoseconds since the Unix epoch. */
   last_seen: number;
-  /** Name, as configured. */
+  /** Name of the node, as configured. */
   name: string | null;
-  /** Node id. */
+  /** Node id, as in reports. */
   node: number;
-  /** Its queues. */
+  /** Queues of the node. */
   queues: Array<Queue>;
   /** Reports with a hop of this node. */
   reports: number;
@@ -1702,19 +1702,19 @@ export type Node = {
 
 /** Names of a node. */
 export type NodeNames = {
-  /** Its interfaces with a name, by number. */
+  /** Interfaces of the node that have a name, by number. */
   interfaces: Array<InterfaceName>;
-  /** Its name, or null if it has none. */
+  /** Name of the node, or null if it has none. */
   name: string | null;
-  /** Node id. */
+  /** Node id, as in reports. */
   node: number;
 };
 
-/** `/nodes`. */
+/** The response of `/nodes`: a page of nodes. */
 export type Nodes = {
   /** `after` of the next page; null on the last. */
   next: number | null;
-  /** Nodes by id. */
+  /** Nodes in ascending order of their ids. */
   nodes: Array<Node>;
   /** The span of time, if one was asked for; otherwise the response is about now. */
   range?: Range | null;
@@ -1722,11 +1722,11 @@ export type Nodes = {
 
 /** A change of a flow's path. */
 export type PathChange = {
-  /** Those of the path after. */
+  /** Node ids of the path after, likewise. */
   after: Array<number | null>;
   /** Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored. */
   before: Array<number | null>;
-  /** The 5-tuple. */
+  /** The 5-tuple of the flow. */
   flow: Flow;
   /** Id of the flow: 16 hexadecimal digits. */
   id: string;
@@ -1738,21 +1738,21 @@ export type PathChange = {
 
 /** The same change of the paths of several flows. */
 export type PathChangeGroup = {
-  /** Those of the path after. */
+  /** Node ids of the path after, likewise. */
   after: Array<number | null>;
   /** Node ids of the path before, in forwarding order; null where a node id is unavailable; empty: not stored. */
   before: Array<number | null>;
   /** Number of changes: a flow may have changed back and forth. */
   changes: number;
-  /** Time of the first. */
+  /** Time of the first change, nanoseconds since the Unix epoch. */
   first: number;
-  /** Number of flows. */
+  /** Number of flows with this change. */
   flows: number;
-  /** Time of the last. */
+  /** Time of the last change, nanoseconds since the Unix epoch. */
   last: number;
 };
 
-/** `/paths/changes`. */
+/** The response of `/paths/changes`: changes of flows' paths in a span of time. */
 export type PathChanges = {
   /** The latest changes, newest first. */
   changes: Array<PathChange>;
@@ -1784,7 +1784,7 @@ export type PathUse = {
   reports: number;
 };
 
-/** `/paths/uses`. */
+/** The response of `/paths/uses`: the paths that flows used in a span of time. */
 export type PathUses = {
   /** The paths of the flows that were asked about. */
   forward: PathsOfDirection;
@@ -1794,7 +1794,7 @@ export type PathUses = {
   reverse: PathsOfDirection | null;
 };
 
-/** `/paths`. */
+/** The response of `/paths`: a page of paths. */
 export type Paths = {
   /** `offset` of the next page; null on the last. */
   next: number | null;
@@ -1838,7 +1838,7 @@ export type Plan = {
 
 /** Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`. */
 export type Postcards = {
-  /** Aggregates received. */
+  /** Number of aggregates received. */
   aggregates: number;
   /** Postcards whose Flow ID belongs to several flows. */
   ambiguous: number;
@@ -1848,15 +1848,15 @@ export type Postcards = {
   partial: NamedCounts;
   /** Postcards that wait for others. */
   pending: number;
-  /** Postcards received. */
+  /** Number of postcards received. */
   received: number;
   /** Postcards whose Flow ID belongs to one known flow. */
   resolved: number;
   /** Sets that gave or confirmed a path. */
   sets: number;
-  /** Summaries in aggregates. */
+  /** Number of summaries in aggregates. */
   summaries: number;
-  /** Postcards in aggregates. */
+  /** Number of postcards in aggregates. */
   unfolded: number;
   /** Postcards that never waited, by reason. */
   unjoinable: NamedCounts;
@@ -1864,27 +1864,27 @@ export type Postcards = {
 
 /** A queue of a node. */
 export type Queue = {
-  /** Largest value. */
+  /** Largest occupancy, in the unit of the device. */
   max: number | null;
-  /** Last value. */
+  /** Last occupancy, in the unit of the device. */
   occupancy: number | null;
   /** Queue id, or null for all queues of the node, as in summaries. */
   queue: number | null;
-  /** Unit of the device. */
+  /** Unit in which the device measures occupancy. */
   unit: string;
 };
 
 /** The span of time of a response. */
 export type Range = {
-  /** Its beginning, nanoseconds since the Unix epoch: the requested one, rounded to a whole minute. */
+  /** Start of the span, nanoseconds since the Unix epoch: the requested one, rounded to a whole minute. */
   from: number;
-  /** Its end, likewise; it is not in the span. */
+  /** End of the span, likewise; not included in it. */
   to: number;
   /** True if the span has more flows, nodes or queues than are considered; the others are on no page. */
   truncated: boolean;
 };
 
-/** `/rates`. */
+/** The response of `/rates`: rates of the last minutes. */
 export type RateHistory = {
   /** One entry per second, at most the last 15 minutes, oldest first. */
   rates: Array<RatesThen>;
@@ -1892,21 +1892,21 @@ export type RateHistory = {
 
 /** Mean rates of the last five seconds. */
 export type Rates = {
-  /** Datagrams per second. */
+  /** Datagrams received per second. */
   datagrams: number;
-  /** Events per second. */
+  /** Events per second, of any kind. */
   events: number;
-  /** Reports per second. */
+  /** Reports received per second. */
   reports: number;
 };
 
 /** Rates at one time. */
 export type RatesThen = {
-  /** Datagrams per second. */
+  /** Datagrams received per second. */
   datagrams: number;
-  /** Events per second. */
+  /** Events per second, of any kind. */
   events: number;
-  /** Reports per second. */
+  /** Reports received per second. */
   reports: number;
   /** Time, nanoseconds since the Unix epoch. */
   ts: number;
@@ -1914,9 +1914,9 @@ export type RatesThen = {
 
 /** The event that caused the recording of reports. */
 export type Recording = {
-  /** One of so many was stored. */
+  /** One report of this many was stored. */
   every: number;
-  /** Its flow. */
+  /** Flow of the event. */
   flow: Flow | null;
   /** Id of the event: 16 hexadecimal digits. */
   id: string;
@@ -1924,31 +1924,31 @@ export type Recording = {
   kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest" | "packet_loss";
   /** True if a part was no longer in memory, so that reports are missing. */
   late: boolean;
-  /** Its metric. */
+  /** Metric of the event. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization" | null;
-  /** Its node. */
+  /** Node of the event. */
   node: number | null;
-  /** Its queue. */
+  /** Queue of the event. */
   queue: number | null;
-  /** Reports that concern it. */
+  /** Number of recorded reports that concern the event's subject. */
   reports: number;
-  /** Its rule. */
+  /** Name of the rule that became true. */
   rule: string | null;
-  /** Reports are recorded from this receive time on. */
+  /** Reports are recorded from this receive time on, nanoseconds since the Unix epoch. */
   since: number;
-  /** When the event was observed, nanoseconds since the Unix epoch. */
+  /** Time at which the event was observed, nanoseconds since the Unix epoch. */
   ts: number;
-  /** Reports are recorded up to this receive time. */
+  /** Reports are recorded up to this receive time, nanoseconds since the Unix epoch. */
   until: number;
-  /** Its value, in the unit of the metric. */
+  /** Value of the event, in the unit of the metric. */
   value: number | null;
 };
 
-/** `/recordings`. */
+/** The response of `/recordings`: recordings of the flight recorder. */
 export type Recordings = {
   /** The flight recorder since the start; null if it is off. */
   recorder: FlightRecorder | null;
-  /** Recordings, newest first. */
+  /** Recordings in descending order of time. */
   recordings: Array<Recording>;
   /** Whether there are more. */
   truncated: boolean;
@@ -2000,9 +2000,9 @@ export type ReporterCollector = {
   address: string;
   /** Congestion, 0 to 3. */
   congestion_level: number;
-  /** Essential reports originated. */
+  /** Number of essential reports originated. */
   essential: number;
-  /** NACKs processed. */
+  /** Number of NACKs processed. */
   nacks: number;
   /** NACKs ignored: for a gap already being retransmitted, beyond the limit of retransmissions, or about reports never sent. */
   nacks_ignored: number;
@@ -2035,35 +2035,35 @@ export type Role = "read" | "operate";
 
 /** One metric of one key over one interval. */
 export type Rollup = {
-  /** Number of values. */
+  /** Number of values in the interval. */
   count: number;
-  /** Flow as text. */
+  /** Flow as text, if the values are those of a flow. */
   flow: string | null;
-  /** Interface id. */
+  /** Id of the interface, if the values are those of a link. */
   interface: number | null;
   /** Length of the interval, seconds. */
   interval: number;
-  /** Largest value. */
+  /** Largest value, in the unit of the metric. */
   max: number;
-  /** Metric. */
+  /** Metric of the values. */
   metric: "flow_path" | "flow_latency" | "hop_latency" | "queue_occupancy" | "queue_congestion" | "link_utilization";
-  /** Smallest value. */
+  /** Smallest value, in the unit of the metric. */
   min: number;
-  /** Node id. */
+  /** Node id, if the values are those of a node. */
   node: number | null;
-  /** Median. */
+  /** Median of the values, in the unit of the metric. */
   p50: number | null;
-  /** 99th percentile. */
+  /** 99th percentile of the values, in the unit of the metric. */
   p99: number | null;
-  /** Queue id. */
+  /** Id of the queue, if the values are those of a queue. */
   queue: number | null;
-  /** Sum of the values. */
+  /** Sum of the values, in the unit of the metric. */
   sum: number;
   /** Start of the interval, nanoseconds since the Unix epoch. */
   ts: number;
 };
 
-/** `/rollups`. */
+/** The response of `/rollups`: stored rollups. */
 export type Rollups = {
   /** Rollups in ascending order of time. */
   rollups: Array<Rollup>;
@@ -2085,7 +2085,7 @@ export type Rows = {
   truncated: boolean;
 };
 
-/** A rule. */
+/** A rule that a manager sets on a switch. */
 export type Rule = {
   /** DSCP that marks packets with INT, 1 to 63. */
   dscp: number;
@@ -2093,7 +2093,7 @@ export type Rule = {
   /** `update`, `leave` or `zero`. */
   l4_checksum: string;
 } | {
-  /** Its address and port. */
+  /** Address and UDP port of the collector. */
   collector: string;
   kind: "session";
 } | {
@@ -2102,21 +2102,21 @@ export type Rule = {
   map: unknown;
 } | {
   kind: "sink";
-  /** Its number. */
+  /** Number of the port. */
   port: number;
 } | {
-  /** Its bit, 0 (the most significant) to 15. */
+  /** Bit of the instruction, 0 (the most significant) to 15. */
   bit: number;
   kind: "instruction";
 } | {
   /** `noop`, `per_hop`, `per_flow`, `change` or `rule`. */
   algorithm: string;
-  /** The flows. */
+  /** Flows that the filter applies to. */
   flows: RuleFlows;
   kind: "filter";
   /** The metric that is compared. */
   metric: string;
-  /** The condition, of `rule`. */
+  /** The condition, if the algorithm is `rule`. */
   rule?: string | null;
   /** A greater difference is reported, in the metric's unit. */
   threshold: number;
@@ -2124,14 +2124,14 @@ export type Rule = {
   kind: "forwarding";
 } | {
   kind: "source";
-  /** Its number. */
+  /** Number of the port. */
   port: number;
 } | {
-  /** The instruction bitmap. */
+  /** Instruction bitmap of the INT header. */
   bits: number;
   /** Dropped packets are reported. */
   drops: boolean;
-  /** The flows. */
+  /** Flows that the entry matches. */
   flows: RuleFlows;
   /** Remaining hop count at the source. */
   hops: number;
@@ -2142,7 +2142,7 @@ export type Rule = {
   sample: number;
 };
 
-/** One change. */
+/** A change of a switch's rules. */
 export type RuleChange = {
   add: Rule;
 } | {
@@ -2161,7 +2161,7 @@ export type RuleChanges = {
 export type RuleEnabled = {
   /** True if it is evaluated and in the configuration file. */
   enabled: boolean;
-  /** Reason why not. */
+  /** Reason why the rule is not enabled, or null if it is. */
   reason: string | null;
   /** The text in the configuration file, or to be added there. */
   text: string;
@@ -2171,15 +2171,15 @@ export type RuleEnabled = {
 export type RuleFlows = {
   /** First and last destination port. */
   dport?: Array<unknown> | null;
-  /** DSCP. */
+  /** DSCP of the IP header, 0 to 63. */
   dscp?: number | null;
-  /** Destination network. */
+  /** Destination network, in CIDR notation. */
   dst?: string | null;
-  /** IP protocol. */
+  /** Protocol number of the IP header. */
   proto?: number | null;
   /** First and last source port. */
   sport?: Array<unknown> | null;
-  /** Source network. */
+  /** Source network, in CIDR notation. */
   src?: string | null;
 };
 
@@ -2199,23 +2199,23 @@ export type SessionView = {
 
 /** A silence: exports that notify people (webhook, Alertmanager, syslog) leave out the alerts that it covers. */
 export type Silence = {
-  /** Whether it is active. */
+  /** Whether the silence is active now. */
   active: boolean;
-  /** Who made it. */
+  /** The name of the token, otherwise the name in the request. */
   by: string;
-  /** Why. */
+  /** Reason for the silence, as entered. */
   comment: string;
   /** Filter of events that selects the alerts. */
   filter: string;
-  /** From when. */
+  /** Start, nanoseconds since the Unix epoch. */
   from: number;
-  /** Its number. */
+  /** Number of the silence, used to end it. */
   id: number;
-  /** Until when. */
+  /** End, nanoseconds since the Unix epoch. */
   until: number;
 };
 
-/** `/alerts/silences`. */
+/** The response of `/alerts/silences`. */
 export type Silences = {
   /** Active silences and those that ended in the last week, newest first. */
   silences: Array<Silence>;
@@ -2287,7 +2287,7 @@ export type Snapshots = {
 export type Source = {
   /** False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless. */
   countable: boolean;
-  /** Duplicate reports. */
+  /** Number of reports received more than once. */
   duplicated: number;
   /** Subsystem of the node. */
   hw_id: number | null;
@@ -2299,7 +2299,7 @@ export type Source = {
   mixed: boolean;
   /** Name of the node, as configured. */
   name: string | null;
-  /** Node id. */
+  /** Node id, or null if the reports do not carry it. */
   node: number | null;
   /** Refused datagrams and reports, by reason. */
   refused: NamedCounts;
@@ -2319,15 +2319,15 @@ export type Source = {
 
 /** Last value, smallest, largest and quantiles; null where nothing was measured. */
 export type Spread = {
-  /** Last value. */
+  /** The last measured value. */
   latest: number | null;
-  /** Largest value. */
+  /** The largest measured value. */
   max: number | null;
-  /** Smallest value. */
+  /** The smallest measured value. */
   min: number | null;
-  /** Median. */
+  /** Median of the values. */
   p50: number | null;
-  /** 99th percentile. */
+  /** 99th percentile of the values. */
   p99: number | null;
 };
 
@@ -2345,15 +2345,15 @@ export type SqlQuery = {
 
 /** One stage of the loss budget: `in = out + sum of drops + queued`. */
 export type Stage = {
-  /** Drops by reason. */
+  /** Number of dropped units, by reason. */
   drops: NamedCounts;
   /** Support for `lost`; null for stages other than `network`. */
   evidence: Evidence | null;
-  /** Number in. */
+  /** Number of units that entered the stage. */
   in: number;
-  /** Number out. */
+  /** Number of units that left it successfully. */
   out: number;
-  /** In the stage now. */
+  /** Number of units in the stage now. */
   queued: number;
   /** Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT, `export` with exports: all of them together, so that a record that two systems receive counts twice. */
   stage: "network" | "nic" | "kernel" | "fanout" | "decode" | "join" | "state" | "queue" | "store" | "export";
@@ -2367,13 +2367,13 @@ export type Status = {
   console?: boolean | null;
   /** Implausible hop latencies, not included in any other metric. */
   implausible_latencies: number;
-  /** Sockets and interfaces. */
+  /** Sockets and interfaces that receive reports. */
   inputs: Array<Input>;
   /** Losses, stage by stage. */
   loss_budget: Array<Stage>;
   /** Time of the response, nanoseconds since the Unix epoch. */
   now: number;
-  /** Outcome of postcards. */
+  /** Accounting of postcards and their joins. */
   postcards: Postcards;
   /** Mean rates of the last five seconds. */
   rates: Rates;
@@ -2387,25 +2387,25 @@ export type Status = {
   store: Store | null;
   /** Clients of the live stream. */
   streams: Streams;
-  /** Bounded tables. */
+  /** Tables of bounded size. */
   tables: Array<Table>;
   /** Seconds since the start. */
   uptime_s: number;
   /** Version of the program. */
   version: string;
-  /** Worker threads. */
+  /** Worker threads of the collector. */
   workers: Array<Worker>;
 };
 
 /** State of the store. */
 export type Store = {
-  /** Bytes on disk. */
+  /** Size of all files on disk, bytes. */
   bytes: number;
-  /** Records committed. */
+  /** Number of records committed since the start. */
   committed: number;
   /** Records that could not be written. */
   failed: number;
-  /** Files. */
+  /** Number of files of the store. */
   files: number;
   /** Failed attempts to index such a file; until a retry succeeds, queries read the whole file. */
   index_failures: number;
@@ -2429,9 +2429,9 @@ export type Store = {
   set_aside: number;
   /** Records dropped because the queue was full. */
   shed: number;
-  /** State. */
+  /** State of the store. */
   state: "ok" | "full" | "failing" | "closed";
-  /** Records written. */
+  /** Number of records written since the start. */
   written: number;
 };
 
@@ -2443,9 +2443,9 @@ export type Stores = {
 
 /** Clients of the live stream. */
 export type Streams = {
-  /** Clients connected. */
+  /** Number of clients connected now. */
   clients: number;
-  /** Events sent. */
+  /** Number of events sent to clients. */
   sent: number;
   /** Events dropped because a client was too slow. */
   shed: number;
@@ -2497,15 +2497,15 @@ export type SwitchCapabilities = {
 
 /** INT counters of a node. */
 export type SwitchCounters = {
-  /** Its counters. */
+  /** Counters of packets, by their treatment. */
   int: SwitchInt;
-  /** Who configures it; null without `[switch.managed]`. */
+  /** Lease of the manager that configures the switch, or null without `[switch.managed]`. */
   lease: SwitchLease | null;
   /** Entries of the watchlist that packets have matched; empty without `[switch.managed]`. */
   matched: Array<SwitchMatched>;
-  /** Node id. */
+  /** Node id of the switch. */
   node: number;
-  /** Its datagrams with reports. */
+  /** Counters of report datagrams, or null without reports. */
   reports: SwitchReports | null;
 };
 
@@ -2613,11 +2613,11 @@ export type SwitchFilter = {
 export type SwitchInt = {
   /** Packets whose L4 checksum was examined after INT was stripped: one of 64. */
   checksums_examined: number;
-  /** Of these, packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`. */
+  /** Number of these packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`. */
   checksums_wrong: number;
   /** Packets reported because they passed a congested queue (`quota`). */
   congested_reported: number;
-  /** Drop reports. */
+  /** Number of drop reports. */
   drops_reported: number;
   /** Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped. */
   edge_refused: number;
@@ -2631,15 +2631,15 @@ export type SwitchInt = {
   mtu_exceeded: number;
   /** INT was not added because a sink could not restore the packet. */
   not_restorable: number;
-  /** Packets without INT. */
+  /** Number of packets without INT. */
   plain: number;
-  /** Queue reports. */
+  /** Number of queue reports. */
   queues_reported: number;
   /** Packets to which this switch added its metadata. */
   recorded: number;
   /** Packets with malformed or unsupported INT. */
   refused: number;
-  /** Packets reported. */
+  /** Number of packets that were reported. */
   reported: number;
   /** SF-INT: packets with metadata of another switch, received or from a register. */
   swapped: number;
@@ -2665,15 +2665,15 @@ export type SwitchMatched = {
 
 /** A neighbour of a port, as LLDP (IEEE 802.1AB) announces it. */
 export type SwitchNeighbour = {
-  /** Its chassis id. */
+  /** Chassis id of the neighbour. */
   chassis: string;
   /** The description of its port. */
   description: string | null;
-  /** Its port id: the name of an interface, as a rule. */
+  /** Port id of the neighbour, usually the name of an interface. */
   port: string;
   /** Other systems announce themselves on the same link. */
   several: boolean;
-  /** Its system name; its chassis id if it announces none. */
+  /** System name of the neighbour, or its chassis id if it announces none. */
   system: string;
   /** Seconds for which an announcement is valid. */
   ttl: number;
@@ -2737,9 +2737,9 @@ export type SwitchReported = {
   missing_value: number;
 };
 
-/** Datagrams with reports. */
+/** Counters of datagrams with reports. */
 export type SwitchReports = {
-  /** Datagrams sent. */
+  /** Number of datagrams sent. */
   sent: number;
   /** Address of the collector, or null without one. */
   to: string | null;
@@ -2749,7 +2749,7 @@ export type SwitchReports = {
 
 /** Rules of a managed switch. */
 export type SwitchRules = {
-  /** Capabilities. */
+  /** Features and table sizes of the switch. */
   capabilities: SwitchCapabilities;
   /** The highest election that claimed the switch. */
   election: Election;
@@ -2757,31 +2757,31 @@ export type SwitchRules = {
   etag: string;
   /** Whether the switch forwards packets. */
   forwarding: boolean;
-  /** Name, as configured. */
+  /** Name of the switch, as configured. */
   name: string | null;
   /** Changes of the neighbours of ports since the start. */
   neighbour_changes: number;
-  /** Node id. */
+  /** Node id of the switch. */
   node: number;
-  /** Its ports. */
+  /** Ports of the switch. */
   ports: Array<SwitchRulesPort>;
-  /** The rules. */
+  /** The active rules, in canonical order. */
   rules: Array<Rule>;
 };
 
 /** A port, for a manager. */
 export type SwitchRulesPort = {
-  /** Hosts are behind it. */
+  /** Whether the port connects hosts, not another switch. */
   edge: boolean;
-  /** Network interface. */
+  /** Name of its network interface. */
   interface: string;
   /** Longest IP packet, bytes. */
   mtu: number;
   /** The neighbour from received LLDP; null if there is none, or `lldp` is false. */
   neighbour: SwitchNeighbour | null;
-  /** Number. */
+  /** Number of the port. */
   number: number;
-  /** It is switched on. */
+  /** Whether the port is up. */
   up: boolean;
 };
 
@@ -2815,23 +2815,23 @@ export type SwitchTotals = {
   sent: number;
 };
 
-/** A bounded table. */
+/** Usage of a table of bounded size. */
 export type Table = {
   /** Maximum number of entries. */
   capacity: number;
   /** Entries replaced by newer ones. */
   evicted: number;
-  /** Name. */
+  /** Name of the table. */
   name: string;
   /** Entries refused because the table was full. */
   refused: number;
-  /** Entries in use. */
+  /** Number of entries in use. */
   used: number;
 };
 
 /** `/traffic`: values over time, stacked by groups. */
 export type Traffic = {
-  /** The dimensions. */
+  /** Dimensions by which values are grouped. */
   by: Array<string>;
   /** Length of a column, ns. */
   column: number;
@@ -2855,7 +2855,7 @@ export type Traffic = {
   others: TrafficRow;
   /** True if a value may be in several groups, such as all nodes of a path, so that their sum can exceed the total. */
   overlapping: boolean;
-  /** End of the last column. */
+  /** End of the last column, nanoseconds since the Unix epoch. */
   to: number;
   /** Everything that matches, each value once. */
   total: TrafficRow;
@@ -2875,7 +2875,7 @@ export type TrafficRow = {
   key: Array<string | null>;
   /** The greatest value; null for counters. */
   max: number | null;
-  /** Their mean; null for counters. */
+  /** Mean of the values; null for counters. */
   mean: number | null;
   /** The value of each column: a number of reports or events, or a mean; null where nothing was stored at all, where it is not known yet, or where nothing was measured. */
   values: Array<number | null>;
@@ -3079,7 +3079,7 @@ export type Trial = {
   fault: FilterFault | null;
   /** The latest times at which it would have become true, newest first. */
   firings: Array<Firing>;
-  /** For how many flows. */
+  /** Number of flows for which it would have become true. */
   flows: number;
   /** The span that was judged, which is shorter than the requested one if that has too many events. */
   from: number;
@@ -3087,7 +3087,7 @@ export type Trial = {
   notes: Array<string>;
   /** Number of times it would have become true. */
   times: number;
-  /** Its end. */
+  /** End of the span, nanoseconds since the Unix epoch. */
   to: number;
 };
 
@@ -3095,7 +3095,7 @@ export type Trial = {
 export type Tried = {
   /** Reason why it was not used. */
   reason: string;
-  /** Receive path. */
+  /** Receive path that was tried. */
   rx_path: string;
 };
 
@@ -3111,11 +3111,11 @@ export type TryRule = {
 
 /** Use of a path. */
 export type UsedPath = {
-  /** Start of its use in the span. */
+  /** Start of its use in the span, nanoseconds since the Unix epoch. */
   first: number;
   /** Flows that took it. */
   flows: number;
-  /** Until when. */
+  /** End of its use in the span, nanoseconds since the Unix epoch. */
   last: number;
   /** Node ids in forwarding order; null where a node id is unavailable. Empty if the path was not stored. */
   path: Array<number | null>;
@@ -3127,12 +3127,12 @@ export type UsedPath = {
   time: number;
 };
 
-/** A worker thread. */
+/** Counters of a worker thread. */
 export type Worker = {
-  /** Datagrams processed. */
+  /** Number of datagrams processed. */
   datagrams: number;
-  /** Reports processed. */
+  /** Number of reports processed. */
   reports: number;
-  /** Number, from 0. */
+  /** Number of the worker, from 0. */
   worker: number;
 };

@@ -91,7 +91,7 @@ export function cutText({ total, alerts, known_since }: Alerts): string {
 const ENDED = dictionary<string>({
   false: 'a report showed that the rule is no longer true',
   flow: 'the flow ended: no more reports arrived',
-  unheard: 'the collector no longer has it: it was restarted, or the rule was removed',
+  stale: 'the collector no longer has it: it was restarted, or the rule was removed',
 });
 
 export function endedText(alert: Alert): string {

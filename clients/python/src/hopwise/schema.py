@@ -213,32 +213,32 @@ class Domain(TypedDict):
 class Event(TypedDict):
     """An event. Values are in the unit of the metric."""
 
-    # How the value was obtained.
+    # Method by which the value was obtained.
     basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
-    # The flow.
+    # The flow, or null if the event is about a node.
     flow: Flow | None
-    # Of a new flow's path: the flow latency of the same report, ns.
+    # Flow latency of the same report, ns, if the event is the path of a new flow.
     flow_latency: NotRequired[int | None]
-    # Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where
-    # unavailable.
+    # Hop latencies of the same report, ns, in the order of the path, if the event is the path of a new flow;
+    # null where unavailable.
     hop_latencies: NotRequired[list[int | None]]
     # Record id, derived from the content: 16 hexadecimal digits.
     id: str
-    # Interface id.
+    # Id of the interface, if the event is about one.
     interface: int | None
     # Kind of the event.
     kind: Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest", "packet_loss"]
-    # How it was obtained.
+    # Method by which the flow latency was obtained.
     latency_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # The metric that changed.
     metric: Literal["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"] | None
-    # Node id.
+    # Node id, if the event is about a node.
     node: int | None
     # Node ids in forwarding order; null where a node id is unavailable.
     path: list[int | None]
-    # Value reported before.
+    # Value reported before, in the unit of the metric.
     previous: int | None
-    # Queue id.
+    # Id of the queue, if the event is about one.
     queue: int | None
     # Drop reason, the code of the device.
     reason: int | None
@@ -248,7 +248,7 @@ class Event(TypedDict):
     rule: str | None
     # The flow as text.
     text: str | None
-    # Threshold that was exceeded.
+    # Threshold that was exceeded, in the unit of the metric.
     threshold: int | None
     # Receive time, nanoseconds since the Unix epoch.
     ts: int
@@ -257,9 +257,9 @@ class Event(TypedDict):
 
 
 class Events(TypedDict):
-    """`/events`."""
+    """The response of `/events`: a page of stored events."""
 
-    # Events, newest first.
+    # Events in descending order of time.
     events: list[Event]
     # `before` of the next page; null when there are no more.
     next: int | None
@@ -309,7 +309,8 @@ class Export(TypedDict):
     memory_limit: int
     # Time of the oldest record in memory: how far this export lags.
     oldest: int | None
-    # Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store.
+    # The partition of the stream's topic, for an outlet; null for an export. An outlet reads Kafka instead of
+    # the store.
     partition: int | None
     # Records read from the store since the start.
     read: int
@@ -320,18 +321,18 @@ class Export(TypedDict):
     rejected: int
     # Records that were sent again.
     repeated: int
-    # Requests sent.
+    # Number of requests sent.
     requests: int
     # Times that the store's count of records, or a partition, was reset; the number of records lost then is
     # unknown.
     restarted: int
-    # Its address.
+    # Address of the system: host and port.
     server: str
     # Hops dropped because the system accepted them more slowly than they arrived.
     shed: int
     # Number of silenced alerts among these.
     silenced: int
-    # The stream.
+    # Name of the stream, such as `events`.
     stream: str
     # Requests without an answer in time.
     timed_out: int
@@ -363,7 +364,7 @@ class FileProblem(TypedDict):
     file: str
     # When it was found, nanoseconds since the Unix epoch.
     found: int
-    # The kind.
+    # Kind of the problem.
     kind: Literal["unreadable", "damaged", "removed", "replaced"]
     # The reason and the remedy.
     message: str
@@ -376,9 +377,9 @@ class Flow(TypedDict):
 
     # Destination port; null where the packet had none.
     dport: int | None
-    # Destination address.
+    # Destination address; empty if only the Flow ID is known.
     dst: str
-    # IP protocol number.
+    # Protocol number of the IP header, such as 6 for TCP.
     proto: int
     # Source port; null where the packet had none.
     sport: int | None
@@ -389,12 +390,12 @@ class Flow(TypedDict):
 class FlowDetail(TypedDict):
     """A flow with its hops in forwarding order."""
 
-    # How the latency was obtained.
+    # Method by which the latency was obtained.
     basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
     # Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of
     # its minute, ten minutes or hour.
     first_seen: int
-    # The 5-tuple.
+    # The 5-tuple of the flow.
     flow: Flow
     # Latest latency, nanoseconds; of a span of time, the largest.
     flow_latency: int | None
@@ -414,7 +415,7 @@ class FlowDetail(TypedDict):
     latencies: NotRequired[Latencies | None]
     # Node ids in forwarding order; null where a node id is unavailable.
     path: list[int | None]
-    # How the order of the path is known.
+    # Method by which the order of the path was obtained.
     path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # Nodes of the path: more than in `path` when `truncated`.
     path_length: int
@@ -432,12 +433,12 @@ class FlowDetail(TypedDict):
 class FlowState(TypedDict):
     """Latest state of a flow."""
 
-    # How the latency was obtained.
+    # Method by which the latency was obtained.
     basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
     # Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of
     # its minute, ten minutes or hour.
     first_seen: int
-    # The 5-tuple.
+    # The 5-tuple of the flow.
     flow: Flow
     # Latest latency, nanoseconds; of a span of time, the largest.
     flow_latency: int | None
@@ -453,7 +454,7 @@ class FlowState(TypedDict):
     latencies: NotRequired[Latencies | None]
     # Node ids in forwarding order; null where a node id is unavailable.
     path: list[int | None]
-    # How the order of the path is known.
+    # Method by which the order of the path was obtained.
     path_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # Nodes of the path: more than in `path` when `truncated`.
     path_length: int
@@ -466,7 +467,7 @@ class FlowState(TypedDict):
 
 
 class Flows(TypedDict):
-    """`/flows`."""
+    """The response of `/flows`: a page of flows."""
 
     # Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs
     # ago for each flow of a worker, and the time it took to read them. Their values are current.
@@ -499,9 +500,9 @@ class History(TypedDict):
 class HistoryPoint(TypedDict):
     """Latencies of a flow at one time."""
 
-    # How it was obtained.
+    # Method by which the latency was obtained.
     basis: Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"]
-    # Flow latency, nanoseconds.
+    # Flow latency at that time, nanoseconds.
     flow_latency: int | None
     # Latency of each node.
     hops: list[HopLatency]
@@ -513,7 +514,7 @@ class Hop(TypedDict):
     """One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its
     queue and link."""
 
-    # Egress interface.
+    # Id of the egress interface.
     egress_if: int | None
     # Time inside the node, nanoseconds.
     hop_latency: int | None
@@ -521,7 +522,7 @@ class Hop(TypedDict):
     # `hop_latency` is null then. It is longer than `max_hop_latency` of the profile, or its timestamps are
     # wrong: the ingress is 0, or later than the egress. It is in no other number.
     implausible_latency: NotRequired[int | None]
-    # Ingress interface.
+    # Id of the ingress interface.
     ingress_if: int | None
     # Age of that value, seconds.
     latest_link_age_s: int | None
@@ -533,9 +534,9 @@ class Hop(TypedDict):
     latest_queue_occupancy: int | None
     # Utilization of the egress link when this flow's packet passed, as a fraction of 1.
     link_utilization: float | None
-    # Node id.
+    # Node id, or null if the packet did not carry it.
     node: int | None
-    # Queue id.
+    # Id of the queue that the packet passed.
     queue: int | None
     # Congestion status of the queue when this flow's packet passed, in the unit of the device.
     queue_congestion: int | None
@@ -548,7 +549,7 @@ class HopLatency(TypedDict):
 
     # Time inside the node, nanoseconds.
     latency: int
-    # Node id.
+    # Node id, or null if unavailable.
     node: int | None
 
 
@@ -557,9 +558,9 @@ class HostName(TypedDict):
 
     # One of its addresses.
     address: str
-    # Its name.
+    # Name of the host.
     name: str
-    # Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on.
+    # Source of the name: `file`, the inventory; `dns`, where `[names] dns` is on.
     origin: str
 
 
@@ -568,7 +569,7 @@ class Input(TypedDict):
 
     # Bytes of these datagrams, without headers; in kernel mode of those passed to user space.
     bytes: int
-    # Datagrams received.
+    # Number of datagrams received.
     datagrams: int
     # Frames that the interface dropped before the XDP program, for any destination.
     device_drops: int
@@ -580,7 +581,7 @@ class Input(TypedDict):
     interface: str | None
     # Drops in the kernel.
     kernel_drops: int
-    # Receive mode.
+    # Receive path of the input.
     kind: Literal["udp", "packet", "xdp-generic", "xdp-native", "xdp-zerocopy", "kernel-generic", "kernel-native"]
     # Address or interface, as configured.
     listen: str
@@ -674,18 +675,18 @@ class InterfaceName(TypedDict):
 
     # Interface id in INT.
     interface: int
-    # Its name.
+    # Name of the interface.
     name: str
 
 
 class Latencies(TypedDict):
     """Flow latencies of a span of time."""
 
-    # Largest.
+    # Largest flow latency, nanoseconds.
     max: int
-    # Mean.
+    # Mean flow latency, nanoseconds.
     mean: int
-    # Smallest, nanoseconds.
+    # Smallest flow latency, nanoseconds.
     min: int
 
 
@@ -707,7 +708,7 @@ Link = TypedDict(
 
 
 class Links(TypedDict):
-    """`/links`."""
+    """The response of `/links`: a page of links."""
 
     # Links by their ends.
     links: list[Link]
@@ -724,14 +725,14 @@ NamedCounts: TypeAlias = "dict[str, int]"
 class Names(TypedDict):
     """Names of nodes, interfaces and hosts."""
 
-    # Hosts, by address.
+    # Hosts with a name, by address.
     hosts: list[HostName]
     # Nodes with a name, or with interfaces that have one, by id.
     nodes: list[NodeNames]
 
 
 class Node(TypedDict):
-    """A node."""
+    """Latest state of a node."""
 
     # Drop reports of this node.
     drops: int
@@ -741,11 +742,11 @@ class Node(TypedDict):
     implausible_latencies: int
     # Receive time of the latest, nanoseconds since the Unix epoch.
     last_seen: int
-    # Name, as configured.
+    # Name of the node, as configured.
     name: str | None
-    # Node id.
+    # Node id, as in reports.
     node: int
-    # Its queues.
+    # Queues of the node.
     queues: list[Queue]
     # Reports with a hop of this node.
     reports: int
@@ -754,20 +755,20 @@ class Node(TypedDict):
 class NodeNames(TypedDict):
     """Names of a node."""
 
-    # Its interfaces with a name, by number.
+    # Interfaces of the node that have a name, by number.
     interfaces: list[InterfaceName]
-    # Its name, or null if it has none.
+    # Name of the node, or null if it has none.
     name: str | None
-    # Node id.
+    # Node id, as in reports.
     node: int
 
 
 class Nodes(TypedDict):
-    """`/nodes`."""
+    """The response of `/nodes`: a page of nodes."""
 
     # `after` of the next page; null on the last.
     next: int | None
-    # Nodes by id.
+    # Nodes in ascending order of their ids.
     nodes: list[Node]
     # The span of time, if one was asked for; otherwise the response is about now.
     range: NotRequired[Range | None]
@@ -794,7 +795,7 @@ class PathUse(TypedDict):
 
 
 class Paths(TypedDict):
-    """`/paths`."""
+    """The response of `/paths`: a page of paths."""
 
     # `offset` of the next page; null on the last.
     next: int | None
@@ -820,7 +821,7 @@ class Plan(TypedDict):
 class Postcards(TypedDict):
     """Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`."""
 
-    # Aggregates received.
+    # Number of aggregates received.
     aggregates: int
     # Postcards whose Flow ID belongs to several flows.
     ambiguous: int
@@ -830,15 +831,15 @@ class Postcards(TypedDict):
     partial: NamedCounts
     # Postcards that wait for others.
     pending: int
-    # Postcards received.
+    # Number of postcards received.
     received: int
     # Postcards whose Flow ID belongs to one known flow.
     resolved: int
     # Sets that gave or confirmed a path.
     sets: int
-    # Summaries in aggregates.
+    # Number of summaries in aggregates.
     summaries: int
-    # Postcards in aggregates.
+    # Number of postcards in aggregates.
     unfolded: int
     # Postcards that never waited, by reason.
     unjoinable: NamedCounts
@@ -847,13 +848,13 @@ class Postcards(TypedDict):
 class Queue(TypedDict):
     """A queue of a node."""
 
-    # Largest value.
+    # Largest occupancy, in the unit of the device.
     max: int | None
-    # Last value.
+    # Last occupancy, in the unit of the device.
     occupancy: int | None
     # Queue id, or null for all queues of the node, as in summaries.
     queue: int | None
-    # Unit of the device.
+    # Unit in which the device measures occupancy.
     unit: str
 
 
@@ -869,7 +870,7 @@ Range = TypedDict(
 
 
 class RateHistory(TypedDict):
-    """`/rates`."""
+    """The response of `/rates`: rates of the last minutes."""
 
     # One entry per second, at most the last 15 minutes, oldest first.
     rates: list[RatesThen]
@@ -878,22 +879,22 @@ class RateHistory(TypedDict):
 class Rates(TypedDict):
     """Mean rates of the last five seconds."""
 
-    # Datagrams per second.
+    # Datagrams received per second.
     datagrams: float
-    # Events per second.
+    # Events per second, of any kind.
     events: float
-    # Reports per second.
+    # Reports received per second.
     reports: float
 
 
 class RatesThen(TypedDict):
     """Rates at one time."""
 
-    # Datagrams per second.
+    # Datagrams received per second.
     datagrams: float
-    # Events per second.
+    # Events per second, of any kind.
     events: float
-    # Reports per second.
+    # Reports received per second.
     reports: float
     # Time, nanoseconds since the Unix epoch.
     ts: int
@@ -906,36 +907,36 @@ Role: TypeAlias = "Literal[\"read\"] | Literal[\"operate\"]"
 class Rollup(TypedDict):
     """One metric of one key over one interval."""
 
-    # Number of values.
+    # Number of values in the interval.
     count: int
-    # Flow as text.
+    # Flow as text, if the values are those of a flow.
     flow: str | None
-    # Interface id.
+    # Id of the interface, if the values are those of a link.
     interface: int | None
     # Length of the interval, seconds.
     interval: int
-    # Largest value.
+    # Largest value, in the unit of the metric.
     max: int
-    # Metric.
+    # Metric of the values.
     metric: Literal["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"]
-    # Smallest value.
+    # Smallest value, in the unit of the metric.
     min: int
-    # Node id.
+    # Node id, if the values are those of a node.
     node: int | None
-    # Median.
+    # Median of the values, in the unit of the metric.
     p50: int | None
-    # 99th percentile.
+    # 99th percentile of the values, in the unit of the metric.
     p99: int | None
-    # Queue id.
+    # Id of the queue, if the values are those of a queue.
     queue: int | None
-    # Sum of the values.
+    # Sum of the values, in the unit of the metric.
     sum: int
     # Start of the interval, nanoseconds since the Unix epoch.
     ts: int
 
 
 class Rollups(TypedDict):
-    """`/rollups`."""
+    """The response of `/rollups`: stored rollups."""
 
     # Rollups in ascending order of time.
     rollups: list[Rollup]
@@ -978,7 +979,7 @@ class Source(TypedDict):
 
     # False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless.
     countable: bool
-    # Duplicate reports.
+    # Number of reports received more than once.
     duplicated: int
     # Subsystem of the node.
     hw_id: int | None
@@ -990,7 +991,7 @@ class Source(TypedDict):
     mixed: bool
     # Name of the node, as configured.
     name: str | None
-    # Node id.
+    # Node id, or null if the reports do not carry it.
     node: int | None
     # Refused datagrams and reports, by reason.
     refused: NamedCounts
@@ -1011,15 +1012,15 @@ class Source(TypedDict):
 class Spread(TypedDict):
     """Last value, smallest, largest and quantiles; null where nothing was measured."""
 
-    # Last value.
+    # The last measured value.
     latest: int | None
-    # Largest value.
+    # The largest measured value.
     max: int | None
-    # Smallest value.
+    # The smallest measured value.
     min: int | None
-    # Median.
+    # Median of the values.
     p50: int | None
-    # 99th percentile.
+    # 99th percentile of the values.
     p99: int | None
 
 
@@ -1045,13 +1046,13 @@ class Status(TypedDict):
     console: NotRequired[bool | None]
     # Implausible hop latencies, not included in any other metric.
     implausible_latencies: int
-    # Sockets and interfaces.
+    # Sockets and interfaces that receive reports.
     inputs: list[Input]
     # Losses, stage by stage.
     loss_budget: list[Stage]
     # Time of the response, nanoseconds since the Unix epoch.
     now: int
-    # Outcome of postcards.
+    # Accounting of postcards and their joins.
     postcards: Postcards
     # Mean rates of the last five seconds.
     rates: Rates
@@ -1066,26 +1067,26 @@ class Status(TypedDict):
     store: Store | None
     # Clients of the live stream.
     streams: Streams
-    # Bounded tables.
+    # Tables of bounded size.
     tables: list[Table]
     # Seconds since the start.
     uptime_s: float
     # Version of the program.
     version: str
-    # Worker threads.
+    # Worker threads of the collector.
     workers: list[Worker]
 
 
 class Store(TypedDict):
     """State of the store."""
 
-    # Bytes on disk.
+    # Size of all files on disk, bytes.
     bytes: int
-    # Records committed.
+    # Number of records committed since the start.
     committed: int
     # Records that could not be written.
     failed: int
-    # Files.
+    # Number of files of the store.
     files: int
     # Failed attempts to index such a file; until a retry succeeds, queries read the whole file.
     index_failures: int
@@ -1110,35 +1111,35 @@ class Store(TypedDict):
     set_aside: int
     # Records dropped because the queue was full.
     shed: int
-    # State.
+    # State of the store.
     state: Literal["ok", "full", "failing", "closed"]
-    # Records written.
+    # Number of records written since the start.
     written: int
 
 
 class Streams(TypedDict):
     """Clients of the live stream."""
 
-    # Clients connected.
+    # Number of clients connected now.
     clients: int
-    # Events sent.
+    # Number of events sent to clients.
     sent: int
     # Events dropped because a client was too slow.
     shed: int
 
 
 class Table(TypedDict):
-    """A bounded table."""
+    """Usage of a table of bounded size."""
 
     # Maximum number of entries.
     capacity: int
     # Entries replaced by newer ones.
     evicted: int
-    # Name.
+    # Name of the table.
     name: str
     # Entries refused because the table was full.
     refused: int
-    # Entries in use.
+    # Number of entries in use.
     used: int
 
 
@@ -1147,16 +1148,16 @@ class Tried(TypedDict):
 
     # Reason why it was not used.
     reason: str
-    # Receive path.
+    # Receive path that was tried.
     rx_path: str
 
 
 class Worker(TypedDict):
-    """A worker thread."""
+    """Counters of a worker thread."""
 
-    # Datagrams processed.
+    # Number of datagrams processed.
     datagrams: int
-    # Reports processed.
+    # Number of reports processed.
     reports: int
-    # Number, from 0.
+    # Number of the worker, from 0.
     worker: int

@@ -51,11 +51,12 @@ pub struct ExportView {
     pub export: String,
     /// The system that receives.
     pub kind: String,
-    /// Its address.
+    /// Address of the system: host and port.
     pub server: String,
-    /// The stream.
+    /// Name of the stream, such as `events`.
     pub stream: String,
-    /// Of an outlet: the partition of the stream's topic. An outlet reads Kafka in place of the store.
+    /// The partition of the stream's topic, for an outlet; null for an export. An outlet reads Kafka instead of the
+    /// store.
     pub partition: Option<u32>,
     /// Records read from the store since the start.
     pub read: u64,
@@ -92,7 +93,7 @@ pub struct ExportView {
     pub restarted: u64,
     /// Records that were sent again.
     pub repeated: u64,
-    /// Requests sent.
+    /// Number of requests sent.
     pub requests: u64,
     /// Requests that failed in a way that may pass.
     pub failed: u64,
