@@ -355,7 +355,7 @@ fn prepare(directory: &TempDir, export: &str, password: &std::path::Path) {
     let run = hopwise(["schema", "apply", "-c", config, "lake"]);
     assert_eq!(
         (run.code, run.stdout.as_str()),
-        (Some(0), "13 statement(s) executed\n"),
+        (Some(0), "14 statement(s) executed\n"),
         "{run:?}"
     );
     let run = connect();
