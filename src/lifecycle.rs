@@ -20,7 +20,6 @@ use crate::list_events::ListEvents;
 use crate::silences::NotedSilences;
 use crate::{
     api::{self, Api},
-    config::{Overrides, Settings, build},
     log::Log,
 };
 use ::export_role::role::{self as export_role, Silences};
@@ -41,6 +40,7 @@ use collect_role::{
     watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
 };
+use config::{Overrides, Settings, build};
 use dta::settings::{MemoryMode, MemorySettings};
 use dta_role::{
     exchange::secret::NewSecret,

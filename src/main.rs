@@ -6,7 +6,6 @@ use std::process::ExitCode;
 mod api;
 mod cli;
 mod commands;
-mod config;
 mod doctor;
 mod lifecycle;
 mod list_events;

@@ -20,7 +20,7 @@ use http_body::{Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
 use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal, session::Session};
-use crate::config::sections::{ApiSettings, Role};
+use config::sections::{ApiSettings, Role};
 use settings::values::{Secret, rounded_text};
 use terminal::text::unescaped;
 
@@ -287,7 +287,7 @@ const SAFE_HEADERS: [(&str, &str); 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sections::TokenSettings;
+    use config::sections::TokenSettings;
 
     const TOKEN: &str = "0123456789abcdef";
 

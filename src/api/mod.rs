@@ -50,8 +50,8 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-use crate::config::Settings;
 use collect_role::{known_links::KnownLinks, live::Hub, monitor::Monitor};
+use config::Settings;
 pub(crate) use guard::admits;
 use history::{History, alerts::Notes};
 use net::{dns::Resolver, tls};

@@ -18,7 +18,7 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::config::Settings;
+use config::Settings;
 use history::{FlowQuestion, FlowsQuestion, LinkEnds, Place};
 use view::{
     self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView, Links,

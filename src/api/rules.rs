@@ -18,7 +18,7 @@ use super::{
     session::Session,
     switch::{handle, json, silent},
 };
-use crate::config::sections::Role;
+use config::sections::Role;
 use switch_role::role::{Forwarder, Proposal, Refused, Requester, RulesError};
 use view::{
     rules::{ChangeView, ElectionView},

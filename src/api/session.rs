@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use settings::values::Secret;
 
 use super::{Context, params::Params, refusal::Refusal};
-use crate::config::sections::Role;
+use config::sections::Role;
 
 /// What the token of a request proves.
 #[derive(Clone, Debug, PartialEq, Eq)]

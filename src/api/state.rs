@@ -17,12 +17,10 @@ use super::{
     past,
     refusal::Refusal,
 };
-use crate::{
-    config::Settings,
-    metrics::{self, Format},
-};
+use crate::metrics::{self, Format};
 use ::export_role::role as export_role;
 use collect_role::topology::Node;
+use config::Settings;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
 /// The state of the program: rates, loss budget, inputs, tables, store.

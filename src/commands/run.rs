@@ -2,13 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{
-    api::pages,
-    config::{Overrides, Settings},
-    doctor,
-    lifecycle::Server,
-    log::Log,
-};
+use crate::{api::pages, doctor, lifecycle::Server, log::Log};
+use config::{Overrides, Settings};
 use settings::listen::Listen;
 use terminal::CliError;
 

@@ -19,10 +19,8 @@ use tokio::{
 };
 
 use super::read;
-use crate::{
-    api::{Context, params::Params, refusal::Refusal},
-    config::Settings,
-};
+use crate::api::{Context, params::Params, refusal::Refusal};
+use config::Settings;
 use runtime::save;
 use view::EnabledView;
 

@@ -13,43 +13,43 @@ use settings::{
 
 section! {
     /// Names of hosts that are not in `[[inventory.hosts]]`.
-    pub(crate) struct NamesSettings("[names]") {
+    pub struct NamesSettings("[names]") {
         /// Look up hosts by DNS (PTR), in the background, as the system does: its files come first. Only addresses that a page or a
         /// command asks for, at most 20 a second; a name is cached for 1 h, and a negative answer for 10 min. The name servers see
         /// these addresses.
-        pub(crate) dns: bool = false,
+        pub dns: bool = false,
     }
 }
 
 section! {
     /// Storage in SQLite files, one per period: any SQLite tool opens them, and retention deletes whole files.
-    pub(crate) struct StoreSettings("[store]") {
+    pub struct StoreSettings("[store]") {
         /// Store events, rollups, flows, drops and losses on disk. Without it, the live view still works.
-        pub(crate) enabled: bool = true,
+        pub enabled: bool = true,
         /// Directory, created if missing. Default: $STATE_DIRECTORY (systemd), otherwise `hopwise-data` in the current
         /// directory.
-        pub(crate) dir: Option<PathBuf> = None,
+        pub dir: Option<PathBuf> = None,
         /// Period of one file.
-        pub(crate) period: Period = Period::Day,
+        pub period: Period = Period::Day,
         /// Interval between commits. A crash loses at most this.
-        pub(crate) commit_every: Duration = Duration::from_secs(1),
+        pub commit_every: Duration = Duration::from_secs(1),
         /// Records queued for the disk, bytes, shared as in `result_queue`.
-        pub(crate) queue: Size = Size(64 << 20),
+        pub queue: Size = Size(64 << 20),
         /// When the disk is too slow: `shed` drops records and counts them; `block` makes the workers wait, and the kernel
         /// then drops and counts what does not fit into the socket buffers.
-        pub(crate) policy: Policy = Policy::Shed,
+        pub policy: Policy = Policy::Shed,
         /// Delete files whose period ended longer ago than this. Not set: never.
-        [live] pub(crate) max_age: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
+        [live] pub max_age: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Delete the oldest files when the total size exceeds this. Not set: unlimited.
-        [live] pub(crate) max_bytes: Option<Size> = Some(Size(100 << 30)),
+        [live] pub max_bytes: Option<Size> = Some(Size(100 << 30)),
         /// Store every decoded report, one row per hop. This takes a lot of space.
-        pub(crate) reports: bool = false,
+        pub reports: bool = false,
     }
 }
 
 choice! {
     /// Period of one file of the store.
-    pub(crate) enum Period("\"hour\" or \"day\"") {
+    pub enum Period("\"hour\" or \"day\"") {
         /// An hour.
         Hour = "hour",
         /// A day (UTC).
@@ -59,42 +59,42 @@ choice! {
 
 section! {
     /// The HTTP API and the web UI.
-    pub(crate) struct ApiSettings("[api]") {
+    pub struct ApiSettings("[api]") {
         /// Address to listen on. Any other than a loopback address needs a `token`.
-        pub(crate) listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
+        pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
         /// Bearer token that clients must send: `Authorization: Bearer TOKEN`, or `?token=TOKEN`. Generate one with `openssl
         /// rand -hex 24`. Its role is `operate`. For access over a network, set `tls`.
-        [live] pub(crate) token: Option<Secret> = None,
+        [live] pub token: Option<Secret> = None,
         /// Further tokens, each with a role and a name.
-        [live] pub(crate) tokens: Vec<TokenSettings> = Vec::new(),
+        [live] pub tokens: Vec<TokenSettings> = Vec::new(),
         /// Serve it over TLS.
-        [live] pub(crate) tls: Option<TlsSettings> = None,
+        [live] pub tls: Option<TlsSettings> = None,
         /// Additional host names accepted on a loopback address (behind a tunnel or a proxy). Requests with any other `Host`
         /// are refused, as a defence against DNS rebinding.
-        [live] pub(crate) hosts: Vec<String> = Vec::new(),
+        [live] pub hosts: Vec<String> = Vec::new(),
         /// Concurrent clients of the live stream.
-        pub(crate) max_streams: usize = 64,
+        pub max_streams: usize = 64,
         /// Events queued per client of the live stream; a slower client loses events and receives the number of lost ones.
-        pub(crate) stream_queue: usize = 1024,
+        pub stream_queue: usize = 1024,
         /// Concurrent SQL queries; further ones are refused.
-        pub(crate) max_queries: usize = 2,
+        pub max_queries: usize = 2,
         /// Timeout of a SQL query; in a console, of every answer.
-        pub(crate) query_timeout: Duration = Duration::from_secs(10),
+        pub query_timeout: Duration = Duration::from_secs(10),
         /// Maximum rows in the result of a SQL query.
-        pub(crate) query_rows: usize = 10_000,
+        pub query_rows: usize = 10_000,
     }
 }
 
 section! {
     /// TLS of the API. A reload reads the files again; existing connections stay open.
-    pub(crate) struct TlsSettings("[api.tls]") {
+    pub struct TlsSettings("[api.tls]") {
         /// PEM file with the certificate, followed by the intermediate certificates.
-        pub(crate) certificate: Option<PathBuf> = None,
+        pub certificate: Option<PathBuf> = None,
         /// PEM file with the certificate's private key.
-        pub(crate) key: Option<PathBuf> = None,
+        pub key: Option<PathBuf> = None,
         /// PEM file with certificate authorities: only clients with a certificate from one of them are served. Not set: all
         /// clients.
-        pub(crate) client_ca: Option<PathBuf> = None,
+        pub client_ca: Option<PathBuf> = None,
     }
 }
 
@@ -103,7 +103,7 @@ impl TlsSettings {
     ///
     /// # Errors
     /// A file is missing or cannot be used.
-    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, tls::Problem> {
+    pub fn server(&self) -> Result<Arc<ServerConfig>, tls::Problem> {
         let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref())?;
         let missing = || tls::Problem {
             file: tls::Part::Certificate,
@@ -113,7 +113,7 @@ impl TlsSettings {
     }
 
     /// A warning if the certificate is one that some clients refuse.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<String> {
         let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref());
         identity.ok().flatten()?.authority_warning()
     }
@@ -124,36 +124,36 @@ impl ApiSettings {
     ///
     /// # Errors
     /// A file cannot be used.
-    pub(crate) fn server(&self) -> Result<Option<Arc<ServerConfig>>, tls::Problem> {
+    pub fn server(&self) -> Result<Option<Arc<ServerConfig>>, tls::Problem> {
         self.tls.as_ref().map(TlsSettings::server).transpose()
     }
 
     /// `http` or `https`.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Whether requests need a token.
-    pub(crate) fn needs_token(&self) -> bool {
+    pub fn needs_token(&self) -> bool {
         self.token.is_some() || !self.tokens.is_empty()
     }
 }
 
 section! {
     /// A token of one person or program.
-    pub(crate) struct TokenSettings("[[api.tokens]]") {
+    pub struct TokenSettings("[[api.tokens]]") {
         /// The token; see `[api] token`.
-        pub(crate) token: Option<Secret> = None,
+        pub token: Option<Secret> = None,
         /// Role of the token's bearer.
-        pub(crate) role: Role = Role::Read,
+        pub role: Role = Role::Read,
         /// Name of the bearer, recorded in the manager's history with each action.
-        pub(crate) name: String = String::new(),
+        pub name: String = String::new(),
     }
 }
 
 choice! {
     /// What the bearer of a token may do.
-    pub(crate) enum Role("\"read\" or \"operate\"") {
+    pub enum Role("\"read\" or \"operate\"") {
         /// Read everything, and change nothing.
         Read = "read",
         /// Everything.
@@ -163,25 +163,25 @@ choice! {
 
 section! {
     /// The web UI.
-    pub(crate) struct UiSettings("[ui]") {
+    pub struct UiSettings("[ui]") {
         /// Serve the web UI.
-        pub(crate) enabled: bool = true,
+        pub enabled: bool = true,
     }
 }
 
 section! {
     /// The log, on standard error.
-    pub(crate) struct LogSettings("[log]") {
+    pub struct LogSettings("[log]") {
         /// Level.
-        [live] pub(crate) level: Level = Level::Info,
+        [live] pub level: Level = Level::Info,
         /// Format of the lines: text, or one JSON object per line.
-        pub(crate) format: LogFormat = LogFormat::Text,
+        pub format: LogFormat = LogFormat::Text,
     }
 }
 
 choice! {
     /// Form of the lines of the log.
-    pub(crate) enum LogFormat("\"text\" or \"json\"") {
+    pub enum LogFormat("\"text\" or \"json\"") {
         /// For people; in colour on a terminal.
         Text = "text",
         /// A JSON object per line, for programs: `timestamp`, `level`, `message`, and the values that belong to it.
@@ -191,7 +191,7 @@ choice! {
 
 choice! {
     /// Log level.
-    pub(crate) enum Level("\"error\", \"warn\", \"info\", \"debug\" or \"trace\"") {
+    pub enum Level("\"error\", \"warn\", \"info\", \"debug\" or \"trace\"") {
         /// What failed.
         Error = "error",
         /// And what may need attention.

@@ -23,52 +23,52 @@ use switch_role::settings::SwitchSettings;
 
 section! {
     /// What a configuration file can hold.
-    pub(crate) struct Settings("the file") {
+    pub struct Settings("the file") {
         /// Receiving, and the size of all tables.
-        pub(crate) collector: CollectorSettings = CollectorSettings::default(),
+        pub collector: CollectorSettings = CollectorSettings::default(),
         /// Profiles of devices, by name.
-        pub(crate) profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new(),
+        pub profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new(),
         /// Senders of reports, and the profile of each.
-        pub(crate) sources: Vec<SourceSettings> = Vec::new(),
+        pub sources: Vec<SourceSettings> = Vec::new(),
         /// Names of nodes, and profiles of those that count in other units than their reporters.
-        [live] pub(crate) nodes: BTreeMap<u32, NodeEntry> = BTreeMap::new(),
+        [live] pub nodes: BTreeMap<u32, NodeEntry> = BTreeMap::new(),
         /// Thresholds of significant changes.
-        [live] pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
+        [live] pub thresholds: ThresholdSettings = ThresholdSettings::default(),
         /// Conditions over metrics.
-        [live] pub(crate) rules: Vec<RuleSettings> = Vec::new(),
+        [live] pub rules: Vec<RuleSettings> = Vec::new(),
         /// A software switch between interfaces.
-        pub(crate) switch: Option<SwitchSettings> = None,
+        pub switch: Option<SwitchSettings> = None,
         /// A translator of Direct Telemetry Access.
-        pub(crate) translator: Option<TranslatorSettings> = None,
+        pub translator: Option<TranslatorSettings> = None,
         /// An aggregator of postcards.
-        pub(crate) aggregator: Option<AggregatorSettings> = None,
+        pub aggregator: Option<AggregatorSettings> = None,
         /// A reporter of Direct Telemetry Access for this machine's programs.
-        pub(crate) reporter: Option<ReporterSettings> = None,
+        pub reporter: Option<ReporterSettings> = None,
         /// A manager of INT.
-        pub(crate) manager: Option<ManagerSettings> = None,
+        pub manager: Option<ManagerSettings> = None,
         /// Devices, links and hosts of the network.
-        [live] pub(crate) inventory: InventorySettings = InventorySettings::default(),
+        [live] pub inventory: InventorySettings = InventorySettings::default(),
         /// Flows that a manager measures.
-        [live] pub(crate) intents: Vec<IntentSettings> = Vec::new(),
+        [live] pub intents: Vec<IntentSettings> = Vec::new(),
         /// Names of hosts.
-        pub(crate) names: NamesSettings = NamesSettings::default(),
+        pub names: NamesSettings = NamesSettings::default(),
         /// Storage on disk.
-        pub(crate) store: StoreSettings = StoreSettings::default(),
+        pub store: StoreSettings = StoreSettings::default(),
         /// Reports around what happens.
-        pub(crate) flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
+        pub flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
         /// What exports have in common.
-        pub(crate) export: SharedExportSettings = SharedExportSettings::default(),
+        pub export: SharedExportSettings = SharedExportSettings::default(),
         /// Records to other systems, by name.
-        pub(crate) exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
+        pub exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
         /// An outlet from Kafka into ClickHouse.
-        pub(crate) outlet: Option<OutletSettings> = None,
+        pub outlet: Option<OutletSettings> = None,
         /// A console over the records of a fleet.
-        pub(crate) console: Option<ConsoleSettings> = None,
+        pub console: Option<ConsoleSettings> = None,
         /// The HTTP API.
-        pub(crate) api: ApiSettings = ApiSettings::default(),
+        pub api: ApiSettings = ApiSettings::default(),
         /// The web UI.
-        pub(crate) ui: UiSettings = UiSettings::default(),
+        pub ui: UiSettings = UiSettings::default(),
         /// The log.
-        pub(crate) log: LogSettings = LogSettings::default(),
+        pub log: LogSettings = LogSettings::default(),
     }
 }

@@ -1,13 +1,15 @@
 //! The configuration: declared once in `sections.rs`, read and checked in one step, so that all other code gets a valid one.
 
-pub(crate) mod build;
-pub(crate) mod check;
-pub(crate) mod console;
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod check;
+pub mod console;
 #[cfg(test)]
 mod dta_example_tests;
 mod folder;
 mod profiles;
-pub(crate) mod sections;
+pub mod sections;
 mod settings;
 
 use std::{
@@ -16,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::settings::Settings;
+pub use self::settings::Settings;
 use ::settings::{
     listen::Listen,
     read::{self, ConfigError},
@@ -35,7 +37,7 @@ impl Settings {
     ///
     /// # Errors
     /// The file cannot be read or is invalid; the message names each line.
-    pub(crate) fn load(file: Option<&Path>) -> Result<Self, CliError> {
+    pub fn load(file: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = file else {
             return Ok(Self::default());
         };
@@ -75,7 +77,7 @@ impl Settings {
     ///
     /// # Errors
     /// Every problem of the file, with its line.
-    pub(crate) fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = read::Reader::new(text);
         let mut settings = Self::default();
         if let Some(root) = reader.parse(tables::<Self>) {
@@ -107,7 +109,7 @@ impl Settings {
     }
 
     /// The settings of the collector's role.
-    pub(crate) fn collect(&self) -> CollectSettings {
+    pub fn collect(&self) -> CollectSettings {
         CollectSettings {
             collector: self.collector.clone(),
             profiles: self.profiles.clone(),
@@ -119,12 +121,12 @@ impl Settings {
     }
 
     /// Whether the program runs a collector.
-    pub(crate) fn collects(&self) -> bool {
+    pub fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
     }
 
     /// The part of the configuration that a manager uses; `None` if there is no manager.
-    pub(crate) fn managed(self: &Arc<Self>) -> Option<Arc<Configuration>> {
+    pub fn managed(self: &Arc<Self>) -> Option<Arc<Configuration>> {
         let detection: Arc<dyn Detection> = Arc::<Self>::clone(self);
         Some(Arc::new(Configuration {
             manager: self.manager.clone()?,
@@ -136,7 +138,7 @@ impl Settings {
     }
 
     /// The exports, with what they need of the rest of the file.
-    pub(crate) fn all_exports(&self) -> Exports<'_> {
+    pub fn all_exports(&self) -> Exports<'_> {
         Exports {
             exports: &self.exports,
             outlet: self.outlet.as_ref(),
@@ -147,13 +149,13 @@ impl Settings {
     }
 
     /// Whether the program serves the web UI.
-    pub(crate) fn has_pages(&self) -> bool {
+    pub fn has_pages(&self) -> bool {
         self.ui.enabled && (self.collects() || self.console.is_some())
     }
 
     /// These settings with every change in `new` that can be applied at run time, and the names of the other settings that
     /// differ, which stay unchanged.
-    pub(crate) fn reload(&self, new: Self) -> (Self, Vec<String>) {
+    pub fn reload(&self, new: Self) -> (Self, Vec<String>) {
         let mut kept = Vec::new();
         let mut merged = new;
         merged.keep_fixed(self, false, "", &mut kept);
@@ -164,7 +166,7 @@ impl Settings {
     ///
     /// # Errors
     /// The API needs a token; the message says what to do.
-    pub(crate) fn is_guarded(&self) -> Result<(), String> {
+    pub fn is_guarded(&self) -> Result<(), String> {
         if self.api.listen.ip().is_loopback() || self.api.needs_token() {
             return Ok(());
         }
@@ -175,7 +177,7 @@ impl Settings {
     }
 
     /// Listeners to which everyone may report, as a warning for each role that has any.
-    pub(crate) fn open_listeners(&self) -> Vec<String> {
+    pub fn open_listeners(&self) -> Vec<String> {
         let collector = &self.collector;
         let open = collector
             .listen
@@ -215,12 +217,12 @@ impl Settings {
     }
 
     /// The effective settings as a TOML file, without secrets.
-    pub(crate) fn to_toml(&self) -> String {
+    pub fn to_toml(&self) -> String {
         self.show().to_toml()
     }
 
     /// The effective settings as JSON, without secrets.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         self.show().to_json()
     }
 
@@ -228,7 +230,7 @@ impl Settings {
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn export(&self, name: &str, file: &Path) -> Result<&ExportSettings, CliError> {
+    pub fn export(&self, name: &str, file: &Path) -> Result<&ExportSettings, CliError> {
         self.exports.get(name).ok_or_else(|| {
             CliError::new(format!(
                 "there is no [exports.{name}] in {}; write the name of one that is there",
@@ -238,7 +240,7 @@ impl Settings {
     }
 
     /// The name of this collector in what it exports: as configured, else of the machine.
-    pub(crate) fn collector_name(&self) -> String {
+    pub fn collector_name(&self) -> String {
         let names = [
             self.collector.name.clone().unwrap_or_default(),
             host::name(),
@@ -251,7 +253,7 @@ impl Settings {
     }
 
     /// The directory of the store: as configured, else `$STATE_DIRECTORY` (systemd), else in the current directory.
-    pub(crate) fn store_directory(&self) -> PathBuf {
+    pub fn store_directory(&self) -> PathBuf {
         let configured = self.store.dir.clone();
         configured
             .or_else(|| {
@@ -271,30 +273,30 @@ impl Detection for Settings {
 
 /// Settings of the command line, which override those of the file, also after a reload.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Overrides {
+pub struct Overrides {
     /// Instead of `[collector] listen`, unless empty.
-    pub(crate) listen: Vec<Listen>,
+    pub listen: Vec<Listen>,
     /// Instead of `[api] listen`.
-    pub(crate) api: Option<SocketAddr>,
+    pub api: Option<SocketAddr>,
     /// Instead of `[store] dir`.
-    pub(crate) store: Option<PathBuf>,
+    pub store: Option<PathBuf>,
     /// Of a console.
-    pub(crate) console: Option<ConsoleOverrides>,
+    pub console: Option<ConsoleOverrides>,
 }
 
 /// Those of `hopwise console`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ConsoleOverrides {
+pub struct ConsoleOverrides {
     /// Instead of `[console] url`.
-    pub(crate) url: Option<String>,
+    pub url: Option<String>,
     /// Instead of `[console] database`.
-    pub(crate) database: Option<String>,
+    pub database: Option<String>,
     /// Instead of `[console] user`.
-    pub(crate) user: Option<String>,
+    pub user: Option<String>,
     /// Instead of `[console] password_file`.
-    pub(crate) password_file: Option<PathBuf>,
+    pub password_file: Option<PathBuf>,
     /// Instead of `[console] ca`.
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
 }
 
 impl ConsoleOverrides {
@@ -324,7 +326,7 @@ impl Overrides {
     ///
     /// # Errors
     /// The settings and the overrides contradict each other, or the API needs a token, as a message.
-    pub(crate) fn apply(&self, mut settings: Settings) -> Result<Settings, String> {
+    pub fn apply(&self, mut settings: Settings) -> Result<Settings, String> {
         if !self.listen.is_empty() {
             settings.collector.listen.clone_from(&self.listen);
         }
@@ -349,7 +351,7 @@ impl Overrides {
 }
 
 /// The reference page of the configuration, in Markdown.
-pub(crate) fn reference() -> String {
+pub fn reference() -> String {
     let mut chapters = Vec::new();
     Settings::explain("", &mut chapters);
     chapters.remove(0); // the file itself: its keys are the tables that follow
@@ -358,7 +360,7 @@ pub(crate) fn reference() -> String {
 
 const REFERENCE_HEAD: &str = "# Configuration reference
 
-<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+<!-- Made from the source by `cargo test -p hopwise-config`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise-config -->
 
 The file is TOML. Every key has a default, so an empty file, or no file, is valid. Unknown keys are refused.
 `hopwise check -c FILE` reports errors, and `hopwise check -c FILE --dump` prints the effective configuration. Send SIGHUP, or

@@ -17,7 +17,7 @@ use model::{ProfileSettings, SourceSettings};
 impl Settings {
     /// Reports of devices that a pipeline map drives are read with the profile of the map, unless `[nodes]` or `[[sources]]` name another one.
     /// `refuse`: takes a device's driver and name, and what is wrong with its map.
-    pub(crate) fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
+    pub fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
         let Some(manager) = &self.manager else { return };
         // The kernel's program knows one profile.
         let has_profiles = self.collector.xdp.mode != XdpMode::Kernel;

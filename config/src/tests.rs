@@ -18,14 +18,14 @@ fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
     }
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         std::fs::write(
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"),
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bad_files.txt"),
             &made,
         )
         .unwrap();
     }
     assert_eq!(
         made, BAD,
-        "read the difference; to accept it: UPDATE_REFERENCE=1 cargo test -p hopwise"
+        "read the difference; to accept it: UPDATE_REFERENCE=1 cargo test -p hopwise-config"
     );
 }
 
@@ -290,14 +290,16 @@ fn the_reference_page_is_what_the_source_says() {
 #[test]
 fn the_examples_are_good_files_and_name_only_what_exists() {
     for name in ["hopwise.toml", "dta-secret.toml"] {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../examples")
+            .join(name);
         Settings::load(Some(&file)).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
 #[test]
 fn a_collector_without_a_secret_of_its_own_has_the_translators() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dta-secret.toml");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/dta-secret.toml");
     let settings = Settings::load(Some(&file)).unwrap();
     let dta = settings.translator.unwrap();
     let files: Vec<_> = dta

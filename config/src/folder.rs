@@ -16,7 +16,7 @@ const MAX_FILES: usize = 10_000;
 ///
 /// # Errors
 /// Every problem with its file and line.
-pub(super) fn intents(
+pub(crate) fn intents(
     folder: &Path,
     mut names: Vec<(String, String)>,
     collects: bool,
@@ -97,7 +97,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Settings;
+    use crate::Settings;
     use settings::setting::Setting;
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Settings;
 
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dta")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/dta")
 }
 
 /// The stores of the collector, by what a report names: its kind, with the number of the store, the sketch or the list.

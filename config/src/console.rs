@@ -12,33 +12,33 @@ section! {
     /// A console serves the API and the UI from the tables that collectors export to ClickHouse (`[exports.NAME]`, `kind =
     /// "clickhouse"`). It has no inputs and no store: a file with `[console]` runs no collector. See [the
     /// how-to](../how-to/fleet.md).
-    pub(crate) struct ConsoleSettings("[console]") {
+    pub struct ConsoleSettings("[console]") {
         /// Address of ClickHouse: `http://HOST:PORT` or `https://HOST:PORT`.
-        pub(crate) url: String = String::new(),
+        pub url: String = String::new(),
         /// Database of the tables.
-        pub(crate) database: String = "hopwise".to_owned(),
+        pub database: String = "hopwise".to_owned(),
         /// Prefix of the table names, as in the exports.
-        pub(crate) prefix: String = String::new(),
+        pub prefix: String = String::new(),
         /// User name. Not set: none is sent.
-        pub(crate) user: Option<String> = None,
+        pub user: Option<String> = None,
         /// File with the user's password in its first line.
-        pub(crate) password_file: Option<PathBuf> = None,
+        pub password_file: Option<PathBuf> = None,
         /// File with a bearer token in its first line, instead of user and password.
-        pub(crate) token_file: Option<PathBuf> = None,
+        pub token_file: Option<PathBuf> = None,
         /// PEM file with the certificate authorities to trust for TLS; those of the system are not trusted.
-        pub(crate) ca: Option<PathBuf> = None,
+        pub ca: Option<PathBuf> = None,
         /// PEM file with a client certificate, if the server requires one.
-        pub(crate) certificate: Option<PathBuf> = None,
+        pub certificate: Option<PathBuf> = None,
         /// PEM file with the certificate's private key.
-        pub(crate) key: Option<PathBuf> = None,
+        pub key: Option<PathBuf> = None,
         /// Send password or token without encryption, too, to other hosts. Anyone who can read the network can then use them.
-        pub(crate) unencrypted: bool = false,
+        pub unencrypted: bool = false,
         /// Collectors that receive the same reports, by their names (`[collector] name`): `[["c1", "c2"]]`. Of two rollups of such
         /// collectors with one key and time, the one with more values counts; rollups of all other collectors are added up.
-        pub(crate) pairs: Vec<Vec<String>> = Vec::new(),
+        pub pairs: Vec<Vec<String>> = Vec::new(),
         /// Addresses of the pages of collectors, by their names: `{ c1 = "https://c1.example.org:8080" }`. The console's pages link
         /// to them for data that is not in ClickHouse, such as recordings, and to acknowledge alerts.
-        [live] pub(crate) collectors: BTreeMap<String, String> = BTreeMap::new(),
+        [live] pub collectors: BTreeMap<String, String> = BTreeMap::new(),
     }
 }
 
@@ -66,7 +66,7 @@ impl ConsoleSettings {
     ///
     /// # Errors
     /// A key and what is wrong with it.
-    pub(crate) fn destination(&self) -> Result<Destination, Wrong> {
+    pub fn destination(&self) -> Result<Destination, Wrong> {
         if self.url.is_empty() {
             let message =
                 "the address of ClickHouse is missing; write url = \"http://127.0.0.1:8123\" or the like";
@@ -79,12 +79,12 @@ impl ConsoleSettings {
     ///
     /// # Errors
     /// A key and what is wrong with it.
-    pub(crate) fn tables(&self) -> Result<ClickHouse, Wrong> {
+    pub fn tables(&self) -> Result<ClickHouse, Wrong> {
         ClickHouse::new(&self.database, &self.prefix, 0).map_err(|error| ("database", error))
     }
 
     /// The names of collectors in pairs, each with what stands for its pair.
-    pub(crate) fn names(&self) -> Vec<(String, String)> {
+    pub fn names(&self) -> Vec<(String, String)> {
         let pair = |pair: &Vec<String>| -> Vec<(String, String)> {
             let first = pair.first().cloned().unwrap_or_default();
             pair.iter().map(|name| (name.clone(), first.clone())).collect()
@@ -120,7 +120,7 @@ impl ConsoleSettings {
     }
 
     /// Everything that is wrong with it.
-    pub(crate) fn problems(&self) -> Vec<Wrong> {
+    pub fn problems(&self) -> Vec<Wrong> {
         let mut problems: Vec<Wrong> = [self.destination().err(), self.tables().err()]
             .into_iter()
             .flatten()
@@ -151,7 +151,7 @@ impl ConsoleSettings {
 }
 
 /// Whether a collector can have this name.
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len())
         && name
             .bytes()

@@ -12,7 +12,7 @@ use super::sections::Period;
 use super::settings::Settings;
 
 /// The settings of the store.
-pub(crate) fn store(settings: &Settings) -> store::Config {
+pub fn store(settings: &Settings) -> store::Config {
     let written = &settings.store;
     store::Config {
         period: match written.period {
@@ -28,7 +28,7 @@ pub(crate) fn store(settings: &Settings) -> store::Config {
 }
 
 /// The flight recorder of these settings, if there is one.
-pub(crate) fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
+pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
     let written = &settings.flight_recorder;
     let is_possible = settings.store.enabled && settings.collects();
     let default = settings.collector.xdp.mode != XdpMode::Kernel;
@@ -36,7 +36,7 @@ pub(crate) fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
 }
 
 /// The names that a file has, for commands.
-pub(crate) fn names(settings: &Settings) -> Names {
+pub fn names(settings: &Settings) -> Names {
     NamesView::of(
         settings.collect().node_names(),
         &inventory::from_settings(&settings.inventory),
@@ -45,7 +45,7 @@ pub(crate) fn names(settings: &Settings) -> Names {
 }
 
 /// The profile by which the aggregator decodes postcards.
-pub(crate) fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
+pub fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
     let mut profile = settings.collect().profile(&aggregator.profile).wire;
     receive_on(&mut profile, &aggregator.listen.ports());
     profile

@@ -21,7 +21,7 @@ use settings::{
 };
 
 /// Profiles that exist without being written.
-pub(crate) const BUILT_IN_PROFILES: [&str; 7] = [
+pub const BUILT_IN_PROFILES: [&str; 7] = [
     "default",
     "strict",
     "geant",
@@ -44,7 +44,7 @@ const MAX_RULES: usize = detect::rule::MAX_RULES;
 const MAX_RULE_NAME: usize = detect::rule::MAX_NAME;
 
 /// Reports every problem of settings that are valid individually.
-pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
+pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut checker = Checker { root, reader };
     checker.collector(settings);
     for (name, profile) in &settings.profiles {
