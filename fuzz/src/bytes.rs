@@ -26,8 +26,9 @@ pub fn reports(payload: &[u8], profile: &Profile) {
         let decoded = (first.version, first.node_id, first.hw_id, first.seq);
         assert_eq!((peek.version, peek.node_id, peek.hw_id, peek.seq), decoded);
         // Where the INT is refused and left out, peek gives the ports that its shim announces.
+        let is_int_left_out = !matches!(first.int_refused, None | Some(Refusal::BadIoam));
         assert!(
-            first.int_refused.is_some() || peek.flow == first.flow,
+            is_int_left_out || peek.flow == first.flow,
             "{:?} {:?}",
             peek.flow,
             first.flow
@@ -185,11 +186,14 @@ fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
         || !report.inner.is_empty()
         || !report.domain_words.is_empty();
     assert!(says_something, "an empty report");
-    if report.int_refused.is_some() {
+    if let Some(refusal) = report.int_refused {
         let is_of_drop_or_queue = report.flags.0 & (wire::Flags::DROP.0 | wire::Flags::QUEUE.0) != 0;
-        let stands_alone = is_of_drop_or_queue || report.has_metadata();
-        let of_ioam = report.ioam.is_some() && report.int_refused == Some(Refusal::BadIoam);
-        assert!(of_ioam || report.int.is_none() && report.ioam.is_none() && stands_alone);
+        let is_measured = report.has_metadata() || report.gap.is_some() || !report.domain_words.is_empty();
+        let is_carried = report.int.is_some() || report.ioam.is_some();
+        assert!(is_carried || is_measured || is_of_drop_or_queue);
+        assert!(report.int.is_none() || refusal == Refusal::BadIoam);
+        // What is left out costs no hop of what remains.
+        assert!(!report.is_path_left_out() || report.hop_count() <= 1);
     }
     if let Some(int) = &report.int {
         stack_holds_together(&int.stack);

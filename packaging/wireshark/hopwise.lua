@@ -689,8 +689,8 @@ function W.ipv6(w, at)
       next_header = u8(w, here)
       break
     end
-    if (next_header == 0 or next_header == 60) and w.seek then
-      if next_header == 0 then W.int_options(w, here, len, ip) end
+    if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
+      if next_header == 0 and w.seek then W.int_options(w, here, len, ip) end
       W.ioam_options(w, here + 2, here + len, ip)
     end
     here, next_header = here + len, u8(w, here)
@@ -740,9 +740,9 @@ function W.ioam_options(w, at, fin, ip)
       if (kind == 0x31 or kind == 0x11) and (not w.ioam_ip or w.ioam_ip == ip.at) then
         local found
         local problem = guarded(function() found = W.ioam_option(w, at + 2, size) end)
-        -- Once an option was read, one that contradicts itself is left out.
-        if problem and not w.ioam then error(problem, 0) end
-        w.ioam_refused = w.ioam_refused or problem ~= nil
+        -- In a report, one that contradicts itself is left out: it hides neither INT nor another option.
+        if problem and w.aim ~= "report" then error(problem, 0) end
+        w.ioam_refused = w.ioam_refused or problem
         if found then
           w.ioam_ip = ip.at
           if not w.ioam or W.ioam_rank(found) > W.ioam_rank(w.ioam) then w.ioam = found end
@@ -1480,12 +1480,17 @@ local function head_05(w, at)
   return { word = word, kind = kind, extra = extra }
 end
 
--- Whether the report is not about a drop or a queue and contains nothing that a node has measured.
-local function is_empty(report, w)
+-- Whether the report is worth reading although INT or IOAM of the packet was left out: the other of the two can be read, the reporter
+-- states a loss or congestion, or it adds a measurement.
+function W.stands_alone(report, w)
   local flags, domain = report.flags, report.domain
   local words = domain and domain[2] > domain[1]
-  return not (flags.drop or flags.queue or flags.intermediate or report.metadata or report.gap or words or w.int or
-    w.ioam or w.destination)
+  return flags.drop or flags.queue or report.metadata or report.gap or words or w.int or w.ioam
+end
+
+-- Whether the report is not about a drop or a queue and contains nothing that a node has measured.
+local function is_empty(report, w)
+  return not (W.stands_alone(report, w) or report.flags.intermediate or w.destination)
 end
 
 -- INT behind TCP or UDP that no mark announces, in a report that has nothing else: refused.
@@ -1524,7 +1529,7 @@ end
 -- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
-  w.left_out = report.int_refused ~= nil
+  w.left_out = report.left_out ~= nil
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
   local problem = guarded(function()
     if first == "ethernet" then return W.ethernet(w, from) end
@@ -1535,13 +1540,21 @@ local function read_inside(report, s, from, fin, first, seek)
   refuse_unmarked(report, w)
   split_own(report)
   problem = report.problem
-  -- A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter.
-  local stands_alone = report.flags.drop or report.flags.queue or report.metadata
-  if problem and seek and problem.refused ~= "int_not_marked" and stands_alone then
-    report.problem, report.int_refused = nil, problem.refused
-    return read_inside(report, s, from, fin, first, false)
+  -- A host may use the marks of INT. It hides neither IOAM nor what the reporter states.
+  if problem and seek and problem.refused ~= "int_not_marked" and not report.left_out then
+    report.problem, report.left_out = nil, problem
+    read_inside(report, s, from, fin, first, false)
+    if report.problem == problem then report.walk = w end
+    return
   end
-  if w.ioam_refused then report.int_refused = "bad_ioam" end
+  local left_out = report.left_out or w.ioam_refused
+  if left_out and not problem then
+    if not W.stands_alone(report, w) then
+      report.problem = left_out
+      return
+    end
+    report.int_refused = left_out.refused
+  end
   refuse_nested(report)
 end
 

@@ -108,6 +108,16 @@ fn left_out(collector: &Collector) -> u64 {
     stats.implausible_latencies + stats.int_refused.iter().sum::<u64>()
 }
 
+/// Whether the hops of a report are not a path.
+fn is_partial(report: &Report<'_>) -> bool {
+    let has = |flag| report.flags.contains(flag);
+    has(Flags::DROP)
+        || has(Flags::INTERMEDIATE)
+        || has(Flags::QUEUE) && !has(Flags::FLOW)
+        || report.is_path_left_out()
+        || report.hop_count() == 0
+}
+
 /// State of a flow that influences later events, in addition to values whose changes are always events.
 pub(crate) type Hidden = ([bool; 4], u16, Vec<Option<u32>>);
 
@@ -276,13 +286,7 @@ impl Model {
         let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
         let (mut reports, mut continues) = (decoder.reports(payload), false);
         while let Some(read) = reports.read(&mut report) {
-            let has = |flag| report.flags.contains(flag);
-            let partial = has(Flags::DROP)
-                || has(Flags::INTERMEDIATE)
-                || has(Flags::QUEUE) && !has(Flags::FLOW)
-                || report.int_refused.is_some()
-                || report.hop_count() == 0;
-            let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else {
+            let Some(flow) = report.flow.filter(|_| read.is_ok() && !is_partial(&report)) else {
                 continue;
             };
             if is_postcard(&report) {

@@ -223,8 +223,8 @@ pub struct Report<'a> {
     pub tunnel: Option<FlowKey>,
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
-    /// Cause for which bytes that are marked as INT were left out of a report about a drop or a queue, or of a postcard
-    /// 0.5.
+    /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
+    /// [`Refusal::BadIoam`] if an IOAM option was left out.
     pub int_refused: Option<Refusal>,
     /// IOAM data inside the packet reported; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
@@ -352,10 +352,9 @@ impl<'a> Report<'a> {
 
     /// Whether it is not about a drop or a queue and contains no measurement of a node.
     fn is_empty(&self) -> bool {
-        let empty = self.metadata.is_none() && self.domain_words.is_empty() && self.gap.is_none();
-        let plain =
-            self.flags.0 & !Flags::FLOW.0 == 0 && !self.annotations.contains(Annotations::DESTINATION);
-        empty && plain && self.int.is_none() && self.ioam.is_none()
+        let is_marked =
+            self.flags.contains(Flags::INTERMEDIATE) || self.annotations.contains(Annotations::DESTINATION);
+        !is_marked && !self.stands_alone()
     }
 
     /// Whether it is about a drop or a queue.
@@ -363,9 +362,19 @@ impl<'a> Report<'a> {
         self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0
     }
 
-    /// Whether it is worth reading without the packet's INT: the reporter states a drop or congestion, or adds a measurement.
+    /// Whether it is worth reading although INT or IOAM of the packet was left out: the other of the two can be read, the reporter
+    /// states a loss or congestion, or it adds a measurement.
     fn stands_alone(&self) -> bool {
-        self.is_of_loss_or_queue() || self.metadata.is_some()
+        let is_carried = self.int.is_some() || self.ioam.is_some();
+        let is_measured = self.metadata.is_some() || !self.domain_words.is_empty() || self.gap.is_some();
+        is_carried || is_measured || self.is_of_loss_or_queue()
+    }
+
+    /// Whether its hops are not the path because INT or IOAM of the packet was left out, and nothing that remains names the nodes that the
+    /// packet has passed.
+    #[inline]
+    pub fn is_path_left_out(&self) -> bool {
+        self.int_refused.is_some() && self.int.is_none() && self.ioam.is_none_or(|ioam| ioam.hop_count() == 0)
     }
 
     /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
@@ -648,31 +657,31 @@ pub(crate) fn inside<'a>(
 #[inline(never)]
 fn walk_inside<'a>(
     report: &mut Report<'a>,
-    inside: InnerPacket<'a>,
+    mut inside: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
+    let annotations = report.annotations;
     let mut result = walk_packet(report, inside, profile, layouts);
     if let Err(refusal) = result
         && inside.find_int
         && refusal != Refusal::IntNotMarked
-        && report.stands_alone()
     {
-        // A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g).
+        // A host may use the marks of INT. It hides neither IOAM nor what the reporter states (ruling g).
+        report.annotations = annotations;
         report.int = None;
         report.int_refused = Some(refusal);
-        result = walk_packet(
-            report,
-            InnerPacket {
-                find_int: false,
-                ..inside
-            },
-            profile,
-            layouts,
-        );
+        inside.find_int = false;
+        result = walk_packet(report, inside, profile, layouts);
+    }
+    let nested = result?;
+    if let Some(refusal) = report.int_refused
+        && !report.stands_alone()
+    {
+        return Err(refusal);
     }
     // Ruling j: INT of reports would be reported without an end. A drop or a queue is one event.
-    match result?.filter(|_| !report.is_of_loss_or_queue()) {
+    match nested.filter(|_| !report.is_of_loss_or_queue()) {
         Some(payload) if decoder::is_one(payload, profile) => Err(Refusal::Nested),
         _ => Ok(()),
     }
@@ -695,7 +704,7 @@ fn walk_packet<'a>(
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;
     if walk.out.ioam_left_out {
-        report.int_refused = Some(Refusal::BadIoam);
+        report.int_refused = report.int_refused.or(Some(Refusal::BadIoam));
     }
     let nested = walk.nested;
     report.annotations = report

@@ -48,7 +48,7 @@ struct eval_ctx {
 static inline_always u32 is_whole(const struct report *r)
 {
     return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) &&
-           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_INT_REFUSED);
+           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_NO_PATH);
 }
 
 /* Whether hops of a whole report may be missing: E, M, or Q, which a node in the middle of the path may report. */
