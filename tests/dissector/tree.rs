@@ -105,13 +105,28 @@ pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
     hops
 }
 
-/// Adds the reporter's own items to its record. A queue's id beside a drop reason leaves that of an occupancy.
+/// Adds the reporter's own items to its record. A queue's id beside a drop reason leaves that of an occupancy. Of a timestamp of 64 bits
+/// beside one of 32 only the lower half counts.
 fn merge(record: &mut Map<String, Value>, mut own: Map<String, Value>) {
     let is_known = |name| record.get(name).is_some_and(|value| !value.is_null());
     if !own.contains_key("queue_occupancy") && is_known("queue_id") && is_known("queue_occupancy") {
         own.remove("queue_id");
     }
     record.extend(own);
+    let stamps = ["ingress_ts", "egress_ts"];
+    let is_wide = stamps.map(|name| {
+        record
+            .get(name)?
+            .as_u64()
+            .map(|stamp| stamp > u64::from(u32::MAX))
+    });
+    if let [Some(first), Some(second)] = is_wide
+        && first != second
+    {
+        for name in stamps {
+            record[name] = json!(record[name].as_u64().unwrap() & u64::from(u32::MAX));
+        }
+    }
 }
 
 pub(crate) fn flow(tree: &Value, which: &str) -> Option<Value> {

@@ -341,6 +341,10 @@ impl<'a> Report<'a> {
             hop.carried.insert(Items::INGRESS_TS);
             let ts = Some(ts).filter(|ts| *ts != u32::MAX);
             hop.ingress_ts = ts.map(u64::from);
+            if hop.wide_ts {
+                hop.egress_ts = hop.egress_ts.map(low_half);
+                hop.wide_ts = false;
+            }
             if metadata.latency_from_stamps {
                 hop.carried.insert(Items::HOP_LATENCY);
                 let stamps = hop.egress_ts.zip(ts);
@@ -510,6 +514,35 @@ fn drop_reason(layout: &Layout, record: &[u8]) -> Option<u8> {
     (word != u32::MAX).then_some((word >> 16) as u8)
 }
 
+/// The lower 32 bits of a timestamp.
+fn low_half(stamp: u64) -> u64 {
+    stamp & u64::from(u32::MAX)
+}
+
+/// Merges the timestamps of two records of one hop: those that `header` carries win. If one of the two then has 32 bits and the other 64,
+/// both are taken modulo 2^32, since only so can they be compared.
+fn merge_stamps(hop: &mut Hop, header: &Hop) {
+    let widths = [Items::INGRESS_TS, Items::EGRESS_TS].map(|item| match header.carried.contains(item) {
+        true => header.wide_ts,
+        false => hop.wide_ts,
+    });
+    if header.carried.contains(Items::INGRESS_TS) {
+        hop.ingress_ts = header.ingress_ts;
+    }
+    if header.carried.contains(Items::EGRESS_TS) {
+        hop.egress_ts = header.egress_ts;
+    }
+    hop.wide_ts = match (hop.ingress_ts, hop.egress_ts) {
+        (None, _) => widths[1],
+        (Some(_), None) => widths[0],
+        (Some(_), Some(_)) => widths[0] && widths[1],
+    };
+    if !hop.wide_ts {
+        hop.ingress_ts = hop.ingress_ts.map(low_half);
+        hop.egress_ts = hop.egress_ts.map(low_half);
+    }
+}
+
 /// Merges two records of one hop: every item that `header` carries wins, the others stay.
 fn merge(stack: Hop, header: &Hop) -> Hop {
     let mut hop = stack;
@@ -530,12 +563,7 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
     if has(Items::QUEUE) {
         (hop.queue_id, hop.queue_occupancy) = (header.queue_id, header.queue_occupancy);
     }
-    if has(Items::INGRESS_TS) {
-        (hop.ingress_ts, hop.wide_ts) = (header.ingress_ts, header.wide_ts);
-    }
-    if has(Items::EGRESS_TS) {
-        (hop.egress_ts, hop.wide_ts) = (header.egress_ts, header.wide_ts);
-    }
+    merge_stamps(&mut hop, header);
     if has(Items::L2_INTERFACES) {
         (hop.l2_ingress_if, hop.l2_egress_if) = (header.l2_ingress_if, header.l2_egress_if);
     }
