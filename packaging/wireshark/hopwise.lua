@@ -244,6 +244,8 @@ local HOP_ITEMS = {
   { "queue_id", "uint8", "Queue ID" },
   { "queue_occupancy", "uint24", "Queue occupancy" },
   { "queue_congestion", "uint24", "Queue congestion" },
+  { "congestion_queue_id", "uint8", "Queue ID of the congestion status" },
+  { "drop_queue_id", "uint8", "Queue ID beside the drop reason" },
   { "ingress_ts", "uint64", "Ingress timestamp" },
   { "egress_ts", "uint64", "Egress timestamp" },
   { "l2_ingress_if", "uint32", "Level-2 ingress interface" },
@@ -2131,7 +2133,7 @@ local function pair24(h, id, amount, at)
   local whole = all_ones(h.w, at, 4)
   value(h, id, at, 1, whole)
   value(h, amount, at + 1, 3, whole)
-  if not whole then say(h, (id:gsub("_id", "")) .. " " .. u8(h.w, at) .. "/" .. u24(h.w, at + 1)) end
+  if not whole then say(h, (id:gsub("_id", ""):gsub("_", " ")) .. " " .. u8(h.w, at) .. "/" .. u24(h.w, at + 1)) end
 end
 
 function SHOW.node(h, at) value(h, "node_id", at, 4, all_ones(h.w, at, 4)) end
@@ -2145,7 +2147,12 @@ function SHOW.latency(h, at)
   if not all_ones(h.w, at, 4) then say(h, "latency " .. u32(h.w, at) .. C.unit) end
 end
 function SHOW.queue(h, at) pair24(h, "queue_id", "queue_occupancy", at) end
-function SHOW.congestion(h, at) pair24(h, "queue_id", "queue_congestion", at) end
+-- Whether the occupancy of a queue names the queue.
+function W.has_queue(h)
+  local item = find_item(h.layout, "queue")
+  return item and not all_ones(h.w, h.at + item[2], 4)
+end
+function SHOW.congestion(h, at) pair24(h, W.has_queue(h) and "congestion_queue_id" or "queue_id", "queue_congestion", at) end
 function SHOW.buffer(h, at) pair24(h, "buffer_id", "buffer_occupancy", at) end
 function SHOW.ingress(h, at, size) stamp(h, "ingress_ts", at, size) end
 function SHOW.egress(h, at, size) stamp(h, "egress_ts", at, size) end
@@ -2162,12 +2169,17 @@ function SHOW.domain(h, at, size) add(h.tree, h.key .. ".domain", h.tvb, at, siz
 function SHOW.reserved(h, at, size) add(h.tree, h.key .. ".reserved", h.tvb, at, size) end
 -- Queue id and drop reason; the reason is shown with the report.
 function SHOW.drop(h, at)
-  if not find_item(h.layout, "queue") then value(h, "queue_id", at, 1, all_ones(h.w, at, 4)) end
+  local whole = all_ones(h.w, at, 4)
+  if not find_item(h.layout, "queue") then
+    value(h, "queue_id", at, 1, whole)
+  elseif not whole then
+    value(h, W.has_queue(h) and "drop_queue_id" or "queue_id", at, 1, false)
+  end
 end
 
 -- Adds the items of the record at `at` to `tree`; returns its summary line.
 local function show_record(tree, key, tvb, w, layout, at)
-  local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, text = {} }
+  local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, at = at, text = {} }
   for _, item in ipairs(layout) do SHOW[item[1]](h, at + item[2], item[3]) end
   return table.concat(h.text, ", ")
 end
