@@ -1610,11 +1610,16 @@ do
     return u8(w, packet.from + 6) % 2 == 0 and not (u16(w, packet.from + 6) == 0 and u32(w, packet.from + 8) == 0)
   end
 
+  -- Whether the bytes of a DNS message from `behind` on, which follow its question, can hold the records that its header counts.
+  local function holds_records(w, at, behind)
+    return (u16(w, at + 6) + u16(w, at + 8) + u16(w, at + 10)) * 11 <= w.fin - behind
+  end
+
   -- Whether this is a DNS message with one question; one for the root only with EDNS.
   local function is_dns(w, at)
     if u16(w, at + 4) ~= 1 then return false end
     if u8(w, at + 12) == 0 then
-      return u32(w, at + 6) == 0 and u16(w, at + 10) == 1 and u24(w, at + 17) == 41
+      return u32(w, at + 6) == 0 and u16(w, at + 10) == 1 and u24(w, at + 17) == 41 and holds_records(w, at, at + 17)
     end
     local name = at + 12
     while name < at + 12 + 255 do
@@ -1623,7 +1628,8 @@ do
       if label == 0 then
         local class = u16(w, name + 3)
         class = class and class % 0x8000
-        return class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+        local is_class = class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+        return is_class and holds_records(w, at, name + 5)
       end
       name = name + 1 + label
     end
