@@ -231,7 +231,16 @@ fn header_reads_back(first: &Report<'_>, payload: &[u8], profile: &Profile) {
             let len = repr.emit(profile.dialect, &mut out);
             assert_eq!(len + inner.len(), payload.len());
             out[len..].copy_from_slice(inner);
-            assert_eq!(v05::Repr::parse(&out, profile), Ok((repr, inner)));
+            let again = v05::Repr::parse(&out, profile);
+            // Only by its reserved bits, which are not written, such a report differs from a datagram of a flow format.
+            let is_other = matches!(
+                again,
+                Err(Refusal::Sflow | Refusal::NetflowV5 | Refusal::NetflowV9 | Refusal::Ipfix)
+            );
+            assert!(
+                is_other && has_reserved_bits_05(payload) || again == Ok((repr, inner)),
+                "{again:?}"
+            );
         }
         Version::V10 => {
             let (repr, inner) = v10::Repr::parse(payload, profile).expect("it decodes");
@@ -250,6 +259,11 @@ fn header_reads_back(first: &Report<'_>, payload: &[u8], profile: &Profile) {
             main_reads_back(rest);
         }
     }
+}
+
+/// Whether the header of a report 0.5 has a reserved bit.
+fn has_reserved_bits_05(payload: &[u8]) -> bool {
+    payload[1] & 0x1f != 0 || payload[2] != 0 || payload[3] & 0xc0 != 0
 }
 
 fn main_reads_back(rest: &[u8]) {
