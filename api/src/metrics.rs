@@ -518,7 +518,7 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
         .refused()
         .iter()
         .for_each(|(reason, count)| text.sample("reports_refused_total", &[("reason", reason)], count));
-    let help = "Valid reports whose packet is marked as INT but has none that can be read, by reason.";
+    let help = "Valid reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.";
     text.metric("int_refused_total", "counter", help);
     for refusal in wire::Refusal::ALL {
         let count = monitor.total(|stats| stats.int_refused[refusal.index()]);

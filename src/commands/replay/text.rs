@@ -65,7 +65,7 @@ fn head(summary: &Summary<'_>) -> String {
         .collect();
     if !left_out.is_empty() {
         out.push_str(&format!(
-            "marked as INT but not readable, left out of reports: {}\n",
+            "INT or IOAM that cannot be read, left out of reports: {}\n",
             left_out.join(", ")
         ));
     }
