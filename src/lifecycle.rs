@@ -20,9 +20,9 @@ use api::Api;
 
 use crate::list_events::ListEvents;
 use crate::log::Log;
-use crate::silences::NotedSilences;
 use ::export_role::role::{self as export_role, Silences};
 use aggregate_role::role as aggregator;
+use cli::silences::NotedSilences;
 use collect_role::{
     capabilities::CapabilityDrop,
     fanout::{self, Ledger, LoadSender, Plan},

@@ -28,11 +28,11 @@ use settings::values::{Clocks, LatencyThreshold, QueueThreshold, UtilizationThre
 use self::dta::{Done, Reported};
 use self::network::Network;
 use self::streams::Sent;
-use super::client::Client;
-use super::remote::fetch;
 use crate::lifecycle::Server;
 use crate::log::Log;
 use api::pages;
+use cli::client::Client;
+use cli::remote::fetch;
 use config::Settings;
 use config::sections::{Level, LogFormat};
 use switch_role::settings::dta::DtaSettings;

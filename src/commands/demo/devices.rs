@@ -11,7 +11,7 @@ use manager::driver::Message;
 use serde_json::{Value, json};
 
 use super::is_switch;
-use crate::commands::client::Client;
+use cli::client::Client;
 use config::Settings;
 use manage_role::role::{Local, ToDevice};
 use switch_role::role::{Managed, Proposal, Refused, matched};

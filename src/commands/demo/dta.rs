@@ -11,8 +11,8 @@ use serde_json::Value;
 use wire::FlowKey;
 
 use super::{FOR_ALL, dropped, table};
-use crate::commands::client::{Client, escape};
-use crate::commands::remote::fetch;
+use cli::client::{Client, escape};
+use cli::remote::fetch;
 use config::Settings;
 use runtime::reporter::Sockets;
 use switch_role::role::Dta;

@@ -13,7 +13,7 @@ use terminal::progress::Progress;
 
 use super::network::Network;
 use super::streams::Streams;
-use crate::commands::store_writer::StoreWriter;
+use cli::store_writer::StoreWriter;
 use collect_role::datagram::octets;
 use config::Settings;
 
