@@ -107,6 +107,7 @@ mod intern;
 mod join;
 mod keys;
 mod losses;
+mod moved;
 mod numbering;
 mod path_use;
 mod paths;
@@ -140,6 +141,7 @@ pub use group_by::{
 };
 pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
+pub use moved::MovedFiles;
 pub use path_use::{
     ChangeGroup, ChangeTally, FlowSelector, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
     use_pieces,

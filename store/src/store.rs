@@ -14,6 +14,7 @@ use collector::flight::Recording;
 use crate::config::{Config, Error, WithPath as _};
 use crate::files::{DirLock, LOCK};
 use crate::identity::{check_access, check_dir};
+use crate::moved::MovedFiles;
 use crate::reports::ReportRow;
 use crate::shared::Shared;
 use crate::stats::{State, Stats};
@@ -170,6 +171,11 @@ impl Store {
         self.send(Message::Flush(done));
         // The writer answers, or has ended with everything committed.
         let _ = wait.recv();
+    }
+
+    /// Returns the files that something else removed or replaced since the store was opened, also those of later.
+    pub fn moved_files(&self) -> MovedFiles {
+        MovedFiles::new(Arc::clone(&self.shared))
     }
 
     /// Returns a consistent copy of the accounts.
