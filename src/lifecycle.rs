@@ -440,7 +440,7 @@ impl Server {
                 .transpose()?
                 .map(Arc::new),
             tls: Arc::clone(&self.tls),
-            history: history(settings)?,
+            history: history(settings, self.pipeline.moved_files())?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
             pages: Arc::new(Semaphore::new(api::PAGES)),
@@ -803,7 +803,10 @@ fn known_links(settings: &Settings) -> KnownLinks {
 }
 
 /// What answers about the past.
-fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
+fn history(
+    settings: &Settings,
+    moved: Option<store::MovedFiles>,
+) -> Result<Option<Box<dyn History>>, CliError> {
     if let Some(console) = &settings.console {
         let wrong = |(key, message)| CliError::new(format!("[console] {key}: {message}"));
         let destination = console.destination().map_err(wrong)?;
@@ -821,7 +824,7 @@ fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
     }
     let reader = store::Reader::open(settings.store_directory());
     let reader = reader.map_err(|error| CliError::new(error.to_string()))?;
-    Ok(Some(Box::new(Local::new(reader))))
+    Ok(Some(Box::new(Local::new(reader, moved))))
 }
 
 /// The connection of the switch and the translator, if reports are intercepted.

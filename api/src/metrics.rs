@@ -740,7 +740,7 @@ fn store(text: &mut Text, monitor: &Monitor) {
     each(
         "store_up",
         "gauge",
-        "1 while the store works, 0 while it fails.",
+        "1 while the store works, 0 while it fails or its directory cannot be used.",
         |stats| f64::from(stats.state == store::State::Ok),
     );
     each("store_committed_total", "counter", "Records on disk.", |stats| {

@@ -283,6 +283,12 @@ impl StoreLog {
                     "the store's disk is full: records are not stored"
                 );
             }
+            store::State::Degraded => {
+                tracing::error!(
+                    reason = message,
+                    "the directory of the store cannot be used: no file can be opened there"
+                );
+            }
             _ => tracing::error!(reason = message, "the store fails: records are not stored"),
         }
     }

@@ -292,6 +292,7 @@ pub(crate) async fn query(
         to: query.to,
         max_rows: query.limit.unwrap_or(most).min(most),
         timeout: settings.api.query_timeout,
+        notes: Vec::new(),
     };
     let _permit = permit(&context.queries).await?;
     Ok(Prepared(history.query(request).await?))

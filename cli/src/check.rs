@@ -257,16 +257,6 @@ fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
 
 /// Whether a store can be opened in `dir`, without leaving files.
 fn usable(dir: &Path) -> Result<(), CliError> {
-    if let Some(blocked) = dir
-        .ancestors()
-        .find(|path| path.exists())
-        .filter(|path| !path.is_dir())
-    {
-        let blocked = blocked.display();
-        return Err(CliError::new(format!(
-            "{blocked} is not a directory; set another [store] dir, or move the file away"
-        )));
-    }
     Store::probe(dir).map_err(|error| CliError::new(error.to_string()))
 }
 

@@ -1,10 +1,11 @@
 //! A client for the program's own API: HTTP/1.1 over one TCP connection per request, bodies by length, chunked or until
 //! the connection closes, and server-sent events. With or without TLS.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use net::tls;
-use runtime::host;
+use runtime::{host, lock::lock};
 
 /// Address of a running hopwise, and what it asks of clients.
 #[derive(Clone, Debug)]
@@ -26,6 +27,17 @@ pub struct Client {
     base: String,
     /// Who changes something, for the history.
     requester: Option<String>,
+    /// Notes of the server about its answers.
+    notes: Arc<Mutex<Notes>>,
+}
+
+/// Notes about answers, each once.
+#[derive(Default, Debug)]
+struct Notes {
+    /// All notes of this client so far.
+    known: BTreeSet<String>,
+    /// Those that were not taken yet.
+    new: Vec<String>,
 }
 
 /// One HTTP request.
@@ -142,6 +154,7 @@ impl Client {
             authorization: token.map(|token| format!("Bearer {token}")),
             base: "/api/v1".to_owned(),
             requester: None,
+            notes: Arc::default(),
         })
     }
 
@@ -169,6 +182,11 @@ impl Client {
             if self.tls.is_some() { "https" } else { "http" },
             self.authority
         )
+    }
+
+    /// Removes and returns the notes about answers so far, such as about damaged files; each is returned once.
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.notes).new)
     }
 
     /// The JSON response to `GET {path}`, below the path of the API.
@@ -283,7 +301,12 @@ impl Client {
             .and_then(|()| connection.write_all(head.as_bytes()))
             .map(|()| BufReader::new(connection));
         let mut reader = sent.map_err(|source| self.unreachable(source))?;
-        let (status, length) = read_head(&mut reader).map_err(|source| self.unreachable(source))?;
+        let Head {
+            status,
+            length,
+            notes,
+        } = read_head(&mut reader).map_err(|source| self.unreachable(source))?;
+        lock(&self.notes).add(notes);
         let mut body = Body { reader, length };
         match status {
             0 => Err(Error::Protocol("the response is not HTTP")),
@@ -329,6 +352,16 @@ impl Client {
         Error::Unreachable {
             authority: self.authority.clone(),
             source,
+        }
+    }
+}
+
+impl Notes {
+    fn add(&mut self, notes: Vec<String>) {
+        for note in notes {
+            if self.known.insert(note.clone()) {
+                self.new.push(note);
+            }
         }
     }
 }
@@ -491,29 +524,48 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
         .to_string())
 }
 
-/// Status and body length; status 0 when this is not HTTP.
-fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
+/// The part of a response before its body.
+#[derive(Debug)]
+struct Head {
+    /// HTTP status; 0 when this is not HTTP.
+    status: u16,
+    length: Length,
+    /// Notes about the answer.
+    notes: Vec<String>,
+}
+
+fn read_head(reader: &mut impl BufRead) -> io::Result<Head> {
     let first = line(reader)?;
     let status = first
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.split(' ').nth(1)?.parse().ok())
         .unwrap_or(0);
-    let mut length = Length::Close;
+    let mut head = Head {
+        status,
+        length: Length::Close,
+        notes: Vec::new(),
+    };
     let mut size = first.len() as u64;
     loop {
         let header = line(reader)?;
         size += header.len() as u64;
-        if header.is_empty() || size > HEAD_LIMIT {
-            return Ok((if size > HEAD_LIMIT { 0 } else { status }, length));
+        if size > HEAD_LIMIT {
+            head.status = 0;
+            return Ok(head);
+        }
+        if header.is_empty() {
+            return Ok(head);
         }
         let Some((name, value)) = header.split_once(':') else {
             continue;
         };
         let value = value.trim();
         if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
-            length = Length::Chunk(None);
-        } else if name.eq_ignore_ascii_case("content-length") && matches!(length, Length::Close) {
-            length = value.parse().map_or(Length::Close, Length::Known);
+            head.length = Length::Chunk(None);
+        } else if name.eq_ignore_ascii_case("content-length") && matches!(head.length, Length::Close) {
+            head.length = value.parse().map_or(Length::Close, Length::Known);
+        } else if name.eq_ignore_ascii_case("hopwise-notes") {
+            head.notes = serde_json::from_str(value).unwrap_or_default();
         }
     }
 }
@@ -660,6 +712,17 @@ mod tests {
                 )
             );
         }
+    }
+
+    #[test]
+    fn notes_about_answers_are_taken_once() {
+        let answer = "HTTP/1.1 200 OK\r\nHopwise-Notes: [\"a\",\"\\u00fc\"]\r\nContent-Length: 2\r\n\r\n{}";
+        let (client, _) = serve(answer);
+        client.get("/x").unwrap();
+        assert_eq!(client.take_notes(), ["a", "ü"]);
+        assert_eq!(client.take_notes(), [] as [String; 0]);
+        lock(&client.notes).add(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(client.take_notes(), ["b"]);
     }
 
     #[test]

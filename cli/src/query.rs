@@ -191,6 +191,7 @@ impl Asker {
             to,
             max_rows: limit,
             timeout,
+            notes: Vec::new(),
         };
         let waiting = Waiting::on(format!("querying, at most {}", units::clock(timeout)));
         let answer = self.runtime.block_on(self.pool.query(&request));

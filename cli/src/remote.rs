@@ -92,9 +92,11 @@ impl From<client::Error> for CliError {
     }
 }
 
-/// The response at `path`, as a type.
+/// The response at `path`, as a type. The server's notes about it go to standard error.
 pub fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliError> {
-    serde_json::from_slice(&client.get_text(path)?).map_err(|error| {
+    let body = client.get_text(path)?;
+    client.take_notes().iter().for_each(terminal::note);
+    serde_json::from_slice(&body).map_err(|error| {
         CliError::new(format!(
             "the response of {} does not fit the API of this version: {error}",
             client.url()

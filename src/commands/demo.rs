@@ -266,7 +266,7 @@ fn introduce(
         ));
     }
     out.push_str(
-        "A few reports are always lost in transit, on purpose: the loss budget (Overview) shows how many.\n",
+        "About a dozen reports a minute are lost in transit, on purpose: the loss budget (Overview) counts them.\n",
     );
     out.push_str("\nCtrl-C ends it.\n\n");
     terminal::print(&out)

@@ -28,6 +28,8 @@ pub struct Request {
     pub max_rows: usize,
     /// Time limit.
     pub timeout: Duration,
+    /// Remarks that the response has in addition to those of the files.
+    pub notes: Vec<String>,
 }
 
 /// What a helper sends before a response.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use collector::{Batch, flight::Recording};
-use store::{ReportRow, Store};
+use store::{MovedFiles, ReportRow, Store};
 
 use crate::{
     backlog::{RecordBatch, Shed},
@@ -145,6 +145,12 @@ impl Pipeline {
         if let Some(store) = &*self.shared.store.read().unwrap_or_else(PoisonError::into_inner) {
             store.set_retention(max_age, max_bytes);
         }
+    }
+
+    /// Returns the files of the store that something else removes or replaces; `None` if no store is open.
+    pub fn moved_files(&self) -> Option<MovedFiles> {
+        let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
+        store.as_ref().map(Store::moved_files)
     }
 
     /// Opens the store and starts the threads.

@@ -2430,7 +2430,7 @@ export type Store = {
   /** Records dropped because the queue was full. */
   shed: number;
   /** State. */
-  state: "ok" | "full" | "failing" | "closed";
+  state: "ok" | "full" | "degraded" | "failing" | "closed";
   /** Records written. */
   written: number;
 };
