@@ -10,7 +10,7 @@ use crate::packet::{UDP, fill_l4};
 /// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The Ethernet address.
+    /// The Ethernet address of the interface.
     pub mac: [u8; 6],
     /// The IPv4 address of the host.
     pub v4: Ipv4Addr,

@@ -38,7 +38,7 @@ section! {
         pub secret_file: Option<PathBuf> = None,
         /// Directory of the regions' files: on a tmpfs (`/dev/shm`), a mounted hugetlbfs (2 MiB pages), or a disk.
         pub directory: PathBuf = PathBuf::from("/dev/shm/hopwise"),
-        /// Which copy is the answer when the copies of a key differ. `first`: the first copy with the key's checksum; `majority`:
+        /// Answer when the copies of a key differ. `first`: the first copy with the key's checksum; `majority`:
         /// the value of most copies; `strict`: an answer only if all such copies agree.
         pub policy: AnswerPolicy = AnswerPolicy::Majority,
         /// Queue pairs that translators may hold at the same time.
@@ -53,7 +53,7 @@ section! {
 }
 
 choice! {
-    /// The RoCEv2 responder.
+    /// The RoCEv2 responder that executes the writes.
     pub enum MemoryMode("\"socket\", \"xdp\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
@@ -155,15 +155,15 @@ section! {
 choice! {
     /// The structure of a store.
     pub enum StoreKind("\"key-write\", \"append\", \"key-increment\", \"sketch\" or \"postcarding\"") {
-        /// Data under keys.
+        /// Data that is stored under keys.
         KeyWrite = "key-write",
-        /// Lists.
+        /// Lists to which reports append entries.
         Append = "append",
-        /// Counters under keys.
+        /// Counters that are stored under keys.
         KeyIncrement = "key-increment",
-        /// A sketch.
+        /// The merged sketch of several switches.
         Sketch = "sketch",
-        /// Paths under keys.
+        /// Paths that are stored under keys.
         Postcarding = "postcarding",
     }
 }
@@ -171,23 +171,23 @@ choice! {
 choice! {
     /// The hash functions that map keys to slots.
     pub enum HashFamily("\"v1\" or \"artifact\"") {
-        /// Four independent CRCs.
+        /// Four independent CRCs, one for each copy.
         V1 = "v1",
-        /// One CRC.
+        /// One CRC, as in the code published with the paper.
         Artifact = "artifact",
     }
 }
 
 choice! {
-    /// What a sketch counts.
+    /// The quantity that a sketch counts.
     pub enum SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
-        /// Count-Min.
+        /// Counts of keys, never too small (Count-Min).
         CountMin = "count-min",
-        /// Count sketch.
+        /// Counts of keys without bias (Count sketch).
         Count = "count",
         /// The number of distinct keys.
         HyperLogLog = "hyperloglog",
-        /// Samples.
+        /// Samples of the traffic (AROMA).
         Aroma = "aroma",
     }
 }
@@ -197,11 +197,11 @@ choice! {
     pub enum EventKind("\"new\", \"change\", \"path_change\", \"drop\" or \"loss\"") {
         /// A key seen for the first time.
         New = "new",
-        /// A significant change.
+        /// A significant change of a metric.
         Change = "change",
-        /// Another path.
+        /// A flow that takes another path.
         PathChange = "path_change",
-        /// A dropped packet.
+        /// A dropped packet of a flow.
         Drop = "drop",
         /// Reports that are missing.
         Loss = "loss",

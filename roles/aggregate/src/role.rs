@@ -40,7 +40,7 @@ pub struct Ready {
     outlets: Outlets,
 }
 
-/// A running aggregator.
+/// A running aggregator with its thread.
 #[derive(Debug)]
 pub struct Role {
     shared: Arc<Mutex<AggregatorView>>,

@@ -58,17 +58,17 @@ section! {
 choice! {
     /// The kind of aggregates that an aggregator sends.
     pub enum AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
-        /// Agg(R).
+        /// Agg(R): R postcards in order of arrival.
         Agg = "agg",
-        /// Agg_N(R).
+        /// Agg_N(R): R postcards of a node.
         AggNode = "agg_n",
-        /// Agg_{N,F}(R).
+        /// Agg_{N,F}(R): R postcards of a node and flow.
         AggNodeFlow = "agg_nf",
-        /// Cor(R).
+        /// Cor(R): a summary of R postcards.
         Cor = "cor",
-        /// Cor_N(R).
+        /// Cor_N(R): a summary of R postcards of a node.
         CorNode = "cor_n",
-        /// Cor_{N,F}(R).
+        /// Cor_{N,F}(R): a summary of R postcards of a node and flow.
         CorNodeFlow = "cor_nf",
     }
 }
@@ -76,9 +76,9 @@ choice! {
 choice! {
     /// The key that selects a destination.
     pub enum AggregateSpread("\"flow\" or \"node\"") {
-        /// The flow.
+        /// All aggregates of a flow go to one destination.
         Flow = "flow",
-        /// The node.
+        /// All aggregates of a node go to one destination.
         Node = "node",
     }
 }

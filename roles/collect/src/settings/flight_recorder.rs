@@ -47,7 +47,7 @@ choice! {
         Drop = "drop",
         /// A path visits a node twice.
         PathLoop = "path_loop",
-        /// A path changed.
+        /// The path of a flow changed.
         PathChange = "path_change",
         /// The occupancy of a queue rose.
         QueueOccupancy = "queue_occupancy",

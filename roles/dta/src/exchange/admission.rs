@@ -54,7 +54,7 @@ pub struct AdmissionView {
     pub secret: bool,
     /// Connections: `connections = accepted + refused + pending`.
     pub connections: u64,
-    /// Connections accepted.
+    /// Connections accepted since the start.
     pub accepted: u64,
     /// Connections refused, by reason.
     pub refused: NamedCounts,

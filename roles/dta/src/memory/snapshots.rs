@@ -21,7 +21,7 @@ use dta::source::{EXTENSION, SourceStore};
 /// Poll interval, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// A snapshot.
+/// A snapshot of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",

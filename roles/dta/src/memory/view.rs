@@ -11,7 +11,7 @@ use super::kernel::{Kernel, KernelStatus};
 use crate::exchange::AdmissionView;
 use view::{Name, NamedCounts};
 
-/// `/api/v1/dta`.
+/// The memory's state and counters, as `/api/v1/dta` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Memory"))]
 pub struct MemoryView {
@@ -36,7 +36,7 @@ pub struct MemoryView {
     pub kernel_drops: u64,
     /// RoCEv2 packets: `packets = executed + duplicates + refused + dropped`.
     pub packets: u64,
-    /// Packets executed.
+    /// Packets whose operation was executed.
     pub executed: u64,
     /// Packets received again, and only acknowledged.
     pub duplicates: u64,
@@ -48,25 +48,25 @@ pub struct MemoryView {
     balanced: bool,
     /// RDMA writes and fetch-and-add operations done.
     pub messages: u64,
-    /// Bytes written.
+    /// Bytes written into the stores.
     pub written_bytes: u64,
     /// RDMA fetch-and-add operations done.
     pub fetch_adds: u64,
     /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived reordered.
     pub missing: u64,
-    /// ACKs sent.
+    /// ACKs sent to translators.
     pub acks: u64,
     /// NAKs sent, by syndrome.
     pub naks: NamedCounts,
     /// Responses that the kernel did not send.
     responses_unsent: u64,
-    /// Links of translators.
+    /// The links of translators to this memory.
     pub links: Vec<LinkView>,
     /// Connections to the exchange.
     pub translators: AdmissionView,
     /// Entries of lists reported as events.
     pub events: EventsView,
-    /// Snapshots.
+    /// Snapshots of the stores.
     pub snapshots: SnapshotsView,
 }
 
@@ -78,13 +78,13 @@ pub struct MemoryView {
     schemars(rename = "MemoryXdp")
 )]
 pub struct XdpView {
-    /// Network interface.
+    /// Network interface of the kernel responder.
     interface: String,
     /// Whether it is attached.
     pub up: bool,
     /// Whether it is attached in native mode, that is in the interface's driver, rather than in generic mode.
     native: bool,
-    /// Why it is not attached, or not in native mode.
+    /// Reason that it is not attached, or not in native mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     /// Packets that it processed, included in the total.
@@ -116,7 +116,7 @@ impl XdpView {
     }
 }
 
-/// A translator's link.
+/// The link of a translator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -134,7 +134,7 @@ pub struct LinkView {
     pub up: bool,
     /// Seconds since it connected or disconnected.
     since_s: f64,
-    /// Connections so far.
+    /// Connections established since the start.
     connections: u64,
     /// State of its unreliable queue pair: ready, error or gone.
     unreliable: Name,
@@ -156,13 +156,13 @@ pub struct EventsView {
     pub overwritten: u64,
     /// Batches that were never complete.
     pub missing: u64,
-    /// Immediates received.
+    /// Immediate values received with writes.
     pub immediates: u64,
     /// Immediates discarded because the queue was full; entries of lists are still reported.
     pub immediates_dropped: u64,
 }
 
-/// Snapshots.
+/// Counters and files of snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -170,13 +170,13 @@ pub struct EventsView {
     schemars(rename = "MemorySnapshots")
 )]
 pub struct SnapshotsView {
-    /// Snapshots taken.
+    /// Snapshots written since the start.
     pub taken: u64,
-    /// Snapshots that failed.
+    /// Snapshots that could not be written.
     pub failed: u64,
-    /// How often counters began again at 0 (`clear_every`).
+    /// Number of times that counters were cleared (`clear_every`).
     pub cleared: u64,
-    /// The last failure.
+    /// The last failure; null after a success.
     message: Option<String>,
     /// Directory of the files.
     directory: String,

@@ -129,7 +129,7 @@ impl Intercepted {
     schemars(rename = "TranslatorIntercepted")
 )]
 pub struct InterceptedView {
-    /// Intercepted destinations.
+    /// Destinations whose reports the translator intercepts.
     destinations: Vec<String>,
     /// Reports from the switch, included in `reports` of the translator.
     pub reports: u64,

@@ -33,7 +33,7 @@ section! {
         /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published
         /// with the paper, with the base header of three bytes (sequence numbers). `both`: distinguished by the first byte.
         pub layout: ReportLayout = ReportLayout::V1,
-        /// How the translator writes. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
+        /// Method of writing. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
         /// has the address `source`, by libibverbs.
         pub mode: TransportMode = TransportMode::Socket,
         /// Source address of RoCEv2 packets. Not set: the local address of the connection to the exchange.
@@ -102,7 +102,7 @@ section! {
 }
 
 choice! {
-    /// How the translator writes into collectors' memory.
+    /// The method by which the translator writes into collectors' memory.
     pub enum TransportMode("\"socket\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
@@ -112,13 +112,13 @@ choice! {
 }
 
 choice! {
-    /// How reports are laid out.
+    /// The layout of reports.
     pub enum ReportLayout("\"v1\", \"artifact\" or \"both\"") {
-        /// DTA v1.
+        /// The layout of DTA v1.
         V1 = "v1",
-        /// The published code's.
+        /// The layout of the code published with the paper.
         Artifact = "artifact",
-        /// Either.
+        /// Either layout; each report selects it.
         Both = "both",
     }
 }
@@ -171,15 +171,15 @@ section! {
 choice! {
     /// The operation of the reports that a trigger examines.
     pub enum TriggerOperation("\"key-write\", \"append\", \"key-increment\", \"postcard\" or \"sketch-merge\"") {
-        /// Key-Write.
+        /// Reports of Key-Write.
         KeyWrite = "key-write",
-        /// Append.
+        /// Reports of Append.
         Append = "append",
-        /// Key-Increment.
+        /// Reports of Key-Increment.
         KeyIncrement = "key-increment",
-        /// Postcarding.
+        /// Reports of Postcarding.
         Postcard = "postcard",
-        /// Sketch-Merge.
+        /// Reports of Sketch-Merge.
         SketchMerge = "sketch-merge",
     }
 }

@@ -154,7 +154,7 @@ impl Upstream {
 pub struct UpstreamView {
     /// Address of the other translator.
     pub to: String,
-    /// Reporter ID there.
+    /// Reporter ID that the next translator sees.
     pub reporter: u32,
     /// Epochs of which every column was sent.
     pub epochs: u64,
@@ -166,9 +166,9 @@ pub struct UpstreamView {
     pub expired: u64,
     /// Columns not sent because of congestion, or because they are longer than a report.
     pub suppressed: u64,
-    /// NACKs for columns.
+    /// NACKs that requested columns again.
     pub nacks: u64,
-    /// Datagrams sent.
+    /// Datagrams sent to the next translator.
     pub sent: u64,
     /// Datagrams that the kernel refused.
     pub unsent: u64,

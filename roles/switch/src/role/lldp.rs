@@ -51,7 +51,7 @@ impl Port {
     }
 }
 
-/// A neighbour.
+/// A neighbour, and the time until which its announcement is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Heard {
     /// Chassis ID and Port ID as received.
@@ -279,7 +279,7 @@ const INTERVAL: u64 = 30 * SECOND;
 const FAST_INTERVAL: u64 = SECOND;
 /// Shortest time between two changes of the neighbour of a port that are told, ns.
 const CHANGE_INTERVAL: u64 = SECOND;
-/// How many of them (`txFastInit`).
+/// Number of frames in fast transmission (`txFastInit`).
 const FAST: u8 = 4;
 /// `msgTxInterval` times `msgTxHold` (4), and one, in seconds.
 const TTL: u16 = 121;

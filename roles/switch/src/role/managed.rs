@@ -44,7 +44,7 @@ pub struct Managed {
     version: watch::Sender<Version>,
 }
 
-/// What a manager waits for.
+/// The version of the rules for which a manager waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// The version of the rules.
@@ -61,12 +61,12 @@ struct Saved {
     rules: Vec<RuleView>,
 }
 
-/// What a manager asks for.
+/// The request of a manager.
 #[derive(Clone, Debug)]
 pub enum Proposal {
     /// To become the only writer.
     Claim(Election),
-    /// To change rules.
+    /// Changes the rules as their only writer.
     Apply {
         /// The election of the writer.
         election: Election,
@@ -87,7 +87,7 @@ pub struct Prepared {
     file: Option<Arc<SavedFile>>,
 }
 
-/// Why a proposal is refused.
+/// The reason that a proposal is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The switch has no `[switch.managed]`.
@@ -125,7 +125,7 @@ impl Managed {
         Ok(managed)
     }
 
-    /// Its rules.
+    /// Returns the rules in force.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -267,7 +267,7 @@ impl Managed {
         self.publish();
     }
 
-    /// What is in force, to be saved again.
+    /// Returns the rules and the election in force, to be saved again.
     pub fn current(&self) -> Prepared {
         Prepared {
             rules: self.rules.clone(),

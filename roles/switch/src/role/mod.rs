@@ -56,7 +56,7 @@ pub struct Ready {
     requests: Requests,
 }
 
-/// A running switch.
+/// A running switch with its thread.
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
@@ -71,7 +71,7 @@ pub struct Handle {
     /// Set when work is in the channel.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
-    /// Its last view.
+    /// The last view that the thread returned.
     last: Arc<Mutex<Option<SwitchView>>>,
     /// Held while rules are saved and put in force.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -234,7 +234,7 @@ impl Handle {
         }
     }
 
-    /// Its view, or the last one if it does not respond in time.
+    /// Returns the current view, or the last one if the switch does not respond in time.
     pub async fn last_view(&self) -> Option<SwitchView> {
         if let Ok(Some(view)) = time::timeout(MOMENT, self.ask(|forwarder| forwarder.view())).await {
             *lock(&self.last) = Some(view);
@@ -242,7 +242,7 @@ impl Handle {
         lock(&self.last).clone()
     }
 
-    /// Its rules; `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
+    /// Returns the rules. `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
     /// neighbours than this one. When too many wait already, it answers at once.
     ///
     /// # Errors
@@ -323,14 +323,14 @@ impl Handle {
     }
 }
 
-/// Why rules cannot be read or changed.
+/// The reason that rules cannot be read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RulesError {
     /// The switch is overloaded or has ended.
     Silent,
     /// The rules cannot be saved, with the reason and what to do.
     NotSaved(String),
-    /// The switch refuses.
+    /// The switch refuses the proposal.
     Refused(Refused),
 }
 

@@ -44,7 +44,7 @@ pub struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
     pub(super) dta: Option<Dta>,
-    /// `None`: switched off.
+    /// The LLDP agent; `None` if LLDP is off.
     pub(super) lldp: Option<Lldp>,
     /// The connection to the translator for which reports are intercepted.
     intercept: Option<SwitchEnd>,
@@ -56,11 +56,11 @@ pub struct Forwarder {
     checksum_log: ChecksumLog,
 }
 
-/// A port's interface.
+/// A port with its interface and sockets.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) frames: frames::Port,
-    /// Why it is closed; it will be reopened.
+    /// Reason that the port is closed until it is opened again.
     pub(super) failed: Option<String>,
     /// MTU of the interface, bytes.
     pub(super) mtu: u16,
@@ -79,7 +79,7 @@ struct Staged {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     sender: Option<Sender>,
-    /// Datagrams sent.
+    /// Datagrams sent to collectors.
     pub(super) sent: u64,
     /// Datagrams not sent: there is no route, or the kernel refused them.
     pub(super) lost: u64,
@@ -111,12 +111,12 @@ const AWAKE: u64 = 20_000;
 const CHECK_INTERVAL: u64 = 1_000_000_000;
 /// Interval between attempts to pass reports to a translator that has not taken the last ones, ns.
 const RETRY: u64 = 1_000_000;
-/// Longest sleep, ns.
+/// Longest sleep of the thread, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
 /// A frame that waited longer than this has a wrong timestamp, ns.
 const LONGEST_WAIT: u64 = 1_000_000_000;
 
-/// Runs until `stop`.
+/// Forwards frames until `stop`.
 pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &AtomicBool) {
     time::wake_precisely();
     let mut poll_fds = PollFds::default();
@@ -253,7 +253,7 @@ impl Forwarder {
         self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }
 
-    /// Its counters, and the number of queued frames.
+    /// Returns the router's counters, and the number of queued frames.
     pub fn totals(&self) -> (&Stats, u64) {
         (self.router.stats(), self.router.queued())
     }
@@ -404,7 +404,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends pending reports.
+    /// Sends the pending reports to the collectors.
     fn report(&mut self) {
         let outbox = self.router.reports();
         if outbox.is_empty() {
@@ -434,7 +434,7 @@ impl Forwarder {
         }
     }
 
-    /// The DTA view.
+    /// Returns the view of the DTA reporter; `None` without one.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
         self.dta
             .as_ref()
@@ -446,7 +446,7 @@ impl Forwarder {
         self.file.dta.as_ref().is_some_and(DtaSettings::takes_map)
     }
 
-    /// The active settings.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &SwitchSettings {
         &self.settings
     }

@@ -26,13 +26,13 @@ use view::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Switch"))]
 pub struct SwitchView {
-    /// Node id.
+    /// Node id in reports and INT metadata.
     node: u32,
-    /// Name, as configured.
+    /// Name of the switch, as configured.
     name: Option<String>,
     /// Balance of all frames.
     pub totals: Totals,
-    /// Its ports.
+    /// State and counters of the ports.
     pub ports: Vec<PortView>,
     /// Watched flows, as in the configuration.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Map<String, Value>>"))]
@@ -45,9 +45,9 @@ pub struct SwitchView {
     roles: Value,
     /// Filters of the sink.
     pub filters: Vec<FilterView>,
-    /// INT counters.
+    /// Counters of INT processing.
     pub int: IntView,
-    /// Datagrams with reports.
+    /// Datagrams with reports, by outcome.
     pub reports: ReportsView,
     /// DTA reports; null without `[switch.dta]`.
     pub dta: Option<DtaView>,
@@ -65,28 +65,28 @@ pub struct SwitchView {
     schemars(rename = "SwitchTotals")
 )]
 pub struct Totals {
-    /// Frames received.
+    /// Frames received on all ports.
     received: u64,
     /// ARP, neighbour discovery, ICMP and LLDP frames that the switch sent itself, and messages of a translator to reporters.
     pub originated: u64,
-    /// Frames sent.
+    /// Frames sent on all ports.
     sent: u64,
     /// ARP, neighbour discovery, LLDP and other frames for the switch itself, and intercepted reports.
     pub consumed: u64,
-    /// Of those consumed: DTA reports intercepted for the translator of this process.
+    /// Consumed frames that were DTA reports for the translator of this process.
     pub intercepted: u64,
     /// DTA reports with VLAN tags, which are forwarded instead of intercepted.
     #[serde(default)]
     pub intercept_tagged: u64,
-    /// Of those originated: messages of the translator to reporters.
+    /// Originated frames that were messages of the translator to reporters.
     pub replies: u64,
     /// Messages to reporters without a route, or longer than the MTU; not part of `originated`.
     pub replies_refused: u64,
     /// In queues, on links, or waiting for address resolution.
     pub queued: u64,
-    /// Frames dropped.
+    /// Frames dropped for any reason.
     dropped: u64,
-    /// Drops by reason.
+    /// Frames dropped, by reason.
     drops: NamedCounts,
     /// Frames dropped under overload before they were read; not part of `received`.
     ring_full: u64,
@@ -102,9 +102,9 @@ pub struct Totals {
     schemars(rename = "SwitchPort")
 )]
 pub struct PortView {
-    /// Port number.
+    /// Number of the port, as configured.
     pub number: u16,
-    /// Network interface.
+    /// Network interface of the port.
     pub interface: String,
     /// MAC address; hosts send to it.
     mac: String,
@@ -113,26 +113,26 @@ pub struct PortView {
     /// Settings, as in the configuration.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
     settings: Value,
-    /// Effective MTU, bytes.
+    /// MTU in effect, bytes.
     mtu: u16,
     /// The neighbour from received LLDP; null if there is none, or `lldp` is false.
     #[serde(default)]
     neighbour: Option<NeighbourView>,
-    /// Frames received.
+    /// Frames received on this port.
     pub received: u64,
     /// Bytes of these frames.
     pub received_bytes: u64,
-    /// Frames sent.
+    /// Frames sent on this port.
     pub sent: u64,
     /// Bytes of these frames.
     pub sent_bytes: u64,
     /// Frames dropped under overload before they were read; not part of `received`.
     pub ring_full: u64,
-    /// Drops by reason.
+    /// Frames dropped at this port, by reason.
     pub drops: NamedCounts,
-    /// Egress queue.
+    /// Queue of frames that leave through the port.
     pub queue: QueueView,
-    /// Ingress queue.
+    /// Queue of frames that arrive at the port.
     pub ingress_queue: QueueView,
 }
 
@@ -144,9 +144,9 @@ pub struct PortView {
     schemars(rename = "SwitchQueue")
 )]
 pub struct QueueView {
-    /// Bytes queued.
+    /// Bytes in the queue now.
     pub bytes: u32,
-    /// Frames queued.
+    /// Frames in the queue now.
     frames: u32,
     /// Largest number of bytes that were queued.
     max_bytes: u32,
@@ -165,7 +165,7 @@ pub struct FilterView {
     settings: Value,
     /// Packets reported, by reason.
     pub reported: ReportedView,
-    /// Packets not reported.
+    /// Packets that the filter suppressed.
     pub suppressed: u64,
     /// Packets whose register held another flow or node; they were reported as the first of their key.
     pub collisions: u64,
@@ -187,7 +187,7 @@ pub struct ReportedView {
     pub ended: u64,
     /// The keep-alive time passed.
     pub keep_alive: u64,
-    /// Values are missing.
+    /// Packets without a value that the filter needs.
     pub missing_value: u64,
 }
 
@@ -301,7 +301,7 @@ impl Forwarder {
         }
     }
 
-    /// Its INT counters.
+    /// Returns the counters of INT processing.
     pub fn counters_view(&self) -> CountersView {
         let lease = |managed: &Managed| LeaseView {
             election: managed.election().into(),

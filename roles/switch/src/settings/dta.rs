@@ -54,9 +54,9 @@ section! {
         pub list: Vec<ListSettings> = Vec::new(),
         /// The mappings: what is reported, and when.
         pub report: Vec<MappingSettings> = Vec::new(),
-        /// Counters per key.
+        /// Tables of counters per key.
         pub table: Vec<TableSettings> = Vec::new(),
-        /// Sketches.
+        /// Sketches that the switch maintains.
         pub sketch: Vec<SketchSettings> = Vec::new(),
     }
 }
@@ -64,7 +64,7 @@ section! {
 section! {
     /// Lists of one collector.
     pub struct ListSettings("[[switch.dta.list]]") {
-        /// First list.
+        /// Number of the first list.
         pub first: u32 = 0,
         /// Last list. Not set: the first is the only one.
         pub last: Option<u32> = None,
@@ -77,21 +77,21 @@ section! {
     /// A mapping from the switch's data to reports: the trigger, the conditions, the operation and its fields. See [the
     /// fields](dta-fields.md).
     pub struct MappingSettings("[[switch.dta.report]]") {
-        /// A display name.
+        /// A name for displays.
         pub name: String = String::new(),
-        /// The trigger.
+        /// The trigger of the operation.
         pub on: Option<MappingTrigger> = None,
         /// Name of the table, for triggers of a table.
         pub table: Option<String> = None,
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Conditions that must all be met.
         pub when: Vec<ConditionSetting> = Vec::new(),
@@ -99,7 +99,7 @@ section! {
         pub every: u32 = 1,
         /// Report each hop of a path separately, instead of the path. Postcards always do.
         pub each_hop: bool = false,
-        /// The operation.
+        /// The operation to send.
         pub operation: Option<OperationName> = None,
         /// Number of the store. For `key-write`, `key-increment`, `postcard`.
         pub store: Option<u16> = None,
@@ -147,7 +147,7 @@ choice! {
         Queue = "queue",
         /// A packet passes a congested queue, up to the quota of the queue.
         CongestedPacket = "congested_packet",
-        /// Every packet.
+        /// Every packet that matches.
         Packet = "packet",
         /// A table's record is evicted by another.
         Evicted = "evicted",
@@ -161,7 +161,7 @@ choice! {
 }
 
 choice! {
-    /// An operation.
+    /// A DTA operation of a mapping.
     pub enum OperationName("\"key-write\", \"append\", \"key-increment\" or \"postcard\"") {
         /// A value under a key.
         KeyWrite = "key-write",
@@ -177,7 +177,7 @@ choice! {
 choice! {
     /// Priority of reports under congestion.
     pub enum PriorityName("\"low\", \"medium\" or \"high\"") {
-        /// Dropped first.
+        /// Dropped before all others.
         Low = "low",
         /// Dropped when dropping reports of low priority is not enough.
         Medium = "medium",
@@ -187,7 +187,7 @@ choice! {
 }
 
 choice! {
-    /// Which packets a switch counts.
+    /// The packets that a switch counts.
     pub enum AtName("\"anywhere\", \"source\" or \"sink\"") {
         /// All that it forwards.
         Anywhere = "anywhere",
@@ -207,13 +207,13 @@ section! {
         pub key: Vec<FieldSetting> = Vec::new(),
         /// Source address of packets to count.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch at which a packet is counted, so that not every switch counts it.
         pub at: AtName = AtName::Anywhere,
@@ -230,7 +230,7 @@ section! {
     /// A sketch: a summary of all packets of an epoch, which the translator merges with those of other switches. All keys
     /// except `at` and the flows must be the same at all switches.
     pub struct SketchSettings("[[switch.dta.sketch]]") {
-        /// A display name.
+        /// A name for displays.
         pub name: String = String::new(),
         /// Number of the sketch.
         pub id: u16 = 0,
@@ -242,7 +242,7 @@ section! {
         pub item: Option<FieldSetting> = None,
         /// Rows, 1 to 16.
         pub depth: u8 = 4,
-        /// Columns.
+        /// Columns of the sketch.
         pub columns: u32 = 4096,
         /// Bytes of a counter, 4 or 8. Not set: 4, or 8 for `aroma`.
         pub width: Option<u8> = None,
@@ -250,13 +250,13 @@ section! {
         pub bytes: bool = false,
         /// Source address of packets to count.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch at which a packet is counted, so that not every switch counts it.
         pub at: AtName = AtName::Source,

@@ -22,17 +22,17 @@ section! {
     /// first filter that matches the flow applies; without a match, every packet is reported. SF-INT, drop and queue reports
     /// are not filtered.
     pub struct FilterSettings("[[switch.filter]]") {
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
-        /// Detection algorithm.
+        /// Detection algorithm of the filter.
         pub algorithm: Option<FilterAlgorithm> = None,
         /// The metric to compare. For `per_hop`, `per_hop_of_flow`, `per_flow`, `moving_average`.
         pub metric: Option<FilterMetric> = None,
@@ -53,7 +53,7 @@ section! {
 }
 
 choice! {
-    /// Detection algorithm.
+    /// Detection algorithm of a filter.
     pub enum FilterAlgorithm("\"noop\", \"per_hop\", \"per_hop_of_flow\", \"per_flow\", \"moving_average\", \"change\" or \"rule\"") {
         /// Every packet is reported.
         Noop = "noop",
@@ -81,9 +81,9 @@ choice! {
         HopLatency = "hop_latency",
         /// Device units; of this switch, bytes.
         QueueOccupancy = "queue_occupancy",
-        /// Device units.
+        /// Thresholds in units of the device.
         QueueCongestion = "queue_congestion",
-        /// Millionths.
+        /// Thresholds in millionths of the link's rate.
         LinkUtilization = "link_utilization",
     }
 }
@@ -91,17 +91,17 @@ choice! {
 section! {
     /// INT role of this switch for some flows, regardless of their ports. The first match applies.
     pub struct RoleSettings("[[switch.role]]") {
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
-        /// The role.
+        /// Role of the switch for these packets.
         pub role: Option<RoleName> = None,
     }
 }
@@ -194,7 +194,7 @@ impl FilterSettings {
         idle.map(|(key, _)| key).collect()
     }
 
-    /// Its algorithm; `None` if only its rule's text is invalid, which [`rule_errors`] reports.
+    /// Returns the algorithm; `None` if only the text of its rule is invalid, which [`rule_errors`] reports.
     fn detector(&self) -> Result<Option<Detector>, Problem> {
         let algorithm = self.algorithm.ok_or_else(|| {
             (
@@ -305,7 +305,7 @@ impl FilterMetric {
     }
 }
 
-/// How a threshold of a metric is written.
+/// Describes the notation of a metric's threshold.
 fn written_as(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency | Metric::HopLatency => LatencyThreshold::KIND,

@@ -34,7 +34,7 @@ section! {
     pub struct SwitchSettings("[switch]") {
         /// Node ID in INT and in reports; not 0.
         pub node: u32 = 0,
-        /// A display name.
+        /// Name of the switch in displays and in LLDP.
         pub name: Option<String> = None,
         /// Destination of reports, sent by UDP through the network stack of this machine. Not set: none are sent.
         pub reports: Option<SocketAddr> = None,
@@ -48,7 +48,7 @@ section! {
         pub l4_checksum: L4Checksum = L4Checksum::Update,
         /// Thresholds of queue reports. Not set: queues are not reported.
         [live] pub queue_reports: Option<QueueReportSettings> = None,
-        /// SF-INT.
+        /// Settings of SF-INT on this switch.
         pub sf: SfSettings = SfSettings::default(),
         /// Source address of ICMP errors, which `traceroute` shows. 192.0.0.8 is for nodes without an address (RFC 7600).
         pub address: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
@@ -60,9 +60,9 @@ section! {
         pub ring: usize = 1024,
         /// Seed of the random loss and reordering; the same seed selects the same frames.
         pub seed: u64 = 1,
-        /// Ports.
+        /// The ports of the switch.
         [live] pub ports: Vec<PortSettings> = Vec::new(),
-        /// Routes.
+        /// The routes between the ports.
         [live] pub routes: Vec<RouteSettings> = Vec::new(),
         /// Watchlist: flows to measure, at the edge port where they enter (postcards: everywhere). The first match applies.
         [live] pub watch: Vec<WatchSettings> = Vec::new(),
@@ -95,9 +95,9 @@ section! {
 choice! {
     /// Version of Telemetry Report.
     pub enum ReportVersion("\"1.0\" or \"2.0\"") {
-        /// 1.0.
+        /// Telemetry Report 1.0.
         V10 = "1.0",
-        /// 2.0.
+        /// Telemetry Report 2.0.
         V20 = "2.0",
     }
 }
@@ -177,7 +177,7 @@ section! {
         [live] pub mtu: Option<u16> = None,
         /// Link rate, bits per second.
         [live] pub rate: Option<Rate> = None,
-        /// Queue capacity, bytes.
+        /// Capacity of the queue, bytes.
         [live] pub depth: Size = Size(256 << 10),
         /// Propagation delay of the link.
         [live] pub delay: Duration = Duration::ZERO,
@@ -207,7 +207,7 @@ section! {
     pub struct RouteSettings("[[switch.routes]]") {
         /// Destination: a network or an address.
         pub to: Option<Prefix> = None,
-        /// Egress port.
+        /// Port through which packets leave.
         pub port: u16 = 0,
         /// Next hop on an edge port. Not set: the destination is directly connected.
         pub via: Option<IpAddr> = None,
@@ -217,17 +217,17 @@ section! {
 section! {
     /// A watchlist entry: flows to measure, and how.
     pub struct WatchSettings("[[switch.watch]]") {
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
         /// IP protocol. INT supports only TCP and UDP.
         pub proto: Option<Protocol> = None,
-        /// INT mode.
+        /// INT mode of these flows.
         pub mode: WatchMode = WatchMode::Md,
         /// Metadata that every node adds.
         pub items: Vec<Item> = Item::USUAL.to_vec(),
@@ -265,13 +265,13 @@ choice! {
         NodeId = "node_id",
         /// Ingress and egress port.
         Interfaces = "interfaces",
-        /// Hop latency.
+        /// Latency of the hop.
         HopLatency = "hop_latency",
         /// Queue ID and its depth on enqueue, bytes.
         Queue = "queue",
-        /// Ingress timestamp.
+        /// Time of arrival at the hop.
         IngressTs = "ingress_ts",
-        /// Egress timestamp.
+        /// Time of departure from the hop.
         EgressTs = "egress_ts",
         /// Level-2 ingress and egress interface: `logical` of the ports.
         L2Interfaces = "l2_interfaces",
@@ -320,7 +320,7 @@ impl Item {
         (bits & !Self::delivered() == 0).then(|| items.collect())
     }
 
-    /// Its instruction bit, bit 0 the most significant.
+    /// Returns the instruction bit; bit 0 is the most significant.
     fn bit(self) -> u16 {
         0x8000
             >> match self {
@@ -339,7 +339,7 @@ impl Item {
 }
 
 impl SwitchSettings {
-    /// Its filters and roles.
+    /// Returns the filters and roles of the settings.
     pub fn filter_set(&self) -> FilterSet<'_> {
         FilterSet {
             filters: &self.filter,
@@ -430,7 +430,7 @@ pub fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String))
     }
 }
 
-/// What a manager decides is not written in the file.
+/// Refuses settings in the file that a manager decides.
 fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let written = [
         ("reports", settings.reports.is_some()),
@@ -647,7 +647,7 @@ pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
     Watchlist::new(settings.iter().map(one).collect())
 }
 
-/// The routes.
+/// Converts the routes of the settings for the router.
 pub fn routes(settings: &SwitchSettings) -> Vec<Route> {
     let one = |route: &RouteSettings| {
         Some(Route {
