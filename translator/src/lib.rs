@@ -73,7 +73,6 @@ mod tracker;
 mod translator;
 mod trigger;
 pub mod trigger_text;
-pub mod workload;
 
 pub use config::{
     Accept, CollectorConfig, Config, ConfigError, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,
