@@ -53,7 +53,6 @@
 #![forbid(unsafe_code)]
 
 mod action;
-mod age_list;
 mod collector;
 mod config;
 mod control;
