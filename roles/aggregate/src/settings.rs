@@ -5,7 +5,12 @@ use std::time::Duration;
 
 use aggregator::{Config, ConfigError, Spread};
 use detect::Prefix;
-use settings::{choice, listen::Listen, section, values::Size};
+use settings::{
+    choice,
+    listen::Listen,
+    section,
+    values::{Size, as_nanoseconds},
+};
 use wire::{Profile, aggregate::Kind};
 
 section! {
@@ -75,7 +80,7 @@ choice! {
 
 choice! {
     /// The key that selects a destination.
-    pub enum AggregateSpread("\"flow\" or \"node\"") {
+    pub enum AggregateSpread("\"flow\" or \"node\"") for Spread {
         /// All aggregates of a flow go to one destination.
         Flow = "flow",
         /// All aggregates of a node go to one destination.
@@ -89,15 +94,12 @@ impl AggregatorSettings {
         Config {
             kind: Kind::from_name(self.kind.word()).unwrap_or(Kind::Agg),
             r: self.r,
-            timer: u64::try_from(self.timer.as_nanos()).unwrap_or(u64::MAX),
+            timer: as_nanoseconds(self.timer),
             registers: self.registers,
             ways: self.ways,
             aggregator: self.aggregator,
             destinations: self.forward.len(),
-            spread: match self.spread {
-                AggregateSpread::Flow => Spread::Flow,
-                AggregateSpread::Node => Spread::Node,
-            },
+            spread: self.spread.into(),
             packet_fields: self.packet_fields,
             interop: self.interop,
             pmtu: self.pmtu,
