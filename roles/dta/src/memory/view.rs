@@ -96,7 +96,7 @@ pub struct XdpView {
 }
 
 impl XdpView {
-    fn of(status: KernelStatus) -> Self {
+    fn from_status(status: KernelStatus) -> Self {
         let KernelStatus {
             interface,
             up,
@@ -212,11 +212,6 @@ impl Memory {
         let pairs = self.pairs();
         let mut stats = *pairs.responder.stats();
         let mut balanced = stats.is_balanced();
-        let state = |pair: u32| match pairs.state(pair) {
-            Some(QueuePairState::Ready) => "ready",
-            Some(_) => "error",
-            None => "gone",
-        };
         let links = links.iter().map(|((instance, number), link)| LinkView {
             instance: instance.clone(),
             link: *number,
@@ -224,8 +219,8 @@ impl Memory {
             up: link.up,
             since_s: link.since.elapsed().as_secs_f64(),
             connections: link.connections,
-            unreliable: state(link.unreliable).into(),
-            reliable: state(link.reliable).into(),
+            unreliable: state_name(pairs.state(link.unreliable)).into(),
+            reliable: state_name(pairs.state(link.reliable)).into(),
         });
         let links = links.collect();
         let xdp = self.kernel.as_ref().map(Kernel::status);
@@ -241,11 +236,9 @@ impl Memory {
         let dropped = Reason::ALL
             .iter()
             .map(|why| (why.name(), stats.dropped[*why as usize]));
-        let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
-        let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         MemoryView {
             mode: self.settings.mode.word().into(),
-            xdp: xdp.map(XdpView::of),
+            xdp: xdp.map(XdpView::from_status),
             listen: self.listen.to_string(),
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
@@ -256,35 +249,33 @@ impl Memory {
                 .iter()
                 .map(|store| store.store.body_len())
                 .sum(),
-            datagrams: count(&self.counts.datagrams),
-            kernel_drops: count(&self.counts.kernel_drops),
+            datagrams: self.counts.datagrams.load(Ordering::Relaxed),
+            kernel_drops: self.counts.kernel_drops.load(Ordering::Relaxed),
             packets: stats.packets,
             executed: stats.executed,
             duplicates: stats.duplicates,
-            refused: some(
-                Refusal::ALL
-                    .iter()
-                    .map(|why| (why.name(), stats.refused[why.index()]))
-                    .collect(),
-            ),
-            dropped: some(dropped.chain(own).collect()),
+            refused: NamedCounts::nonzero(Refusal::ALL.map(|why| (why.name(), stats.refused[why.index()]))),
+            dropped: NamedCounts::nonzero(dropped.chain(own)),
             balanced,
             messages: stats.messages,
             written_bytes: stats.bytes,
             fetch_adds: stats.fetch_adds,
             missing: stats.skipped.saturating_sub(stats.out_of_order_by),
             acks: stats.acks + stats.atomic_acks,
-            naks: some(
-                ["sequence", "not_ready", "error"]
-                    .into_iter()
-                    .zip(stats.naks)
-                    .collect(),
-            ),
-            responses_unsent: count(&self.counts.responses_unsent),
+            naks: NamedCounts::nonzero(["sequence", "not_ready", "error"].into_iter().zip(stats.naks)),
+            responses_unsent: self.counts.responses_unsent.load(Ordering::Relaxed),
             links,
             translators: self.access.view(),
             events: self.events_view(),
             snapshots: self.snapshots_view(),
         }
+    }
+}
+
+fn state_name(state: Option<QueuePairState>) -> &'static str {
+    match state {
+        Some(QueuePairState::Ready) => "ready",
+        Some(_) => "error",
+        None => "gone",
     }
 }

@@ -33,9 +33,8 @@ impl Upstream {
     /// # Errors
     /// A port in use, settings that cannot be used.
     pub(super) fn open(settings: &UpstreamSettings, now: u64) -> Result<Self, CliError> {
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.upstream]: {error}"));
-        let to = settings.to.ok_or_else(|| wrong(&"no address"))?;
-        let sockets = Sockets::open(slice::from_ref(&to), settings.control).map_err(|error| wrong(&error))?;
+        let to = settings.to.ok_or_else(|| error("no address"))?;
+        let sockets = Sockets::open(slice::from_ref(&to), settings.control).map_err(error)?;
         let longest = usize::from(settings.longest);
         let config = dta::Config {
             reporter: settings.reporter,
@@ -45,7 +44,7 @@ impl Upstream {
             first_sequence: first_sequence(now),
             ..dta::Config::default()
         };
-        let reporter = Reporter::new(config).map_err(|error| wrong(&error))?;
+        let reporter = Reporter::new(config).map_err(error)?;
         let options = SendOptions {
             priority: Priority::Medium,
             essential: settings.essential,
@@ -142,6 +141,10 @@ impl Upstream {
             unsent: self.sockets.stats.lost,
         }
     }
+}
+
+fn error(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("[translator.upstream]: {error}"))
 }
 
 /// The sketches of a section, sent to another translator.

@@ -186,8 +186,8 @@ pub struct CollectorView {
     balanced: bool,
 }
 
-fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
-    names.into_iter().filter(|(_, count)| *count > 0).collect()
+fn refusals(counts: &[u64; Refusal::COUNT]) -> NamedCounts {
+    NamedCounts::nonzero(Refusal::ALL.map(|refusal| (refusal.name(), counts[refusal.index()])))
 }
 
 impl Worker {
@@ -199,15 +199,14 @@ impl Worker {
         let collectors = (0..self.peers.list.len())
             .filter_map(|number| self.collector(number))
             .collect();
-        let refusals = |counts: &[u64; Refusal::COUNT]| {
-            some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))
-        };
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
         TranslatorView {
             layout: self.settings.layout.word().into(),
             reports: stats.reports.received,
             completed: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
-            dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
+            dropped: NamedCounts::nonzero(
+                Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize])),
+            ),
             unreadable: refusals(&stats.reports.unreadable),
             responses_unreadable: refusals(&self.messages.unreadable),
             queued: stats.reports.queued,
@@ -241,7 +240,7 @@ impl Worker {
                 reporters: stats.sequences.reporters,
                 restarts: stats.sequences.restarts,
             },
-            messages: some([
+            messages: NamedCounts::nonzero([
                 ("ack", stats.controls.acks),
                 ("nack_gap", gap),
                 ("nack_malformed", malformed),
@@ -284,13 +283,17 @@ impl Worker {
             reliable: stats.reliable,
             acknowledged: stats.acknowledged,
             unacknowledged: stats.unacknowledged,
-            given_up: some(GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize]))),
-            refused: some(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
+            given_up: NamedCounts::nonzero(
+                GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize])),
+            ),
+            refused: NamedCounts::nonzero(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
             frames: stats.frames,
             frame_bytes: stats.bytes,
             retransmitted: stats.retransmitted,
             unsent: peer.sent.failed + peer.sent.no_buffers,
-            responses: some(Response::ALL.map(|what| (what.name(), stats.responses[what as usize]))),
+            responses: NamedCounts::nonzero(
+                Response::ALL.map(|what| (what.name(), stats.responses[what as usize])),
+            ),
             timeouts: stats.timeouts,
             connections: stats.connections,
             broken: stats.broken,
