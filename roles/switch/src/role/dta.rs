@@ -203,7 +203,9 @@ impl Dta {
     /// Current state and counters.
     pub fn view(&self, now: u64, switch: &Switch) -> DtaView {
         let map = self.map.as_ref().map(|map| map.collectors.clone());
-        let (abandoned, sent, unsent) = (self.abandoned, self.sockets.stats.sent, self.sockets.stats.lost);
+        let abandoned = self.abandoned;
+        let sent = self.sockets.stats.sent;
+        let unsent = self.sockets.stats.lost;
         let Some(SwitchReporter { reporter, .. }) = switch.dta() else {
             return DtaView {
                 map,
@@ -214,7 +216,9 @@ impl Dta {
             };
         };
         let stats = reporter.stats();
-        let mappings = reporter.mappings().map(mapping_view);
+        let mappings = reporter
+            .mappings()
+            .map(|(mapping, stats)| mapping_view(mapping, stats));
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
             counted: stats.counted,
@@ -257,7 +261,7 @@ fn waiting(reporter: &Reporter, now: u64) -> u64 {
     reports + reporter.mappings().map(|(_, stats)| stats.pending).sum::<u64>()
 }
 
-fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
+fn mapping_view(mapping: &Mapping, stats: &MappingStats) -> MappingView {
     let MappingStats {
         made,
         sent,

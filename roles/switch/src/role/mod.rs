@@ -16,7 +16,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -29,10 +28,13 @@ use crate::settings::SwitchSettings;
 use ::view::switch::RulesView;
 pub use change::{filters, port, same_ports, watch};
 pub use dta::{Dta, DtaView, MappingView, SketchView, TableView};
-use managed::Version;
 pub use managed::{Managed, Prepared, Proposal, Refused, matched};
 pub use ports::Forwarder;
-use runtime::{control::Control, intercept::SwitchEnd, lock::lock};
+use runtime::{
+    control::{Control, StoppableThread},
+    intercept::SwitchEnd,
+    lock::lock,
+};
 use terminal::CliError;
 pub use view::{FilterView, PortView, SwitchView};
 
@@ -60,8 +62,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: StoppableThread,
 }
 
 /// A handle to a switch.
@@ -87,17 +88,16 @@ struct Waiting {
 
 impl Default for Waiting {
     fn default() -> Self {
-        let room = |most| Arc::new(Semaphore::new(most));
         Self {
-            readers: room(MAX_READERS),
-            managers: room(MAX_MANAGERS),
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
+            managers: Arc::new(Semaphore::new(MAX_MANAGERS)),
         }
     }
 }
 
 impl Waiting {
     /// A place, while it is held; `None`: all are taken.
-    fn place(&self, requester: Requester) -> Option<OwnedSemaphorePermit> {
+    fn acquire(&self, requester: Requester) -> Option<OwnedSemaphorePermit> {
         let room = match requester {
             Requester::Reader => &self.readers,
             Requester::Manager => &self.managers,
@@ -132,15 +132,13 @@ impl Ready {
         let (near, far) = ends.map_err(|error| {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
-        let (wake, last, turn) = (Arc::new(near), Arc::default(), Arc::default());
-        let waiting = Waiting::default();
         let handle = Handle {
             requests,
             flag: Arc::clone(&flag),
-            wake,
-            last,
-            turn,
-            waiting,
+            wake: Arc::new(near),
+            last: Arc::default(),
+            turn: Arc::default(),
+            waiting: Waiting::default(),
         };
         Ok(Self {
             forwarder,
@@ -163,14 +161,8 @@ impl Ready {
             handle,
             requests,
         } = self;
-        let stop = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&stop);
-        let thread = control.spawn("switch", move || ports::run(forwarder, requests, &ends))?;
-        Ok(Role {
-            handle,
-            stop,
-            thread: Some(thread),
-        })
+        let thread = control.spawn_stoppable("switch", move |stop| ports::run(forwarder, requests, &stop))?;
+        Ok(Role { handle, thread })
     }
 }
 
@@ -199,20 +191,13 @@ impl Role {
             .recv_timeout(RESPONSE_TIMEOUT)
             .unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
-
-    fn stop(&mut self) {
-        // Relaxed: the flag orders no other memory.
-        self.stop.store(true, Ordering::Relaxed);
-        self.handle.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Drop for Role {
     fn drop(&mut self) {
-        self.stop();
+        self.thread.request_stop();
+        self.handle.wake();
+        self.thread.stop();
     }
 }
 
@@ -253,22 +238,21 @@ impl Handle {
         seen: Option<u64>,
         requester: Requester,
     ) -> Result<RulesView, RulesError> {
-        let read = |forwarder: &mut Forwarder| {
-            let view = forwarder.rules_view()?;
-            Some((view, forwarder.managed()?.versions()))
-        };
         let (view, mut versions) = self
-            .ask(read)
+            .ask(|forwarder| Some((forwarder.rules_view()?, forwarder.managed()?.versions())))
             .await
             .ok_or(RulesError::Silent)?
             .ok_or(Refused::NotManaged)?;
         let Some(known) = known else { return Ok(view) };
-        let Some(_place) = self.waiting.place(requester) else {
+        let Some(_permit) = self.waiting.acquire(requester) else {
             return Ok(view);
         };
-        let is_other =
-            |version: &Version| version.etag != known || seen.is_some_and(|seen| seen != version.neighbours);
-        let other = async { versions.wait_for(is_other).await.is_ok() };
+        let other = async {
+            let changed = versions.wait_for(|version| {
+                version.etag != known || seen.is_some_and(|seen| seen != version.neighbours)
+            });
+            changed.await.is_ok()
+        };
         match time::timeout(LONGEST_WAIT, other).await {
             // The switch has ended.
             Ok(false) => Err(RulesError::Silent),
@@ -291,11 +275,11 @@ impl Handle {
         let _turn = self.turn.lock().await;
         let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
         let prepared = save(prepared.ok_or(RulesError::Silent)??).await?;
-        let done = move |forwarder: &mut Forwarder| {
+        let applied = self.ask(move |forwarder| {
             forwarder.put_in_force(prepared)?;
             forwarder.rules_view().ok_or((Refused::NotManaged, None))
-        };
-        match self.ask(done).await.ok_or(RulesError::Silent)? {
+        });
+        match applied.await.ok_or(RulesError::Silent)? {
             Ok(view) => Ok(view),
             Err((refused, current)) => {
                 if let Some(current) = current {
@@ -368,13 +352,17 @@ mod tests {
     #[test]
     fn readers_that_wait_leave_the_places_of_managers_and_connections() {
         let waiting = Waiting::default();
-        let readers: Vec<_> = (0..512).map_while(|_| waiting.place(Requester::Reader)).collect();
+        let readers: Vec<_> = (0..512)
+            .map_while(|_| waiting.acquire(Requester::Reader))
+            .collect();
         assert_eq!(readers.len(), MAX_READERS);
         let managers: Vec<_> = (0..512)
-            .map_while(|_| waiting.place(Requester::Manager))
+            .map_while(|_| waiting.acquire(Requester::Manager))
             .collect();
         assert_eq!(managers.len(), MAX_MANAGERS);
         drop(readers);
-        assert!(waiting.place(Requester::Reader).is_some() && waiting.place(Requester::Manager).is_none());
+        assert!(
+            waiting.acquire(Requester::Reader).is_some() && waiting.acquire(Requester::Manager).is_none()
+        );
     }
 }

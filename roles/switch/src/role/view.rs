@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::{
     DtaView,
     lldp::Lldp,
-    managed::{Managed, WATCH_ENTRIES, matched},
+    managed::{WATCH_ENTRIES, matched},
     ports::Forwarder,
 };
 use crate::settings::{Item, PortSettings, filter::FilterSettings};
-use settings::setting::Setting;
+use settings::{setting::Setting, values::as_nanoseconds};
 use view::{
     NamedCounts,
     rules::{self, MatchedView},
@@ -152,6 +152,16 @@ pub struct QueueView {
     max_bytes: u32,
 }
 
+impl From<dataplane::router::QueueStats> for QueueView {
+    fn from(queue: dataplane::router::QueueStats) -> Self {
+        Self {
+            bytes: queue.bytes,
+            frames: queue.frames,
+            max_bytes: queue.max_bytes,
+        }
+    }
+}
+
 /// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
@@ -200,7 +210,8 @@ impl FilterView {
             keep_alive: counts.of(Decision::KeepAlive),
             missing_value: counts.of(Decision::MissingValue),
         };
-        let (suppressed, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
+        let suppressed = counts.of(Decision::Suppressed);
+        let collisions = counts.collisions;
         Self {
             settings: settings.show().to_json(),
             reported,
@@ -221,9 +232,8 @@ impl Forwarder {
     /// Current state and counters.
     pub fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
-        let (stats, queued) = (self.router.stats(), self.router.queued());
-        let of =
-            |reason: &Drop| Some((reason.name(), stats.dropped(*reason))).filter(|(_, count)| *count > 0);
+        let stats = self.router.stats();
+        let queued = self.router.queued();
         let totals = Totals {
             received: stats.received(),
             originated: stats.originated,
@@ -235,7 +245,7 @@ impl Forwarder {
             replies_refused: stats.replies_refused,
             queued,
             dropped: stats.drops(),
-            drops: Drop::ALL.iter().filter_map(of).collect(),
+            drops: NamedCounts::nonzero(Drop::ALL.map(|reason| (reason.name(), stats.dropped(reason)))),
             ring_full: ports.iter().map(|port| port.ring_full).sum(),
             balanced: stats.is_balanced(queued),
         };
@@ -263,17 +273,10 @@ impl Forwarder {
 
     fn port_view(&mut self, index: usize) -> PortView {
         let counted = self.ports[index].stats();
-        let (port, settings) = (&self.router.config().ports[index], &self.settings.ports[index]);
+        let port = &self.router.config().ports[index];
+        let settings = &self.settings.ports[index];
         let stats = self.router.stats().ports[index];
-        let of = |reason: &Drop| {
-            Some((reason.name(), stats.drops[*reason as usize])).filter(|(_, count)| *count > 0)
-        };
         let mac: Vec<String> = port.mac.iter().map(|byte| format!("{byte:02x}")).collect();
-        let queue = |queue: dataplane::router::QueueStats| QueueView {
-            bytes: queue.bytes,
-            frames: queue.frames,
-            max_bytes: queue.max_bytes,
-        };
         PortView {
             number: settings.number,
             interface: settings.interface.clone(),
@@ -287,9 +290,11 @@ impl Forwarder {
             sent: stats.sent,
             sent_bytes: stats.sent_bytes,
             ring_full: counted.ring_full,
-            drops: Drop::ALL.iter().filter_map(of).collect(),
-            queue: queue(self.router.queue(index)),
-            ingress_queue: queue(self.router.queue_in(index)),
+            drops: NamedCounts::nonzero(
+                Drop::ALL.map(|reason| (reason.name(), stats.drops[reason as usize])),
+            ),
+            queue: self.router.queue(index).into(),
+            ingress_queue: self.router.queue_in(index).into(),
         }
     }
 
@@ -303,10 +308,6 @@ impl Forwarder {
 
     /// Returns the counters of INT processing.
     pub fn counters_view(&self) -> CountersView {
-        let lease = |managed: &Managed| LeaseView {
-            election: managed.election().into(),
-            silence: u64::try_from(managed.silence().as_nanos()).unwrap_or(u64::MAX),
-        };
         let switch = self.router.switch();
         let matched = self
             .managed()
@@ -316,7 +317,10 @@ impl Forwarder {
             node: self.settings.node,
             int: (*switch.stats()).into(),
             reports: Some(self.reports_view()),
-            lease: self.managed().map(lease),
+            lease: self.managed().map(|managed| LeaseView {
+                election: managed.election().into(),
+                silence: as_nanoseconds(managed.silence()),
+            }),
             matched: matched
                 .iter()
                 .map(
@@ -365,7 +369,7 @@ impl Forwarder {
                 watch_entries: WATCH_ENTRIES,
                 filter_entries: dataplane::filter::MAX_FILTERS,
                 sampling: true,
-                dta: self.takes_dta_map(),
+                dta: self.accepts_dta_map(),
             },
             ports: ports.map(port).collect(),
             neighbour_changes: self.lldp.as_ref().map_or(0, Lldp::changes),

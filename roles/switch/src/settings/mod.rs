@@ -9,7 +9,7 @@ use std::{
 use dataplane::{
     Watch, Watchlist,
     report::{Format, Version},
-    router::{self, Link, Port, Route},
+    router::{self, LinkConfig, Port, Route},
     sf,
     switch::{self, Congestion, Mark},
     watchlist::Mode,
@@ -23,8 +23,10 @@ use dta::DtaSettings;
 use filter::{FilterSet, FilterSettings, RoleSettings};
 use manager::device::L4Checksum;
 use settings::{
-    choice, section,
-    values::{Clocks, Fraction, Protocol, Rate, Size},
+    choice,
+    problems::Problems,
+    section,
+    values::{Clocks, Fraction, Protocol, Rate, Size, as_nanoseconds},
 };
 
 section! {
@@ -94,10 +96,10 @@ section! {
 
 choice! {
     /// Version of Telemetry Report.
-    pub enum ReportVersion("\"1.0\" or \"2.0\"") {
-        /// Telemetry Report 1.0.
+    pub enum ReportVersion("\"1.0\" or \"2.0\"") for Version {
+        /// Version 1.0 of Telemetry Report.
         V10 = "1.0",
-        /// Telemetry Report 2.0.
+        /// Version 2.0 of Telemetry Report.
         V20 = "2.0",
     }
 }
@@ -147,7 +149,7 @@ section! {
 
 choice! {
     /// Contents of an SF-INT report.
-    pub enum SfForm("\"full\", \"compact\" or \"stack\"") {
+    pub enum SfForm("\"full\", \"compact\" or \"stack\"") for sf::Form {
         /// The packet's headers, including INT.
         Full = "full",
         /// INT only, without the flow.
@@ -315,7 +317,7 @@ impl Item {
     }
 
     /// The items of these instruction bits; `None` if one of the bits has no value in this switch.
-    pub fn of(bits: u16) -> Option<Vec<Self>> {
+    pub fn from_bits(bits: u16) -> Option<Vec<Self>> {
         let items = Self::DELIVERED.into_iter().filter(|item| bits & item.bit() != 0);
         (bits & !Self::delivered() == 0).then(|| items.collect())
     }
@@ -449,15 +451,11 @@ fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Stri
 }
 
 fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let reserved = |port: &PortSettings| matches!(port.logical, Some(0 | u32::MAX));
-    for (index, _) in settings
-        .ports
-        .iter()
-        .enumerate()
-        .filter(|(_, port)| reserved(port))
-    {
-        let path = ["switch", "ports", &index.to_string(), "logical"];
-        refuse(&path, "write a number from 1 to 4294967294".to_owned());
+    for (index, port) in settings.ports.iter().enumerate() {
+        if matches!(port.logical, Some(0 | u32::MAX)) {
+            let path = ["switch", "ports", &index.to_string(), "logical"];
+            refuse(&path, "write a number from 1 to 4294967294".to_owned());
+        }
     }
     if settings.ports.is_empty() {
         refuse(
@@ -518,12 +516,12 @@ fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String
 fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, route) in settings.routes.iter().enumerate() {
         let position = index.to_string();
-        let mut refuse_key =
-            |key: &str, message: String| refuse(&["switch", "routes", &position, key], message);
+        let table = ["switch", "routes", &position];
+        let mut problems = Problems::new(&table, refuse);
         let Some(to) = route.to else {
-            refuse_key(
+            problems.add(
                 "to",
-                "a route needs a destination; add to = \"10.0.2.0/24\" or the like".to_owned(),
+                "a route needs a destination; add to = \"10.0.2.0/24\" or the like",
             );
             continue;
         };
@@ -539,21 +537,24 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
                 route.port,
                 numbers.join(", ")
             );
-            refuse_key("port", message);
+            problems.add("port", message);
         }
         if route.via.is_some_and(|via| via.is_ipv6() != to.is_v6()) {
-            refuse_key(
+            problems.add(
                 "via",
-                "it is of the other family; write an address of the destination's".to_owned(),
+                "it is of the other family; write an address of the destination's",
             );
         } else if route.via.is_some() && port.is_some_and(|port| !port.edge) {
-            refuse_key(
+            problems.add(
                 "via",
-                "only on edge ports; on others the next hop is always the switch at the other end".to_owned(),
+                "only on edge ports; on others the next hop is always the switch at the other end",
             );
         }
-        let same = |other: &RouteSettings| (other.to, other.port) == (route.to, route.port);
-        if settings.routes[..index].iter().any(same) {
+        let before = &settings.routes[..index];
+        if before
+            .iter()
+            .any(|other| other.to == route.to && other.port == route.port)
+        {
             refuse(
                 &["switch", "routes", &position],
                 "this route is written twice; remove one".to_owned(),
@@ -564,10 +565,7 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
 
 /// The configuration of its INT.
 pub fn int_config(settings: &SwitchSettings) -> switch::Config {
-    let version = match settings.report_version {
-        ReportVersion::V10 => Version::V10,
-        ReportVersion::V20 => Version::V20,
-    };
+    let version = settings.report_version.into();
     // Report 1.0 has no fields for the whole record, so the record goes onto the packet's stack.
     let metadata_on_stack = version == Version::V10;
     switch::Config {
@@ -591,12 +589,8 @@ pub fn int_config(settings: &SwitchSettings) -> switch::Config {
         sf: sf::Config {
             registers: settings.sf.registers,
             single: settings.sf.single,
-            aging: nanoseconds(settings.sf.aging),
-            form: match settings.sf.form {
-                SfForm::Full => sf::Form::Full,
-                SfForm::Compact => sf::Form::Compact,
-                SfForm::Stack => sf::Form::Stack,
-            },
+            aging: as_nanoseconds(settings.sf.aging),
+            form: settings.sf.form.into(),
             urgent: sf::Urgent {
                 every: settings.sf.urgent_every,
                 queue: settings.sf.urgent_queue.map(bytes),
@@ -614,17 +608,30 @@ pub fn congestion(settings: &SwitchSettings) -> Option<Congestion> {
     })
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn bytes(size: Size) -> u32 {
     u32::try_from(size.0).unwrap_or(u32::MAX)
 }
 
+/// The flows with these fields; `None` is any value.
+fn flow_match(
+    src: Option<Prefix>,
+    dst: Option<Prefix>,
+    sport: Option<PortRange>,
+    dport: Option<PortRange>,
+    proto: Option<Protocol>,
+) -> Match {
+    Match {
+        src,
+        dst,
+        src_port: sport.unwrap_or(PortRange::ANY),
+        dst_port: dport.unwrap_or(PortRange::ANY),
+        proto: proto.map(|protocol| protocol.0),
+    }
+}
+
 /// The flows it watches.
 pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
-    let one = |watch: &WatchSettings| Watch {
+    let watches = settings.iter().map(|watch| Watch {
         mode: match watch.mode {
             WatchMode::Md => Mode::Md21,
             WatchMode::Md10 => Mode::Md10,
@@ -636,27 +643,27 @@ pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
         hops: watch.hops,
         sample: watch.sample,
         drops: watch.drops,
-        ..Watch::new(Match {
-            src: watch.src,
-            dst: watch.dst,
-            src_port: watch.sport.unwrap_or(PortRange::ANY),
-            dst_port: watch.dport.unwrap_or(PortRange::ANY),
-            proto: watch.proto.map(|protocol| protocol.0),
-        })
-    };
-    Watchlist::new(settings.iter().map(one).collect())
+        ..Watch::new(flow_match(
+            watch.src,
+            watch.dst,
+            watch.sport,
+            watch.dport,
+            watch.proto,
+        ))
+    });
+    Watchlist::new(watches.collect())
 }
 
 /// Converts the routes of the settings for the router.
 pub fn routes(settings: &SwitchSettings) -> Vec<Route> {
-    let one = |route: &RouteSettings| {
+    let routes = settings.routes.iter().filter_map(|route| {
         Some(Route {
             to: route.to?,
             port: route.port,
             via: route.via,
         })
-    };
-    settings.routes.iter().filter_map(one).collect()
+    });
+    routes.collect()
 }
 
 /// A port of `node`. `mtu`: of its interface.
@@ -670,21 +677,21 @@ pub fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
         sink: None,
         mtu: settings.mtu.unwrap_or(mtu),
         up: settings.up,
-        out: Link {
+        out: LinkConfig {
             rate: settings.rate.map(|rate| rate.0),
             depth: bytes(settings.depth),
-            delay: nanoseconds(settings.delay),
+            delay: as_nanoseconds(settings.delay),
             loss: settings.loss.0,
             reorder: settings.reorder.0,
-            reorder_delay: nanoseconds(settings.reorder_delay),
+            reorder_delay: as_nanoseconds(settings.reorder_delay),
         },
-        into: Link {
+        into: LinkConfig {
             rate: settings.in_rate.map(|rate| rate.0),
             depth: bytes(settings.in_depth),
-            delay: nanoseconds(settings.in_delay),
+            delay: as_nanoseconds(settings.in_delay),
             loss: settings.in_loss.0,
             reorder: settings.in_reorder.0,
-            reorder_delay: nanoseconds(settings.in_reorder_delay),
+            reorder_delay: as_nanoseconds(settings.in_reorder_delay),
         },
     }
 }
@@ -776,7 +783,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(
-            (Item::of(0xa000), Item::of(1)),
+            (Item::from_bits(0xa000), Item::from_bits(1)),
             (Some(vec![Item::NodeId, Item::HopLatency]), None)
         );
     }
