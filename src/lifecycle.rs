@@ -840,7 +840,7 @@ fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, 
         .transpose()
 }
 
-fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
+fn outlet(pipeline: &Pipeline) -> Result<pipeline::QueueSender, CliError> {
     pipeline
         .outlet()
         .ok_or_else(|| CliError::new("the server was stopped; make a new one"))

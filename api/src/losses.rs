@@ -95,7 +95,7 @@ impl Ends {
     fn of(losses: &Losses, memory: &LinkMemory) -> Self {
         let behind = |(place, sum): (&DropKey, &DropSum)| {
             let (node, interface) = place.node.zip(place.egress_if)?;
-            Some((*place, memory.behind(node, interface, (sum.first, sum.last))))
+            Some((*place, memory.behind(node, interface, sum.first, sum.last)))
         };
         Self(losses.drops.iter().filter_map(behind).collect())
     }

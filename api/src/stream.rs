@@ -24,7 +24,7 @@ use super::{
     refusal::Refusal,
     session::Session,
 };
-use collect_role::live::{Filter, Message, Subscription, Topic};
+use collect_role::live::{Filter, Subscription, Topic};
 
 /// The parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
@@ -88,7 +88,7 @@ impl Stream for Events {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Self::Item>> {
-        let shed = self.subscription.take_shed();
+        let shed = self.subscription.drain_shed();
         if shed > 0 {
             return Poll::Ready(Some(Ok(Event::default()
                 .event("shed")
@@ -97,7 +97,7 @@ impl Stream for Events {
         self.subscription
             .events
             .poll_recv(task)
-            .map(|next| next.map(|Message { name, text }| Ok(named(name).data(&*text))))
+            .map(|next| next.map(|message| Ok(named(message.name).data(&*message.text))))
     }
 }
 

@@ -282,7 +282,7 @@ impl Printer {
             ..
         } = self;
         let plausibility = plausibility.of(&octets(datagram.src));
-        let profile = profiles.of(&octets(datagram.src));
+        let profile = profiles.of_source(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);
         }

@@ -217,9 +217,25 @@ macro_rules! section {
     };
 }
 
-/// Declares a choice between words.
+/// Declares a choice between words. `for` another enum: converts into it, whose variants have the same names.
 #[macro_export]
 macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) for $target:ty {
+        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
+    }) => {
+        $crate::choice! {
+            $(#[doc = $doc])+
+            $vis enum $name($kind) {
+                $($(#[doc = $text])+ $variant = $word),+
+            }
+        }
+
+        impl From<$name> for $target {
+            fn from(choice: $name) -> Self {
+                match choice { $($name::$variant => Self::$variant),+ }
+            }
+        }
+    };
     ($(#[doc = $doc:literal])+ $(#[derive($($derived:ident),+)])? $vis:vis enum $name:ident($kind:literal) {
         $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
     }) => {

@@ -148,7 +148,7 @@ impl Setting for Duration {
     }
 
     fn show(&self) -> Shown {
-        Shown::Plain(duration_text(u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)).into())
+        Shown::Plain(duration_text(as_nanoseconds(*self)).into())
     }
 }
 
@@ -506,6 +506,11 @@ const READ_SIZES: [(&str, u64); 8] = [
     ("GiB", 1 << 30),
     ("TiB", 1 << 40),
 ];
+
+/// A duration in nanoseconds, at most `u64::MAX`.
+pub fn as_nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A duration in words as nanoseconds: "250ms", "1.5h".
 pub fn nanoseconds(text: &str) -> Option<u64> {

@@ -54,7 +54,7 @@ fn worker(collector: Collector, pipeline: &Pipeline) -> Result<(Worker, WorkerHa
     ))
 }
 
-fn outlet(pipeline: &Pipeline) -> Result<collect_role::pipeline::Outlet, CliError> {
+fn outlet(pipeline: &Pipeline) -> Result<collect_role::pipeline::QueueSender, CliError> {
     pipeline
         .outlet()
         .ok_or_else(|| CliError::new("the pipeline has stopped"))

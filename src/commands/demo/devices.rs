@@ -141,7 +141,7 @@ impl Device {
             ),
         };
         let prepared = self.managed.prepare(proposal, &self.settings);
-        match prepared.and_then(|prepared| self.managed.take(prepared)) {
+        match prepared.and_then(|prepared| self.managed.apply(prepared)) {
             Ok(before) => match self.follow(fabric) {
                 Ok(()) => done,
                 Err(message) => {

@@ -42,14 +42,10 @@ impl Setting for LinkSetting {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         from_text(node, reader, |text| {
-            let end = |text: &str| {
-                let (node, interface) = text.split_once(':')?;
-                Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
-            };
             let (from, to) = text.split_once('-')?;
             Some(Self(collector::config::Link {
-                from: end(from)?,
-                to: end(to)?,
+                from: link_end(from)?,
+                to: link_end(to)?,
             }))
         })
     }
@@ -58,6 +54,12 @@ impl Setting for LinkSetting {
         let collector::config::Link { from, to } = self.0;
         Shown::Plain(format!("{}:{}-{}:{}", from.0, from.1, to.0, to.1).into())
     }
+}
+
+/// Parses one end of a link, `NODE:INTERFACE`.
+fn link_end(text: &str) -> Option<(u32, u32)> {
+    let (node, interface) = text.split_once(':')?;
+    Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
 }
 
 /// A Flow ID and its flow.

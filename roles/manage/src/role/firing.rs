@@ -18,7 +18,7 @@ use runtime::slice;
 pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
     let mut fired = monitor.follow_rules(MAX_WAITING);
     while let Some(RuleOn { rule, flow }) = fired.recv().await {
-        let missed = monitor.take_missed_rules();
+        let missed = monitor.drain_missed_rules();
         // What a busy manager misses, it misses as well when it is asked again.
         let name = rule.clone();
         let Some(Some(scope)) = own

@@ -63,7 +63,7 @@ impl Progress {
             return Some(Duration::from_nanos(self.next - now));
         }
         for change in self.changes(states(), now) {
-            monitor.publish_change(message(&change));
+            monitor.publish_change(&message(&change));
         }
         let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
         self.next = now.saturating_add(pause);
@@ -152,7 +152,7 @@ fn message(change: &ChangeView) -> StreamMessage {
     };
     // A plain struct of numbers and texts always has a JSON form.
     StreamMessage {
-        name,
+        name: Some(name),
         text: serde_json::to_string(change).unwrap_or_default().into(),
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(
             message(&changes[0]),
             StreamMessage {
-                name: "intent",
+                name: Some("intent"),
                 text: text.into()
             }
         );

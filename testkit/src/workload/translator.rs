@@ -4,9 +4,9 @@ use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, MergeOp, Ring, SketchKind};
 use wire::dta::{Base, Operation, Priority, Report};
 
-use rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
+use ::rdma::transport::{Blocked, Credit, RemoteAddr, Transport};
 
-use super::{CollectorConfig, Config, StoreEntry};
+use ::translator::{CollectorConfig, Config, StoreEntry};
 
 /// Reports of a case: enough that the same keys, lists and reporters do not recur soon.
 pub const REPORTS: usize = 1 << 16;

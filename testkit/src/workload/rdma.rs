@@ -9,7 +9,7 @@ use wire::roce::{Head, ICRC_LEN, MAX_FRAME, Opcode, Path, Psn, Reth, Segment, Se
 
 use wire::EmitError;
 
-use crate::responder::{
+use ::rdma::responder::{
     AccessFlags, Config, Order, Output, QueuePairConfig, Registered, Registration, Responder, Stats,
 };
 

@@ -1,13 +1,33 @@
 //! Elements of a table by age: a doubly linked list within the table itself, without allocation or search.
+//!
+//! ```
+//! use memory::age_list::{AgeLink, AgeList, Aged};
+//!
+//! struct Pending(AgeLink);
+//!
+//! impl Aged for Pending {
+//!     fn age_link(&mut self) -> &mut AgeLink {
+//!         &mut self.0
+//!     }
+//! }
+//!
+//! let mut table = [Pending(AgeLink::NONE), Pending(AgeLink::NONE)];
+//! let mut ages = AgeList::EMPTY;
+//! ages.push(&mut table, 1, 10);
+//! ages.push(&mut table, 0, 20);
+//! assert_eq!(ages.oldest(), 1);
+//! ages.remove(&mut table, 1);
+//! assert_eq!(ages.oldest(), 0);
+//! ```
 
 /// Index that stands for no element.
 const NONE: u32 = u32::MAX;
 
 /// Links of an element. Valid only between [`AgeList::push`] and [`AgeList::remove`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AgeLink {
+pub struct AgeLink {
     /// When it was pushed, ns.
-    pub(super) since: u64,
+    pub since: u64,
     /// Indices of the next newer and older elements.
     newer: u32,
     older: u32,
@@ -15,7 +35,7 @@ pub(super) struct AgeLink {
 
 impl AgeLink {
     /// Links of an element that is not in the list.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         since: 0,
         newer: NONE,
         older: NONE,
@@ -23,33 +43,34 @@ impl AgeLink {
 }
 
 /// An element that can be in the list.
-pub(super) trait Aged {
+pub trait Aged {
     /// Returns the element's links.
     fn age_link(&mut self) -> &mut AgeLink;
 }
 
 /// The ends of the list.
 #[derive(Debug)]
-pub(super) struct AgeList {
+pub struct AgeList {
     oldest: u32,
     newest: u32,
 }
 
 impl AgeList {
-    pub(super) const EMPTY: Self = Self {
+    /// A list without elements.
+    pub const EMPTY: Self = Self {
         oldest: NONE,
         newest: NONE,
     };
 
     /// Index of the oldest element; outside the table if the list is empty.
     #[inline(always)]
-    pub(super) fn oldest(&self) -> usize {
+    pub fn oldest(&self) -> usize {
         self.oldest as usize
     }
 
     /// Appends an element that is not in the list.
     #[inline]
-    pub(super) fn push<T: Aged>(&mut self, table: &mut [T], at: usize, now: u64) {
+    pub fn push<T: Aged>(&mut self, table: &mut [T], at: usize, now: u64) {
         *table[at].age_link() = AgeLink {
             since: now,
             newer: NONE,
@@ -64,7 +85,7 @@ impl AgeList {
 
     /// Removes an element that is in the list.
     #[inline]
-    pub(super) fn remove<T: Aged>(&mut self, table: &mut [T], at: usize) {
+    pub fn remove<T: Aged>(&mut self, table: &mut [T], at: usize) {
         let AgeLink { newer, older, .. } = *table[at].age_link();
         match table.get_mut(older as usize) {
             Some(older) => older.age_link().newer = newer,

@@ -4,14 +4,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use detect::{Algorithm, Detector, Match, Metric};
 
-use crate::fabric::{
+use dataplane::fabric::{
     self, Address, Fabric, FabricSink, Family, FlowSpec, GroundTruth, Pattern, Reporter, Topology,
 };
-use crate::filter::{Filter, Filters, Units};
-use crate::flow;
-use crate::report::Outbox;
-use crate::switch::{Config, ConfigError, Switch, Visit};
-use crate::watchlist::{Mode, Watch, Watchlist};
+use dataplane::filter::{Filter, Filters, Units};
+use dataplane::flow;
+use dataplane::report::Outbox;
+use dataplane::switch::{Config, ConfigError, Switch, Visit};
+use dataplane::watchlist::{Mode, Watch, Watchlist};
 
 /// The task of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +133,8 @@ impl Workload {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn frames(&self) -> &[Vec<u8>] {
+    /// The frames as they arrive, one for each flow.
+    pub fn frames(&self) -> &[Vec<u8>] {
         &self.frames
     }
 
@@ -254,7 +254,8 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     Ok(done)
 }
 
-pub(crate) fn template(flow: u16, v6: bool) -> Vec<u8> {
+/// A frame without INT of the flow with this number.
+pub fn template(flow: u16, v6: bool) -> Vec<u8> {
     let [from, to] = [1, 2].map(|n| Address {
         mac: [2, 0, 0, 0, 0, n],
         v4: Ipv4Addr::new(10, 0, 0, n),

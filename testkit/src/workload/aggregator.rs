@@ -4,7 +4,7 @@ use wire::Hop;
 use wire::aggregate::Kind;
 use wire::report::v20::{Group, GroupBuilder, Repr};
 
-use crate::Config;
+use ::aggregator::Config;
 
 /// Bytes of a datagram with one postcard.
 pub const LEN: usize = 44;
