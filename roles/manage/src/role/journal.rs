@@ -25,16 +25,16 @@ pub(super) struct Journal {
     file: Option<FileIdentity>,
     /// The log and its index.
     logs: Vec<FileIdentity>,
-    /// How often what is kept has changed, the history apart.
+    /// Changes of the intents and of the stop of all INT since the start.
     revision: u64,
 }
 
 /// An intent as it is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
-    /// Its keys, as in `[[intents]]`.
+    /// The intent's keys, as in `[[intents]]`.
     pub(super) body: Value,
-    /// Who added it.
+    /// The user who added it.
     pub(super) by: String,
     /// When, ns since 1970.
     pub(super) added: u64,
@@ -45,26 +45,26 @@ pub(super) struct Kept {
 pub(super) struct Entry {
     /// When, ns since 1970.
     pub(super) time: u64,
-    /// Who.
+    /// The user, `file` or `manager`.
     pub(super) by: String,
-    /// What was done: `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; or what happened to a device.
+    /// The action: `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; or the event of a device.
     pub(super) action: String,
     /// The intent or the device.
     pub(super) subject: String,
-    /// For people.
+    /// A sentence about it.
     pub(super) text: String,
 }
 
 impl Entry {
     /// An entry. Texts may be those of devices: they are cut, and control characters are replaced.
     pub(super) fn new(time: u64, [by, action, subject, text]: [&str; 4]) -> Self {
-        let short = |text: &str| text::bounded(text, MAX_SUBJECT);
+        let [by, action, subject] = [by, action, subject].map(|text| text::bounded(text, MAX_SUBJECT));
         let lines: Vec<String> = text.lines().map(|line| text::bounded(line, MAX_TEXT)).collect();
         Self {
             time,
-            by: short(by),
-            action: short(action),
-            subject: short(subject),
+            by,
+            action,
+            subject,
             text: lines.join("\n").chars().take(MAX_TEXT).collect(),
         }
     }
@@ -88,13 +88,19 @@ impl Journal {
                 "there is no folder {folder} for [manager] state; create it"
             )));
         }
-        let open = || {
-            let database = match file {
-                Some(file) => Connection::open(file)?,
-                None => Connection::open_in_memory()?,
-            };
-            database.execute_batch(DURABLE)?;
-            database.execute_batch(
+        Self::open_database(file).map_err(|error| {
+            let error = Error::sqlite(file.unwrap_or(Path::new(IN_MEMORY)), error);
+            CliError::new(format!("cannot open [manager] state: {}", with_remedy(&error)))
+        })
+    }
+
+    fn open_database(file: Option<&Path>) -> Sql<Self> {
+        let database = match file {
+            Some(file) => Connection::open(file)?,
+            None => Connection::open_in_memory()?,
+        };
+        database.execute_batch(DURABLE)?;
+        database.execute_batch(
                 "CREATE TABLE IF NOT EXISTS intents (
                      name TEXT PRIMARY KEY, body TEXT NOT NULL, by TEXT NOT NULL, added INTEGER NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS history (
@@ -110,20 +116,11 @@ impl Journal {
                      confirm TEXT, ports TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
-            let (file, logs) = (
-                file.and_then(FileIdentity::read),
-                file.map_or_else(Vec::new, logs_of),
-            );
-            Ok(Self {
-                database,
-                file,
-                logs,
-                revision: 0,
-            })
-        };
-        open().map_err(|error: rusqlite::Error| {
-            let error = Error::sqlite(file.unwrap_or(Path::new(IN_MEMORY)), error);
-            CliError::new(format!("cannot open [manager] state: {}", with_remedy(&error)))
+        Ok(Self {
+            database,
+            file: file.and_then(FileIdentity::read),
+            logs: file.map_or_else(Vec::new, logs_of),
+            revision: 0,
         })
     }
 
@@ -153,36 +150,26 @@ impl Journal {
             None if self.logs.iter().all(FileIdentity::is_in_place) => Ok(()),
             None | Some(FileChange::Removed) => {
                 let path = file.path().to_owned();
-                self.write_again(&path)
+                let temp = temp_file(&path);
+                path.parent()
+                    .map_or(Ok(()), fs::create_dir_all)
+                    // Of an attempt that failed.
+                    .and_then(|()| remove_database(&temp))
+                    .map_err(|error| Error::Io(path.clone(), error))?;
+                self.database
+                    .execute("VACUUM INTO ?1", [temp.to_string_lossy()])
+                    .map_err(|error| Error::sqlite(&temp, error))?;
+                replace_file(&temp, &path).map_err(|error| Error::Io(path.clone(), error))?;
+                self.database = self.located(reopen(&path))?;
+                self.file = FileIdentity::read(&path);
+                self.logs = logs_of(&path);
+                tracing::warn!(
+                    file = %path.display(),
+                    "the journal or its log was removed while hopwise ran, and is written again"
+                );
+                Ok(())
             }
         }
-    }
-
-    fn write_again(&mut self, path: &Path) -> Result<(), Error> {
-        let temp = temp_file(path);
-        let cannot = |error: io::Error| Error::Io(path.to_owned(), error);
-        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(cannot)?;
-        // Of an attempt that failed.
-        remove_database(&temp).map_err(cannot)?;
-        self.database
-            .execute("VACUUM INTO ?1", [temp.to_string_lossy()])
-            .map_err(|error| Error::sqlite(&temp, error))?;
-        let out = File::open(&temp).map_err(cannot)?;
-        out.sync_all().map_err(cannot)?;
-        // SQLite would take the log of the old file for that of the new one.
-        logs_of(path)
-            .iter()
-            .try_for_each(|log| fs::remove_file(log.path()))
-            .map_err(cannot)?;
-        save::publish(&out, &temp, path).map_err(cannot)?;
-        self.database = self.located(reopen(path))?;
-        self.file = FileIdentity::read(path);
-        self.logs = logs_of(path);
-        tracing::warn!(
-            file = %path.display(),
-            "the journal or its log was removed while hopwise ran, and is written again"
-        );
-        Ok(())
     }
 
     /// A term, at least `least`: above that of every earlier run, and of other managers that took theirs earlier. In microseconds, so that
@@ -239,7 +226,7 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be saved.
-    pub(super) fn set_opening(&mut self, (node, port): (u32, u32), opening: bool) -> Result<(), Error> {
+    pub(super) fn set_opening(&mut self, node: u32, port: u32, opening: bool) -> Result<(), Error> {
         self.restore()?;
         let change = match opening {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
@@ -249,7 +236,7 @@ impl Journal {
         Ok(())
     }
 
-    /// These ports.
+    /// Returns the ports that were in a link and are not announced yet.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -267,7 +254,7 @@ impl Journal {
         self.located(done)
     }
 
-    /// These devices.
+    /// Returns the devices that were driven, with their ports.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -496,6 +483,17 @@ fn read_history(database: &Connection, subject: Option<&str>, limit: usize) -> S
     rows.collect()
 }
 
+/// Puts a copy of the database in the place of the file.
+fn replace_file(temp: &Path, path: &Path) -> io::Result<()> {
+    let out = File::open(temp)?;
+    out.sync_all()?;
+    // SQLite would take the log of the old file for that of the new one.
+    logs_of(path)
+        .iter()
+        .try_for_each(|log| fs::remove_file(log.path()))?;
+    save::publish(&out, temp, path)
+}
+
 /// Opens the file that was written again.
 fn reopen(path: &Path) -> Sql<Connection> {
     let database = Connection::open(path)?;
@@ -558,12 +556,12 @@ fn forget(database: &Connection, name: &str) -> Sql<()> {
 
 /// The log of a database and its index, which are there while it is open.
 fn logs_of(path: &Path) -> Vec<FileIdentity> {
-    let beside = |end: &str| {
+    let logs = ["-wal", "-shm"].into_iter().filter_map(|end| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         FileIdentity::read(Path::new(&name))
-    };
-    [beside("-wal"), beside("-shm")].into_iter().flatten().collect()
+    });
+    logs.collect()
 }
 
 impl Drop for Journal {
@@ -723,8 +721,8 @@ mod tests {
             )])
             .unwrap();
         journal.set_devices(&[(device.clone(), vec![1, 2])]).unwrap();
-        for (port, opening) in [((7, 1), true), ((7, 2), true), ((7, 1), false)] {
-            journal.set_opening(port, opening).unwrap();
+        for (port, opening) in [(1, true), (2, true), (1, false)] {
+            journal.set_opening(7, port, opening).unwrap();
         }
         journal.note(&entry(7, "a")).unwrap();
         journal.note(&entry(8, "b")).unwrap();
