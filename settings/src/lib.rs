@@ -41,6 +41,7 @@ mod remedy;
 pub mod setting;
 pub mod show;
 pub mod time;
+mod tree;
 pub mod values;
 
 pub use remedy::remedy;

@@ -279,7 +279,7 @@ mod tests {
             },
             ..Intent::default()
         };
-        let read = manager::intent::read_one(&settings::json::inline(&body(&intent)), 0).unwrap();
+        let read = manager::intent::read_one(&settings::json::tree(&body(&intent)), 0).unwrap();
         let flows = Flows {
             sport: Vec::new(),
             ..intent.flows.clone()

@@ -50,10 +50,11 @@ impl Core {
             .filter(|(_, held)| held.origin == Origin::File);
         let mut old: Vec<String> = in_file.map(|(name, _)| name.clone()).collect();
         for settings in &all.intents {
-            let body = settings.show().to_written();
-            let Ok(intent) = read(&body, all.collects(), now) else {
+            let intent = settings.intent();
+            if intent.check(now).is_err() || supported(&intent, all.collects()).is_err() {
                 continue;
-            };
+            }
+            let body = settings.show().to_written();
             let name = intent.name.clone();
             old.retain(|old| *old != name);
             let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
@@ -635,7 +636,7 @@ pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, Str
                 .to_owned(),
         );
     }
-    let intent = intent::read_one(&settings::json::inline(body), now)?;
+    let intent = intent::read_one(&settings::json::tree(body), now)?;
     supported(&intent, collects)
         .map(|()| intent)
         .map_err(|(_, message)| message)
