@@ -101,7 +101,7 @@ impl FilesSettings {
                 format!("cannot read {}: {error}; correct the name", file.display()),
             )
         })?;
-        p4runtime::text::info(&text).map_err(|error| ("p4info", format!("{}: {error}", file.display())))
+        p4runtime::binary::info(&text).map_err(|error| ("p4info", format!("{}: {error}", file.display())))
     }
 
     fn config_db(&self) -> Result<(Format, Capabilities), Wrong> {
