@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use manager::{
-    device::{Capabilities, Restart, Rule},
-    inventory::{Inventory, PortRole},
+    device::{Capabilities, Rule},
+    inventory::{DeviceRole, Inventory, PortRole},
     plan::{Cost, Plan},
     reconcile::{DeviceStatus, Phase, Wait},
 };
@@ -29,7 +29,7 @@ pub struct IntentsView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Intent"))]
 pub struct IntentView {
-    /// The intent's name.
+    /// The name of the intent.
     pub name: String,
     /// The version, for `If-Match`.
     pub etag: String,
@@ -94,7 +94,7 @@ pub struct CopyView {
     schemars(rename = "CopiedIntent")
 )]
 pub struct CopiedView {
-    /// The intent's name.
+    /// The name of the intent.
     pub name: String,
     /// The intent's keys, as in `[[intents]]`.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
@@ -241,7 +241,7 @@ pub struct EntriesView {
     schemars(rename = "DevicePort")
 )]
 pub struct DevicePortView {
-    /// The port's number.
+    /// The number of the port.
     pub port: u32,
     /// Name of the interface.
     pub name: Option<String>,
@@ -304,7 +304,7 @@ pub struct PlanView {
 pub struct DevicePlanView {
     /// The device's node id.
     pub node: u32,
-    /// The device's name.
+    /// The name of the device.
     pub name: String,
     /// Number of rules to add.
     pub added: usize,
@@ -429,7 +429,7 @@ pub enum ChangeView {
     Intent(IntentState),
     /// A removed intent or device.
     Removed {
-        /// What was removed: `intent` or `device`.
+        /// The kind of what was removed: `intent` or `device`.
         what: String,
         /// The name of it.
         name: String,
@@ -446,7 +446,7 @@ pub enum ChangeView {
 pub struct DeviceState {
     /// The device's node id.
     pub node: u32,
-    /// The device's name.
+    /// The name of the device.
     pub name: String,
     /// The state, as in `Device`.
     pub state: String,
@@ -464,7 +464,7 @@ pub struct DeviceState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntentState {
-    /// The intent's name.
+    /// The name of the intent.
     pub name: String,
     /// The version of the intent.
     pub etag: String,
@@ -662,8 +662,7 @@ impl DeviceView {
             address: device.map(|device| device.address.clone()).unwrap_or_default(),
             labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
             role: device
-                .map(|device| device.role)
-                .unwrap_or_default()
+                .map_or(DeviceRole::Switch, |device| device.role)
                 .word()
                 .to_owned(),
             does: None,
@@ -695,11 +694,6 @@ impl CapabilitiesView {
             ("ranges", kinds.ranges),
             ("dscp", kinds.dscp),
         ];
-        let restart = match can.restart {
-            Restart::Keeps => "keeps",
-            Restart::Waits => "waits",
-            Restart::Forwards => "forwards",
-        };
         Self {
             modes: can.modes.iter().map(|mode| mode.word().to_owned()).collect(),
             instructions: manager::instruction::names(can.bits),
@@ -712,7 +706,7 @@ impl CapabilitiesView {
                 .filter(|(_, can)| *can)
                 .map(|(kind, _)| kind.to_owned())
                 .collect(),
-            restart: restart.to_owned(),
+            restart: can.restart.word().to_owned(),
         }
     }
 }

@@ -117,7 +117,7 @@ section! {
 choice! {
     /// Behaviour of a device after a restart.
     pub enum P4Restart("\"keeps\" or \"forwards\"") {
-        /// Its entries survive a restart.
+        /// The entries survive a restart.
         Keeps = "keeps",
         /// It forwards without them.
         Forwards = "forwards",
