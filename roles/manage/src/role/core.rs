@@ -66,7 +66,7 @@ pub struct Core {
     /// Links that the collector has learned.
     learned: BTreeSet<LearnedLink>,
     drivers: BTreeMap<NodeId, Driver>,
-    /// `[manager]`.
+    /// The settings of `[manager]`.
     settings: ManagerSettings,
     reach: inventory::Reach,
     /// Devices that the inventory does not have any more.
@@ -140,9 +140,9 @@ struct ManagedIntent {
 /// Where an intent is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The configuration.
+    /// The configuration file.
     File,
-    /// The API.
+    /// A request to the API.
     Api,
     /// The rule of this intent became true.
     DrillDown(String),

@@ -21,7 +21,7 @@ use runtime::slice;
 /// An intent whose flows are counted.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
-    /// The intent's name.
+    /// Name of the intent.
     pub(super) name: String,
     /// The flows that it measures.
     pub(super) flows: Vec<Match>,
@@ -174,7 +174,7 @@ fn is_settled(first_seen: u64, last_seen: u64, now: u64) -> bool {
 /// Datagrams with reports of a node that arrived, and that the network lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// Datagrams that arrived.
+    /// Datagrams that arrived here.
     pub(super) datagrams: u64,
     /// Lost in the network, by sequence numbers.
     pub(super) lost: u64,
@@ -195,7 +195,7 @@ pub(super) fn arrivals(monitor: &impl CollectorMonitor) -> BTreeMap<NodeId, Arri
 /// The flows of an intent, and the intents from which its reports are estimated.
 #[derive(Clone, Debug)]
 pub struct Expecting {
-    /// The intent's flows.
+    /// The flows of the intent.
     pub(super) flows: Vec<Match>,
     /// The intents that measure flows now.
     pub(super) measuring: Vec<Measuring>,
@@ -206,13 +206,13 @@ pub struct Expecting {
 /// An intent that measures flows now.
 #[derive(Clone, Debug)]
 pub(super) struct Measuring {
-    /// The intent's flows.
+    /// The flows of the intent.
     pub(super) flows: Vec<Match>,
     /// One packet of this many.
     pub(super) sample: u32,
     /// The mode of its packets.
     pub(super) mode: Mode,
-    /// Of several intents, the one with the greatest rank decides the mode.
+    /// If there are several intents, the one with the greatest rank decides the mode.
     pub(super) rank: (u32, Reverse<String>),
     /// It has a filter.
     pub(super) filters: bool,

@@ -133,6 +133,13 @@ impl Journal {
         done.map_err(|error| Error::sqlite(path, error))
     }
 
+    /// Changes the database, after the file was written again if it was removed.
+    fn write<T>(&mut self, change: impl FnOnce(&mut Connection) -> Sql<T>) -> Result<T, Error> {
+        self.restore()?;
+        let done = change(&mut self.database);
+        self.located(done)
+    }
+
     /// Writes the file again if something removed it, or its log: it is open, so all of it is still there.
     ///
     /// # Errors
@@ -227,13 +234,11 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn set_opening(&mut self, node: u32, port: u32, opening: bool) -> Result<(), Error> {
-        self.restore()?;
         let change = match opening {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
             false => "DELETE FROM opening WHERE node = ?1 AND port = ?2",
         };
-        self.located(self.database.execute(change, [node, port]))?;
-        Ok(())
+        self.write(|database| database.execute(change, [node, port]).map(drop))
     }
 
     /// Returns the ports that were in a link and are not announced yet.
@@ -249,9 +254,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
-        self.restore()?;
-        let done = replace_devices(&mut self.database, devices);
-        self.located(done)
+        self.write(|database| replace_devices(database, devices))
     }
 
     /// Returns the devices that were driven, with their ports.
@@ -273,14 +276,9 @@ impl Journal {
     }
 
     fn set(&mut self, name: &str, value: u64) -> Result<(), Error> {
-        self.restore()?;
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        let done = self.database.execute(
-            "INSERT OR REPLACE INTO settings VALUES (?1, ?2)",
-            params![name, value],
-        );
-        self.located(done)?;
-        Ok(())
+        let change = "INSERT OR REPLACE INTO settings VALUES (?1, ?2)";
+        self.write(|database| database.execute(change, params![name, value]).map(drop))
     }
 
     /// All intents, by name.
@@ -296,9 +294,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
-        self.restore()?;
         self.revision += 1;
-        self.located(keep(&self.database, name, kept))
+        self.write(|database| keep(database, name, kept))
     }
 
     /// Forgets intents, and then keeps others: all, or nothing.
@@ -306,10 +303,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
-        self.restore()?;
         self.revision += 1;
-        let done = replace_intents(&mut self.database, gone, kept);
-        self.located(done)
+        self.write(|database| replace_intents(database, gone, kept))
     }
 
     /// Forgets an intent.
@@ -317,9 +312,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
-        self.restore()?;
         self.revision += 1;
-        self.located(forget(&self.database, name))
+        self.write(|database| forget(database, name))
     }
 
     /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`] of the manager and as many of others. What the manager writes
@@ -329,9 +323,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
-        self.restore()?;
-        let done = insert_note(&mut self.database, entry);
-        self.located(done)
+        self.write(|database| insert_note(database, entry))
     }
 
     /// The last entries, newest first. `subject`: only of this intent or device.
