@@ -345,12 +345,12 @@ impl Server {
         let monitor = Arc::new(self.monitor(gauges));
         let notes = notes(&settings)?;
         if let Some(configuration) = settings.managed() {
-            let reach = (self.devices.take(), namespaces);
             let monitor = Arc::clone(&monitor);
             self.manager = Some(manager_role::Role::start(
                 configuration,
                 monitor,
-                reach,
+                self.devices.take(),
+                namespaces,
                 &self.control,
             )?);
         }

@@ -20,7 +20,7 @@ use super::{
 use manage_role::{
     role as manager_role,
     role::{
-        Core, Error, Wanted,
+        Core, Error, PutIntent,
         view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
     },
 };
@@ -52,13 +52,13 @@ pub(crate) async fn put(
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<IntentView>, Refusal> {
     params.only(&[])?;
-    let wanted = Wanted {
+    let request = PutIntent {
         body: json(body)?,
         by,
         if_match: etag(&headers, header::IF_MATCH),
         is_new: etag(&headers, header::IF_NONE_MATCH).as_deref() == Some("*"),
     };
-    change(&context, |core, now| core.put(wanted, now)).await
+    change(&context, |core, now| core.put(request, now)).await
 }
 
 /// What adding an intent would change.
@@ -96,7 +96,7 @@ pub(crate) async fn remove(
     params.only(&[])?;
     let if_match = etag(&headers, header::IF_MATCH);
     change(&context, move |core, now| {
-        core.remove((&name, if_match.as_deref()), &by, now)
+        core.remove(&name, if_match.as_deref(), &by, now)
             .map(|()| core.intents(now))
     })
     .await

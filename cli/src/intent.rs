@@ -737,7 +737,7 @@ mod tests {
         let Line { args } = Line::parse_from(line.split_whitespace());
         let Command::Add(add) = args.command else { panic!() };
         let body = add.intent.to_json();
-        let intent = manager::intent::read_one(&settings::json::inline(&body), 0).unwrap();
+        let intent = manager::intent::read_one(&settings::json::tree(&body), 0).unwrap();
         assert_eq!(
             (intent.name.as_str(), intent.priority, intent.both_directions),
             ("web", 7, true)

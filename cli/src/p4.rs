@@ -14,13 +14,13 @@ use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
 use manager::flows::FlowMatch;
 use manager::instruction;
 use p4runtime::{
+    binary,
     entry::{Bytes, Content, Entry, Field, Key},
     map::{self, Map},
     message::{P4Info, P4MatchField, P4Param},
     notation::Notation,
     program::{LocalSettings, Program, Report},
     programs::{INCLUDED, Included},
-    text,
     translate::Entries,
 };
 use terminal::{Align, CliError, Table};
@@ -227,7 +227,7 @@ fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
         Some(program) => program.text.to_owned(),
         None => read(&subject.program)?,
     };
-    let info = text::info(&text).map_err(|why| CliError::new(format!("{}: {why}", subject.program)))?;
+    let info = binary::info(&text).map_err(|why| CliError::new(format!("{}: {why}", subject.program)))?;
     let of_program = own.and_then(|program| program.map);
     let name = subject.map.as_deref().or(of_program).ok_or_else(|| {
         CliError::new(format!(

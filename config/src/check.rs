@@ -78,12 +78,14 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
         dta_role::translator::settings::check_intercept(translator, settings.switch.is_some(), &mut refuse);
     }
     let (root, reader) = (checker.root, &mut *checker.reader);
-    let managed = (
+    let asked = manage_role::settings::check(
         settings.manager.as_ref(),
         &settings.inventory,
-        settings.intents.as_slice(),
+        &settings.intents,
+        settings.collects(),
+        root,
+        reader,
     );
-    let asked = manage_role::settings::check(managed, settings.collects(), root, reader);
     // What is wrong without intents is reported elsewhere.
     if asked != Asked::default()
         && settings.collect().detection(&Asked::default(), 0).is_ok()

@@ -41,7 +41,7 @@ pub(crate) fn intents(
                 continue;
             }
         };
-        for intent in intent::read(&text, &shown, now).unwrap_or_default() {
+        for intent in settings.iter().map(IntentSettings::intent) {
             if let Err((_, message)) = supported(&intent, collects) {
                 problems.push(format!("{shown}: `{}`: {message}", intent.name));
             }

@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use settings::{
     choice,
     problems::Problems,
-    read::{DeValue, Node, Reader},
+    read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
     values::{Size, from_text, id_range, integer, refuse, with_unit},
@@ -271,7 +271,7 @@ impl Setting for ListRange {
     const KIND: &'static str = "a list ID, or from-to such as \"0-15\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        if let DeValue::Integer(_) = node.get_ref() {
+        if let Value::Integer(_) = node.get_ref() {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
             return one
                 .map(|id| Self { first: id, last: id })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use settings::{
     choice,
-    read::{DeValue, Node, Reader},
+    read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
     values::{Fraction, Rate, Size},
@@ -188,30 +188,20 @@ impl Setting for Verbatim {
 /// A value as it is written. A value that is invalid for any setting (a date, a number beyond 64 bits) becomes a text, which the
 /// reader of the setting refuses.
 pub(crate) fn shown(node: &Node<'_>) -> Shown {
-    let plain =
-        |value: Option<serde_json::Value>, text: &str| Shown::Plain(value.unwrap_or_else(|| text.into()));
     match node.get_ref() {
-        DeValue::String(text) => Shown::Plain(text.as_ref().into()),
-        DeValue::Integer(number) => {
-            let digits = number.as_str().replace('_', "");
-            plain(
-                i64::from_str_radix(&digits, number.radix()).ok().map(Into::into),
-                number.as_str(),
-            )
+        Value::String(text) => Shown::Plain(text.as_ref().into()),
+        Value::Integer(number) => {
+            let value = number.to_i64().map(Into::into);
+            Shown::Plain(value.unwrap_or_else(|| number.as_str().into()))
         }
-        DeValue::Float(number) => plain(
-            number
-                .as_str()
-                .replace('_', "")
-                .parse::<f64>()
-                .ok()
-                .map(Into::into),
-            number.as_str(),
-        ),
-        DeValue::Boolean(value) => Shown::Plain((*value).into()),
-        DeValue::Datetime(date) => Shown::Plain(date.to_string().into()),
-        DeValue::Array(list) => Shown::List(list.iter().map(shown).collect()),
-        DeValue::Table(table) => Shown::Table(
+        Value::Float(number) => {
+            let value = number.to_f64().map(Into::into);
+            Shown::Plain(value.unwrap_or_else(|| number.as_str().into()))
+        }
+        Value::Boolean(value) => Shown::Plain((*value).into()),
+        Value::Datetime(date) => Shown::Plain(date.as_str().into()),
+        Value::Array(list) => Shown::List(list.iter().map(shown).collect()),
+        Value::Table(table) => Shown::Table(
             table
                 .iter()
                 .map(|(key, value)| (key.get_ref().to_string(), shown(value)))

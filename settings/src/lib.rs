@@ -42,6 +42,7 @@ mod remedy;
 pub mod setting;
 pub mod show;
 pub mod time;
+mod tree;
 pub mod values;
 
 pub use remedy::remedy;

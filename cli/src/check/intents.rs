@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use manager::{
     Manager,
+    compile::Refusal,
     device::{Capabilities, NodeId, Rules},
-    intent,
     inventory::Device,
 };
 use p4runtime::{program::Program, programs::INCLUDED};
-use settings::setting::Setting as _;
 
 use config::Settings;
 use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
@@ -44,10 +43,8 @@ pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
     let now = nic::time::now();
     let mut simulated = simulated(settings, now)?;
     for of_file in &settings.intents {
-        if let Ok(intent) = intent::read_one(&settings::json::inline(&of_file.show().to_written()), now) {
-            // `hopwise check` says why one is refused.
-            let _ = simulated.keep_intent(intent, now);
-        }
+        // `hopwise check` says why one is refused.
+        let _ = simulated.keep_intent(of_file.intent(), now);
     }
     simulated
         .compiler()
@@ -134,11 +131,11 @@ pub(super) fn compiled(settings: &Settings) -> Found {
         return found;
     };
     for (index, of_file) in settings.intents.iter().enumerate() {
-        let Ok(intent) = intent::read_one(&settings::json::inline(&of_file.show().to_written()), now) else {
-            continue;
-        };
+        let intent = of_file.intent();
         let name = intent.name.clone();
         match simulated.keep_intent(intent, now) {
+            // It was reported where the file was checked.
+            Err(Refusal::Intent(_)) => {}
             Err(refusal) => found
                 .refused
                 .push(format!("the intent `{name}` will be refused: {refusal}")),

@@ -338,13 +338,13 @@ export type Completion = {
 
 /** An intent that was added while the manager ran. */
 export type CopiedIntent = {
-  /** When, nanoseconds since the Unix epoch. */
+  /** Time of the addition, nanoseconds since the Unix epoch. */
   added: number;
-  /** Who added it. */
+  /** The user who added it. */
   by: string;
-  /** Its keys, as in `[[intents]]`. */
+  /** The intent's keys, as in `[[intents]]`. */
   intent: Record<string, unknown>;
-  /** Its name. */
+  /** The name of the intent. */
   name: string;
 };
 
@@ -368,7 +368,7 @@ export type CountAnswer = {
   total: number;
 };
 
-/** A device. */
+/** A device, its state and its ports. */
 export type Device = {
   /** Where the driver finds it. */
   address: string;
@@ -378,23 +378,23 @@ export type Device = {
   counters: Array<DeviceCounter>;
   /** Function of a device outside the domain, as text; null for a switch. */
   does: string | null;
-  /** Its driver. */
+  /** The driver that configures it. */
   driver: string;
   /** Number of unexpected rules. */
   extra: number;
-  /** Its filters. */
+  /** Entries of its filters. */
   filter_entries: DeviceEntries;
   /** Entries of other controllers. */
   foreign: Array<string>;
-  /** Its labels. */
+  /** Labels of the inventory. */
   labels: Array<string>;
   /** Number of missing rules. */
   missing: number;
-  /** Its name. */
+  /** The name in the inventory. */
   name: string;
-  /** Node id. */
+  /** The device's node id. */
   node: number;
-  /** Its ports. */
+  /** The ports, by number. */
   ports: Array<DevicePort>;
   /** True if INT that reaches it stays inside the domain. */
   ready: boolean;
@@ -442,7 +442,7 @@ export type DeviceCounter = {
   name: string;
   /** The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects that have counted nothing are left out. */
   object: string | null;
-  /** Packets. */
+  /** Packets that were counted. */
   packets: number;
 };
 
@@ -460,23 +460,23 @@ export type DeviceEntries = {
 export type DeviceNeighbour = {
   /** Reason why this neighbour is not a link, or null if it is one. */
   note: string | null;
-  /** Its port id: the name of an interface, as a rule. */
+  /** The port id: usually the name of an interface. */
   port: string;
-  /** Its system name, or its chassis id. */
+  /** The system name, or the chassis id. */
   system: string;
 };
 
 /** Changes of one device. */
 export type DevicePlan = {
-  /** Rules added. */
+  /** Number of rules to add. */
   added: number;
   /** The changes in the order in which they are applied, as text. */
   changes: Array<string>;
-  /** Its name. */
+  /** The name of the device. */
   name: string;
-  /** Node id. */
+  /** The device's node id. */
   node: number;
-  /** Rules removed. */
+  /** Number of rules to remove. */
   removed: number;
 };
 
@@ -484,7 +484,7 @@ export type DevicePlan = {
 export type DevicePort = {
   /** Longest IP packet, bytes. */
   mtu: number | null;
-  /** Interface. */
+  /** Name of the interface. */
   name: string | null;
   /** The neighbour, from received LLDP. */
   neighbour: DeviceNeighbour | null;
@@ -492,7 +492,7 @@ export type DevicePort = {
   opening: boolean;
   /** The other end: a port of a device, or the hosts that the inventory has there, the first three by name. */
   peer: string | null;
-  /** Number. */
+  /** The number of the port. */
   port: number;
   /** `fabric`, `edge`, `unused` or `disputed`. */
   role: string;
@@ -508,35 +508,35 @@ export type DeviceState = {
   extra: number;
   /** Number of missing rules. */
   missing: number;
-  /** Its name. */
+  /** The name of the device. */
   name: string;
-  /** Node id. */
+  /** The device's node id. */
   node: number;
   /** True if INT that reaches it stays inside the domain. */
   ready: boolean;
-  /** As in `Device`. */
+  /** The state, as in `Device`. */
   state: string;
   /** The state in one sentence. */
   text: string;
 };
 
-/** Devices. */
+/** All devices with their states. */
 export type Devices = {
   /** The devices, by node id. */
   devices: Array<Device>;
 };
 
-/** The domain. */
+/** The domain of devices that carry INT. */
 export type Domain = {
   /** True if this manager is active, false if another one has taken over. */
   acting: boolean;
-  /** Where reports go. */
+  /** Addresses to which devices send reports. */
   collectors: Array<string>;
   /** Contradicting facts, as text. */
   contradictions: Array<string>;
   /** State copied from the other manager (`[manager] peer`), as a sentence; null if this manager is active or copies nothing. */
   copy: string | null;
-  /** Number of devices. */
+  /** Number of devices in the domain. */
   devices: number;
   /** DSCP that marks packets with INT. */
   dscp: number;
@@ -566,7 +566,7 @@ export type Domain = {
 export type DomainState = {
   /** True if this manager is active, false if another one has taken over. */
   acting: boolean;
-  /** Number of devices. */
+  /** Number of devices in the domain. */
   devices: number;
   /** Number of devices in sync. */
   in_sync: number;
@@ -1136,33 +1136,33 @@ export type Input = {
 
 /** An intent and its state. */
 export type Intent = {
-  /** When, nanoseconds since the Unix epoch. */
+  /** Time of the addition, nanoseconds since the Unix epoch. */
   added: number;
-  /** Who added it. */
+  /** The user who added it. */
   by: string;
   /** Devices that have its entries, or shall have them. */
   devices: Array<string>;
   /** End time, nanoseconds since the Unix epoch, or null for never. */
   end: number | null;
-  /** Its version, for `If-Match`. */
+  /** The version, for `If-Match`. */
   etag: string;
   /** Flows that matched, among those that the collector knows. */
   flows: number;
   /** Metadata that each node on the path adds. */
   instructions: string | null;
-  /** Its keys, as in `[[intents]]`. */
+  /** The intent's keys, as in `[[intents]]`. */
   intent: Record<string, unknown>;
   /** The mode in which its packets are measured; the modes, where other intents take a part of them. */
   mode: string | null;
-  /** Its name. */
+  /** The name of the intent. */
   name: string;
   /** Notes for the operator. */
   notes: Array<string>;
   /** `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed for a while by the rule of another one. */
   origin: string;
-  /** That other one, of a drill-down. */
+  /** The other intent, of a drill-down. */
   parent: string | null;
-  /** Reports per second. */
+  /** Reports of its flows per second. */
   rate: number;
   /** The active rules for its packets, as text: mode, metadata that each node adds, bytes, goodput. The first one applies to most packets. */
   rules: Array<string>;
@@ -1192,21 +1192,21 @@ export type IntentCost = {
 
 /** The state of an intent. */
 export type IntentState = {
-  /** Its version. */
+  /** The version of the intent. */
   etag: string;
   /** Flows that matched, among those that the collector knows. */
   flows: number;
-  /** Its name. */
+  /** The name of the intent. */
   name: string;
-  /** Reports per second. */
+  /** Reports of its flows per second. */
   rate: number;
-  /** As in `Intent`. */
+  /** The state, as in `Intent`. */
   state: string;
   /** The state in one sentence. */
   text: string;
 };
 
-/** Intents. */
+/** All intents with their states. */
 export type Intents = {
   /** The intents, by name. */
   intents: Array<Intent>;
@@ -1415,9 +1415,9 @@ export type ManagerChange = {
   kind: "intent";
 } | {
   change: {
-    /** Its name. */
+    /** The name of it. */
     name: string;
-    /** `intent` or `device`. */
+    /** The kind of what was removed: `intent` or `device`. */
     what: string;
   };
   kind: "removed";
@@ -1441,11 +1441,11 @@ export type ManagerCopy = {
 
 /** The history, newest first. */
 export type ManagerHistory = {
-  /** Result. */
+  /** The entries, newest first. */
   history: Array<ManagerHistoryEntry>;
 };
 
-/** Result. */
+/** An entry of the manager's history. */
 export type ManagerHistoryEntry = {
   /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: changes of the inventory and of ports. */
   action: string;
@@ -1453,9 +1453,9 @@ export type ManagerHistoryEntry = {
   by: string;
   /** The intent or device. */
   subject: string;
-  /** For people. */
+  /** A sentence about it. */
   text: string;
-  /** When, nanoseconds since the Unix epoch. */
+  /** Nanoseconds since the Unix epoch. */
   time: number;
 };
 
@@ -1828,7 +1828,7 @@ export type PathsOfDirection = {
 export type Plan = {
   /** Cost of the intent; null in a plan that is not for one intent. */
   cost: IntentCost | null;
-  /** Changes by device. */
+  /** The changes of each device. */
   devices: Array<DevicePlan>;
   /** Notes for the operator. */
   notes: Array<string>;

@@ -1,7 +1,7 @@
 //! Values of the collector's settings: ranges of nodes, links, Flow IDs.
 
 use settings::{
-    read::{DeValue, Node, Reader},
+    read::{Node, Reader, Value},
     setting::{Setting, Shown},
     values::{from_text, id_range, integer, refuse},
 };
@@ -14,7 +14,7 @@ impl Setting for NodeRange {
     const KIND: &'static str = "a node ID, or from-to such as \"1-20\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        if let DeValue::Integer(_) = node.get_ref() {
+        if let Value::Integer(_) = node.get_ref() {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
             return one
                 .map(|id| Self(id, id))

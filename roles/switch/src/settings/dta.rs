@@ -7,7 +7,6 @@ use dataplane::dta::{
     sketches, table,
 };
 use detect::{PortRange, Prefix};
-use toml::de::DeValue;
 use wire::dta::{
     CONTROL_PORT, Priority,
     layout::{Columns, SketchKind},
@@ -19,7 +18,7 @@ use runtime::collector_map;
 
 use settings::{
     choice,
-    read::{Node, Reader},
+    read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
     values::{Protocol, as_nanoseconds},
@@ -323,7 +322,7 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
     reader: &mut Reader<'_>,
     kind: &str,
 ) -> Option<T> {
-    let DeValue::String(text) = node.get_ref() else {
+    let Value::String(text) = node.get_ref() else {
         reader.expected(node, kind);
         return None;
     };

@@ -29,7 +29,7 @@ use wire::dta::layout::{Geometry, Ring, postcard_stride, slot_stride};
 use wire::dta::{Operation, Report};
 use wire::roce::{AtomicEth, Head, Nak, Path, Psn, Reth, Transport as Service, Writer};
 
-const PROGRAM: &str = include_str!("../../../v1model/dta_translator.json");
+const PROGRAM: &str = include_str!("../../../../p4/v1model/dta_translator.json");
 const CPU: u16 = 60;
 /// The port to the first collector.
 const PORT: u16 = 100;

@@ -133,7 +133,10 @@ pub(crate) fn run(
         skipped(test, "simple_switch is not installed");
         return None;
     }
-    let json = std::env::current_dir().unwrap().join("../v1model").join(program);
+    let json = std::env::current_dir()
+        .unwrap()
+        .join("../../p4/v1model")
+        .join(program);
     let ports: Vec<u16> = expected.keys().copied().collect();
     let Some(running) = start(&json, commands, from, input, &ports) else {
         skipped(test, "simple_switch does not start");

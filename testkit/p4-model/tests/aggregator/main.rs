@@ -16,7 +16,7 @@ use p4_model::{Arrival, Entry, Key, Program, Switch};
 use testkit::rng::Rng;
 use wire::aggregate::Kind;
 
-const PROGRAM: &str = include_str!("../../../v1model/aggregator.json");
+const PROGRAM: &str = include_str!("../../../../p4/v1model/aggregator.json");
 /// Port of the control plane, and the first port to a destination.
 const CPU: u16 = 60;
 const DESTINATIONS: u16 = 100;

@@ -29,7 +29,7 @@ use flows::{distort, flow, is_beyond};
 use packets::without_length;
 use pair::Pair;
 
-const PROGRAM: &str = include_str!("../../../v1model/sf.json");
+const PROGRAM: &str = include_str!("../../../../p4/v1model/sf.json");
 
 /// Number of random networks; `HOPWISE_P4_SEEDS` for a longer search.
 fn seeds() -> u64 {

@@ -94,15 +94,11 @@ impl Program {
         let [ingress, egress] =
             ["ingress", "egress"].map(|name| names.pipeline(&json, name, &actions, &mut tables));
         let (states, first_state) = names.parser(&json)?;
-        let error = |name: &str| {
-            let errors = list(&json, "errors").unwrap_or_default();
-            let found = errors.iter().find(|error| error[0] == name);
-            found
-                .and_then(|error| error[1].as_u64())
-                .map_or(u128::MAX, u128::from)
-        };
         Ok(Self {
-            errors: [error("PacketTooShort"), error("StackOutOfBounds")],
+            errors: [
+                error_code(&json, "PacketTooShort"),
+                error_code(&json, "StackOutOfBounds"),
+            ],
             deparser: names.deparser(&json)?,
             field_lists: names.field_lists(&json)?,
             standard: names.standard()?,
@@ -126,6 +122,22 @@ impl Program {
             checksums,
         })
     }
+}
+
+/// The number of a parser error; one that no error has if the program does not declare it.
+fn error_code(json: &Json, name: &str) -> u128 {
+    let errors = list(json, "errors").unwrap_or_default();
+    let found = errors.iter().find(|error| error[0] == name);
+    found
+        .and_then(|error| error[1].as_u64())
+        .map_or(u128::MAX, u128::from)
+}
+
+/// The position of the element with this name; `None` also if `name` is not a text.
+fn position<'a>(all: impl IntoIterator<Item = &'a Json>, name: &Json) -> Option<usize> {
+    all.into_iter()
+        .position(|element| element["name"] == *name)
+        .filter(|_| name.is_string())
 }
 
 fn list<'a>(json: &'a Json, key: &str) -> Result<&'a [Json]> {
@@ -205,9 +217,11 @@ fn stacks(json: &Json, names: &mut Names) -> Result<Vec<Vec<usize>>> {
         // Headers are numbered in the order of their ids.
         let ids = list(stack, "header_ids")?.iter().filter_map(Json::as_u64);
         let all = list(json, "headers")?;
-        let place = |id: u64| all.iter().position(|header| header["id"].as_u64() == Some(id));
         names.stacks.insert(text_of(stack, "name")?, stacks.len());
-        stacks.push(ids.filter_map(place).collect::<Vec<_>>());
+        stacks.push(
+            ids.filter_map(|id| all.iter().position(|header| header["id"].as_u64() == Some(id)))
+                .collect::<Vec<_>>(),
+        );
     }
     names.stack_headers.clone_from(&stacks);
     Ok(stacks)
@@ -225,12 +239,15 @@ fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result
 
 /// An entry that is part of a table of exact matches.
 fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
-    let key = |key: &Json| match key["match_type"].as_str() {
-        Some("exact") => hex(&key["key"]).map(Key::Exact),
-        other => wrong(format_args!(
-            "table {table} has a constant entry of match kind {other:?}"
-        )),
-    };
+    let keys = list(json, "match_key")?
+        .iter()
+        .map(|key| match key["match_type"].as_str() {
+            Some("exact") => hex(&key["key"]).map(Key::Exact),
+            other => wrong(format_args!(
+                "table {table} has a constant entry of match kind {other:?}"
+            )),
+        })
+        .collect::<Result<_>>()?;
     let does = &json["action_entry"];
     let action = number(does, "action_id")?;
     if !actions.contains(&action) {
@@ -239,7 +256,7 @@ fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
         ));
     }
     Ok(Installed {
-        keys: list(json, "match_key")?.iter().map(key).collect::<Result<_>>()?,
+        keys,
         priority: 0,
         action,
         parameters: list(does, "action_data")?
@@ -285,25 +302,28 @@ impl Names {
 
     fn operation(&self, json: &Json) -> Result<Expression> {
         let op = json["op"].as_str().unwrap_or_default();
-        let side = |side: &str| self.expression(&json[side]);
-        if let Some(binary) = Binary::of(op).filter(|_| !json["left"].is_null()) {
-            return Ok(Expression::Binary(
-                binary,
-                Box::new([side("left")?, side("right")?]),
-            ));
+        if let Some(binary) = Binary::parse(op).filter(|_| !json["left"].is_null()) {
+            let left = self.expression(&json["left"])?;
+            let right = self.expression(&json["right"])?;
+            return Ok(Expression::Binary(binary, Box::new([left, right])));
         }
-        let unary = |unary| Ok(Expression::Unary(unary, Box::new(side("right")?)));
-        match op {
-            "not" => unary(Unary::Not),
-            "~" => unary(Unary::Complement),
-            "b2d" | "d2b" => unary(Unary::Same),
-            "?" => Ok(Expression::Choice(Box::new([
-                side("cond")?,
-                side("left")?,
-                side("right")?,
-            ]))),
-            _ => wrong(format_args!("operator `{op}`")),
-        }
+        let unary = match op {
+            "not" => Unary::Not,
+            "~" => Unary::Complement,
+            "b2d" | "d2b" => Unary::Same,
+            "?" => {
+                return Ok(Expression::Choice(Box::new([
+                    self.expression(&json["cond"])?,
+                    self.expression(&json["left"])?,
+                    self.expression(&json["right"])?,
+                ])));
+            }
+            _ => return wrong(format_args!("operator `{op}`")),
+        };
+        Ok(Expression::Unary(
+            unary,
+            Box::new(self.expression(&json["right"])?),
+        ))
     }
 
     fn calculation(&self, json: &Json) -> Result<Calculation> {
@@ -312,19 +332,19 @@ impl Names {
             Some("crc32") => Algorithm::Crc32,
             other => return wrong(format_args!("algorithm {other:?}")),
         };
-        let input = |json: &Json| match json["type"].as_str() {
-            Some("field") => self.field(&json["value"]).map(Input::Field),
-            Some("header") => self.header(&json["value"]).map(Input::Header),
-            Some("hexstr") => Ok(Input::Constant(
-                hex(&json["value"])?,
-                number(json, "bitwidth")? as u32,
-            )),
-            _ => wrong(format_args!("input {json}")),
-        };
-        Ok(Calculation {
-            algorithm,
-            input: list(json, "input")?.iter().map(input).collect::<Result<_>>()?,
-        })
+        let input = list(json, "input")?
+            .iter()
+            .map(|json| match json["type"].as_str() {
+                Some("field") => self.field(&json["value"]).map(Input::Field),
+                Some("header") => self.header(&json["value"]).map(Input::Header),
+                Some("hexstr") => Ok(Input::Constant(
+                    hex(&json["value"])?,
+                    number(json, "bitwidth")? as u32,
+                )),
+                _ => wrong(format_args!("input {json}")),
+            })
+            .collect::<Result<_>>()?;
+        Ok(Calculation { algorithm, input })
     }
 
     fn checksum(&self, json: &Json) -> Result<Checksum> {
@@ -361,49 +381,41 @@ impl Names {
     }
 
     fn primitive(&self, json: &Json) -> Result<Primitive> {
-        let parameters = list(json, "parameters")?;
-        let parameter = |at: usize| parameters.get(at).unwrap_or(&Json::Null);
-        let (value, field) = (
-            |at| self.expression(parameter(at)),
-            |at| self.field(&parameter(at)["value"]),
-        );
-        let header = |at| self.header(&parameter(at)["value"]);
-        let named = |at: usize, names: &BTreeMap<String, usize>| {
-            let name = parameter(at)["value"].as_str().unwrap_or_default();
-            names
-                .get(name)
-                .copied()
-                .ok_or_else(|| Error(format!("there is no `{name}`")))
+        let p = Parameters {
+            names: self,
+            list: list(json, "parameters")?,
         };
-        let target =
-            |at: usize| hex(&parameter(at)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX));
         Ok(match json["op"].as_str().unwrap_or_default() {
-            "assign" => Primitive::Assign(field(0)?, value(1)?),
-            "assign_VL" => Primitive::AssignVariable(field(0)?, field(1)?),
-            "assign_header" => Primitive::AssignHeader(header(0)?, header(1)?),
-            "add_header" => Primitive::SetValid(header(0)?, true),
-            "remove_header" => Primitive::SetValid(header(0)?, false),
-            "_jump" => Primitive::Jump(target(0)?),
-            "_jump_if_zero" => Primitive::JumpIfZero(value(0)?, target(1)?),
-            "register_read" => Primitive::RegisterRead(field(0)?, named(1, &self.registers)?, value(2)?),
-            "register_write" => Primitive::RegisterWrite(named(0, &self.registers)?, value(1)?, value(2)?),
-            "truncate" => Primitive::Truncate(value(0)?),
+            "assign" => Primitive::Assign(p.field(0)?, p.value(1)?),
+            "assign_VL" => Primitive::AssignVariable(p.field(0)?, p.field(1)?),
+            "assign_header" => Primitive::AssignHeader(p.header(0)?, p.header(1)?),
+            "add_header" => Primitive::SetValid(p.header(0)?, true),
+            "remove_header" => Primitive::SetValid(p.header(0)?, false),
+            "_jump" => Primitive::Jump(p.line(0)?),
+            "_jump_if_zero" => Primitive::JumpIfZero(p.value(0)?, p.line(1)?),
+            "register_read" => {
+                Primitive::RegisterRead(p.field(0)?, p.named(1, &self.registers)?, p.value(2)?)
+            }
+            "register_write" => {
+                Primitive::RegisterWrite(p.named(0, &self.registers)?, p.value(1)?, p.value(2)?)
+            }
+            "truncate" => Primitive::Truncate(p.value(0)?),
             "modify_field_with_hash_based_offset" => Primitive::Hash {
-                target: field(0)?,
-                base: value(1)?,
-                calculation: named(2, &self.calculations)?,
-                size: value(3)?,
+                target: p.field(0)?,
+                base: p.value(1)?,
+                calculation: p.named(2, &self.calculations)?,
+                size: p.value(3)?,
             },
-            "count" => Primitive::Count(named(0, &self.counters)?, value(1)?),
+            "count" => Primitive::Count(p.named(0, &self.counters)?, p.value(1)?),
             "clone_ingress_pkt_to_egress" => Primitive::CloneIngress {
-                session: value(0)?,
-                fields: target(1)?,
+                session: p.value(0)?,
+                fields: p.line(1)?,
             },
             "clone_egress_pkt_to_egress" => Primitive::CloneEgress {
-                session: value(0)?,
-                fields: target(1)?,
+                session: p.value(0)?,
+                fields: p.line(1)?,
             },
-            "recirculate" => Primitive::Recirculate(target(0)?),
+            "recirculate" => Primitive::Recirculate(p.line(0)?),
             "mark_to_drop" => Primitive::MarkToDrop,
             op => return wrong(format_args!("primitive `{op}`")),
         })
@@ -420,38 +432,29 @@ impl Names {
         let Some(json) = pipelines.iter().find(|pipeline| pipeline["name"] == name) else {
             return wrong(format_args!("there is no pipeline {name}"));
         };
-        let (own, conditionals) = (list(json, "tables")?, list(json, "conditionals")?);
+        let own = list(json, "tables")?;
+        let conditionals = list(json, "conditionals")?;
         let all: Vec<&Json> = own.iter().chain(conditionals).collect();
-        let place = |name: &Json| {
-            all.iter()
-                .position(|node| node["name"] == *name)
-                .filter(|_| name.is_string())
-        };
         let mut nodes = Vec::new();
         for table in own {
             nodes.push(Node::Table(tables.len()));
-            tables.push(self.table(table, actions, json, place)?);
+            tables.push(self.table(table, actions, json, &all)?);
         }
         for conditional in conditionals {
             nodes.push(Node::If {
                 condition: self.expression(&conditional["expression"])?,
-                yes: place(&conditional["true_next"]),
-                no: place(&conditional["false_next"]),
+                yes: position(all.iter().copied(), &conditional["true_next"]),
+                no: position(all.iter().copied(), &conditional["false_next"]),
             });
         }
         Ok(Pipeline {
-            first: place(&json["init_table"]),
+            first: position(all.iter().copied(), &json["init_table"]),
             nodes,
         })
     }
 
-    fn table(
-        &self,
-        json: &Json,
-        actions: &[Action],
-        pipeline: &Json,
-        place: impl Fn(&Json) -> Option<usize>,
-    ) -> Result<Table> {
+    /// `nodes`: the tables and conditionals of the pipeline, in the order of their numbers.
+    fn table(&self, json: &Json, actions: &[Action], pipeline: &Json, nodes: &[&Json]) -> Result<Table> {
         let name = text_of(json, "name")?;
         if json["type"] != "simple"
             || !list(pipeline, "action_profiles")?.is_empty()
@@ -459,22 +462,6 @@ impl Names {
         {
             return wrong(format_args!("table {name} has an action profile or a meter"));
         }
-        let key = |json: &Json| {
-            let field = self.field(&json["target"])?;
-            let kind = match json["match_type"].as_str() {
-                Some("exact") => MatchKind::Exact,
-                Some("lpm") => MatchKind::Lpm,
-                Some("ternary") => MatchKind::Ternary,
-                Some("range") => MatchKind::Range,
-                other => return wrong(format_args!("match kind {other:?}")),
-            };
-            Ok((
-                json["name"].as_str().unwrap_or_default().to_owned(),
-                field,
-                kind,
-                self.width(field)?,
-            ))
-        };
         let ids: Vec<usize> = list(json, "action_ids")?
             .iter()
             .filter_map(Json::as_u64)
@@ -491,17 +478,23 @@ impl Names {
         let next = &json["next_tables"];
         let next = if next.get("__HIT__").is_some() {
             Next::ByHit {
-                hit: place(&next["__HIT__"]),
-                miss: place(&next["__MISS__"]),
+                hit: position(nodes.iter().copied(), &next["__HIT__"]),
+                miss: position(nodes.iter().copied(), &next["__MISS__"]),
             }
         } else {
             Next::ByAction(
                 ids.iter()
-                    .map(|id| (*id, place(&next[actions[*id].name.as_str()])))
+                    .map(|id| {
+                        let name = &next[actions[*id].name.as_str()];
+                        (*id, position(nodes.iter().copied(), name))
+                    })
                     .collect(),
             )
         };
-        let keys = list(json, "key")?.iter().map(key).collect::<Result<_>>()?;
+        let keys = list(json, "key")?
+            .iter()
+            .map(|json| self.key(json))
+            .collect::<Result<_>>()?;
         let default = (number(default, "action_id")?, data);
         let entries = list(json, "entries")?
             .iter()
@@ -516,6 +509,19 @@ impl Names {
             next,
             entries,
         })
+    }
+
+    fn key(&self, json: &Json) -> Result<(String, Field, MatchKind, u32)> {
+        let field = self.field(&json["target"])?;
+        let kind = match json["match_type"].as_str() {
+            Some("exact") => MatchKind::Exact,
+            Some("lpm") => MatchKind::Lpm,
+            Some("ternary") => MatchKind::Ternary,
+            Some("range") => MatchKind::Range,
+            other => return wrong(format_args!("match kind {other:?}")),
+        };
+        let name = json["name"].as_str().unwrap_or_default().to_owned();
+        Ok((name, field, kind, self.width(field)?))
     }
 
     /// Bits of a field of fixed length.
@@ -533,20 +539,14 @@ impl Names {
             return wrong("it has not one parser");
         };
         let states = list(parser, "parse_states")?;
-        let place = |name: &Json| {
-            states
-                .iter()
-                .position(|state| state["name"] == *name)
-                .filter(|_| name.is_string())
-        };
         let parsed = states
             .iter()
-            .map(|state| self.state(state, place))
+            .map(|state| self.state(state, states))
             .collect::<Result<_>>()?;
-        Ok((parsed, place(&parser["init_state"])))
+        Ok((parsed, position(states, &parser["init_state"])))
     }
 
-    fn state(&self, json: &Json, place: impl Fn(&Json) -> Option<usize>) -> Result<ParseState> {
+    fn state(&self, json: &Json, states: &[Json]) -> Result<ParseState> {
         let mut key = Vec::new();
         for part in list(json, "transition_key")? {
             let value = self.value(part)?;
@@ -564,7 +564,8 @@ impl Names {
             // Each part of the key has whole bytes.
             key.push((value, width.next_multiple_of(8)));
         }
-        let transition = |json: &Json| {
+        let mut transitions = Vec::new();
+        for json in list(json, "transitions")? {
             let value = match json["type"].as_str() {
                 Some("default") => None,
                 Some("hexstr") => {
@@ -577,21 +578,18 @@ impl Names {
                 }
                 other => return wrong(format_args!("transition {other:?}")),
             };
-            Ok(Transition {
+            transitions.push(Transition {
                 value,
-                next: place(&json["next_state"]),
-            })
-        };
+                next: position(states, &json["next_state"]),
+            });
+        }
         Ok(ParseState {
             ops: list(json, "parser_ops")?
                 .iter()
                 .map(|op| self.parser_op(op))
                 .collect::<Result<_>>()?,
             key,
-            transitions: list(json, "transitions")?
-                .iter()
-                .map(transition)
-                .collect::<Result<_>>()?,
+            transitions,
         })
     }
 
@@ -599,7 +597,8 @@ impl Names {
         if json["type"] != "stack_field" {
             return self.expression(json).map(Value::Expression);
         }
-        let (stack, field) = (&json["value"][0], json["value"][1].as_str().unwrap_or_default());
+        let stack = &json["value"][0];
+        let field = json["value"][1].as_str().unwrap_or_default();
         let Some(&stack) = stack.as_str().and_then(|stack| self.stacks.get(stack)) else {
             return wrong(format_args!("there is no stack {stack}"));
         };
@@ -614,8 +613,8 @@ impl Names {
 
     fn parser_op(&self, json: &Json) -> Result<ParserOp> {
         let parameters = list(json, "parameters")?;
-        let parameter = |at: usize| parameters.get(at).unwrap_or(&Json::Null);
-        let (first, second) = (parameter(0), parameter(1));
+        let first = parameters.first().unwrap_or(&Json::Null);
+        let second = parameters.get(1).unwrap_or(&Json::Null);
         match (json["op"].as_str().unwrap_or_default(), first["type"].as_str()) {
             ("extract", Some("regular")) => Ok(ParserOp::Extract(self.header(&first["value"])?)),
             ("extract", Some("stack")) => {
@@ -630,16 +629,12 @@ impl Names {
                 self.expression(second)?,
             )),
             ("set", Some("field")) if second["type"] == "lookahead" => {
-                let part = |at: usize| {
+                let [from, width] = [0, 1].map(|at: usize| {
                     second["value"][at]
                         .as_u64()
                         .map_or(u32::MAX, |bits| bits.min(4096) as u32)
-                };
-                Ok(ParserOp::SetLookahead(
-                    self.field(&first["value"])?,
-                    part(0),
-                    part(1),
-                ))
+                });
+                Ok(ParserOp::SetLookahead(self.field(&first["value"])?, from, width))
             }
             ("set", Some("field")) => Ok(ParserOp::Set(self.field(&first["value"])?, self.value(second)?)),
             (op, kind) => wrong(format_args!("parser operation `{op}` of {kind:?}")),
@@ -657,32 +652,75 @@ impl Names {
     }
 
     fn field_lists(&self, json: &Json) -> Result<BTreeMap<u128, Vec<Field>>> {
-        let fields = |json: &Json| {
+        let mut lists = BTreeMap::new();
+        for json in list(json, "field_lists")? {
             let fields = list(json, "elements")?
                 .iter()
-                .map(|element| self.field(&element["value"]));
-            Ok((number(json, "id")? as u128, fields.collect::<Result<_>>()?))
-        };
-        list(json, "field_lists")?.iter().map(fields).collect()
+                .map(|element| self.field(&element["value"]))
+                .collect::<Result<_>>()?;
+            lists.insert(number(json, "id")? as u128, fields);
+        }
+        Ok(lists)
     }
 
     fn standard(&self) -> Result<Standard> {
-        let field = |name: &str| self.field(&serde_json::json!(["standard_metadata", name]));
         Ok(Standard {
-            ingress_port: field("ingress_port")?,
-            egress_spec: field("egress_spec")?,
-            egress_port: field("egress_port")?,
-            mcast_grp: field("mcast_grp")?,
-            egress_rid: field("egress_rid")?,
-            instance_type: field("instance_type")?,
-            packet_length: field("packet_length")?,
-            enq_qdepth: field("enq_qdepth")?,
-            deq_qdepth: field("deq_qdepth")?,
-            deq_timedelta: field("deq_timedelta")?,
-            ingress_ts: field("ingress_global_timestamp")?,
-            egress_ts: field("egress_global_timestamp")?,
-            checksum_error: field("checksum_error")?,
-            parser_error: field("parser_error")?,
+            ingress_port: self.metadata("ingress_port")?,
+            egress_spec: self.metadata("egress_spec")?,
+            egress_port: self.metadata("egress_port")?,
+            mcast_grp: self.metadata("mcast_grp")?,
+            egress_rid: self.metadata("egress_rid")?,
+            instance_type: self.metadata("instance_type")?,
+            packet_length: self.metadata("packet_length")?,
+            enq_qdepth: self.metadata("enq_qdepth")?,
+            deq_qdepth: self.metadata("deq_qdepth")?,
+            deq_timedelta: self.metadata("deq_timedelta")?,
+            ingress_ts: self.metadata("ingress_global_timestamp")?,
+            egress_ts: self.metadata("egress_global_timestamp")?,
+            checksum_error: self.metadata("checksum_error")?,
+            parser_error: self.metadata("parser_error")?,
         })
+    }
+
+    fn metadata(&self, name: &str) -> Result<Field> {
+        self.field(&serde_json::json!(["standard_metadata", name]))
+    }
+}
+
+/// The parameters of a primitive.
+struct Parameters<'a> {
+    names: &'a Names,
+    list: &'a [Json],
+}
+
+impl Parameters<'_> {
+    fn get(&self, at: usize) -> &Json {
+        self.list.get(at).unwrap_or(&Json::Null)
+    }
+
+    fn value(&self, at: usize) -> Result<Expression> {
+        self.names.expression(self.get(at))
+    }
+
+    fn field(&self, at: usize) -> Result<Field> {
+        self.names.field(&self.get(at)["value"])
+    }
+
+    fn header(&self, at: usize) -> Result<usize> {
+        self.names.header(&self.get(at)["value"])
+    }
+
+    /// The number of a register, counter or calculation.
+    fn named(&self, at: usize, names: &BTreeMap<String, usize>) -> Result<usize> {
+        let name = self.get(at)["value"].as_str().unwrap_or_default();
+        names
+            .get(name)
+            .copied()
+            .ok_or_else(|| Error(format!("there is no `{name}`")))
+    }
+
+    /// A line of the action, or the number of a field list.
+    fn line(&self, at: usize) -> Result<usize> {
+        hex(&self.get(at)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX))
     }
 }

@@ -36,7 +36,7 @@ fn copy(root: &Path, folder: &Path) {
 
 /// Makes at most `tests` tests; with `sending`, only of paths that send a packet.
 pub(crate) fn generate(folder: &Path, name: &str, tests: u32, sending: bool) -> Made {
-    let root = std::env::current_dir().unwrap().join("..");
+    let root = std::env::current_dir().unwrap().join("../../p4");
     copy(&root, folder);
     let (out, said) = (folder.join("tests"), folder.join("said"));
     let file = std::fs::File::create(&said).unwrap();

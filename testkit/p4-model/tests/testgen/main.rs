@@ -94,7 +94,7 @@ fn check(name: &str, tests: u32, sending: u32) {
 }
 
 fn execute(name: &str, made: &Made) {
-    let json = Path::new("../v1model").join(format!("{name}.json"));
+    let json = Path::new("../../p4/v1model").join(format!("{name}.json"));
     let json = std::fs::read_to_string(json).unwrap();
     let (program, tables) = (Program::read(&json).unwrap(), Tables::of(&json));
     let (mut ran, mut sends, mut tried, mut by_bmv2, mut wrong) = (0, 0, 0, 0, Vec::new());

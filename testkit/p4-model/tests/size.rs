@@ -87,7 +87,7 @@ fn row(folder: &Path, name: &str) -> String {
 
 #[test]
 fn the_readme_has_the_sizes_of_the_programs() {
-    let root = std::env::current_dir().unwrap().join("..");
+    let root = std::env::current_dir().unwrap().join("../../p4");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     for name in ["int", "sf", "aggregator", "dta_reporter", "dta_translator"] {
         let row = row(&root.join("v1model"), name);

@@ -43,7 +43,7 @@ fn csum16(bytes: &[u8]) -> u16 {
 
 /// CRC-32 as in Ethernet.
 fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             if crc & 1 != 0 {
                 crc >> 1 ^ 0xedb8_8320
@@ -51,8 +51,7 @@ fn crc32(bytes: &[u8]) -> u32 {
                 crc >> 1
             }
         })
-    };
-    !bytes.iter().fold(u32::MAX, step)
+    })
 }
 
 #[cfg(test)]

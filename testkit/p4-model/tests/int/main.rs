@@ -29,7 +29,7 @@ use testkit::rng::Rng;
 use packets::{forge, is_beyond, packet, without_length};
 use pair::{AVAILABLE, Pair};
 
-const PROGRAM: &str = include_str!("../../../v1model/int.json");
+const PROGRAM: &str = include_str!("../../../../p4/v1model/int.json");
 
 /// Number of random networks; `HOPWISE_P4_SEEDS` for a longer search.
 fn seeds() -> u64 {

@@ -45,6 +45,11 @@ pub struct Switch {
     groups: BTreeMap<u128, Vec<(u16, u16)>>,
 }
 
+/// Tells whether `name` is the full name or its last part.
+fn is_named(full: &str, name: &str) -> bool {
+    full == name || full.rsplit('.').next() == Some(name)
+}
+
 /// A packet in a pipeline.
 #[derive(Clone)]
 struct Packet {
@@ -95,18 +100,15 @@ impl Switch {
     }
 
     fn table(&self, name: &str) -> Result<usize, Error> {
-        let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
-        let found = self.program.tables.iter().position(|table| named(&table.name));
+        let mut tables = self.program.tables.iter();
+        let found = tables.position(|table| is_named(&table.name, name));
         found.ok_or_else(|| Error(format!("there is no table `{name}`")))
     }
 
     fn action(&self, table: usize, name: &str, parameters: &[u128]) -> Result<usize, Error> {
         let table = &self.program.tables[table];
-        let named = |id: &&usize| {
-            let full = &self.program.actions[**id].name;
-            full == name || full.rsplit('.').next() == Some(name)
-        };
-        let id = table.actions.iter().find(named);
+        let mut ids = table.actions.iter();
+        let id = ids.find(|id| is_named(&self.program.actions[**id].name, name));
         let id = *id.ok_or_else(|| Error(format!("table `{}` has no action `{name}`", table.name)))?;
         let wanted = self.program.actions[id].parameters.len();
         if wanted != parameters.len() {
@@ -138,12 +140,11 @@ impl Switch {
         if self.entries[id].len() >= table.size {
             return Err(Error(format!("table `{}` is full", table.name)));
         }
-        let (keys, parameters) = (entry.keys.clone(), entry.parameters.clone());
         self.entries[id].push(Installed {
-            keys,
+            keys: entry.keys.clone(),
             priority: entry.priority,
             action,
-            parameters,
+            parameters: entry.parameters.clone(),
         });
         Ok(())
     }
@@ -180,14 +181,14 @@ impl Switch {
 
     /// Returns the instances of a counter; `None` if there is no such counter.
     pub fn counter(&self, name: &str) -> Option<&[u64]> {
-        let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
-        let found = self.program.counters.iter().position(|(full, _)| named(full))?;
+        let mut counters = self.program.counters.iter();
+        let found = counters.position(|(full, _)| is_named(full, name))?;
         Some(&self.counters[found])
     }
 
     fn register(&self, name: &str) -> Option<usize> {
-        let named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
-        self.program.registers.iter().position(|(full, ..)| named(full))
+        let mut registers = self.program.registers.iter();
+        registers.position(|(full, ..)| is_named(full, name))
     }
 
     /// The cells of an array of registers.
@@ -205,12 +206,13 @@ impl Switch {
     pub fn process(&mut self, frame: &[u8], arrival: &Arrival) -> Vec<Sent> {
         let standard = &self.program.standard;
         let first = vec![(standard.ingress_port, u128::from(arrival.port))];
-        let (mut arriving, mut sent) = (VecDeque::from([(frame.to_vec(), first)]), Vec::new());
+        let mut arriving = VecDeque::from([(frame.to_vec(), first)]);
+        let mut sent = Vec::new();
         for _ in 0..MAX_PASSES {
             let Some((frame, metadata)) = arriving.pop_front() else {
                 break;
             };
-            sent.extend(self.pass((&frame, &metadata), arrival, &mut arriving));
+            sent.extend(self.pass(&frame, &metadata, arrival, &mut arriving));
         }
         sent
     }
@@ -218,7 +220,8 @@ impl Switch {
     /// One pass of a frame.
     fn pass(
         &mut self,
-        (frame, metadata): (&[u8], &[(Field, u128)]),
+        frame: &[u8],
+        metadata: &[(Field, u128)],
         arrival: &Arrival,
         again: &mut VecDeque<Arriving>,
     ) -> Vec<Sent> {
@@ -226,20 +229,19 @@ impl Switch {
         let standard = &program.standard;
         let known = [metadata, &[(standard.packet_length, frame.len() as u128)]].concat();
         let mut packet = self.parse(frame, &known);
-        let set = |packet: &mut Packet, field: Field, value: u128| packet.phv.set(field, value);
-        set(&mut packet, standard.ingress_ts, u128::from(arrival.ingress_ts));
+        packet
+            .phv
+            .set(standard.ingress_ts, u128::from(arrival.ingress_ts));
         self.verify_checksums(&mut packet);
         self.run(&program.ingress, &mut packet);
         let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();
-        let (port, group) = (
-            packet.phv.get(standard.egress_spec),
-            packet.phv.get(standard.mcast_grp),
-        );
+        let port = packet.phv.get(standard.egress_spec);
+        let group = packet.phv.get(standard.mcast_grp);
         if group != 0 {
             // The last one first: the queue is emptied from its end.
             for (port, number) in self.groups.get(&group).into_iter().flatten().rev() {
                 let mut replica = packet.clone();
-                set(&mut replica, standard.egress_rid, u128::from(*number));
+                replica.phv.set(standard.egress_rid, u128::from(*number));
                 queue.push((replica, u128::from(*port), REPLICATION));
             }
         } else if port != DROP_PORT {
@@ -247,14 +249,18 @@ impl Switch {
         }
         let mut sent = Vec::new();
         while let Some((mut packet, port, instance)) = queue.pop() {
-            set(&mut packet, standard.egress_port, port);
-            set(&mut packet, standard.egress_spec, 0);
-            set(&mut packet, standard.instance_type, instance);
-            set(&mut packet, standard.egress_ts, u128::from(arrival.egress_ts));
-            set(&mut packet, standard.deq_qdepth, u128::from(arrival.deq_qdepth));
-            set(&mut packet, standard.enq_qdepth, u128::from(arrival.deq_qdepth));
+            packet.phv.set(standard.egress_port, port);
+            packet.phv.set(standard.egress_spec, 0);
+            packet.phv.set(standard.instance_type, instance);
+            packet.phv.set(standard.egress_ts, u128::from(arrival.egress_ts));
+            packet
+                .phv
+                .set(standard.deq_qdepth, u128::from(arrival.deq_qdepth));
+            packet
+                .phv
+                .set(standard.enq_qdepth, u128::from(arrival.deq_qdepth));
             let waited = arrival.egress_ts.wrapping_sub(arrival.ingress_ts);
-            set(&mut packet, standard.deq_timedelta, u128::from(waited));
+            packet.phv.set(standard.deq_timedelta, u128::from(waited));
             self.run(&program.egress, &mut packet);
             if let Some((session, fields)) = packet.copy.take()
                 && let Some(port) = self
@@ -337,7 +343,7 @@ impl Switch {
             let failed = now
                 .ops
                 .iter()
-                .find_map(|op| self.parser_op(op, &mut phv, frame, (&mut at, &mut next)).err());
+                .find_map(|op| self.parser_op(op, &mut phv, frame, &mut at, &mut next).err());
             if let Some(failed) = failed {
                 error = failed;
                 break;
@@ -385,7 +391,8 @@ impl Switch {
         op: &ParserOp,
         phv: &mut Phv,
         frame: &[u8],
-        (at, next): (&mut usize, &mut [usize]),
+        at: &mut usize,
+        next: &mut [usize],
     ) -> Result<(), u128> {
         let [short, out_of_bounds] = self.program.errors;
         let rest = &frame[*at..];
@@ -481,11 +488,11 @@ impl Switch {
     /// Applies a table, and returns the next node.
     fn apply(&mut self, id: usize, packet: &mut Packet) -> Option<usize> {
         let table = &self.program.tables[id];
-        let value = |field: Field| match field.field {
+        let fields = table.keys.iter().map(|(_, field, _, _)| match field.field {
             VALID => u128::from(packet.phv.is_valid(field.header)),
-            _ => packet.phv.get(field),
-        };
-        let key: Vec<u128> = table.keys.iter().map(|(_, field, _, _)| value(*field)).collect();
+            _ => packet.phv.get(*field),
+        });
+        let key: Vec<u128> = fields.collect();
         let found = if key.is_empty() {
             None
         } else {
@@ -511,7 +518,8 @@ impl Switch {
     }
 
     fn execute(&mut self, action: usize, parameters: &[u128], packet: &mut Packet) {
-        let (program, mut line) = (Arc::clone(&self.program), 0);
+        let program = Arc::clone(&self.program);
+        let mut line = 0;
         for _ in 0..MAX_STEPS {
             let Some(primitive) = program.actions[action].primitives.get(line) else {
                 return;
@@ -531,10 +539,9 @@ impl Switch {
 
     fn primitive(&mut self, primitive: &Primitive, parameters: &[u128], packet: &mut Packet) {
         let phv = &mut packet.phv;
-        let of = |expression: &crate::expression::Expression, phv: &Phv| expression.value(phv, parameters);
         match primitive {
             Primitive::Assign(field, value) => {
-                let value = of(value, phv);
+                let value = value.value(phv, parameters);
                 phv.set(*field, value);
             }
             Primitive::AssignVariable(to, from) => {
@@ -544,21 +551,19 @@ impl Switch {
             Primitive::AssignHeader(to, from) => phv.copy(*to, *from),
             Primitive::SetValid(header, valid) => phv.set_valid(*header, *valid),
             Primitive::RegisterRead(to, register, index) => {
-                let index = usize::try_from(of(index, phv)).unwrap_or(usize::MAX);
+                let index = usize::try_from(index.value(phv, parameters)).unwrap_or(usize::MAX);
                 phv.set(*to, self.registers[*register].get(index).copied().unwrap_or(0));
             }
             Primitive::RegisterWrite(register, index, value) => {
-                let (index, value) = (
-                    usize::try_from(of(index, phv)).unwrap_or(usize::MAX),
-                    of(value, phv),
-                );
+                let index = usize::try_from(index.value(phv, parameters)).unwrap_or(usize::MAX);
+                let value = value.value(phv, parameters);
                 let width = self.program.registers[*register].2;
                 if let Some(cell) = self.registers[*register].get_mut(index) {
                     *cell = value & crate::packet::mask(width);
                 }
             }
             Primitive::Truncate(len) => {
-                packet.truncated = Some(usize::try_from(of(len, phv)).unwrap_or(usize::MAX))
+                packet.truncated = Some(usize::try_from(len.value(phv, parameters)).unwrap_or(usize::MAX))
             }
             Primitive::Hash {
                 target,
@@ -567,17 +572,18 @@ impl Switch {
                 size,
             } => {
                 let hash = self.program.calculations[*calculation].value(&self.program, phv);
-                let value = of(base, phv) + hash.checked_rem(of(size, phv)).unwrap_or(0);
+                let value =
+                    base.value(phv, parameters) + hash.checked_rem(size.value(phv, parameters)).unwrap_or(0);
                 phv.set(*target, value);
             }
             Primitive::Count(counter, index) => {
-                let index = usize::try_from(of(index, phv)).unwrap_or(usize::MAX);
+                let index = usize::try_from(index.value(phv, parameters)).unwrap_or(usize::MAX);
                 if let Some(count) = self.counters[*counter].get_mut(index) {
                     *count += 1;
                 }
             }
             Primitive::CloneIngress { session, fields } | Primitive::CloneEgress { session, fields } => {
-                packet.copy = Some((of(session, phv), *fields as u128))
+                packet.copy = Some((session.value(phv, parameters), *fields as u128))
             }
             Primitive::Recirculate(fields) => packet.again = Some(*fields as u128),
             Primitive::MarkToDrop => {

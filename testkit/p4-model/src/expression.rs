@@ -45,7 +45,7 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
-    pub(crate) fn of(op: &str) -> Option<Self> {
+    pub(crate) fn parse(op: &str) -> Option<Self> {
         Some(match op {
             "+" => Self::Add,
             "-" => Self::Subtract,
@@ -68,7 +68,6 @@ impl Binary {
     }
 
     fn apply(self, a: u128, b: u128) -> u128 {
-        let shift = |by: u128| u32::try_from(by).unwrap_or(u32::MAX);
         match self {
             Self::Add => a.wrapping_add(b),
             Self::Subtract => a.wrapping_sub(b),
@@ -76,8 +75,8 @@ impl Binary {
             Self::And => a & b,
             Self::Or => a | b,
             Self::Xor => a ^ b,
-            Self::ShiftLeft => a.checked_shl(shift(b)).unwrap_or(0),
-            Self::ShiftRight => a.checked_shr(shift(b)).unwrap_or(0),
+            Self::ShiftLeft => u32::try_from(b).map_or(0, |by| a.checked_shl(by).unwrap_or(0)),
+            Self::ShiftRight => u32::try_from(b).map_or(0, |by| a.checked_shr(by).unwrap_or(0)),
             Self::Equal => u128::from(a == b),
             Self::Different => u128::from(a != b),
             Self::Less => u128::from(a < b),
@@ -93,17 +92,25 @@ impl Binary {
 impl Expression {
     /// The value, with the parameters of the action.
     pub(crate) fn value(&self, phv: &Phv, parameters: &[u128]) -> u128 {
-        let of = |expression: &Expression| expression.value(phv, parameters);
         match self {
             Self::Constant(value) => *value,
             Self::Field(Field { header, field: VALID }) => u128::from(phv.is_valid(*header)),
             Self::Field(field) => phv.get(*field),
             Self::Parameter(number) => parameters.get(*number).copied().unwrap_or(0),
-            Self::Unary(Unary::Not, a) => u128::from(of(a) == 0),
-            Self::Unary(Unary::Complement, a) => !of(a),
-            Self::Unary(Unary::Same, a) => of(a),
-            Self::Binary(op, sides) => op.apply(of(&sides[0]), of(&sides[1])),
-            Self::Choice(parts) => of(&parts[if of(&parts[0]) != 0 { 1 } else { 2 }]),
+            Self::Unary(Unary::Not, a) => u128::from(a.value(phv, parameters) == 0),
+            Self::Unary(Unary::Complement, a) => !a.value(phv, parameters),
+            Self::Unary(Unary::Same, a) => a.value(phv, parameters),
+            Self::Binary(op, sides) => {
+                op.apply(sides[0].value(phv, parameters), sides[1].value(phv, parameters))
+            }
+            Self::Choice(parts) => {
+                let chosen = if parts[0].value(phv, parameters) != 0 {
+                    1
+                } else {
+                    2
+                };
+                parts[chosen].value(phv, parameters)
+            }
         }
     }
 }

@@ -15,21 +15,21 @@ use crate::{
 };
 use runtime::control::{Asked, Control};
 
-/// What the collector is asked for, and the way to it.
+/// The rules and thresholds that intents ask of the collector, and the way to it.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct DetectionRequests {
     /// With the rules and thresholds of the configuration, beside which those of intents must fit.
     settings: Arc<Configuration>,
     control: Control,
-    /// As last told.
+    /// As the collector last received them.
     asked: Arc<Asked>,
-    /// Intents that do not fit, and why.
+    /// Intents that do not fit, with the reasons.
     left_out: BTreeMap<String, String>,
     /// Intents or their flows may have changed.
     pub(super) is_due: bool,
 }
 
-impl Asking {
+impl DetectionRequests {
     /// Nothing is asked yet.
     pub(super) fn new(settings: Arc<Configuration>, control: Control) -> Self {
         Self {
@@ -43,7 +43,8 @@ impl Asking {
 
     /// Takes over another version of the configuration.
     pub(super) fn set_settings(&mut self, settings: Arc<Configuration>) {
-        (self.settings, self.is_due) = (settings, true);
+        self.settings = settings;
+        self.is_due = true;
     }
 
     /// Whether this process has a collector.
@@ -51,7 +52,7 @@ impl Asking {
         self.settings.collects()
     }
 
-    /// Why the collector does not evaluate what an intent asks for.
+    /// Returns the reason for which the collector does not evaluate the rule and thresholds of an intent.
     pub(super) fn left_out(&self, name: &str) -> Option<&str> {
         self.left_out.get(name).map(String::as_str)
     }
@@ -75,7 +76,7 @@ impl Core {
         let mut all = self.all_asking();
         all.retain(|(other, _)| other.name != intent.name);
         all.push((intent, flows));
-        self.asking
+        self.detection
             .refusal(&all)
             .map_or(Ok(()), |reason| Err(Error::Wrong(reason)))
     }
@@ -96,7 +97,7 @@ impl Core {
     /// The intents in force that ask something, with their flows.
     fn all_asking(&self) -> Vec<(&Intent, Vec<Match>)> {
         let compiler = self.manager.compiler();
-        let intents = self.intents.values().map(|held| self.keeping.in_force(held));
+        let intents = self.intents.values().map(|held| self.budgets.in_force(held));
         let asking = intents.filter(|intent| asks(intent));
         let in_force = asking.filter(|intent| compiler.outcome(&intent.name).is_some());
         in_force
@@ -106,18 +107,18 @@ impl Core {
 
     /// Tells the collector what intents ask of it, if that has changed. Of those that do not fit, the last ones are left out.
     pub(super) fn ask_collector(&mut self) {
-        if !std::mem::take(&mut self.asking.is_due) || !self.asking.collects() {
+        if !std::mem::take(&mut self.detection.is_due) || !self.detection.collects() {
             return;
         }
-        self.matching.renew();
+        self.matches.renew();
         let mut all = self.all_asking();
         let mut left_out = BTreeMap::new();
-        if self.asking.refusal(&all).is_some() {
+        if self.detection.refusal(&all).is_some() {
             let mut fitting = Vec::new();
             for one in all {
                 let name = one.0.name.clone();
                 fitting.push(one);
-                if let Some(reason) = self.asking.refusal(&fitting) {
+                if let Some(reason) = self.detection.refusal(&fitting) {
                     fitting.pop();
                     left_out.insert(name, reason);
                 }
@@ -125,22 +126,21 @@ impl Core {
             all = fitting;
         }
         let asked = Arc::new(asked(all));
-        self.asking.left_out = left_out;
-        if asked != self.asking.asked {
-            self.asking.control.detect(Arc::clone(&asked));
-            self.asking.asked = asked;
+        self.detection.left_out = left_out;
+        if asked != self.detection.asked {
+            self.detection.control.detect(Arc::clone(&asked));
+            self.detection.asked = asked;
         }
     }
 }
 
 /// The entry that is for this flow only.
 pub(in crate::role) fn key_of(flow: &wire::FlowKey) -> FlowMatch {
-    let port = |port: Option<u16>| port.map_or(ANY_PORT, |port| (port, port));
     FlowMatch {
         src: Some(flow.src().into()),
         dst: Some(flow.dst().into()),
-        sport: port(flow.src_port()),
-        dport: port(flow.dst_port()),
+        sport: flow.src_port().map_or(ANY_PORT, |port| (port, port)),
+        dport: flow.dst_port().map_or(ANY_PORT, |port| (port, port)),
         proto: Some(flow.proto()),
         dscp: None,
     }

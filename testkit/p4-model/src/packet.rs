@@ -27,17 +27,14 @@ struct Instance {
 
 impl Phv {
     pub(crate) fn new(headers: &[Header]) -> Self {
-        let instance = |header: &Header| {
-            let widths = header.widths.clone();
-            Instance {
-                valid: header.metadata,
-                fields: vec![0; widths.len()],
-                variable: Vec::new(),
-                widths,
-            }
-        };
+        let headers = headers.iter().map(|header| Instance {
+            valid: header.metadata,
+            fields: vec![0; header.widths.len()],
+            variable: Vec::new(),
+            widths: header.widths.clone(),
+        });
         Self {
-            headers: headers.iter().map(instance).collect(),
+            headers: headers.collect(),
         }
     }
 
@@ -73,14 +70,11 @@ impl Phv {
 
     /// Copies a header with its validity.
     pub(crate) fn copy(&mut self, to: usize, from: usize) {
-        let Instance {
-            valid,
-            fields,
-            variable,
-            ..
-        } = self.headers[from].clone();
+        let source = self.headers[from].clone();
         let target = &mut self.headers[to];
-        (target.valid, target.fields, target.variable) = (valid, fields, variable);
+        target.valid = source.valid;
+        target.fields = source.fields;
+        target.variable = source.variable;
     }
 
     /// Reads a header from the front of `bytes`; its field of variable length, if there is one, has `variable` bytes. Returns the
@@ -141,8 +135,9 @@ pub(crate) fn mask(width: u32) -> u128 {
 
 /// `width` bits of `bytes`, which are long enough, from bit `at` on.
 pub(crate) fn bits(bytes: &[u8], at: usize, width: u32) -> u128 {
-    let bit = |at: usize| u128::from(bytes[at / 8] >> (7 - at % 8) & 1);
-    (at..at + width as usize).fold(0, |value, at| value << 1 | bit(at))
+    (at..at + width as usize).fold(0, |value, at| {
+        value << 1 | u128::from(bytes[at / 8] >> (7 - at % 8) & 1)
+    })
 }
 
 /// Bytes that are written bit by bit.

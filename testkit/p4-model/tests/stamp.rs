@@ -22,7 +22,7 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_programs_were_compiled_from_these_sources() {
-    let root = std::env::current_dir().unwrap().join("..");
+    let root = std::env::current_dir().unwrap().join("../../p4");
     let mut hash = Sha256::new();
     for path in sources(&root) {
         hash.update(std::fs::read(path).unwrap());

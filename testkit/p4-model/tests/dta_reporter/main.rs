@@ -42,7 +42,7 @@ use packets::{Routed, has_l4, is_beyond, packet, routed};
 use pair::{AVAILABLE, COLLECTOR, Tables, by_rust, entry};
 use setup::{Setup, commands, installed, measured};
 
-const PROGRAM: &str = include_str!("../../../v1model/dta_reporter.json");
+const PROGRAM: &str = include_str!("../../../../p4/v1model/dta_reporter.json");
 /// Our address, and the port of timer frames.
 const OURS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 const CPU: u16 = 60;
