@@ -13,6 +13,7 @@ all: build
 # Built as for the tests: a third of the time of an optimized build, and shared with `make test`.
 demo: ui         ## a simulated fabric, a real collector, the web page on http://127.0.0.1:8080
 	@scripts/setup build
+	@[ -e $(TARGET)/gate/hopwise ] || echo "The first build takes up to ten minutes on two cores. After it, the address of the pages is printed."
 	cargo build --profile gate --locked --workspace --bin hopwise
 	$(TARGET)/gate/hopwise demo
 
@@ -53,7 +54,7 @@ fmt:             ## format everything
 	cd ui && npm run format
 
 docs:            ## regenerate the reference pages
-	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-lab -p hopwise-bench -p hopwise-p4runtime -p hopwise-switch-role reference
+	UPDATE_REFERENCE=1 cargo test --profile gate -p hopwise -p hopwise-api -p hopwise-config -p hopwise-lab -p hopwise-bench -p hopwise-p4runtime -p hopwise-switch-role reference
 	scripts/build-python-client
 
 clean:           ## remove the build output

@@ -16,15 +16,13 @@ use collector::{Access, Collector};
 use detect::Detection;
 use tokio::sync::Semaphore;
 
+use api::Api;
+
 use crate::list_events::ListEvents;
-use crate::silences::NotedSilences;
-use crate::{
-    api::{self, Api},
-    config::{Overrides, Settings, build},
-    log::Log,
-};
+use crate::log::Log;
 use ::export_role::role::{self as export_role, Silences};
 use aggregate_role::role as aggregator;
+use cli::silences::NotedSilences;
 use collect_role::{
     capabilities::CapabilityDrop,
     fanout::{self, Ledger, LoadSender, Plan},
@@ -41,6 +39,7 @@ use collect_role::{
     watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
 };
+use config::{Overrides, Settings, build};
 use dta::settings::{MemoryMode, MemorySettings};
 use dta_role::{
     exchange::secret::NewSecret,
@@ -346,12 +345,12 @@ impl Server {
         let monitor = Arc::new(self.monitor(gauges));
         let notes = notes(&settings)?;
         if let Some(configuration) = settings.managed() {
-            let reach = (self.devices.take(), namespaces);
             let monitor = Arc::clone(&monitor);
             self.manager = Some(manager_role::Role::start(
                 configuration,
                 monitor,
-                reach,
+                self.devices.take(),
+                namespaces,
                 &self.control,
             )?);
         }
@@ -441,7 +440,7 @@ impl Server {
                 .transpose()?
                 .map(Arc::new),
             tls: Arc::clone(&self.tls),
-            history: history(settings)?,
+            history: history(settings, self.pipeline.moved_files())?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
             reads: Arc::new(Semaphore::new(api::READS)),
             pages: Arc::new(Semaphore::new(api::PAGES)),
@@ -804,7 +803,10 @@ fn known_links(settings: &Settings) -> KnownLinks {
 }
 
 /// What answers about the past.
-fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
+fn history(
+    settings: &Settings,
+    moved: Option<store::MovedFiles>,
+) -> Result<Option<Box<dyn History>>, CliError> {
     if let Some(console) = &settings.console {
         let wrong = |(key, message)| CliError::new(format!("[console] {key}: {message}"));
         let destination = console.destination().map_err(wrong)?;
@@ -822,7 +824,7 @@ fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
     }
     let reader = store::Reader::open(settings.store_directory());
     let reader = reader.map_err(|error| CliError::new(error.to_string()))?;
-    Ok(Some(Box::new(Local::new(reader))))
+    Ok(Some(Box::new(Local::new(reader, moved))))
 }
 
 /// The connection of the switch and the translator, if reports are intercepted.
@@ -838,7 +840,7 @@ fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, 
         .transpose()
 }
 
-fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
+fn outlet(pipeline: &Pipeline) -> Result<pipeline::QueueSender, CliError> {
     pipeline
         .outlet()
         .ok_or_else(|| CliError::new("the server was stopped; make a new one"))

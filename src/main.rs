@@ -3,20 +3,15 @@
 
 use std::process::ExitCode;
 
-mod api;
-mod cli;
+mod arguments;
 mod commands;
-mod config;
-mod doctor;
 mod lifecycle;
 mod list_events;
 mod log;
-mod metrics;
-mod silences;
 
 /// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.
 fn main() -> ExitCode {
-    match cli::run() {
+    match arguments::run() {
         Ok(code) => code,
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {

@@ -37,9 +37,9 @@ pub trait Output {
 /// }
 ///
 /// let mut aggregator = Aggregator::new(Config { timer: 1_000_000, ..Config::default() })?;
-/// let postcards = aggregator::workload::CASES[0].datagrams();
+/// let postcards = testkit::workload::aggregator::CASES[0].datagrams();
 /// let mut sent = Count::default();
-/// aggregator.ingest(5_000_000, postcards.chunks_exact(aggregator::workload::LEN).take(2), &mut sent);
+/// aggregator.ingest(5_000_000, postcards.chunks_exact(testkit::workload::aggregator::LEN).take(2), &mut sent);
 /// assert_eq!((sent.0, aggregator.deadline()), (0, Some(6_000_000)));
 /// aggregator.tick(6_000_000, &mut sent);
 /// assert_eq!((sent.0, aggregator.deadline()), (1, None));

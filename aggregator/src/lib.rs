@@ -23,10 +23,10 @@
 //! // Agg_N(3): three postcards of a node become one datagram.
 //! let config = Config { kind: Kind::AggNode, r: 3, ..Config::default() };
 //! let mut aggregator = Aggregator::new(config)?;
-//! let case = aggregator::workload::CASES[0];
+//! let case = testkit::workload::aggregator::CASES[0];
 //! let postcards = case.datagrams();
 //! let mut sent = Sent::default();
-//! aggregator.ingest(0, postcards.chunks_exact(aggregator::workload::LEN).take(10), &mut sent);
+//! aggregator.ingest(0, postcards.chunks_exact(testkit::workload::aggregator::LEN).take(10), &mut sent);
 //! let aggregate = Aggregate::parse(&sent.0[0])?;
 //! assert_eq!((aggregate.header().kind, aggregate.postcards().count()), (Kind::AggNode, 3));
 //!
@@ -47,7 +47,6 @@ mod nodes;
 mod postcard;
 mod stats;
 mod table;
-pub mod workload;
 
 pub use aggregator::{Aggregator, Output};
 pub use config::{Config, ConfigError, MAX_BYTES, MAX_DESTINATIONS, MAX_REGISTERS, MAX_WAYS, Spread};

@@ -23,7 +23,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Number of reasons.
+    /// The number of reasons, which is the length of an array that counts by reason.
     pub const COUNT: usize = Self::NoValue as usize + 1;
     /// All reasons, in order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [

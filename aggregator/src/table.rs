@@ -1,13 +1,12 @@
 //! Registers as in a switch: an array of fixed size, indexed by a hash. A key whose ways are all occupied evicts the oldest
 //! register, which is sent early; nothing waits, and nothing is lost.
 
+use memory::age_list::{AgeLink, AgeList, Aged};
 use wire::aggregate::{Summary, SummaryMetric};
 
 use super::config::Config;
 use super::postcard::Postcard;
 
-/// Index that stands for no register.
-pub(super) const NONE: u32 = u32::MAX;
 /// Key of a free register. No postcard has this key: node or flow would be unknown.
 pub(super) const FREE_KEY: u64 = u64::MAX;
 
@@ -15,16 +14,13 @@ pub(super) const FREE_KEY: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Register {
-    /// Arrival time of its first postcard.
-    pub(super) since: u64,
+    /// Arrival time of its first postcard, and the registers before and after it.
+    age: AgeLink,
     latency_sum: u64,
     queue_sum: u64,
     latency: Range,
     queue: Range,
     pub(super) count: u32,
-    /// The next older and newer registers.
-    older: u32,
-    newer: u32,
 }
 
 const _: () = assert!(size_of::<Register>() == 64);
@@ -67,14 +63,12 @@ impl Range {
 
 impl Register {
     const EMPTY: Self = Self {
-        since: 0,
+        age: AgeLink::NONE,
         latency_sum: 0,
         queue_sum: 0,
         latency: Range::NEW,
         queue: Range::NEW,
         count: 0,
-        older: NONE,
-        newer: NONE,
     };
 
     /// Adds the values of a postcard; returns the number of missing ones.
@@ -92,6 +86,13 @@ impl Register {
     }
 }
 
+impl Aged for Register {
+    #[inline(always)]
+    fn age_link(&mut self) -> &mut AgeLink {
+        &mut self.age
+    }
+}
+
 /// All registers, indexed by a hash of the key.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -103,8 +104,7 @@ pub(super) struct Table {
     ways: usize,
     /// Mask of the bucket index.
     mask: usize,
-    oldest: u32,
-    newest: u32,
+    waiting: AgeList,
     pub(super) occupied: u64,
 }
 
@@ -126,8 +126,7 @@ impl Table {
             stride,
             ways,
             mask: slots / ways - 1,
-            oldest: NONE,
-            newest: NONE,
+            waiting: AgeList::EMPTY,
             occupied: 0,
         }
     }
@@ -177,49 +176,33 @@ impl Table {
         }
         let ways = bucket..bucket + self.ways as u32;
         Err(ways
-            .min_by_key(|slot| self.registers[*slot as usize].since)
+            .min_by_key(|slot| self.registers[*slot as usize].age.since)
             .unwrap_or(bucket))
     }
 
     /// Assigns a free register to a key.
+    #[inline(always)]
     pub(super) fn claim(&mut self, slot: u32, key: u64, now: u64) {
         self.keys[slot as usize] = key;
-        let older = self.newest;
-        self.registers[slot as usize] = Register {
-            since: now,
-            older,
-            ..Register::EMPTY
-        };
-        match self.registers.get_mut(older as usize) {
-            Some(register) => register.newer = slot,
-            None => self.oldest = slot,
-        }
-        self.newest = slot;
+        self.registers[slot as usize] = Register::EMPTY;
+        self.waiting.push(&mut self.registers, slot as usize, now);
         self.occupied += 1;
     }
 
+    #[inline(always)]
     pub(super) fn release(&mut self, slot: u32) {
         self.keys[slot as usize] = FREE_KEY;
-        let register = &mut self.registers[slot as usize];
-        let Register { older, newer, .. } = *register;
-        register.count = 0;
-        match self.registers.get_mut(older as usize) {
-            Some(register) => register.newer = newer,
-            None => self.oldest = newer,
-        }
-        match self.registers.get_mut(newer as usize) {
-            Some(register) => register.older = older,
-            None => self.newest = older,
-        }
+        self.registers[slot as usize].count = 0;
+        self.waiting.remove(&mut self.registers, slot as usize);
         self.occupied -= 1;
     }
 
     /// Returns the register whose first postcard has waited longest, and the arrival time of that postcard.
     #[inline]
     pub(super) fn oldest(&self) -> Option<(u32, u64)> {
-        self.registers
-            .get(self.oldest as usize)
-            .map(|register| (self.oldest, register.since))
+        let oldest = self.waiting.oldest();
+        let register = self.registers.get(oldest)?;
+        Some((oldest as u32, register.age.since))
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use testkit::allocations::{Counting, allocations};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-use aggregator::workload::{CASES, LEN};
+use testkit::workload::aggregator::{CASES, LEN};
 
 struct CountingOutput(u64);
 

@@ -22,7 +22,7 @@ impl FabricSink for Count {
 fn main() {
     const PACKETS: u64 = 1_000_000;
     let began = Instant::now();
-    let done = dataplane::workload::simulate(PACKETS).expect("a good topology");
+    let done = testkit::workload::switch::simulate(PACKETS).expect("a good topology");
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{} packets over {} hops through 20 switches in {seconds:.3} s",

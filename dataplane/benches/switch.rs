@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dataplane::workload::{Task, Workload};
+use testkit::workload::switch::{Task, Workload};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     const ROUNDS: usize = 200;

@@ -10,7 +10,7 @@ use crate::packet::{UDP, fill_l4};
 /// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The Ethernet address.
+    /// The Ethernet address of the interface.
     pub mac: [u8; 6],
     /// The IPv4 address of the host.
     pub v4: Ipv4Addr,
@@ -150,7 +150,7 @@ impl Pattern {
 }
 
 /// A frame of a flow, and the flow's key. Addresses are those of the hosts, the payload counts up.
-pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
+pub fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8>, FlowKey) {
     let is_v6 = spec.family == Family::V6;
     let proto = spec.transport.number();
     let ip = ethernet::HEADER_LEN;

@@ -58,7 +58,6 @@ pub mod switch;
 mod transit;
 mod visit;
 pub mod watchlist;
-pub mod workload;
 
 pub use fabric::{
     Action, Config, Fabric, FabricError, FabricSink, FlowId, FlowSpec, GroundTruth, Pattern, Reporter,

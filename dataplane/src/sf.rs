@@ -221,7 +221,7 @@ pub fn tag(flow: &FlowKey) -> u32 {
 }
 
 impl Registers {
-    /// Creates empty registers.
+    /// Creates registers without entries.
     pub fn new(config: Config) -> Self {
         let count = if config.single { 1 } else { config.registers };
         Self {
@@ -237,7 +237,7 @@ impl Registers {
         self.registers.iter_mut().for_each(|register| register.state = 0);
     }
 
-    /// Returns their configuration.
+    /// Returns the configuration of the registers.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -38,7 +38,7 @@ pub struct Visit {
 /// Whether to send the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The packet leaves.
+    /// The packet leaves through an egress port.
     Forward,
     /// Drop it: it is for measurement only (D).
     Discard,

@@ -22,7 +22,7 @@ pub enum Mode {
 /// An entry of a watchlist.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watch {
-    /// The watched flows.
+    /// The flows to which the entry applies.
     pub flows: Match,
     /// The method by which they are measured.
     pub mode: Mode,
@@ -36,7 +36,7 @@ pub struct Watch {
     pub drops: bool,
 }
 
-/// Watches all flows.
+/// Watches all flows; see [`Watch::new`].
 impl Default for Watch {
     fn default() -> Self {
         Self::new(Match::default())

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Calculation {
-    /// Keys.
+    /// Keys that are reported in total.
     pub keys: u64,
-    /// Slots.
+    /// Slots of the store.
     pub slots: u64,
     /// Copies of each key.
     pub copies: u8,
-    /// Bytes of memory.
+    /// Memory of the store, bytes.
     pub bytes: u64,
-    /// Keys per slot.
+    /// Keys per slot of the store.
     pub load: f64,
     /// Share of slots that are written at the end.
     pub occupied: f64,
@@ -38,7 +38,7 @@ pub struct Calculation {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CalculationChoice"))]
 pub struct Choice {
-    /// Copies.
+    /// Copies of each key.
     pub copies: u8,
     /// Share of all keys that are answered.
     pub answered: f64,

@@ -100,6 +100,15 @@ struct SlotAddrs<const N: usize> {
     checksum: u32,
 }
 
+impl<const N: usize> SlotAddrs<N> {
+    /// Whether word `n` of the key's slots is a copy of the key. Two hashes may give one slot, which is one copy then.
+    #[inline(always)]
+    fn is_copy(&self, words: &[u64; N], n: usize) -> bool {
+        let at = self.at[n];
+        words[n] != 0 && words[n] as u32 == self.checksum && !self.at[..n].contains(&at)
+    }
+}
+
 /// Result of the first read of a key's slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotHeads {
@@ -287,16 +296,12 @@ impl KeyWriteReader {
         let mut agreeing = 0;
         let mut best = 0;
         for (n, word) in words.iter().enumerate() {
-            // Two hashes may give one slot, which is one copy then.
-            let is_copy = |n: usize| {
-                let at = addrs.at[n];
-                words[n] != 0 && words[n] as u32 == addrs.checksum && !addrs.at[..n].contains(&at)
-            };
             let alike = (0..N)
-                .map(|m| u8::from(is_copy(m) & ((words[m] ^ word) & mask == 0)))
+                .map(|m| u8::from(addrs.is_copy(&words, m) & ((words[m] ^ word) & mask == 0)))
                 .sum::<u8>();
-            let alike = if is_copy(n) { alike } else { 0 };
-            copies += u8::from(is_copy(n));
+            let is_copy = addrs.is_copy(&words, n);
+            let alike = if is_copy { alike } else { 0 };
+            copies += u8::from(is_copy);
             if alike > agreeing && (agreeing == 0 || policy != Policy::First) {
                 agreeing = alike;
                 best = n;

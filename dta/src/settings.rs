@@ -6,7 +6,8 @@ use crate::fields::Fields;
 
 use settings::{
     choice,
-    read::{DeValue, Node, Reader},
+    problems::Problems,
+    read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
     values::{Size, from_text, id_range, integer, refuse, with_unit},
@@ -38,7 +39,7 @@ section! {
         pub secret_file: Option<PathBuf> = None,
         /// Directory of the regions' files: on a tmpfs (`/dev/shm`), a mounted hugetlbfs (2 MiB pages), or a disk.
         pub directory: PathBuf = PathBuf::from("/dev/shm/hopwise"),
-        /// Which copy is the answer when the copies of a key differ. `first`: the first copy with the key's checksum; `majority`:
+        /// Answer when the copies of a key differ. `first`: the first copy with the key's checksum; `majority`:
         /// the value of most copies; `strict`: an answer only if all such copies agree.
         pub policy: AnswerPolicy = AnswerPolicy::Majority,
         /// Queue pairs that translators may hold at the same time.
@@ -53,7 +54,7 @@ section! {
 }
 
 choice! {
-    /// The RoCEv2 responder.
+    /// The RoCEv2 responder that executes the writes.
     pub enum MemoryMode("\"socket\", \"xdp\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
@@ -155,39 +156,39 @@ section! {
 choice! {
     /// The structure of a store.
     pub enum StoreKind("\"key-write\", \"append\", \"key-increment\", \"sketch\" or \"postcarding\"") {
-        /// Data under keys.
+        /// Data that is stored under keys.
         KeyWrite = "key-write",
-        /// Lists.
+        /// Lists to which reports append entries.
         Append = "append",
-        /// Counters under keys.
+        /// Counters that are stored under keys.
         KeyIncrement = "key-increment",
-        /// A sketch.
+        /// The merged sketch of several switches.
         Sketch = "sketch",
-        /// Paths under keys.
+        /// Paths that are stored under keys.
         Postcarding = "postcarding",
     }
 }
 
 choice! {
     /// The hash functions that map keys to slots.
-    pub enum HashFamily("\"v1\" or \"artifact\"") {
-        /// Four independent CRCs.
+    pub enum HashFamily("\"v1\" or \"artifact\"") for wire::dta::hash::Family {
+        /// Four independent CRCs, one for each copy.
         V1 = "v1",
-        /// One CRC.
+        /// One CRC, as in the code published with the paper.
         Artifact = "artifact",
     }
 }
 
 choice! {
-    /// What a sketch counts.
-    pub enum SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
-        /// Count-Min.
+    /// The quantity that a sketch counts.
+    pub enum SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") for wire::dta::layout::SketchKind {
+        /// Counts of keys, never too small (Count-Min).
         CountMin = "count-min",
-        /// Count sketch.
+        /// Counts of keys without bias (Count sketch).
         Count = "count",
         /// The number of distinct keys.
         HyperLogLog = "hyperloglog",
-        /// Samples.
+        /// Samples of the traffic (AROMA).
         Aroma = "aroma",
     }
 }
@@ -197,11 +198,11 @@ choice! {
     pub enum EventKind("\"new\", \"change\", \"path_change\", \"drop\" or \"loss\"") {
         /// A key seen for the first time.
         New = "new",
-        /// A significant change.
+        /// A significant change of a metric.
         Change = "change",
-        /// Another path.
+        /// A flow that takes another path.
         PathChange = "path_change",
-        /// A dropped packet.
+        /// A dropped packet of a flow.
         Drop = "drop",
         /// Reports that are missing.
         Loss = "loss",
@@ -270,7 +271,7 @@ impl Setting for ListRange {
     const KIND: &'static str = "a list ID, or from-to such as \"0-15\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        if let DeValue::Integer(_) = node.get_ref() {
+        if let Value::Integer(_) = node.get_ref() {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
             return one
                 .map(|id| Self { first: id, last: id })
@@ -356,29 +357,28 @@ impl RegionSettings {
 
 /// Reports the problems of `[collector.memory]`. `refuse` takes the path of the setting and a message.
 pub fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let at = ["collector", "memory"];
-    let mut refuse_at = |key: &str, message: &str| refuse(&[at[0], at[1], key], message.to_owned());
+    let mut problems = Problems::new(&["collector", "memory"], refuse);
     if memory.listen.ip().is_unspecified() {
-        refuse_at(
+        problems.add(
             "listen",
             "RoCEv2's checksum covers the address; write one of this machine, such as \"10.0.0.9:4791\"",
         );
     }
-    check_mode(memory, &mut refuse_at);
+    check_mode(memory, &mut problems);
     if !(2..=4096).contains(&memory.queue_pairs) {
-        refuse_at(
+        problems.add(
             "queue_pairs",
             "write a number from 2 to 4096; a translator takes two",
         );
     }
     if memory.stores.is_empty() {
-        refuse_at(
+        problems.add(
             "stores",
             "no store, so nothing can be written; add [[collector.memory.stores]]",
         );
     }
     if memory.stores.len() > MAX_STORES {
-        refuse_at("stores", "at most 64 stores; remove some");
+        problems.add("stores", "at most 64 stores; remove some");
     }
     let lists: u64 = memory
         .stores
@@ -387,66 +387,65 @@ pub fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
         .map(|range| u64::from(range.count()))
         .sum();
     if lists > MAX_LISTS {
-        refuse_at(
+        problems.add(
             "stores",
             "at most 65536 lists in all stores together; remove some",
         );
     }
-    snapshots(memory, refuse);
+    check_snapshots(memory, refuse);
     for (index, store) in memory.stores.iter().enumerate() {
         let position = index.to_string();
         let before = &memory.stores[..index];
-        let wrong = names(store, before)
-            .into_iter()
-            .chain(shape(store))
-            .chain(check_events(store));
-        for (key, message) in wrong.chain(clearing(store, memory.mode)) {
-            refuse(&["collector", "memory", "stores", &position, key], message);
-        }
+        let table = ["collector", "memory", "stores", &position];
+        let mut problems = Problems::new(&table, refuse);
+        check_names(store, before, &mut problems);
+        check_shape(store, &mut problems);
+        check_events(store, &mut problems);
+        check_clearing(store, memory.mode, &mut problems);
     }
 }
 
 /// Checks the mode, the interface and the address together.
-fn check_mode(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
+fn check_mode(memory: &MemorySettings, problems: &mut Problems<'_>) {
     match (memory.mode, &memory.interface) {
         (MemoryMode::Socket, None) => return,
         (MemoryMode::Verbs, None) => {}
         (MemoryMode::Socket | MemoryMode::Verbs, Some(_)) => {
-            return refuse(
+            return problems.add(
                 "interface",
                 "only mode = \"xdp\" has an interface; remove the line, or set mode",
             );
         }
         (MemoryMode::Xdp, None) => {
-            refuse("mode", "on which interface? add interface = \"eth1\" or the like");
+            problems.add("mode", "on which interface? add interface = \"eth1\" or the like");
         }
         (MemoryMode::Xdp, Some(_)) => {}
     }
     if memory.listen.port() != wire::roce::PORT {
-        refuse(
+        problems.add(
             "listen",
             "this mode receives RoCEv2 only on its own port; write 4791",
         );
     }
     if memory.listen.ip().is_loopback() {
         let what = "this mode receives RoCEv2 on an interface; write an address of the interface that translators can reach";
-        refuse("listen", what);
+        problems.add("listen", what);
     }
 }
 
-fn snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
+fn check_snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let settings = &memory.snapshots;
-    let mut refuse = |key: &str, message: String| refuse(&["collector", "memory", "snapshots", key], message);
+    let mut problems = Problems::new(&["collector", "memory", "snapshots"], refuse);
     if !(1..=10_000).contains(&settings.keep) {
-        refuse("keep", "write a number from 1 to 10000".to_owned());
+        problems.add("keep", "write a number from 1 to 10000");
     }
     if settings.every.is_some_and(|every| every.as_secs() < 1) {
-        refuse("every", "write at least \"1s\"".to_owned());
+        problems.add("every", "write at least \"1s\"");
     }
     let known: BTreeSet<&str> = memory.stores.iter().map(|store| store.name.as_str()).collect();
     for name in &settings.stores {
         if !known.contains(name.as_str()) {
-            refuse(
+            problems.add(
                 "stores",
                 format!("there is no store `{name}`; write the name of one"),
             );
@@ -455,26 +454,18 @@ fn snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
 }
 
 /// Checks the name and the IDs, which must be unique.
-fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str, String)> {
-    let mut wrong = Vec::new();
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if store.name.is_empty() || store.name.len() > 31 || !store.name.bytes().all(good) {
-        wrong.push((
-            "name",
-            "a store needs a name of 1 to 31 letters, digits, - and _".to_owned(),
-        ));
+fn check_names(store: &RegionSettings, before: &[RegionSettings], problems: &mut Problems<'_>) {
+    if store.name.is_empty() || store.name.len() > 31 || !store.name.bytes().all(is_name_byte) {
+        problems.add("name", "a store needs a name of 1 to 31 letters, digits, - and _");
     } else if before.iter().any(|other| other.name == store.name) {
-        wrong.push((
+        problems.add(
             "name",
             format!("there are two stores `{}`; rename one", store.name),
-        ));
+        );
     }
     if store.kind == StoreKind::Append {
         match store.lists {
-            None => wrong.push((
-                "lists",
-                "which lists? add lists = \"0-15\" or the like".to_owned(),
-            )),
+            None => problems.add("lists", "which lists? add lists = \"0-15\" or the like"),
             Some(own) => {
                 let same = before.iter().filter_map(|other| other.lists);
                 if let Some(other) = same
@@ -485,38 +476,41 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
                         "lists {}-{} are another store's; every list ID belongs to one",
                         other.first, other.last
                     );
-                    wrong.push(("lists", message));
+                    problems.add("lists", message);
                 }
             }
         }
-        return wrong;
+        return;
     }
     match store.id {
-        None => wrong.push(("id", "the store needs an ID; add id = 1 or the like".to_owned())),
+        None => problems.add("id", "the store needs an ID; add id = 1 or the like"),
         Some(id) => {
-            // The artifact's reports name no store: of each kind one is store 0.
-            let distinguishable = |other: &RegionSettings| {
-                let artifacts = [other, store].iter().all(|one| one.hash == HashFamily::Artifact);
-                artifacts && other.kind != store.kind
-            };
-            let same = |other: &&RegionSettings| {
-                other.group() == store.group() && other.id == Some(id) && !distinguishable(other)
-            };
-            if let Some(other) = before.iter().find(same) {
-                wrong.push((
+            if let Some(other) = before
+                .iter()
+                .find(|other| other.id == Some(id) && is_confusable(other, store))
+            {
+                problems.add(
                     "id",
                     format!("{id} is the ID of `{}`; choose another", other.name),
-                ));
+                );
             }
         }
     }
-    wrong
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+/// Whether reports could mean either of two stores with one ID. The artifact's reports name no store: of each kind one is
+/// store 0.
+fn is_confusable(one: &RegionSettings, other: &RegionSettings) -> bool {
+    let both_artifact = one.hash == HashFamily::Artifact && other.hash == HashFamily::Artifact;
+    one.group() == other.group() && !(both_artifact && one.kind != other.kind)
 }
 
 /// Checks the sizes of a store.
-fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
-    let mut wrong = Vec::new();
-    let mut refuse = |key: &'static str, message: &str| wrong.push((key, message.to_owned()));
+fn check_shape(store: &RegionSettings, problems: &mut Problems<'_>) {
     let slotted = matches!(
         store.kind,
         StoreKind::KeyWrite | StoreKind::KeyIncrement | StoreKind::Postcarding
@@ -526,7 +520,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
             .slots
             .is_some_and(|slots| slots.0.is_power_of_two() && (16..=1 << 31).contains(&slots.0))
     {
-        refuse(
+        problems.add(
             "slots",
             "write a power of two from 16 to 2G, such as slots = \"1M\"",
         );
@@ -534,7 +528,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
     match store.kind {
         StoreKind::KeyWrite => {
             if !(1..=1024).contains(&store.data_len()) {
-                refuse(
+                problems.add(
                     "data",
                     "a slot holds 1 to 1024 bytes; add data = 20, or name the fields with value = \"u32[5]\"",
                 );
@@ -544,7 +538,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                 .as_ref()
                 .is_some_and(|value| value.0.size() > store.data_len())
             {
-                refuse(
+                problems.add(
                     "value",
                     "these fields are longer than `data`; make data larger, or leave it out",
                 );
@@ -552,7 +546,7 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
         }
         StoreKind::Append => {
             if !(1..=1024).contains(&store.entry_len()) {
-                refuse(
+                problems.add(
                     "entry",
                     "an entry has 1 to 1024 bytes; add entry = 18, or name the fields with fields = \"…\"",
                 );
@@ -562,55 +556,54 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                 .as_ref()
                 .is_some_and(|fields| fields.0.size() > store.entry_len())
             {
-                refuse(
+                problems.add(
                     "fields",
                     "these fields are longer than `entry`; make entry larger, or leave it out",
                 );
             }
             if !(1..=255).contains(&store.batch) {
-                refuse("batch", "write a number from 1 to 255");
+                problems.add("batch", "write a number from 1 to 255");
             } else if store.entries.0 < 2 * u64::from(store.batch)
                 || !store.entries.0.is_multiple_of(store.batch.into())
             {
-                refuse("entries", "write a multiple of `batch`, at least twice as many");
+                problems.add("entries", "write a multiple of `batch`, at least twice as many");
             }
         }
         StoreKind::KeyIncrement => {}
         StoreKind::Postcarding => {
             if !(1..=32).contains(&store.hops) {
-                refuse("hops", "write a number from 1 to 32");
+                problems.add("hops", "write a number from 1 to 32");
             }
         }
-        StoreKind::Sketch => sketch_shape(store, &mut refuse),
+        StoreKind::Sketch => check_sketch(store, problems),
     }
-    wrong
 }
 
-fn clearing(store: &RegionSettings, mode: MemoryMode) -> Option<(&'static str, String)> {
-    let every = store.clear_every?;
-    let what = match store.kind {
+fn check_clearing(store: &RegionSettings, mode: MemoryMode, problems: &mut Problems<'_>) {
+    let Some(every) = store.clear_every else { return };
+    let message = match store.kind {
         _ if mode == MemoryMode::Verbs => {
             "additions of an RDMA device are not atomic with those of a processor; remove it, or set another mode"
         }
         StoreKind::KeyIncrement if every.as_secs() < 1 => "write at least \"1s\"",
-        StoreKind::KeyIncrement => return None,
+        StoreKind::KeyIncrement => return,
         _ => "only counters (key-increment) are cleared; remove it",
     };
-    Some(("clear_every", what.to_owned()))
+    problems.add("clear_every", message);
 }
 
-fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &str)) {
+fn check_sketch(store: &RegionSettings, problems: &mut Problems<'_>) {
     if !(1..=16).contains(&store.depth) {
-        refuse("depth", "write a number from 1 to 16");
+        problems.add("depth", "write a number from 1 to 16");
     }
     if !matches!(store.width, 4 | 8) {
-        refuse("width", "a counter has 4 or 8 bytes");
+        problems.add("width", "a counter has 4 or 8 bytes");
     }
     if !(1..=1 << 28).contains(&store.columns.0) {
-        refuse("columns", "write a number from 1 to 256M");
+        problems.add("columns", "write a number from 1 to 256M");
     }
     if store.reporters == 0 {
-        refuse(
+        problems.add(
             "reporters",
             "write how many switches send this sketch, at least 1",
         );
@@ -618,20 +611,18 @@ fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &st
 }
 
 /// Event kinds of entries.
-fn check_events(store: &RegionSettings) -> Vec<(&'static str, String)> {
-    let mut wrong = Vec::new();
+fn check_events(store: &RegionSettings, problems: &mut Problems<'_>) {
     if store.events.is_some() && (store.kind != StoreKind::Append || store.fields.is_none()) {
         let what = "only entries of lists whose `fields` are known become events; add fields = \"src:ipv4 …\", or remove the line";
-        wrong.push(("events", what.to_owned()));
+        problems.add("events", what);
     }
     if let Some(name) = &store.metric
         && detect::Metric::from_name(name).is_none()
     {
         let names = detect::Metric::ALL.map(detect::Metric::name).join(", ");
-        wrong.push((
+        problems.add(
             "metric",
             format!("there is no metric `{name}`; use one of {names}"),
-        ));
+        );
     }
-    wrong
 }

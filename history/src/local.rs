@@ -7,9 +7,9 @@ use std::sync::{
 
 use collector::event::Rollup;
 use store::{
-    FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges, PathSpan, PathUses, QueryError,
-    QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter, Span, Traffic,
-    TrafficQuestion, facts,
+    FlowHistory, FlowSpans, Heat, HeatFilter, Losses, MovedFiles, NodeSpans, PathChanges, PathSpan, PathUses,
+    QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter,
+    Span, Traffic, TrafficQuestion, facts,
 };
 use tokio::task;
 
@@ -25,13 +25,18 @@ use crate::sql::{Failure, Pool, QueryFailure, Request};
 pub struct Local {
     reader: Reader,
     sql: Pool,
+    moved: Option<MovedFiles>,
 }
 
 impl Local {
-    /// Answers from the files of `reader`.
-    pub fn new(reader: Reader) -> Self {
+    /// Answers from the files of `reader`, with notes about those of `moved`, of the store that this process writes.
+    pub fn new(reader: Reader, moved: Option<MovedFiles>) -> Self {
         let sql = Pool::new(reader.dir().to_owned(), "[api] query_timeout");
-        Self { reader, sql }
+        let reader = match &moved {
+            Some(moved) => reader.with_moved_files(moved.clone()),
+            None => reader,
+        };
+        Self { reader, sql, moved }
     }
 
     /// Asks on a thread that may block.
@@ -153,7 +158,12 @@ impl History for Local {
         self.ask(permit, move |reader| reader.traffic(&question))
     }
 
-    fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
+    fn query(&self, mut request: Request) -> Answer<'_, Vec<u8>> {
+        // The process that executes it does not know which files this one missed.
+        let moved = self.moved.as_ref();
+        request
+            .notes
+            .extend(moved.and_then(|moved| moved.note(request.from, request.to)));
         Box::pin(async move { self.sql.query(&request).await })
     }
 

@@ -84,14 +84,14 @@ struct StatusArgs {
     /// Name of the lab; optional if there is only one
     lab: Option<String>,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args, Debug)]
 struct ListArgs {
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -117,7 +117,7 @@ struct ExecArgs {
 
 #[derive(clap::Args, Debug)]
 struct ModeArgs {
-    /// How flows are measured
+    /// Method of measuring flows
     mode: Mode,
 
     #[command(flatten)]
@@ -136,7 +136,7 @@ enum Mode {
     Sf,
     /// Packets are not changed, every node sends postcards
     Postcard,
-    /// No measurement
+    /// Flows are not measured
     Off,
     /// As the topology file says
     File,
@@ -199,11 +199,11 @@ struct TrafficCommon {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(80..=9000))]
     size: u32,
 
-    /// Duration in seconds
+    /// Duration of the traffic, seconds
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     span: Duration,
 
-    /// Use IPv6
+    /// Send over IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
 
@@ -211,7 +211,7 @@ struct TrafficCommon {
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
@@ -311,7 +311,7 @@ enum FaultCommand {
         #[command(flatten)]
         which: LabSelector,
     },
-    /// Remove all faults
+    /// Remove all faults of the switch
     Clear {
         #[command(flatten)]
         which: LabSelector,
@@ -326,7 +326,7 @@ struct CaptureArgs {
     /// Output file: pcap with nanosecond timestamps
     file: PathBuf,
 
-    /// Duration in seconds
+    /// Duration of the capture, seconds
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     span: Duration,
 

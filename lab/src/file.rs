@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use settings::{
     choice,
-    read::{DeValue, Node, Reader},
+    read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
     values::{Fraction, Rate, Size},
@@ -17,11 +17,11 @@ section! {
     pub(crate) struct LabFile("the file") {
         /// Name of the lab: letters, digits and `_`, at most 15. Its namespaces are called `hw-NAME-…`.
         pub(crate) name: String = String::new(),
-        /// The hosts.
+        /// The hosts of the network.
         pub(crate) hosts: Vec<HostSettings> = Vec::new(),
-        /// The switches.
+        /// The switches of the network.
         pub(crate) switches: Vec<SwitchSettings> = Vec::new(),
-        /// The links.
+        /// The links between hosts and switches.
         pub(crate) links: Vec<LinkSettings> = Vec::new(),
         /// Flows to measure, as [`[[intents]]`](config.md#intents) of a configuration. The switches start without rules, and a
         /// manager in the collector's process makes rules of the intents. Not set: UDP and TCP between all hosts, with INT-MD. An
@@ -51,11 +51,11 @@ section! {
 section! {
     /// A host: a network namespace with one link, to a switch, and a default route over it.
     pub(crate) struct HostSettings("[[hosts]]") {
-        /// Its name: letters, digits and `_`. Two names joined by `-` name an interface, which has at most 15 characters.
+        /// Name of the host: letters, digits and `_`. Two names joined by `-` name an interface, which has at most 15 characters.
         pub(crate) name: String = String::new(),
-        /// Its IPv4 address, with or without a prefix length.
+        /// IPv4 address, with or without a prefix length.
         pub(crate) address: Option<Address> = None,
-        /// Its IPv6 address, with or without a prefix length. A host needs at least one address.
+        /// IPv6 address, with or without a prefix length. A host needs at least one address.
         pub(crate) address6: Option<Address> = None,
     }
 }
@@ -63,15 +63,15 @@ section! {
 section! {
     /// A switch: a network namespace with a process that forwards, measures, and reports.
     pub(crate) struct SwitchSettings("[[switches]]") {
-        /// Its name, with the same rules as a host's.
+        /// Name of the switch, with the same rules as a host's.
         pub(crate) name: String = String::new(),
-        /// What it is. `"hopwise"`: the switch of this program. `"bmv2"`: `simple_switch_grpc`, found on PATH, with a P4 program of
+        /// Kind of switch. `"hopwise"`: the switch of this program. `"bmv2"`: `simple_switch_grpc`, found on PATH, with a P4 program of
         /// this project, driven over P4Runtime. Its links have no rate, delay or loss.
         pub(crate) kind: SwitchKind = SwitchKind::Hopwise,
         /// The P4 program of a switch of kind `"bmv2"`, the same for all of them. `"int"` (`p4/v1model/int.p4`) measures in modes `md`,
         /// `mx` and `postcard`, `"sf"` (`p4/v1model/sf.p4`) in mode `sf`. Not set: `"int"`.
         pub(crate) program: Option<P4Program> = None,
-        /// Its node id in reports. Not set: 1 for the first switch, 2 for the second, …
+        /// Node id in reports. Not set: 1 for the first switch, 2 for the second, …
         pub(crate) node: Option<u32> = None,
         /// Overrides the file's `[[watch]]`; a lab without a manager.
         pub(crate) watch: Option<Vec<Verbatim>> = None,
@@ -85,7 +85,7 @@ section! {
 }
 
 choice! {
-    /// What a switch is.
+    /// The software that a switch runs.
     pub(crate) enum SwitchKind("\"hopwise\" or \"bmv2\"") {
         /// The switch of this program.
         Hopwise = "hopwise",
@@ -95,11 +95,11 @@ choice! {
 }
 
 choice! {
-    /// A P4 program.
+    /// The P4 program of a BMv2 switch.
     pub(crate) enum P4Program("\"int\" or \"sf\"") {
         /// INT-MD, INT-MX and postcards.
         Int = "int",
-        /// SF-INT.
+        /// SF-INT on the software switch.
         Sf = "sf",
     }
 }
@@ -110,7 +110,7 @@ section! {
     pub(crate) struct LinkSettings("[[links]]") {
         /// The names of its two ends: two switches, or a switch and a host.
         pub(crate) between: Vec<String> = Vec::new(),
-        /// Its rate; packets above it queue. Not set: unlimited.
+        /// Rate of the link; packets above it queue. Not set: unlimited.
         pub(crate) rate: Option<Rate> = None,
         /// Size of that queue; packets beyond it are dropped. Not set: the switch's default.
         pub(crate) depth: Option<Size> = None,
@@ -126,9 +126,9 @@ section! {
 /// An address with an optional prefix length: `10.0.1.1`, `10.0.1.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// The address.
+    /// The address without its prefix length.
     pub(crate) ip: IpAddr,
-    /// Prefix length.
+    /// Length of the prefix, bits.
     pub(crate) bits: u8,
 }
 
@@ -188,30 +188,20 @@ impl Setting for Verbatim {
 /// A value as it is written. A value that is invalid for any setting (a date, a number beyond 64 bits) becomes a text, which the
 /// reader of the setting refuses.
 pub(crate) fn shown(node: &Node<'_>) -> Shown {
-    let plain =
-        |value: Option<serde_json::Value>, text: &str| Shown::Plain(value.unwrap_or_else(|| text.into()));
     match node.get_ref() {
-        DeValue::String(text) => Shown::Plain(text.as_ref().into()),
-        DeValue::Integer(number) => {
-            let digits = number.as_str().replace('_', "");
-            plain(
-                i64::from_str_radix(&digits, number.radix()).ok().map(Into::into),
-                number.as_str(),
-            )
+        Value::String(text) => Shown::Plain(text.as_ref().into()),
+        Value::Integer(number) => {
+            let value = number.to_i64().map(Into::into);
+            Shown::Plain(value.unwrap_or_else(|| number.as_str().into()))
         }
-        DeValue::Float(number) => plain(
-            number
-                .as_str()
-                .replace('_', "")
-                .parse::<f64>()
-                .ok()
-                .map(Into::into),
-            number.as_str(),
-        ),
-        DeValue::Boolean(value) => Shown::Plain((*value).into()),
-        DeValue::Datetime(date) => Shown::Plain(date.to_string().into()),
-        DeValue::Array(list) => Shown::List(list.iter().map(shown).collect()),
-        DeValue::Table(table) => Shown::Table(
+        Value::Float(number) => {
+            let value = number.to_f64().map(Into::into);
+            Shown::Plain(value.unwrap_or_else(|| number.as_str().into()))
+        }
+        Value::Boolean(value) => Shown::Plain((*value).into()),
+        Value::Datetime(date) => Shown::Plain(date.as_str().into()),
+        Value::Array(list) => Shown::List(list.iter().map(shown).collect()),
+        Value::Table(table) => Shown::Table(
             table
                 .iter()
                 .map(|(key, value)| (key.get_ref().to_string(), shown(value)))

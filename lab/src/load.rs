@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use settings::{
-    read::{ConfigError, DeValue, Node as TomlNode, Reader, is_written, nearest, span_of},
+    read::{ConfigError, Node as TomlNode, Reader, Value, is_written, nearest, span_of},
     setting::{Setting, tables},
 };
 use terminal::CliError;
@@ -499,7 +499,7 @@ impl Builder<'_, '_> {
         if let Some(node) = child(self.root, "watch") {
             file.watch = self.watched(node);
         }
-        let Some(DeValue::Array(switches)) = child(self.root, "switches").map(TomlNode::get_ref) else {
+        let Some(Value::Array(switches)) = child(self.root, "switches").map(TomlNode::get_ref) else {
             return;
         };
         for (switch, node) in file.switches.iter_mut().zip(switches) {
@@ -510,7 +510,7 @@ impl Builder<'_, '_> {
     }
 
     fn watched(&mut self, list: &TomlNode<'_>) -> Vec<Verbatim> {
-        let DeValue::Array(list) = list.get_ref() else {
+        let Value::Array(list) = list.get_ref() else {
             return Vec::new();
         };
         list.iter()
@@ -742,10 +742,7 @@ fn is_word(name: &str) -> bool {
 }
 
 fn child<'a>(node: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
-    match node.get_ref() {
-        DeValue::Table(table) => table.get(key),
-        _ => None,
-    }
+    node.get_ref().get(key)
 }
 
 /// Checks that a host can have this address.

@@ -33,37 +33,24 @@ pub type NodeId = u32;
 /// A port's number, as in INT's interface ids.
 pub type PortId = u32;
 
-/// The way in which watched flows are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// INT-MD: the packet collects the records, the sink reports them.
-    Md,
-    /// INT-MX: the packet carries the instructions, every node reports.
-    Mx,
-    /// INT-XD: the packet is unchanged, every node reports by its own watchlist.
-    Postcard,
-    /// SF-INT: packets of constant size, one node's record in each.
-    Sf,
+choice! {
+    /// The way in which watched flows are measured.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Mode("\"md\", \"mx\", \"postcard\" or \"sf\"") {
+        /// INT-MD: the packet collects the records, the sink reports them.
+        Md = "md",
+        /// INT-MX: the packet carries the instructions, every node reports.
+        Mx = "mx",
+        /// INT-XD: the packet is unchanged, every node reports by its own watchlist.
+        Postcard = "postcard",
+        /// SF-INT: packets of constant size, one node's record in each.
+        Sf = "sf",
+    }
 }
 
 impl Mode {
     /// All modes in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Md, Self::Mx, Self::Postcard, Self::Sf];
-
-    /// Returns the word for this mode in an intent.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Md => "md",
-            Self::Mx => "mx",
-            Self::Postcard => "postcard",
-            Self::Sf => "sf",
-        }
-    }
-
-    /// Returns the mode with that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.word() == word)
-    }
 
     /// Returns whether packets carry INT, which must not reach a host.
     pub fn embeds(self) -> bool {
@@ -148,38 +135,20 @@ impl Watch {
     }
 }
 
-/// The algorithm by which a filter detects changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FilterAlgorithm {
-    /// Every packet is reported.
-    Noop,
-    /// Each node's value, compared with the last one reported for that node.
-    PerHop,
-    /// The sum over the path, compared with the last one reported for the flow.
-    PerFlow,
-    /// The path, or a bucket of latency or queue.
-    Change,
-    /// A condition in the rule language.
-    Rule,
-}
-
-impl FilterAlgorithm {
-    /// Returns the word for this algorithm in an intent.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Noop => "noop",
-            Self::PerHop => "per_hop",
-            Self::PerFlow => "per_flow",
-            Self::Change => "change",
-            Self::Rule => "rule",
-        }
-    }
-
-    /// Returns the algorithm with that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Noop, Self::PerHop, Self::PerFlow, Self::Change, Self::Rule]
-            .into_iter()
-            .find(|one| one.word() == word)
+choice! {
+    /// The algorithm by which a filter detects changes.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum FilterAlgorithm("\"noop\", \"per_hop\", \"per_flow\", \"change\" or \"rule\"") {
+        /// Every packet is reported.
+        Noop = "noop",
+        /// Each node's value, compared with the last one reported for that node.
+        PerHop = "per_hop",
+        /// The sum over the path, compared with the last one reported for the flow.
+        PerFlow = "per_flow",
+        /// The path, or a bucket of latency or queue.
+        Change = "change",
+        /// A condition in the rule language.
+        Rule = "rule",
     }
 }
 
@@ -344,16 +313,17 @@ impl fmt::Display for Change {
     }
 }
 
-/// The behaviour of a device after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// The device keeps its rules.
-    Keeps,
-    /// The device loses its rules and forwards nothing until [`Rule::Forwarding`] is there.
-    Waits,
-    /// The device loses its rules and forwards at once. Until its sinks are back, INT can leave by its edge ports: no manager can
-    /// prevent that, and every plan says so.
-    Forwards,
+choice! {
+    /// The behaviour of a device after a restart.
+    pub enum Restart("\"keeps\", \"waits\" or \"forwards\"") {
+        /// The device keeps its rules.
+        Keeps = "keeps",
+        /// The device loses its rules and forwards nothing until [`Rule::Forwarding`] is there.
+        Waits = "waits",
+        /// The device loses its rules and forwards at once. Until its sinks are back, INT can leave by its edge ports: no manager can
+        /// prevent that, and every plan says so.
+        Forwards = "forwards",
+    }
 }
 
 /// The kinds of watchlist keys that a device can express.

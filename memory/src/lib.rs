@@ -15,6 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod age_list;
 #[cfg(target_os = "linux")]
 mod copy;
 mod crc;

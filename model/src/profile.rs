@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use detect::Prefix;
 use settings::{
     choice,
-    read::{DeValue, Node, Reader},
+    read::{Node, Reader, Value},
     section,
     setting::{Chapter, Setting, Shown},
     values::{Clocks, from_text, refuse},
@@ -125,8 +125,8 @@ impl Setting for NodeEntry {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         match node.get_ref() {
-            DeValue::Table(_) => NodeSettings::read(node, reader).map(Self),
-            DeValue::String(name) => Some(Self::named(name.to_string())),
+            Value::Table(_) => NodeSettings::read(node, reader).map(Self),
+            Value::String(name) => Some(Self::named(name.to_string())),
             _ => refuse::<Self>(node, reader),
         }
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use memory::Region;
 use rdma::responder::Order;
-use rdma::workload::{Case, Feed};
+use testkit::workload::rdma::{Case, Feed};
 
 const BATCH: usize = 2048;
 /// Frames per call, as from a socket or ring.

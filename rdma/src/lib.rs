@@ -71,4 +71,3 @@ pub mod requester;
 pub mod responder;
 mod seed;
 pub mod transport;
-pub mod workload;

@@ -4,6 +4,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread::{self, JoinHandle},
@@ -111,9 +112,57 @@ impl Control {
         thread.map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
     }
 
+    /// Starts a thread that is stopped when the result is dropped: `work` gets the flag that asks it to end.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn spawn_stoppable(
+        &self,
+        name: &str,
+        work: impl FnOnce(Arc<AtomicBool>) + Send + 'static,
+    ) -> Result<StoppableThread, CliError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = self.spawn(name, move || work(stopped))?;
+        Ok(StoppableThread {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
     fn send(&self, message: Message) {
         // Fails only when the main thread no longer receives, because the program is ending.
         let _ = self.sender.send(message);
+    }
+}
+
+/// A thread that ends when this is dropped.
+#[derive(Debug)]
+pub struct StoppableThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StoppableThread {
+    /// Asks the thread to end, without waiting for it.
+    pub fn request_stop(&self) {
+        // Relaxed: the flag orders no other memory; joining the thread orders everything else.
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks the thread to end, and waits until it has ended.
+    pub fn stop(&mut self) {
+        self.request_stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for StoppableThread {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

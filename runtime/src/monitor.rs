@@ -24,12 +24,12 @@ pub struct RuleOn {
     pub flow: FlowKey,
 }
 
-/// A change for the clients of the manager's stream.
+/// A message to the clients of a live stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamMessage {
-    /// The kind of the change.
-    pub name: &'static str,
-    /// The change as JSON.
+    /// The kind of message; `None` in a stream that has only one kind.
+    pub name: Option<&'static str>,
+    /// The message as JSON.
     pub text: Arc<str>,
 }
 
@@ -71,7 +71,7 @@ pub trait CollectorMonitor: Send + Sync + 'static {
     fn set_followed(&self, rules: BTreeSet<String>);
 
     /// The rules that became true and found the queue full since the last call.
-    fn take_missed_rules(&self) -> u64;
+    fn drain_missed_rules(&self) -> u64;
 
     /// Counts the events of these flows from now on, by name. Returns those of the names that were counted before. Names with more flows
     /// than there is room for are not counted.
@@ -84,5 +84,5 @@ pub trait CollectorMonitor: Send + Sync + 'static {
     fn stream_clients(&self) -> Option<u64>;
 
     /// Offers a change to the clients of the manager's stream. Never blocks.
-    fn publish_change(&self, message: StreamMessage);
+    fn publish_change(&self, message: &StreamMessage);
 }

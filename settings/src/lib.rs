@@ -2,7 +2,7 @@
 //!
 //! [`read`] locates problems; [`setting`] has the trait of settings and the macros that declare tables and choices; [`values`] has the
 //! plain values: numbers, durations, sizes, addresses; [`listen`] has inputs of reports; [`json`] reads settings from JSON; [`show`] writes settings as TOML and JSON, and the reference page;
-//! [`time`] reads points in time; [`remedy()`] advises on errors of the system.
+//! [`problems`] collects what does not fit together; [`time`] reads points in time; [`remedy()`] advises on errors of the system.
 //!
 //! # Example
 //! ```
@@ -35,12 +35,14 @@
 
 pub mod json;
 pub mod listen;
+pub mod problems;
 mod quote;
 pub mod read;
 mod remedy;
 pub mod setting;
 pub mod show;
 pub mod time;
+mod tree;
 pub mod values;
 
 pub use remedy::remedy;

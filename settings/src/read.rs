@@ -11,13 +11,13 @@ use std::{
 };
 
 use detect::rule::names::distance;
-pub use toml::de::DeValue;
-use toml::{Spanned, de::DeTable};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 use crate::quote;
-
-/// A value of the file and its position.
-pub type Node<'i> = Spanned<DeValue<'i>>;
+pub use crate::tree::{Node, Value};
 
 /// All problems of a configuration. `Display` is the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +119,13 @@ impl<'i> Reader<'i> {
         }
     }
 
+    /// Names the tables in which a key may belong that is written in another one.
+    #[must_use]
+    pub fn with_tables(mut self, tables: fn() -> Vec<Table>) -> Self {
+        self.tables = tables;
+        self
+    }
+
     /// Parses the file. Returns `None` after a syntax error, which is then the only problem. Its message quotes no other words than
     /// the names in `tables`: which text is a secret is unknown then.
     pub fn parse(&mut self, tables: fn() -> Vec<Table>) -> Option<Node<'i>> {
@@ -126,7 +133,7 @@ impl<'i> Reader<'i> {
         match DeTable::parse(self.text) {
             Ok(table) => {
                 let span = table.span();
-                Some(Spanned::new(span, DeValue::Table(table.into_inner())))
+                Some(Spanned::new(span, DeValue::Table(table.into_inner()).into()))
             }
             Err(error) => {
                 let message = format!(
@@ -161,14 +168,14 @@ impl<'i> Reader<'i> {
     /// Records that `node` has the wrong type; `what` is the expected one.
     pub fn expected(&mut self, node: &Node<'_>, what: &str) {
         let found = match node.get_ref() {
-            DeValue::String(text) => format!("the text {text:?}"),
-            DeValue::Integer(number) => format!("the number {}", number.as_str()),
-            DeValue::Float(number) => format!("the number {}", number.as_str()),
-            DeValue::Boolean(value) => format!("{value}"),
+            Value::String(text) => format!("the text {text:?}"),
+            Value::Integer(number) => format!("the number {}", number.as_str()),
+            Value::Float(number) => format!("the number {}", number.as_str()),
+            Value::Boolean(value) => format!("{value}"),
             _ => type_of(node).to_owned(),
         };
         // It was not read, so it is unknown which of the values in it are secrets.
-        if matches!(node.get_ref(), DeValue::Array(_) | DeValue::Table(_)) {
+        if matches!(node.get_ref(), Value::Array(_) | Value::Table(_)) {
             self.hide(node);
         }
         self.refuse(node.span(), format!("found {found}; write {what}"));
@@ -183,8 +190,8 @@ impl<'i> Reader<'i> {
     /// Keeps a value, and every key and value in it, out of all messages.
     pub fn hide(&mut self, node: &Node<'_>) {
         match node.get_ref() {
-            DeValue::Array(list) => list.iter().for_each(|element| self.hide(element)),
-            DeValue::Table(table) => {
+            Value::Array(list) => list.iter().for_each(|element| self.hide(element)),
+            Value::Table(table) => {
                 for (key, value) in table {
                     self.hidden.push(key.span());
                     self.hide(value);
@@ -252,7 +259,7 @@ impl<'i> Reader<'i> {
 
 /// Adds the positions of each table below `node` that itself has one of these problems: its own, and those of its keys and values.
 fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut Vec<Range<usize>>) {
-    let DeValue::Table(entries) = node.get_ref() else {
+    let Value::Table(entries) = node.get_ref() else {
         return;
     };
     let mut own = Vec::new();
@@ -260,8 +267,8 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
     let mut keys = Vec::new();
     for (key, value) in entries {
         match value.get_ref() {
-            DeValue::Table(_) => tables.push(value),
-            DeValue::Array(list) if list.iter().any(is_table) => tables.extend(list.iter()),
+            Value::Table(_) => tables.push(value),
+            Value::Array(list) if list.iter().any(is_table) => tables.extend(list.iter()),
             _ => own.push(value.span()),
         }
         keys.push(key.span());
@@ -281,7 +288,7 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
 }
 
 fn is_table(node: &Node<'_>) -> bool {
-    matches!(node.get_ref(), DeValue::Table(_))
+    matches!(node.get_ref(), Value::Table(_))
 }
 
 fn is_inside(inner: &Range<usize>, outer: &Range<usize>) -> bool {
@@ -316,18 +323,23 @@ impl Reader<'_> {
 /// The type of a value, in words.
 fn type_of(node: &Node<'_>) -> &'static str {
     match node.get_ref() {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
+        Value::String(_) => "a text",
+        Value::Integer(_) | Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table",
     }
 }
 
 /// The position of the value under `path`, or of the nearest existing ancestor. An element of a list is named by its index in
 /// digits.
 pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
+    walk(root, path).0.span()
+}
+
+/// The value under `path`, or the nearest existing ancestor, as in [`span_of`].
+pub fn node_at<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> &'n Node<'i> {
     walk(root, path).0
 }
 
@@ -337,8 +349,8 @@ fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
     let mut keys = Vec::new();
     loop {
         let child = match node.get_ref() {
-            DeValue::Table(table) => table.iter().find(|(_, child)| is_inside(span, &child.span())),
-            DeValue::Array(list) => match list.iter().find(|child| is_inside(span, &child.span())) {
+            Value::Table(table) => table.iter().find(|(_, child)| is_inside(span, &child.span())),
+            Value::Array(list) => match list.iter().find(|child| is_inside(span, &child.span())) {
                 Some(child) => {
                     node = child;
                     continue;
@@ -358,21 +370,21 @@ pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
     walk(root, path).1 == path.len()
 }
 
-/// The span of the last existing value along `path`, and the number of steps to it.
-fn walk(root: &Node<'_>, path: &[&str]) -> (Range<usize>, usize) {
+/// The last existing value along `path`, and the number of steps to it.
+fn walk<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> (&'n Node<'i>, usize) {
     let mut node = root;
     for (done, step) in path.iter().enumerate() {
         let child = match node.get_ref() {
-            DeValue::Table(table) => table.get(*step),
-            DeValue::Array(list) => step.parse().ok().and_then(|index: usize| list.get(index)),
+            Value::Table(_) => node.get_ref().get(step),
+            Value::Array(list) => step.parse().ok().and_then(|index: usize| list.get(index)),
             _ => None,
         };
         match child {
             Some(found) => node = found,
-            None => return (node.span(), done),
+            None => return (node, done),
         }
     }
-    (node.span(), path.len())
+    (node, path.len())
 }
 
 /// The name nearest to `key`: at most two letters off, or a third of its length.

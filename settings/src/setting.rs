@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use toml::de::DeValue;
-
-use super::read::{Node, Reader, Table};
+use super::read::{Node, Reader, Table, Value};
 
 /// A value that a configuration file can hold.
 pub trait Setting: Sized + Clone + PartialEq {
@@ -153,7 +151,7 @@ macro_rules! section {
                 node: &$crate::read::Node<'_>,
                 reader: &mut $crate::read::Reader<'_>,
             ) -> Option<Self> {
-                let $crate::read::DeValue::Table(table) = node.get_ref() else {
+                let $crate::read::Value::Table(table) = node.get_ref() else {
                     return $crate::setting::refuse::<Self>(node, reader, Self::KIND);
                 };
                 let names = [$(stringify!($field).trim_start_matches("r#")),*];
@@ -217,9 +215,25 @@ macro_rules! section {
     };
 }
 
-/// Declares a choice between words.
+/// Declares a choice between words. `for` another enum: converts into it, whose variants have the same names.
 #[macro_export]
 macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) for $target:ty {
+        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
+    }) => {
+        $crate::choice! {
+            $(#[doc = $doc])+
+            $vis enum $name($kind) {
+                $($(#[doc = $text])+ $variant = $word),+
+            }
+        }
+
+        impl From<$name> for $target {
+            fn from(choice: $name) -> Self {
+                match choice { $($name::$variant => Self::$variant),+ }
+            }
+        }
+    };
     ($(#[doc = $doc:literal])+ $(#[derive($($derived:ident),+)])? $vis:vis enum $name:ident($kind:literal) {
         $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
     }) => {
@@ -234,6 +248,11 @@ macro_rules! choice {
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
+
+            /// Returns the choice with that word.
+            $vis fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
         }
 
         impl $crate::setting::Setting for $name {
@@ -243,10 +262,8 @@ macro_rules! choice {
                 node: &$crate::read::Node<'_>,
                 reader: &mut $crate::read::Reader<'_>,
             ) -> Option<Self> {
-                match node.get_ref().as_str() {
-                    $(Some($word) => Some(Self::$variant),)+
-                    _ => $crate::setting::refuse::<Self>(node, reader, Self::KIND),
-                }
+                let read = node.get_ref().as_str().and_then(Self::from_word);
+                read.or_else(|| $crate::setting::refuse::<Self>(node, reader, Self::KIND))
             }
 
             fn show(&self) -> $crate::setting::Shown {
@@ -290,7 +307,7 @@ impl<T: Setting> Setting for Vec<T> {
     const IS_SECRET: bool = T::IS_SECRET;
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let DeValue::Array(list) = node.get_ref() else {
+        let Value::Array(list) = node.get_ref() else {
             return refuse::<Self>(node, reader, &format!("a list, each element {}", T::KIND));
         };
         let read: Vec<T> = list
@@ -347,7 +364,7 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
     const IS_SECRET: bool = T::IS_SECRET;
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let DeValue::Table(table) = node.get_ref() else {
+        let Value::Table(table) = node.get_ref() else {
             return refuse::<Self>(node, reader, "a table");
         };
         let mut map = Self::new();

@@ -9,10 +9,9 @@ use std::{
 };
 
 use detect::{Metric, PortRange, Prefix, observation::UTILIZATION_ONE, prefix::PrefixError, rule::amount};
-use toml::de::DeValue;
 
 use super::{
-    read::{Node, Reader},
+    read::{Node, Reader, Value},
     setting::{self, Setting, Shown},
 };
 
@@ -93,7 +92,7 @@ macro_rules! unsigned {
                 let read = integer(node.get_ref()).and_then(|number| number.try_into().ok());
                 read.or_else(|| match node.get_ref() {
                     // TOML has no greater numbers.
-                    DeValue::Integer(_) if <$type>::MAX as u128 >= i64::MAX as u128 => {
+                    Value::Integer(_) if <$type>::MAX as u128 >= i64::MAX as u128 => {
                         setting::refuse(node, reader, &format!("a whole number from 0 to {}", i64::MAX))
                     }
                     _ => refuse::<Self>(node, reader),
@@ -120,7 +119,7 @@ impl Setting for f64 {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let read = match node.get_ref() {
-            DeValue::Float(number) => number.as_str().replace('_', "").parse().ok(),
+            Value::Float(number) => number.to_f64(),
             other => integer(other).map(|number| number as f64),
         };
         match read {
@@ -148,7 +147,7 @@ impl Setting for Duration {
     }
 
     fn show(&self) -> Shown {
-        Shown::Plain(duration_text(u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)).into())
+        Shown::Plain(duration_text(as_nanoseconds(*self)).into())
     }
 }
 
@@ -220,8 +219,8 @@ impl Setting for Fraction {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let written = match node.get_ref() {
-            DeValue::Float(number) => number.as_str().replace('_', "").parse().ok(),
-            DeValue::String(text) => {
+            Value::Float(number) => number.to_f64(),
+            Value::String(text) => {
                 let percent = text
                     .strip_suffix('%')
                     .and_then(|number| number.trim_end().parse::<f64>().ok());
@@ -252,8 +251,8 @@ macro_rules! thresholds {
             fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
                 let read: fn(&str) -> Option<u64> = $read;
                 let read = match node.get_ref() {
-                    DeValue::String(text) => read(text),
-                    DeValue::Float(number) => read(number.as_str()),
+                    Value::String(text) => read(text),
+                    Value::Float(number) => read(number.as_str()),
                     other => integer(other).and_then(|number| read(&number.to_string())),
                 };
                 read.map(Self).or_else(|| refuse(node, reader))
@@ -324,8 +323,8 @@ impl Setting for Amount {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let read = match node.get_ref() {
-            DeValue::String(text) => Some(text.to_string()),
-            DeValue::Float(number) => Some(number.as_str().to_owned()),
+            Value::String(text) => Some(text.to_string()),
+            Value::Float(number) => Some(number.as_str().to_owned()),
             other => integer(other).map(|number| number.to_string()),
         };
         read.filter(|text| {
@@ -473,9 +472,11 @@ pub fn from_text<T: Setting>(
 }
 
 /// A whole number, in any of TOML's notations.
-pub fn integer(value: &DeValue<'_>) -> Option<i64> {
-    let number = value.as_integer()?;
-    i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+pub fn integer(value: &Value<'_>) -> Option<i64> {
+    match value {
+        Value::Integer(number) => number.to_i64(),
+        _ => None,
+    }
 }
 
 const DURATIONS: [(&str, u64); 7] = [
@@ -507,6 +508,11 @@ const READ_SIZES: [(&str, u64); 8] = [
     ("GiB", 1 << 30),
     ("TiB", 1 << 40),
 ];
+
+/// A duration in nanoseconds, at most `u64::MAX`.
+pub fn as_nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A duration in words as nanoseconds: "250ms", "1.5h".
 pub fn nanoseconds(text: &str) -> Option<u64> {

@@ -28,13 +28,13 @@ use settings::values::{Clocks, LatencyThreshold, QueueThreshold, UtilizationThre
 use self::dta::{Done, Reported};
 use self::network::Network;
 use self::streams::Sent;
-use super::client::Client;
-use super::remote::fetch;
-use crate::api::pages;
-use crate::config::Settings;
-use crate::config::sections::{Level, LogFormat};
 use crate::lifecycle::Server;
 use crate::log::Log;
+use api::pages;
+use cli::client::Client;
+use cli::remote::fetch;
+use config::Settings;
+use config::sections::{Level, LogFormat};
 use switch_role::settings::dta::DtaSettings;
 use terminal::CliError;
 use terminal::Tone;
@@ -266,7 +266,7 @@ fn introduce(
         ));
     }
     out.push_str(
-        "A few reports are always lost in transit, on purpose: the loss budget (Overview) shows how many.\n",
+        "About a dozen reports a minute are lost in transit, on purpose: the loss budget (Overview) counts them.\n",
     );
     out.push_str("\nCtrl-C ends it.\n\n");
     terminal::print(&out)

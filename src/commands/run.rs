@@ -2,13 +2,12 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{
-    api::pages,
-    config::{Overrides, Settings},
-    doctor,
-    lifecycle::Server,
-    log::Log,
-};
+use api::pages;
+
+use cli::examine;
+
+use crate::{lifecycle::Server, log::Log};
+use config::{Overrides, Settings};
 use settings::listen::Listen;
 use terminal::CliError;
 
@@ -60,7 +59,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         .map_err(CliError::new)?;
     let log = Log::start(settings.log.level, settings.log.format);
     if settings.collects() {
-        doctor::at_start(&settings);
+        examine::at_start(&settings);
     }
     let mut server = Server::new(settings.clone(), args.config, log)
         .with_overrides(overrides)

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, eaccess, geteuid};
 use rusqlite::ErrorCode;
 
 use crate::identity::{FileChange, check_access, check_directory};
@@ -68,6 +70,13 @@ impl Config {
 pub enum Error {
     /// The directory or a file in it cannot be used.
     Io(PathBuf, std::io::Error),
+    /// This user lacks a permission on the directory or on one above it.
+    Denied {
+        /// The directory that does not permit it.
+        path: PathBuf,
+        /// The verbs of what is not permitted.
+        action: &'static str,
+    },
     /// Another process writes here.
     Locked(PathBuf),
     /// Another process salvages files here.
@@ -94,6 +103,38 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(path: &Path, error: std::io::Error) -> Self {
         Self::Io(path.to_owned(), error)
+    }
+
+    /// Returns the error of the directory of a store, with the path in the way: that of the directory, or of one above it.
+    pub(crate) fn directory(dir: &Path, error: std::io::Error) -> Self {
+        use std::io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied};
+        let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        let mut from_root: Vec<&Path> = whole.ancestors().collect();
+        from_root.reverse();
+        match error.kind() {
+            PermissionDenied => {
+                let above = from_root.iter().take(from_root.len().saturating_sub(1));
+                let closed = above.copied().find(|path| {
+                    eaccess(*path, AccessFlags::X_OK).is_err_and(|error| error == Errno::EACCES)
+                });
+                Self::Denied {
+                    path: closed.unwrap_or(&whole).to_owned(),
+                    action: if closed.is_some() {
+                        "search"
+                    } else {
+                        "list, open and create files in"
+                    },
+                }
+            }
+            AlreadyExists | NotADirectory => {
+                let file = from_root
+                    .iter()
+                    .copied()
+                    .find(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_dir()));
+                Self::io(file.unwrap_or(&whole), NotADirectory.into())
+            }
+            _ => Self::io(&whole, error),
+        }
     }
 
     /// Returns true if the cause is a full disk.
@@ -132,7 +173,11 @@ impl Error {
     /// Returns true if the path is not a regular file, or is one that this process may not open.
     pub(crate) fn is_denied(&self) -> bool {
         use std::io::ErrorKind::{InvalidInput, PermissionDenied};
-        matches!(self, Self::Io(_, error) if matches!(error.kind(), PermissionDenied | InvalidInput))
+        match self {
+            Self::Denied { .. } => true,
+            Self::Io(_, error) => matches!(error.kind(), PermissionDenied | InvalidInput),
+            _ => false,
+        }
     }
 
     /// Returns true if the contents of the file are damaged.
@@ -176,11 +221,19 @@ impl fmt::Display for Error {
                 let reason = reason.split(" (os error").next().unwrap_or(&reason);
                 let remedy = match error.kind() {
                     std::io::ErrorKind::InvalidInput => "move it away",
+                    std::io::ErrorKind::NotADirectory => "move it away, or set another directory",
                     _ => settings::remedy(error)
                         .unwrap_or("check that it exists and that this user may write there"),
                 };
                 write!(f, "{path}: {reason}; {remedy}")
             }
+            Self::Denied { path, action } => write!(
+                f,
+                "{path}: permission denied: user {} may not {action} this directory; `ls -ld {path}` shows its owner and \
+                 mode, and `chmod` or `chown` changes them",
+                geteuid(),
+                path = path.display()
+            ),
             Self::Locked(path) => write!(
                 f,
                 "another hopwise is writing to {}; stop it, or give this one a directory of its own",
@@ -224,7 +277,8 @@ impl std::error::Error for Error {
         match self {
             Self::Io(_, error) => Some(error),
             Self::Sqlite(_, error) => Some(error),
-            Self::Locked(_)
+            Self::Denied { .. }
+            | Self::Locked(_)
             | Self::Salvaging(_)
             | Self::Newer { .. }
             | Self::Foreign(_)

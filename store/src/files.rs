@@ -11,7 +11,7 @@ use collector::event::Nanos;
 use settings::time::Date;
 
 use crate::config::{Error, Period, WithPath as _};
-use crate::identity::{FileIdentity, check_access};
+use crate::identity::{FileIdentity, check_access, check_dir};
 
 /// A file: its period and, when a period needed several, the part (from 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -149,7 +149,12 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         let Some(id) = aside.or_else(|| FileId::parse(name)) else {
             continue;
         };
-        let Ok(meta) = fs::metadata(&path) else { continue };
+        let meta = match fs::metadata(&path) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // The directory can be listed and not searched.
+            Err(error) => return Err(error),
+        };
         if aside.is_none() && !meta.is_file() {
             found.not_files.push((id, path));
             continue;
@@ -295,7 +300,8 @@ pub(crate) struct DirLock {
 impl DirLock {
     /// Acquires the lock; creates the directory when there is none.
     pub(crate) fn acquire(dir: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(dir).with_path(dir)?;
+        fs::create_dir_all(dir).map_err(|error| Error::directory(dir, error))?;
+        check_dir(dir)?;
         Self::acquire_file(dir, None)
     }
 

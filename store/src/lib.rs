@@ -63,7 +63,7 @@
 //! A file, its log or the directory may be removed or replaced by something else while they are open. Writing would go on into a file that
 //! nobody finds. So at the beginning and at the end of each transaction device and inode of the path are compared with those of the open
 //! file: what went into another one is lost, counted, and storing goes on at the path. Of all other files the same is found out every few
-//! seconds. At the start, only the file of the current period must open; others are named.
+//! seconds. Whether the directory can be used is checked as often as transactions are committed. At the start, only the file of the current period must open; others are named.
 //!
 //! # Example
 //! ```
@@ -105,6 +105,7 @@ mod intern;
 mod join;
 mod keys;
 mod losses;
+mod moved;
 mod numbering;
 mod path_use;
 mod paths;
@@ -138,6 +139,7 @@ pub use group_by::{
 };
 pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};
+pub use moved::MovedFiles;
 pub use path_use::{
     ChangeGroup, ChangeTally, FlowSelector, PathChange, PathChanges, PathPart, PathUse, PathUses, UseTally,
     use_pieces,

@@ -17,6 +17,7 @@ use crate::guard::{self, Deadline};
 use crate::identity::FileIdentity;
 use crate::join::{self, Joined};
 use crate::keys::KnownKeys;
+use crate::moved::MovedFiles;
 use crate::query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 use crate::schema::Features;
 
@@ -44,6 +45,8 @@ pub struct Reader {
     stop: Option<Arc<AtomicBool>>,
     /// Sentences about files that answers lack.
     notes: Arc<Mutex<BTreeSet<String>>>,
+    /// Of the store of this process that writes there.
+    moved: Option<MovedFiles>,
 }
 
 #[derive(Debug)]
@@ -116,7 +119,17 @@ impl Reader {
             shared: Arc::new(shared),
             stop: None,
             notes: Arc::default(),
+            moved: None,
         })
+    }
+
+    /// Returns this reader, whose answers have a note about files that were removed or replaced while the store of this process wrote there.
+    #[must_use]
+    pub fn with_moved_files(self, moved: MovedFiles) -> Self {
+        Self {
+            moved: Some(moved),
+            ..self
+        }
     }
 
     /// Returns a reader of the same files whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set, with notes of its own.
@@ -126,6 +139,7 @@ impl Reader {
             shared: Arc::clone(&self.shared),
             stop: Some(stop),
             notes: Arc::default(),
+            moved: self.moved.clone(),
         }
     }
 
@@ -399,6 +413,9 @@ impl Reader {
         for file in found.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
             choice.notes.push(set_aside_note(&file.path));
         }
+        choice
+            .notes
+            .extend(self.moved.as_ref().and_then(|moved| moved.note(from, to)));
         for file in found.files {
             match self.file_facts(&file, ranged) {
                 Ok(Some((identity, known))) => {

@@ -12,6 +12,8 @@ pub enum State {
     Ok,
     /// The disk is full: rows are shed until there is space again.
     Full,
+    /// The directory cannot be used (see [`Stats::message`]): rows are written into the open file only, and no file can be opened there.
+    Degraded,
     /// Another error (see [`Stats::message`]): rows are shed, and writing is retried every second.
     Failing,
     /// The store is closed.
@@ -19,11 +21,15 @@ pub enum State {
 }
 
 impl State {
-    /// Returns `ok`, `full`, `failing` or `closed`.
+    /// All states that a store can have.
+    pub const ALL: [Self; 5] = [Self::Ok, Self::Full, Self::Degraded, Self::Failing, Self::Closed];
+
+    /// Returns `ok`, `full`, `degraded`, `failing` or `closed`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Full => "full",
+            Self::Degraded => "degraded",
             Self::Failing => "failing",
             Self::Closed => "closed",
         }

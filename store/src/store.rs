@@ -13,7 +13,8 @@ use collector::flight::Recording;
 
 use crate::config::{Config, Error, WithPath as _};
 use crate::files::{DirLock, LOCK};
-use crate::identity::check_access;
+use crate::identity::{check_access, check_dir};
+use crate::moved::MovedFiles;
 use crate::reports::ReportRow;
 use crate::shared::Shared;
 use crate::stats::{State, Stats};
@@ -112,8 +113,8 @@ impl Store {
             .ancestors()
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
             .collect();
-        let made = fs::create_dir_all(dir).with_path(dir);
-        let probed = made.and_then(|()| probe_files(dir));
+        let made = fs::create_dir_all(dir).map_err(|error| Error::directory(dir, error));
+        let probed = made.and_then(|()| check_dir(dir)).and_then(|()| probe_files(dir));
         for made in missing {
             // A directory that is no longer empty stays.
             let _ = fs::remove_dir(made);
@@ -170,6 +171,11 @@ impl Store {
         self.send(Message::Flush(done));
         // The writer answers, or has ended with everything committed.
         let _ = wait.recv();
+    }
+
+    /// Returns the files that something else removed or replaced since the store was opened, also those of later.
+    pub fn moved_files(&self) -> MovedFiles {
+        MovedFiles::new(Arc::clone(&self.shared))
     }
 
     /// Returns a consistent copy of the accounts.

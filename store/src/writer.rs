@@ -103,6 +103,8 @@ pub(crate) struct Writer {
     /// After a failure: the time of the next attempt.
     retry_at: Option<Instant>,
     housekeeping_at: Instant,
+    /// Time of the next check of the directory.
+    check_at: Instant,
     /// The wall clock; another one in tests.
     wall: fn() -> SystemTime,
 }
@@ -155,6 +157,7 @@ impl Writer {
             finish: false,
             retry_at: None,
             housekeeping_at: Instant::now(),
+            check_at: Instant::now(),
             wall: SystemTime::now,
         }
     }
@@ -170,9 +173,11 @@ impl Writer {
                 self.commit();
                 self.roll_if_due();
             }
-            let next = self
-                .commit_at
-                .map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
+            if self.check_at <= now {
+                self.check_paths(now);
+            }
+            let next = self.housekeeping_at.min(self.check_at);
+            let next = self.commit_at.map_or(next, |at| at.min(next));
             match queue.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(Message::Batch(batch)) => {
                     self.process(&Work::Batch(&batch));
@@ -497,12 +502,9 @@ impl Writer {
         self.roll_if_due();
         self.indexer.retry(RETRY_INDEXES);
         self.housekeeping_at = now + HOUSEKEEPING;
-        if let Err(error) = self.require_dir() {
-            self.fail(&error, 0);
-        }
         self.log_retry_at = None;
-        self.abandon_moved();
-        let mut found = self.rescan();
+        self.check_paths(now);
+        let Some(mut found) = self.rescan() else { return };
         let expired = self.expire(&found);
         found.files.retain(|file| !expired.contains(&file.path));
         found.set_aside.retain(|file| !expired.contains(&file.path));

@@ -1,10 +1,10 @@
-//! Shared by the tests of several crates. Used only as a dev-dependency.
+//! Shared by the tests of several crates, and by the benchmarks. No other production crate depends on it.
 //!
 //! [`vectors`] reads `vectors/`, [`meaning`] and [`dta`] describe packets as the vectors expect it, [`rewrite`] parses and writes
 //! packets. [`reports`] writes reports and records the output of a collector, [`network`] generates random traffic of such reports;
 //! [`datagrams`] generates almost valid datagrams, [`records`] has records for a store, [`rdma`] has a requester and a responder with
 //! an unreliable network between them. [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the
-//! module graph of a crate, [`compare_page`] checks generated pages, [`descriptors`] opens again what a test has closed.
+//! module graph of a crate, [`compare_page`] checks generated pages, [`workload`] has the input of benchmarks, [`descriptors`] opens again what a test has closed.
 #![deny(unsafe_code)]
 
 pub mod allocations;
@@ -24,5 +24,6 @@ pub mod rewrite;
 pub mod rng;
 pub mod texts;
 pub mod vectors;
+pub mod workload;
 
 pub use pages::compare_page;

@@ -75,7 +75,7 @@ fn a_file_where_the_store_should_be_is_found_before_the_start() {
     fs::write(&file, format!("store.dir = {:?}\n", blocked.join("store"))).unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = format!(
-        "hopwise: {} is not a directory; set another [store] dir, or move the file away\n",
+        "hopwise: {}: not a directory; move it away, or set another directory\n",
         blocked.display()
     );
     assert_eq!((run.code, run.stderr.as_str()), (Some(2), expected.as_str()));

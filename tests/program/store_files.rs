@@ -72,12 +72,36 @@ fn a_store_that_is_removed_while_it_runs_is_said_to_be_lost() {
         .query("SELECT count(DISTINCT flow) FROM events WHERE kind = 'new'")
         .json();
     assert_eq!(flows["rows"], json!([[100]]), "those of afterwards");
+    notes_name_the_removal(&server, &problem["found"], &flows);
     server.signal("-TERM");
     let line = server.log_line("stopped stored=");
     let lost: u64 = line.split_once("lost=").unwrap().1.parse().unwrap();
     assert!(lost >= removed, "{line}");
     let (status, _directory) = server.stop();
     assert_eq!(status.code(), Some(1));
+}
+
+/// Answers about the time before `found` have a note about the file: those of SQL, of pages and of commands.
+fn notes_name_the_removal(server: &Server, found: &Value, of_sql: &Value) {
+    let found = found.as_u64().unwrap();
+    let mark = "1 file of this time range (hopwise-";
+    let note = of_sql["notes"][0].as_str().unwrap();
+    let time = settings::time::text(found);
+    let whole = format!("removed or replaced by something else, at {time}");
+    assert!(note.contains(mark) && note.ends_with(&whole), "{note}");
+    for path in ["/api/v1/events", "/api/v1/rollups", "/api/v1/events?kind=new"] {
+        let answer = server.get(path);
+        assert!(
+            answer.status == 200 && answer.headers.contains(mark),
+            "{answer:?}"
+        );
+    }
+    let afterwards = server.get(&format!("/api/v1/events?from={}", found + 1));
+    assert!(!afterwards.headers.contains("hopwise-notes"), "{afterwards:?}");
+    let api = format!("http://{}", server.api);
+    let run = hopwise(["events", "--api", &api, "--limit", "5"]);
+    assert!(run.code == Some(0) && run.stderr.contains(mark), "{run:?}");
+    assert_eq!(run.stderr.matches(mark).count(), 1, "{run:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rdma::requester::{self, Connection, Links, RemoteRegion};
 use rdma::transport::Transport;
-use translator::workload::{CASES, Case, Load, NullTransport, Reports};
+use testkit::workload::translator::{CASES, Case, Load, NullTransport, Reports};
 use translator::{Output, Translator};
 
 const RUNS: usize = 31;

@@ -53,7 +53,6 @@
 #![forbid(unsafe_code)]
 
 mod action;
-mod age_list;
 mod collector;
 mod config;
 mod control;
@@ -73,7 +72,6 @@ mod tracker;
 mod translator;
 mod trigger;
 pub mod trigger_text;
-pub mod workload;
 
 pub use config::{
     Accept, CollectorConfig, Config, ConfigError, MAX_BYTES, MAX_COLLECTORS, MAX_HOPS, MAX_LISTS,

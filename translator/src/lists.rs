@@ -4,10 +4,10 @@
 use wire::dta::Opcode;
 use wire::dta::layout::{BlockTrailer, Geometry, Ring};
 
-use super::age_list::{AgeLink, AgeList, Aged};
 use super::config::StoreEntry;
 use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Entries, Reason};
+use memory::age_list::{AgeLink, AgeList, Aged};
 use rdma::transport::{Blocked, Transport};
 
 /// A list and its pending batch.

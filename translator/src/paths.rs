@@ -6,10 +6,10 @@ use wire::dta::artifact;
 use wire::dta::hash::{self, Family, MAX_KEY};
 use wire::dta::layout::{self, Geometry, NO_HOP};
 
-use super::age_list::{AgeLink, AgeList, Aged};
 use super::config::{MAX_HOPS, StoreEntry};
 use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Postcards, Reason};
+use memory::age_list::{AgeLink, AgeList, Aged};
 use rdma::transport::{Blocked, Transport};
 
 /// Associativity of the cache of paths: the oldest path is evicted when all ways are in use.

@@ -57,8 +57,9 @@ impl rdma::transport::Transport for Gate {
 
 #[test]
 fn a_translator_at_work_allocates_nothing() {
-    use translator::{Config, Origin, Part, Translator, Trigger, workload};
-    for case in workload::CASES {
+    use testkit::workload::translator::CASES;
+    use translator::{Config, Origin, Part, Translator, Trigger};
+    for case in CASES {
         let mut reports = case.reports();
         let trigger = Trigger {
             opcode: 1,

@@ -24,6 +24,11 @@ impl NamedCounts {
     pub fn add(&mut self, name: impl Into<Name>, count: u64) {
         *self.0.entry(name.into()).or_default() += count;
     }
+
+    /// Collects the counts that are not zero.
+    pub fn nonzero<N: Into<Name>>(counts: impl IntoIterator<Item = (N, u64)>) -> Self {
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
 }
 
 impl<N: Into<Name>> FromIterator<(N, u64)> for NamedCounts {

@@ -60,7 +60,7 @@ pub fn inputs() -> Vec<&'static str> {
 
 /// The states of the store.
 pub fn store_states() -> Vec<&'static str> {
-    vec!["ok", "full", "failing", "closed"]
+    store::State::ALL.map(store::State::name).to_vec()
 }
 
 /// The problems that a file of the store can have.

@@ -1,7 +1,7 @@
 //! The aggregator on one core, in process: payloads of postcards in memory to payloads of aggregates.
 
 use aggregator::Aggregator;
-use aggregator::workload::{CASES, LEN, NODES};
+use testkit::workload::aggregator::{CASES, LEN, NODES};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
 use dta::{Answer, Next, Policy};
 use memory::{Pages, Region};
-use rdma::workload;
+use testkit::workload::rdma as workload;
 use translator::StoreEntry;
 use wire::dta::hash::Family;
 

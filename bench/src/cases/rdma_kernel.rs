@@ -5,7 +5,7 @@ use std::thread;
 
 use nic::time;
 use rdma::responder::{AccessFlags, QueuePairConfig, Registered};
-use rdma::workload::{CASES, Case};
+use testkit::workload::rdma::{CASES, Case};
 use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Options, Rdma};
 

@@ -1,6 +1,6 @@
 //! Packet path of one switch on one core, in process: from frames in memory to frames and reports in memory.
 
-use dataplane::workload::{FLOWS, Task, Workload};
+use testkit::workload::switch::{FLOWS, Task, Workload};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;

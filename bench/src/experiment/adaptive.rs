@@ -243,11 +243,13 @@ fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
 /// The controller of an intent with a budget, as the manager makes it.
 fn controller(budget: u64) -> Result<Controller, CliError> {
     let table = format!(
-        "{{ name = \"racks\", watch = [\"queue_occupancy\"], mode = \"md\", budget = \"{budget} reports/s\", \
-         tell = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }} }}"
+        "[[intents]]\nname = \"racks\"\nwatch = [\"queue_occupancy\"]\nmode = \"md\"\nbudget = \"{budget} reports/s\"\n\
+         tell = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }}"
     );
-    let bounds = manager::intent::read_one(&table, 0).map(|intent: Intent| intent.bounds());
-    let bounds = (bounds.map_err(CliError::new)?).ok_or_else(|| CliError::new("no bounds"))?;
+    let intents = manager::intent::read(&table, "racks.toml", 0);
+    let intents = intents.map_err(|error| CliError::new(error.to_string()))?;
+    let bounds = intents.first().and_then(Intent::bounds);
+    let bounds = bounds.ok_or_else(|| CliError::new("no bounds"))?;
     Ok(Controller::new(bounds))
 }
 

@@ -138,7 +138,7 @@ pub(super) struct Given {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     rate: Vec<u64>,
 
-    /// Flows
+    /// The numbers of flows to measure, one run for each.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     flows: Vec<u64>,
 

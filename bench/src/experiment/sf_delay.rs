@@ -32,7 +32,7 @@ const PAPER: (u32, f64) = (8, 9.3);
 const BURST: u64 = 1_000;
 const PEAK: u64 = 4;
 
-/// Arrivals of packets.
+/// The arrival times of packets at the sink, collected per flow.
 #[derive(Clone, Copy)]
 struct Arrivals {
     name: &'static str,

@@ -63,11 +63,11 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Source port.
+    /// Source port of TCP or UDP.
     SrcPort = "sport", 2;
-    /// Destination port.
+    /// Destination port of TCP or UDP.
     DstPort = "dport", 2;
-    /// IP protocol.
+    /// Protocol number of the IP header.
     Proto = "proto", 1;
     /// Id of the hop's node; where there is no hop, this switch's.
     Node = "node", 4;
@@ -79,13 +79,13 @@ numbers! {
     EgressIf = "egress_if", 2;
     /// Time in the node, ns.
     HopLatency = "hop_latency", 4;
-    /// Queue.
+    /// ID of the egress queue.
     QueueId = "queue_id", 1;
     /// Queue occupancy when the packet arrived.
     QueueOccupancy = "queue_occupancy", 4;
-    /// Ingress timestamp, ns.
+    /// Time of the packet's arrival at the switch, ns.
     IngressTs = "ingress_ts", 8;
-    /// Egress timestamp, ns.
+    /// Time of the packet's departure from the switch, ns.
     EgressTs = "egress_ts", 8;
     /// Utilization of the egress link.
     TxUtilization = "tx_utilization", 4;
@@ -109,9 +109,9 @@ numbers! {
     HopLimit = "hop_limit", 1;
     /// Time of the report, ns.
     Time = "time", 8;
-    /// Of a table's record, since the last report; of a window, of all records: packets.
+    /// Packets of a table's record since the last report; in a window, of all records.
     Packets = "packets", 8;
-    /// Likewise bytes.
+    /// Bytes, counted like `packets`.
     Bytes = "bytes", 8;
     /// Likewise packets dropped here.
     Drops = "drops", 8;
@@ -119,7 +119,7 @@ numbers! {
     LossRate = "loss_rate", 4;
     /// Packets since the record's key was inserted into the table.
     TotalPackets = "total_packets", 8;
-    /// Likewise bytes.
+    /// Bytes, counted like `total_packets`.
     TotalBytes = "total_bytes", 8;
     /// Likewise packets dropped here.
     TotalDrops = "total_drops", 8;

@@ -180,7 +180,7 @@ mod tests {
     use crate::report::Outbox as Reports;
     use crate::switch::{self, Congestion, Switch};
     use crate::watchlist::{Mode, Watch, Watchlist};
-    use crate::workload::template;
+    use testkit::workload::switch::template;
 
     const VISIT: Visit = Visit {
         ingress_if: 1,

@@ -18,7 +18,7 @@ pub struct Node {
     pub id: u32,
     /// A name for people.
     pub name: String,
-    /// Switch or host.
+    /// Whether the node is a switch or a host.
     pub kind: Kind,
     /// Offset of this node's clock from the true time, ns.
     pub clock_offset: i64,

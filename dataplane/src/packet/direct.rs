@@ -430,7 +430,7 @@ fn is_tunnel(port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Task, Workload};
+    use testkit::workload::switch::{Task, Workload, template};
 
     /// Corrupts a few bytes, mostly early ones, and sometimes recomputes the IPv4 checksum.
     fn corrupt(frame: &mut Vec<u8>, rng: &mut impl FnMut() -> usize) {
@@ -472,7 +472,7 @@ mod tests {
             for v6 in [false, true] {
                 let workload = Workload::new(task, v6).unwrap();
                 frames.extend(workload.frames().iter().take(4).cloned());
-                frames.push(crate::workload::template(1, v6));
+                frames.push(template(1, v6));
             }
         }
         frames.extend(vectors());

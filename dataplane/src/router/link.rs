@@ -8,7 +8,7 @@ use super::stats::QueueStats;
 
 /// Configuration of one direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkConfig {
     /// Bits per second of the transmitter; `None`: unlimited, and no frame is queued.
     pub rate: Option<u64>,
     /// Maximum number of queued bytes.
@@ -23,7 +23,7 @@ pub struct Link {
     pub reorder_delay: u64,
 }
 
-impl Default for Link {
+impl Default for LinkConfig {
     /// Unlimited, without loss, delay or reordering; a depth of 256 KiB if it gets a rate.
     fn default() -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Default for Link {
 /// State of a link. The frame being transmitted is not in the queue.
 #[derive(Debug)]
 pub(super) struct LinkQueue {
-    link: Link,
+    link: LinkConfig,
     waiting: VecDeque<(u32, u32)>,
     occupancy: u32,
     max_occupancy: u32,
@@ -54,7 +54,7 @@ pub(super) struct LinkQueue {
 }
 
 impl LinkQueue {
-    pub(super) fn new(link: Link) -> Self {
+    pub(super) fn new(link: LinkConfig) -> Self {
         Self {
             link,
             waiting: VecDeque::new(),
@@ -67,7 +67,7 @@ impl LinkQueue {
         }
     }
 
-    pub(super) fn link(&self) -> &Link {
+    pub(super) fn link(&self) -> &LinkConfig {
         &self.link
     }
 
@@ -85,7 +85,7 @@ impl LinkQueue {
 
     /// Whether frames pass unchanged and at once.
     pub(super) fn is_plain(&self) -> bool {
-        let Link {
+        let LinkConfig {
             rate,
             delay,
             loss,
@@ -160,7 +160,7 @@ impl LinkQueue {
     }
 
     /// Replaces the link's properties. Queued frames stay queued; frames in flight are unaffected.
-    pub(super) fn change(&mut self, link: Link) {
+    pub(super) fn change(&mut self, link: LinkConfig) {
         if link.rate != self.link.rate {
             self.meter = Meter::new(link.rate.unwrap_or(1));
         }

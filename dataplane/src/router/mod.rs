@@ -9,7 +9,7 @@
 //!   the same kind; every frame from there is accepted.
 //! - IPv4 and IPv6 are forwarded by longest prefix match; among equal routes, a hash of the flow selects one. The hop limit is
 //!   decremented. A packet that cannot be forwarded causes an ICMP error, at a limited rate. Packets are never fragmented.
-//! - Each port has a [`Link`] per direction, with rate, depth, delay, loss and reordering: first the queue, then the
+//! - Each port has a [`LinkConfig`] per direction, with rate, depth, delay, loss and reordering: first the queue, then the
 //!   transmitter, then the link. INT metadata is written when a frame leaves the egress queue, as in [`crate::fabric`]: occupancy is
 //!   the bytes queued when the frame was enqueued; utilization is in millionths.
 //! - UDP datagrams to configured addresses end here, for a consumer in this process, which replies with these source
@@ -38,7 +38,7 @@ use crate::report::Outbox;
 use crate::switch::{self, Switch, Verdict, Visit};
 use crate::watchlist::Watchlist;
 
-pub use link::Link;
+pub use link::LinkConfig;
 use link::LinkQueue;
 use neighbours::{Lookup, Neighbours};
 use packet::Ip;
@@ -95,9 +95,9 @@ pub struct Port {
     /// Whether the port is administratively up.
     pub up: bool,
     /// The link on which frames leave.
-    pub out: Link,
+    pub out: LinkConfig,
     /// The link on which frames arrive.
-    pub into: Link,
+    pub into: LinkConfig,
 }
 
 impl Port {
@@ -112,8 +112,8 @@ impl Port {
             sink: None,
             mtu: 1500,
             up: true,
-            out: Link::default(),
-            into: Link::default(),
+            out: LinkConfig::default(),
+            into: LinkConfig::default(),
         }
     }
 

@@ -45,7 +45,7 @@ detect::named! {
 }
 
 impl Drop {
-    /// Number of reasons.
+    /// The number of reasons, which is the length of an array that counts by reason.
     pub const COUNT: usize = Self::ALL.len();
 
     /// The drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect it
@@ -74,7 +74,7 @@ impl Drop {
 /// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
-    /// Frames that arrived.
+    /// Frames that arrived at the router.
     pub received: u64,
     /// Bytes of the frames that arrived.
     pub received_bytes: u64,

@@ -424,11 +424,11 @@ fn errors_are_sent_to_the_sender_at_a_limited_rate() {
 fn a_queue_is_paced_and_measured() {
     let mut config = config();
     // 1 Mbit/s: a frame of 125 bytes takes 1 ms. The queue has space for three frames.
-    config.ports[1].out = Link {
+    config.ports[1].out = LinkConfig {
         rate: Some(1_000_000),
         depth: 375,
         delay: 10 * MS,
-        ..Link::default()
+        ..LinkConfig::default()
     };
     config.watchlist = Watch {
         mode: Mode::Postcard,
@@ -476,10 +476,10 @@ fn a_queue_is_paced_and_measured() {
 #[test]
 fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
     let mut config = config();
-    let limited = Link {
+    let limited = LinkConfig {
         rate: Some(1_000_000),
         depth: 375,
-        ..Link::default()
+        ..LinkConfig::default()
     };
     (config.ports[1].out, config.ports[2].out) = (limited, limited);
     // No address is resolved.
@@ -546,10 +546,10 @@ fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
 #[test]
 fn ingress_can_be_shaped_by_a_link() {
     let mut config = config();
-    config.ports[0].into = Link {
+    config.ports[0].into = LinkConfig {
         rate: Some(1_000_000),
         delay: 5 * MS,
-        ..Link::default()
+        ..LinkConfig::default()
     };
     let (mut router, mut sent) = (router(config), Sent::default());
     let frame = from_1_to(2, 125 - 42);
@@ -567,12 +567,12 @@ fn ingress_can_be_shaped_by_a_link() {
 fn loss_and_reordering_are_as_asked_and_the_same_each_time() {
     let run = || {
         let mut config = config();
-        config.ports[1].out = Link {
+        config.ports[1].out = LinkConfig {
             loss: 100_000,
             reorder: 50_000,
             reorder_delay: MS,
             delay: 1,
-            ..Link::default()
+            ..LinkConfig::default()
         };
         let (mut router, mut sent) = (router(config), Sent::default());
         for number in 0..10_000u64 {
@@ -600,10 +600,10 @@ fn loss_and_reordering_are_as_asked_and_the_same_each_time() {
 #[test]
 fn a_port_that_goes_down_loses_what_it_holds_and_comes_back() {
     let mut config = config();
-    config.ports[1].out = Link {
+    config.ports[1].out = LinkConfig {
         rate: Some(1_000_000),
         delay: 10 * MS,
-        ..Link::default()
+        ..LinkConfig::default()
     };
     let down = Port {
         up: false,
@@ -632,12 +632,12 @@ fn a_port_that_goes_down_loses_what_it_holds_and_comes_back() {
 #[test]
 fn a_rate_that_is_taken_away_empties_the_queue() {
     let mut config = config();
-    config.ports[1].out = Link {
+    config.ports[1].out = LinkConfig {
         rate: Some(1_000),
-        ..Link::default()
+        ..LinkConfig::default()
     };
     let free = Port {
-        out: Link::default(),
+        out: LinkConfig::default(),
         ..config.ports[1].clone()
     };
     let (mut router, mut sent) = (router(config), Sent::default());

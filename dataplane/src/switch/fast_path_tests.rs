@@ -4,7 +4,7 @@ use super::*;
 use crate::packet::UDP;
 use crate::sf;
 use crate::watchlist::{Mode, Watch, Watchlist};
-use crate::workload::{Task, Workload, template};
+use testkit::workload::switch::{Task, Workload, template};
 
 /// The results for a packet.
 type Made = (Step, Vec<u8>, Vec<Vec<u8>>, Stats);

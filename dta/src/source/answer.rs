@@ -6,15 +6,15 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A store.
+/// A store of the collector's memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MemoryStore"))]
 pub struct StoreView {
-    /// Name.
+    /// Name of the store.
     pub name: String,
     /// Store ID or sketch ID; for lists, the ID of the first one.
     pub id: u32,
-    /// Structure.
+    /// Structure of the store's contents.
     #[serde(flatten)]
     pub shape: Shape,
     /// Fields of data or entries.
@@ -56,7 +56,7 @@ pub enum Shape {
     },
     /// Lists of entries, each a ring.
     Append {
-        /// Lists.
+        /// Number of the store's lists.
         lists: u32,
         /// Bytes of an entry.
         entry: u16,
@@ -78,11 +78,11 @@ pub enum Shape {
     Sketch {
         /// Kind of sketch: count-min, count, hyperloglog or aroma.
         sketch: String,
-        /// How sketches of several reporters are merged: sum or max.
+        /// Operation that merges sketches of several reporters: sum or max.
         merge: String,
-        /// Rows.
+        /// Rows of the sketch.
         depth: u8,
-        /// Columns.
+        /// Columns of the sketch.
         columns: u32,
         /// Bytes of a counter.
         width: u8,
@@ -117,7 +117,7 @@ impl Shape {
 pub struct ExpectedView {
     /// Copies of each key.
     pub copies: u8,
-    /// Keys per slot.
+    /// Keys per slot of the store.
     pub load: f64,
     /// Share of all keys that are answered.
     pub answered: f64,
@@ -127,7 +127,7 @@ pub struct ExpectedView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeyAnswer"))]
 pub struct Answer {
-    /// The store's name.
+    /// Name of the store that was read.
     pub store: String,
     /// The key, as a flow where it is one.
     pub key: String,
@@ -163,9 +163,9 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CountAnswer {
-    /// The store's name.
+    /// Name of the store that was read.
     pub store: String,
-    /// The key.
+    /// The key that was counted.
     pub key: String,
     /// The estimate; never too small.
     pub estimate: u64,
@@ -186,7 +186,7 @@ pub struct CountAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SketchEpoch"))]
 pub struct Epoch {
-    /// Its number.
+    /// Number of the epoch.
     pub epoch: u16,
     /// Columns that were written.
     pub columns: u32,
@@ -200,7 +200,7 @@ pub struct Epoch {
 pub struct SketchAnswer {
     /// Name of the sketch.
     pub store: String,
-    /// Kind of sketch.
+    /// Kind of sketch: count-min, count, hyperloglog or aroma.
     pub sketch: String,
     /// The epoch of the answer.
     pub epoch: Epoch,
@@ -213,7 +213,7 @@ pub struct SketchAnswer {
     pub key: Option<String>,
     /// Kind of query: count (of a key), distinct (items), sampled_from (number of items that the sample represents).
     pub question: String,
-    /// The answer.
+    /// Estimate of the query; absent for a sample.
     #[serde(default)]
     pub estimate: Option<f64>,
     /// Upper bound of the error, …
@@ -227,11 +227,11 @@ pub struct SketchAnswer {
     pub samples: Vec<u32>,
 }
 
-/// A list.
+/// A list of entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "List"))]
 pub struct ListView {
-    /// Its ID.
+    /// ID of the list.
     pub list: u32,
     /// The store it is in.
     pub store: String,
@@ -252,9 +252,9 @@ pub struct Entry {
     pub sequence: u32,
     /// Index in the batch, from 0.
     pub index: u16,
-    /// Bytes, in hexadecimal.
+    /// Bytes of the entry, in hexadecimal.
     pub data: String,
-    /// Decoded fields.
+    /// The decoded entry, by field name.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     pub fields: Option<Values>,
@@ -264,7 +264,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ListTail"))]
 pub struct TailAnswer {
-    /// The list.
+    /// ID of the list.
     pub list: u32,
     /// The store it is in.
     pub store: String,

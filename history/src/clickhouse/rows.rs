@@ -204,6 +204,7 @@ mod tests {
             to: None,
             max_rows: 2,
             timeout: Duration::from_secs(1),
+            notes: Vec::new(),
         };
         let body = br#"{"meta":[{"name":"a","type":"UInt64"},{"name":"b","type":"Array(UInt8)"}],
             "data":[[18446744073709551615,[1,2]],[true,null],["x",1.5]],"rows":3,"statistics":{"elapsed":0.25}}"#;

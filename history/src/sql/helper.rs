@@ -104,11 +104,12 @@ fn ask(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {
         .map(|row| row.into_iter().map(cell).collect());
     let (rows, cut) = fill(rows, usize::MAX, MAX_BYTES);
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+    let notes = request.notes.iter().cloned().chain(table.notes).collect();
     Ok(Rows {
         columns: table.columns,
         rows,
         truncated: table.truncated || cut,
-        notes: table.notes,
+        notes,
         elapsed_ms,
     })
 }
@@ -151,6 +152,7 @@ mod tests {
             to: None,
             max_rows: 1,
             timeout: Duration::from_secs(60),
+            notes: Vec::new(),
         };
         let line = serde_json::to_string(&request).unwrap();
         let answered = |limited: &Result<(), String>| match answer(&reader, limited, &line) {

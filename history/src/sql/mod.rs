@@ -28,6 +28,8 @@ pub struct Request {
     pub max_rows: usize,
     /// Time limit of the query.
     pub timeout: Duration,
+    /// Remarks that the response has in addition to those of the files.
+    pub notes: Vec<String>,
 }
 
 /// The first line of a helper's response.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use detect::{Metric, PortRange, Prefix};
-use settings::read::{ConfigError, DeValue, Node, Reader, is_written, span_of};
+use settings::read::{ConfigError, Node, Reader, Value, is_written, node_at, span_of};
 use settings::setting::{Chapter, Setting, Shown, tables};
 use settings::values::{self, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold};
 use settings::{choice, section, time};
@@ -17,7 +17,7 @@ use crate::flows::{Flows, Ports};
 section! {
     /// A file of intents.
     struct IntentFile("the file") {
-        /// The intents.
+        /// Flows to measure, and how.
         pub(crate) intents: Vec<IntentSettings> = Vec::new(),
     }
 }
@@ -25,22 +25,22 @@ section! {
 section! {
     /// Flows to measure, and how.
     pub struct IntentSettings("[[intents]]") {
-        /// Its name: letters, digits, `.`, `_` and `-`; unique.
+        /// The name: letters, digits, `.`, `_` and `-`; unique.
         pub(crate) name: String = String::new(),
-        /// Which flows. Not set, or `"all"`: all.
+        /// Flows to measure. Not set, or `"all"`: all.
         pub(crate) r#match: MatchSettings = MatchSettings::default(),
         /// Also the flows in the opposite direction.
         pub(crate) both_directions: bool = false,
-        /// The metrics.
+        /// The metrics to measure.
         pub(crate) watch: Vec<MetricName> = Vec::new(),
-        /// How packets are measured.
+        /// Mode of the measurement.
         pub(crate) mode: ModeSetting = ModeSetting::Auto,
         /// Share of packets to measure, as `"1 in 10"`. Of several intents for one flow, the largest share applies. If a device
         /// cannot sample, the intent is refused and names it.
         pub(crate) sample: Sample = Sample(1),
         /// Where. Not set: everywhere.
         pub(crate) at: AtSettings = AtSettings::default(),
-        /// What is reported.
+        /// Reports, events and drill-downs.
         pub(crate) tell: ReportingSettings = ReportingSettings::default(),
         /// Maximum reports and events per second, as `"2000 reports/s"`, `"50 events/s"` or both with a comma between. To keep the
         /// budget, the threshold is raised, and fewer packets are measured if `tell.coarsest` has a `sample`. Not set: unlimited.
@@ -63,7 +63,7 @@ section! {
         pub(crate) sport: Several<Port> = Several::default(),
         /// Destination ports or ranges of ports.
         pub(crate) dport: Several<Port> = Several::default(),
-        /// IP protocols.
+        /// IP protocols, by name or number.
         pub(crate) proto: Several<Protocol> = Several::default(),
         /// DSCP, 0 to 63.
         pub(crate) dscp: Several<Dscp> = Several::default(),
@@ -81,15 +81,15 @@ section! {
 }
 
 section! {
-    /// Reports and events.
+    /// Reports, events and drill-downs of an intent.
     struct ReportingSettings("tell") {
         /// For each metric, the difference above which a change is significant.
         pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
-        /// How coarse the budget may make it. Not set: 64 times the threshold, and the share of packets stays.
+        /// The coarsest detail that the budget may choose. Not set: 64 times the threshold, and the share of packets stays.
         pub(crate) coarsest: CoarsestSettings = CoarsestSettings::default(),
         /// A condition in the language of `[[rules]]`.
         pub(crate) rule: Option<String> = None,
-        /// Which packets the sinks report. Not set: all.
+        /// Algorithm by which the sinks select packets. Not set: they report all.
         pub(crate) filter: Option<FilterSetting> = None,
         /// Drill-down: what to measure in addition, for some time, when the rule becomes true.
         pub(crate) then: Option<ThenSettings> = None,
@@ -99,15 +99,15 @@ section! {
 section! {
     /// Thresholds, as in `[thresholds]`.
     struct ThresholdSettings("thresholds") {
-        /// Of `flow_latency`.
+        /// The difference of `flow_latency`.
         pub(crate) flow_latency: Option<LatencyThreshold> = None,
-        /// Of `hop_latency`.
+        /// The difference of `hop_latency`.
         pub(crate) hop_latency: Option<LatencyThreshold> = None,
-        /// Of `queue_occupancy`.
+        /// The difference of `queue_occupancy`.
         pub(crate) queue_occupancy: Option<QueueThreshold> = None,
-        /// Of `queue_congestion`.
+        /// The difference of `queue_congestion`.
         pub(crate) queue_congestion: Option<QueueThreshold> = None,
-        /// Of `link_utilization`.
+        /// The difference of `link_utilization`.
         pub(crate) link_utilization: Option<UtilizationThreshold> = None,
     }
 }
@@ -115,15 +115,15 @@ section! {
 section! {
     /// The coarsest acceptable detail: thresholds as in `thresholds`, and the smallest share of packets.
     struct CoarsestSettings("coarsest") {
-        /// Of `flow_latency`.
+        /// The greatest difference of `flow_latency`.
         pub(crate) flow_latency: Option<LatencyThreshold> = None,
-        /// Of `hop_latency`.
+        /// The greatest difference of `hop_latency`.
         pub(crate) hop_latency: Option<LatencyThreshold> = None,
-        /// Of `queue_occupancy`.
+        /// The greatest difference of `queue_occupancy`.
         pub(crate) queue_occupancy: Option<QueueThreshold> = None,
-        /// Of `queue_congestion`.
+        /// The greatest difference of `queue_congestion`.
         pub(crate) queue_congestion: Option<QueueThreshold> = None,
-        /// Of `link_utilization`.
+        /// The greatest difference of `link_utilization`.
         pub(crate) link_utilization: Option<UtilizationThreshold> = None,
         /// The share of packets, as `"1 in 100"`. Once the threshold has reached its limit, fewer packets are measured.
         pub(crate) sample: Option<Sample> = None,
@@ -131,35 +131,35 @@ section! {
 }
 
 section! {
-    /// A drill-down.
+    /// A drill-down: additional metrics for some time.
     struct ThenSettings("then") {
-        /// The metrics.
+        /// The additional metrics to measure.
         pub(crate) watch: Vec<MetricName> = Vec::new(),
-        /// Of which flows.
-        pub(crate) r#match: ScopeSetting = ScopeSetting::Flow,
-        /// How long.
+        /// Flows to which it applies.
+        pub(crate) r#match: Scope = Scope::Flow,
+        /// Duration of the drill-down.
         pub(crate) r#for: Duration = Duration::from_secs(30),
     }
 }
 
 choice! {
-    /// How packets are measured.
+    /// Mode of a measurement.
     enum ModeSetting("\"auto\", \"md\", \"mx\", \"postcard\" or \"sf\"") {
         /// The cheapest that gives what is watched.
         Auto = "auto",
-        /// INT-MD.
+        /// INT-MD: packets collect the metadata.
         Md = "md",
-        /// INT-MX.
+        /// INT-MX: packets carry the instructions.
         Mx = "mx",
-        /// INT-XD.
+        /// INT-XD: packets are unchanged.
         Postcard = "postcard",
-        /// SF-INT.
+        /// SF-INT: packets carry a part of the metadata.
         Sf = "sf",
     }
 }
 
 choice! {
-    /// Which packets the sinks report.
+    /// Algorithm by which sinks select packets.
     enum FilterSetting("\"per_hop\", \"per_flow\", \"change\" or \"rule\"") {
         /// A node's value has changed.
         PerHop = "per_hop",
@@ -172,18 +172,6 @@ choice! {
     }
 }
 
-choice! {
-    /// Flows of a drill-down.
-    enum ScopeSetting("\"this flow\", \"this queue\" or \"this path\"") {
-        /// The flow of the event.
-        Flow = "this flow",
-        /// All flows through its queue.
-        Queue = "this queue",
-        /// All flows with its source and destination.
-        Path = "this path",
-    }
-}
-
 /// `match`: a table of keys, or `"all"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct MatchSettings(Keys);
@@ -193,8 +181,8 @@ impl Setting for MatchSettings {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         match node.get_ref() {
-            DeValue::Table(_) => Keys::read(node, reader).map(Self),
-            DeValue::String(word) if word == "all" => Some(Self::default()),
+            Value::Table(_) => Keys::read(node, reader).map(Self),
+            Value::String(word) if word == "all" => Some(Self::default()),
             _ => values::refuse(node, reader),
         }
     }
@@ -223,14 +211,14 @@ impl<T: Setting> Setting for Several<T> {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         match node.get_ref() {
-            DeValue::Array(list) if list.is_empty() => {
+            Value::Array(list) if list.is_empty() => {
                 reader.refuse(
                     node.span(),
                     "an empty list matches nothing; remove the key to match everything",
                 );
                 None
             }
-            DeValue::Array(_) => Vec::<T>::read(node, reader).map(Self),
+            Value::Array(_) => Vec::<T>::read(node, reader).map(Self),
             _ => T::read(node, reader).map(|one| Self(vec![one])),
         }
     }
@@ -258,7 +246,7 @@ macro_rules! written {
             fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
                 let parse: fn(&str) -> Option<$inner> = $parse;
                 let written = match node.get_ref() {
-                    DeValue::String(text) => Some(text.to_string()),
+                    Value::String(text) => Some(text.to_string()),
                     other => values::integer(other).map(|number| number.to_string()),
                 };
                 written.and_then(|text| parse(&text)).map(Self).or_else(|| values::refuse(node, reader))
@@ -320,18 +308,11 @@ written! {
 /// # Errors
 /// [`ConfigError`]: every problem with its line and what to do.
 pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError> {
-    let mut reader = Reader::new(text);
-    let mut intents = Vec::new();
-    if let Some(root) = reader.parse(tables::<IntentFile>)
-        && let Some(settings) = IntentFile::read(&root, &mut reader)
-        && reader.has_no_problems()
-    {
-        intents = checked(&settings.intents, &root, &mut reader, now);
-    }
-    reader.finish(file).map(|()| intents)
+    let settings = read_settings(text, file, now)?;
+    Ok(settings.iter().map(IntentSettings::intent).collect())
 }
 
-/// Returns the tables of a file of intents; each intent is checked as by [`read`].
+/// Reads a file of intents, as [`read`], and returns its tables.
 ///
 /// # Errors
 /// [`ConfigError`]: every problem with its line and what to do.
@@ -348,42 +329,32 @@ pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSetti
     reader.finish(file).map(|()| intents)
 }
 
-/// Reads one intent, written as a table on one line. `now` is in ns since 1970.
+/// Reads one intent: a table with the keys of `[[intents]]`, from a file or from JSON. `now` is in ns since 1970.
 ///
 /// # Errors
 /// All problems as one message.
-pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
-    let text = format!("intents = [{table}]");
-    let mut reader = Reader::new(&text);
-    let mut intents = Vec::new();
-    let root = reader.parse(tables::<IntentFile>);
-    if let Some(root) = &root
-        && let Some(settings) = IntentFile::read(root, &mut reader)
-        && reader.has_no_problems()
-    {
-        intents = checked(&settings.intents, root, &mut reader, now);
-    }
-    let problems = match &root {
-        Some(root) => reader
-            .messages_by_key(root)
-            .into_iter()
-            .map(|(keys, message)| with_key(&keys, message))
-            .collect(),
-        None => reader.messages(),
-    };
-    match intents.pop() {
+pub fn read_one(table: &Node<'_>, now: u64) -> Result<Intent, String> {
+    let mut reader = Reader::new("").with_tables(tables::<IntentFile>);
+    let settings = IntentSettings::read(table, &mut reader).filter(|_| reader.has_no_problems());
+    let intent = settings.map(|settings| {
+        let intent = settings.intent();
+        report(&settings, &intent, table, &mut reader, now);
+        intent
+    });
+    let problems = reader.messages_by_key(table).into_iter();
+    let problems: Vec<String> = problems
+        .map(|(keys, message)| {
+            // A message about a value names its key.
+            if message.starts_with("found ") && !keys.is_empty() {
+                format!("`{}`: {message}", keys.join("."))
+            } else {
+                message
+            }
+        })
+        .collect();
+    match intent {
         Some(intent) if problems.is_empty() => Ok(intent),
         _ => Err(problems.join("; ")),
-    }
-}
-
-/// Prefixes a message with the key that it is about, if it has only a value.
-fn with_key(keys: &[String], message: String) -> String {
-    match keys.split_first() {
-        Some((_, keys)) if message.starts_with("found ") && !keys.is_empty() => {
-            format!("`{}`: {message}", keys.join("."))
-        }
-        _ => message,
     }
 }
 
@@ -398,22 +369,11 @@ pub fn checked(
     let mut intents = Vec::new();
     let mut names = BTreeSet::new();
     for (index, settings) in settings.iter().enumerate() {
-        let at = index.to_string();
-        let intent = intent(settings, root, &at, reader);
-        // Of a list without a valid metric, every element was reported.
-        let is_reported = is_written(root, &["intents", &at, "watch", "0"]) && settings.watch.is_empty();
-        if is_reported {
-            intents.push(intent);
-            continue;
-        }
-        if let Err(error) = intent.check(now) {
-            reader.refuse(
-                span_of(root, &["intents", &at, key_of(&error)]),
-                error.to_string(),
-            );
-        } else if !names.insert(intent.name.clone()) {
+        let table = node_at(root, &["intents", &index.to_string()]);
+        let intent = settings.intent();
+        if report(settings, &intent, table, reader, now) && !names.insert(intent.name.clone()) {
             let message = format!("two intents are named `{}`; rename one", intent.name);
-            reader.refuse(span_of(root, &["intents", &at, "name"]), message);
+            reader.refuse(span_of(table, &["name"]), message);
         }
         intents.push(intent);
     }
@@ -446,83 +406,98 @@ fn key_of(error: &IntentError) -> &'static str {
     }
 }
 
-fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut Reader<'_>) -> Intent {
-    let Keys {
-        src,
-        dst,
-        sport,
-        dport,
-        proto,
-        dscp,
-    } = &settings.r#match.0;
-    let ReportingSettings {
-        thresholds,
-        coarsest,
-        rule,
-        filter,
-        then,
-    } = &settings.tell;
-    let between = match settings.at.between.0.as_slice() {
-        [] => None,
-        [a, b] if a != b => Some((a.clone(), b.clone())),
-        _ => {
-            let span = span_of(root, &["intents", index, "at", "between"]);
-            reader.refuse(
-                span,
-                "`between` is for two different hosts; write between = [\"h1\", \"h9\"]",
-            );
-            None
+/// Reports the problems of an intent that was read from `table`. Returns whether there are none, apart from `between`.
+fn report(
+    settings: &IntentSettings,
+    intent: &Intent,
+    table: &Node<'_>,
+    reader: &mut Reader<'_>,
+    now: u64,
+) -> bool {
+    if intent.at.between.is_none() && !settings.at.between.0.is_empty() {
+        reader.refuse(
+            span_of(table, &["at", "between"]),
+            "`between` is for two different hosts; write between = [\"h1\", \"h9\"]",
+        );
+    }
+    // Of a list without a valid metric, every element was reported.
+    if is_written(table, &["watch", "0"]) && settings.watch.is_empty() {
+        return false;
+    }
+    let checked = intent.check(now);
+    if let Err(error) = &checked {
+        reader.refuse(span_of(table, &[key_of(error)]), error.to_string());
+    }
+    checked.is_ok()
+}
+
+impl IntentSettings {
+    /// Returns the intent that these settings describe, which is not checked yet.
+    pub fn intent(&self) -> Intent {
+        let Keys {
+            src,
+            dst,
+            sport,
+            dport,
+            proto,
+            dscp,
+        } = &self.r#match.0;
+        let ReportingSettings {
+            thresholds,
+            coarsest,
+            rule,
+            filter,
+            then,
+        } = &self.tell;
+        Intent {
+            name: self.name.clone(),
+            flows: Flows {
+                src: src.0.clone(),
+                dst: dst.0.clone(),
+                sport: bounds(sport),
+                dport: bounds(dport),
+                proto: proto.0.iter().map(|proto| proto.0).collect(),
+                dscp: dscp.0.iter().map(|dscp| dscp.0).collect(),
+            },
+            both_directions: self.both_directions,
+            watch: metrics(&self.watch),
+            mode: Mode::from_word(self.mode.word()),
+            sample: self.sample.0,
+            at: At {
+                edges: self.at.edges.clone(),
+                between: match self.at.between.0.as_slice() {
+                    [a, b] if a != b => Some((a.clone(), b.clone())),
+                    _ => None,
+                },
+            },
+            reporting: Reporting {
+                thresholds: amounts([
+                    thresholds.flow_latency.map(|amount| amount.0),
+                    thresholds.hop_latency.map(|amount| amount.0),
+                    thresholds.queue_occupancy.map(|amount| amount.0),
+                    thresholds.queue_congestion.map(|amount| amount.0),
+                    thresholds.link_utilization.map(|amount| amount.0),
+                ]),
+                coarsest: amounts([
+                    coarsest.flow_latency.map(|amount| amount.0),
+                    coarsest.hop_latency.map(|amount| amount.0),
+                    coarsest.queue_occupancy.map(|amount| amount.0),
+                    coarsest.queue_congestion.map(|amount| amount.0),
+                    coarsest.link_utilization.map(|amount| amount.0),
+                ]),
+                coarsest_sample: coarsest.sample.as_ref().map(|sample| sample.0),
+                rule: rule.clone(),
+                filter: filter.and_then(|filter| FilterAlgorithm::from_word(filter.word())),
+                then: then.as_ref().map(|then| Then {
+                    watch: metrics(&then.watch),
+                    scope: then.r#match,
+                    length: u64::try_from(then.r#for.as_nanos()).unwrap_or(u64::MAX),
+                }),
+            },
+            budget: self.budget.as_ref().map(|budget| budget.0).unwrap_or_default(),
+            until: self.until.as_ref().map(|until| until.0),
+            priority: self.priority,
         }
-    };
-    Intent {
-        name: settings.name.clone(),
-        flows: Flows {
-            src: src.0.clone(),
-            dst: dst.0.clone(),
-            sport: bounds(sport),
-            dport: bounds(dport),
-            proto: proto.0.iter().map(|proto| proto.0).collect(),
-            dscp: dscp.0.iter().map(|dscp| dscp.0).collect(),
-        },
-        both_directions: settings.both_directions,
-        watch: metrics(&settings.watch),
-        mode: Mode::from_word(settings.mode.word()),
-        sample: settings.sample.0,
-        at: At {
-            edges: settings.at.edges.clone(),
-            between,
-        },
-        reporting: Reporting {
-            thresholds: amounts([
-                thresholds.flow_latency.map(|amount| amount.0),
-                thresholds.hop_latency.map(|amount| amount.0),
-                thresholds.queue_occupancy.map(|amount| amount.0),
-                thresholds.queue_congestion.map(|amount| amount.0),
-                thresholds.link_utilization.map(|amount| amount.0),
-            ]),
-            coarsest: amounts([
-                coarsest.flow_latency.map(|amount| amount.0),
-                coarsest.hop_latency.map(|amount| amount.0),
-                coarsest.queue_occupancy.map(|amount| amount.0),
-                coarsest.queue_congestion.map(|amount| amount.0),
-                coarsest.link_utilization.map(|amount| amount.0),
-            ]),
-            coarsest_sample: coarsest.sample.as_ref().map(|sample| sample.0),
-            rule: rule.clone(),
-            filter: filter.and_then(|filter| FilterAlgorithm::from_word(filter.word())),
-            then: then.as_ref().map(|then| Then {
-                watch: metrics(&then.watch),
-                scope: Scope::from_word(then.r#match.word()).unwrap_or(Scope::Flow),
-                length: u64::try_from(then.r#for.as_nanos()).unwrap_or(u64::MAX),
-            }),
-        },
-        budget: settings
-            .budget
-            .as_ref()
-            .map(|budget| budget.0)
-            .unwrap_or_default(),
-        until: settings.until.as_ref().map(|until| until.0),
-        priority: settings.priority,
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use detect::{Metric, RuleSet};
+use settings::choice;
 
 pub use self::file::{BudgetSetting, IntentSettings, chapters, checked, read, read_one, read_settings};
 pub use crate::instruction::amount_text;
@@ -72,32 +73,15 @@ pub struct Reporting {
     pub then: Option<Then>,
 }
 
-/// The flows of a drill-down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The flow of the event.
-    Flow,
-    /// All flows through the queue of the event.
-    Queue,
-    /// All flows with the source and destination of the event.
-    Path,
-}
-
-impl Scope {
-    /// Returns the word for this scope in an intent.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Flow => "this flow",
-            Self::Queue => "this queue",
-            Self::Path => "this path",
-        }
-    }
-
-    /// Returns the scope with that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Flow, Self::Queue, Self::Path]
-            .into_iter()
-            .find(|scope| scope.word() == word)
+choice! {
+    /// The flows of a drill-down.
+    pub enum Scope("\"this flow\", \"this queue\" or \"this path\"") {
+        /// The flow of the event.
+        Flow = "this flow",
+        /// All flows through the queue of the event.
+        Queue = "this queue",
+        /// All flows with the source and destination of the event.
+        Path = "this path",
     }
 }
 

@@ -163,6 +163,13 @@ fn the_reference_has_all_tables() {
     assert_eq!(headings, expected);
 }
 
+/// Reads an intent that is written as a TOML table.
+fn read_one(table: &str, now: u64) -> Result<Intent, String> {
+    let text = format!("intent = {table}");
+    let root = settings::read::Reader::new(&text).parse(Vec::new).unwrap();
+    super::read_one(root.get_ref().get("intent").unwrap(), now)
+}
+
 /// What is shown is read again as the same intent: the manager stores intents in this form.
 #[test]
 fn an_intent_is_shown_as_it_is_written() {
@@ -172,9 +179,11 @@ fn an_intent_is_shown_as_it_is_written() {
     let root = reader.parse(tables::<Vec<IntentSettings>>).unwrap();
     let list = root.get_ref().get("intents").unwrap();
     let settings = Vec::<IntentSettings>::read(list, &mut reader).unwrap();
-    let shown = settings::json::inline(&settings[0].show().to_written());
-    assert_eq!(read_one(&shown, 5), read_one(table, 5), "{shown}");
-    assert_eq!(read_one(&shown, 5).unwrap().name, "storage");
+    let shown = settings[0].show().to_written();
+    let read = super::read_one(&settings::json::tree(&shown), 5);
+    assert_eq!(read, read_one(table, 5), "{shown}");
+    assert_eq!(read, Ok(settings[0].intent()));
+    assert_eq!(read.unwrap().name, "storage");
     // Both forms of a protocol number.
     let proto = |written: &str| {
         read_one(

@@ -3,20 +3,20 @@
 use std::net::IpAddr;
 
 use settings::read::{ConfigError, Node, Reader, nearest, span_of};
+use settings::section;
 use settings::setting::{Setting, tables};
-use settings::{choice, section};
 
 use super::{Device, DeviceRole, DriverOptions, Host, Inventory, InventoryError, MAX_PORTS, Origin, Peer};
 use crate::device::{NodeId, PortId};
 
 section! {
-    /// An inventory.
+    /// The network that a manager configures.
     pub struct InventorySettings("the inventory") {
-        /// The devices.
+        /// The devices of the network.
         pub(crate) devices: Vec<DeviceSettings> = Vec::new(),
         /// The links between devices.
         pub(crate) links: Vec<LinkSettings> = Vec::new(),
-        /// The hosts.
+        /// The hosts at the devices.
         pub(crate) hosts: Vec<HostSettings> = Vec::new(),
     }
 }
@@ -24,7 +24,7 @@ section! {
 section! {
     /// A device that the manager drives.
     struct DeviceSettings("[[devices]]") {
-        /// Its name: letters, digits, `.`, `_` and `-`.
+        /// The name: letters, digits, `.`, `_` and `-`.
         pub(crate) name: String = String::new(),
         /// The node id in INT. Not set: the lowest free one.
         pub(crate) node: Option<u32> = None,
@@ -44,26 +44,14 @@ section! {
         /// `switch`: a node of the domain. Outside it, `aggregator`: postcards in, aggregates out; `translator`: DTA reports in,
         /// RoCEv2 out. Such a device has no ports, links or hosts here, and intents do not apply to it; it is configured in
         /// `[manager.p4runtime.NAME]`.
-        pub(crate) role: RoleWord = RoleWord::Switch,
-    }
-}
-
-choice! {
-    /// What a device is to the domain.
-    pub(crate) enum RoleWord("\"switch\", \"aggregator\" or \"translator\"") {
-        /// A node of it.
-        Switch = "switch",
-        /// It aggregates postcards.
-        Aggregator = "aggregator",
-        /// It translates DTA reports.
-        Translator = "translator",
+        pub(crate) role: DeviceRole = DeviceRole::Switch,
     }
 }
 
 section! {
     /// A link between two devices.
     struct LinkSettings("[[links]]") {
-        /// Its ends, as `"DEVICE:PORT"`.
+        /// The two ends, as `"DEVICE:PORT"`.
         pub(crate) between: Vec<String> = Vec::new(),
         /// Longest IP packet, bytes. Not set: unknown.
         pub(crate) mtu: Option<u32> = None,
@@ -71,13 +59,13 @@ section! {
 }
 
 section! {
-    /// A host.
+    /// A host at a port of a device.
     struct HostSettings("[[hosts]]") {
-        /// Its name, with the same rules as a device's.
+        /// The name, with the same rules as a device's.
         pub(crate) name: String = String::new(),
-        /// Its addresses.
+        /// Addresses of the host.
         pub(crate) addresses: Vec<IpAddr> = Vec::new(),
-        /// Its port, as `"DEVICE:PORT"`.
+        /// The port to which it is connected, as `"DEVICE:PORT"`.
         pub(crate) at: Option<String> = None,
         /// Longest IP packet that the host sends, bytes. Not set: unknown.
         pub(crate) mtu: Option<u32> = None,
@@ -160,7 +148,6 @@ fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<()
         role,
         ..
     } = settings.clone();
-    let role = DeviceRole::from_word(role.word()).unwrap_or_default();
     inventory
         .add_device(Device {
             name,

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use settings::choice;
+
 pub use self::file::{InventorySettings, checked, from_settings, read};
 pub use self::neighbour::Unresolved;
 
@@ -56,36 +58,20 @@ impl Origin {
     }
 }
 
-/// The role of a device in the domain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeviceRole {
-    /// A node of the domain.
-    #[default]
-    Switch,
-    /// Outside the domain: it aggregates postcards before a collector.
-    Aggregator,
-    /// Outside the domain: it translates DTA reports into writes to collectors' memory.
-    Translator,
+choice! {
+    /// The role of a device in the domain.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum DeviceRole("\"switch\", \"aggregator\" or \"translator\"") {
+        /// A node of the domain.
+        Switch = "switch",
+        /// Outside the domain: it aggregates postcards before a collector.
+        Aggregator = "aggregator",
+        /// Outside the domain: it translates DTA reports into writes to collectors' memory.
+        Translator = "translator",
+    }
 }
 
 impl DeviceRole {
-    /// All roles in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::Switch, Self::Aggregator, Self::Translator];
-
-    /// Returns the word for this role in files and the API.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Switch => "switch",
-            Self::Aggregator => "aggregator",
-            Self::Translator => "translator",
-        }
-    }
-
-    /// Returns the role with that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.word() == word)
-    }
-
     /// Returns whether INT ends before it: it has no ports of the domain, and no intent concerns it.
     pub fn is_outside(self) -> bool {
         self != Self::Switch

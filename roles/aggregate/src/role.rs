@@ -4,21 +4,23 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
 };
 
 use aggregator::{Aggregator, Cause, Output, Reason, Stats};
 use collector::Senders;
-use nic::source::Packet;
 use nic::udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, Sender};
+use view::NamedCounts;
 use wire::{Profile, Refusal};
 
 use crate::settings::AggregatorSettings;
 use crate::view::{AggregatorView, ForwardView, NodeView, SentView};
-use runtime::control::Control;
+use runtime::{
+    control::{Control, StoppableThread},
+    lock::lock,
+};
 use settings::listen::Listen;
 use terminal::CliError;
 
@@ -37,16 +39,15 @@ pub struct Ready {
     settings: AggregatorSettings,
     receiver: Receiver,
     aggregator: Aggregator,
-    outlets: Outlets,
+    destinations: AggregateSenders,
 }
 
-/// A running aggregator.
+/// A running aggregator with its thread.
 #[derive(Debug)]
 pub struct Role {
     shared: Arc<Mutex<AggregatorView>>,
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: StoppableThread,
 }
 
 /// The published counters, for the API.
@@ -54,7 +55,7 @@ pub type Handle = Arc<Mutex<AggregatorView>>;
 
 /// The last published counters. A thread that panicked left a complete value.
 pub fn view(handle: &Handle) -> AggregatorView {
-    handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(handle).clone()
 }
 
 impl Ready {
@@ -62,36 +63,34 @@ impl Ready {
     ///
     /// # Errors
     /// A port in use, no route, or invalid settings.
-    pub fn open(wanted: &AggregatorSettings, profile: Profile) -> Result<Self, CliError> {
-        let failed = |error: nic::Error| CliError::new(format!("[aggregator]: {error}"));
-        let aggregator = Aggregator::new(wanted.config(profile))
-            .map_err(|error| CliError::new(format!("[aggregator]: {error}")))?;
-        let recv_buffer = usize::try_from(wanted.receive_buffer.0).unwrap_or(usize::MAX);
+    pub fn open(settings: &AggregatorSettings, profile: Profile) -> Result<Self, CliError> {
+        let aggregator = Aggregator::new(settings.config(profile)).map_err(error)?;
+        let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options {
             recv_buffer,
             ..Options::default()
         };
-        let receiver = match &wanted.listen {
-            Listen::Udp(address) => Receiver::bind(*address, &options).map_err(failed)?,
+        let receiver = match &settings.listen {
+            Listen::Udp(address) => Receiver::bind(*address, &options).map_err(error)?,
             other => {
                 let port = other.ports().first().copied().unwrap_or_default();
-                Receiver::bind_any(port, None, &options).map_err(failed)?
+                Receiver::bind_any(port, None, &options).map_err(error)?
             }
         };
         if let Some(warning) = receiver.warning() {
             tracing::warn!(warning, "the socket works with a limit");
         }
-        let outlets = wanted
+        let destinations = settings
             .forward
             .iter()
-            .map(|to| Outlet::open(*to))
+            .map(|to| AggregateSender::open(*to))
             .collect::<Result<_, _>>();
-        let outlets = Outlets(outlets.map_err(failed)?);
+        let destinations = AggregateSenders(destinations.map_err(error)?);
         Ok(Self {
-            settings: wanted.clone(),
+            settings: settings.clone(),
             receiver,
             aggregator,
-            outlets,
+            destinations,
         })
     }
 
@@ -100,12 +99,12 @@ impl Ready {
     /// # Errors
     /// The system refuses a thread.
     pub fn start(self, control: &Control) -> Result<Role, CliError> {
-        let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
+        let address = self.receiver.local_addr();
         let Self {
             settings,
             receiver,
             aggregator,
-            outlets,
+            destinations,
         } = self;
         let senders = Senders::of_prefixes(&settings.allow);
         let mut worker = Worker {
@@ -114,23 +113,22 @@ impl Ready {
             senders,
             not_allowed: 0,
             aggregator,
-            outlets,
+            destinations,
             cut: 0,
             published: 0,
         };
         let shared = Arc::new(Mutex::new(worker.view()));
-        let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
+        let published = Arc::clone(&shared);
         let failed = control.clone();
-        let work = move || {
-            if let Err(error) = worker.work(&stopped, &published) {
+        let thread = control.spawn_stoppable("aggregator", move |stop| {
+            if let Err(error) = worker.work(&stop, &published) {
                 failed.failed(format!("the aggregator failed: {error}"));
             }
-        };
+        })?;
         Ok(Role {
             shared,
             address,
-            stop,
-            thread: Some(control.spawn("aggregator", work)?),
+            thread,
         })
     }
 }
@@ -147,20 +145,19 @@ impl Role {
     }
 }
 
+fn error(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("[aggregator]: {error}"))
+}
+
 impl Drop for Role {
     /// Sends the pending postcards.
     fn drop(&mut self) {
-        // Relaxed: the flag orders no other memory; joining the thread orders everything else.
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
+        self.thread.stop();
         let Stats { postcards, .. } = view(&self.shared).stats;
         let sent: u64 = view(&self.shared)
             .forward
             .iter()
-            .map(|outlet| outlet.datagrams)
+            .map(|sender| sender.datagrams)
             .sum();
         tracing::info!(postcards, aggregates = sent, "the aggregator stopped");
     }
@@ -175,7 +172,7 @@ struct Worker {
     /// Datagrams of other senders.
     not_allowed: u64,
     aggregator: Aggregator,
-    outlets: Outlets,
+    destinations: AggregateSenders,
     /// Datagrams that were longer than a slot.
     cut: u64,
     published: u64,
@@ -194,14 +191,14 @@ impl Worker {
             let now = nic::time::monotonic();
             self.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
             self.ingest(now, &burst);
-            self.outlets.flush();
+            self.destinations.flush();
             if now.saturating_sub(self.published) >= PUBLISH {
                 self.published = now;
                 self.publish(shared);
             }
         }
-        self.aggregator.finish(&mut self.outlets);
-        self.outlets.flush();
+        self.aggregator.finish(&mut self.destinations);
+        self.destinations.flush();
         self.publish(shared);
         failed.map_or(Ok(()), Err)
     }
@@ -211,21 +208,17 @@ impl Worker {
             senders,
             not_allowed,
             aggregator,
-            outlets,
+            destinations,
             ..
         } = self;
-        let allowed = |packet: &Packet<'_>| {
+        let allowed = burst.iter().filter(|packet| {
             let is_allowed = senders
                 .as_ref()
                 .is_none_or(|senders| senders.contains(packet.source.ip()));
             *not_allowed += u64::from(!is_allowed);
             is_allowed
-        };
-        aggregator.ingest(
-            now,
-            burst.iter().filter(allowed).map(|packet| packet.data),
-            outlets,
-        );
+        });
+        aggregator.ingest(now, allowed.map(|packet| packet.data), destinations);
     }
 
     /// Time to wait for datagrams, ms: until the next deadline of a register, at most [`SLEEP`]. Rounded up, because the
@@ -242,7 +235,7 @@ impl Worker {
 
     fn publish(&mut self, shared: &Mutex<AggregatorView>) {
         let view = self.view();
-        *shared.lock().unwrap_or_else(PoisonError::into_inner) = view;
+        *lock(shared) = view;
     }
 
     fn view(&mut self) -> AggregatorView {
@@ -251,13 +244,8 @@ impl Worker {
         stats.unreadable[Refusal::SenderNotAllowed.index()] += self.not_allowed;
         let received = self.receiver.stats();
         let settings = &self.settings;
-        let by_name = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
-        let unreadable = Refusal::ALL
-            .map(|refusal| (refusal.name(), stats.unreadable[refusal.index()]))
-            .to_vec();
-        let refused = Reason::ALL
-            .map(|reason| (reason.name(), stats.refused[reason as usize]))
-            .to_vec();
+        let unreadable = Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()]));
+        let refused = Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize]));
         let sent = Cause::ALL.map(|cause| {
             let sent = stats.sent[cause as usize];
             (
@@ -288,8 +276,8 @@ impl Worker {
             kernel_drops: received.kernel_drops,
             cut: self.cut,
             reports: stats.reports,
-            unreadable: by_name(unreadable),
-            refused: by_name(refused),
+            unreadable: NamedCounts::nonzero(unreadable),
+            refused: NamedCounts::nonzero(refused),
             postcards: stats.postcards,
             pending: stats.pending,
             occupied: stats.occupied,
@@ -299,7 +287,7 @@ impl Worker {
                 .collect(),
             missing_values: stats.missing_values,
             balanced: stats.is_balanced(),
-            forward: self.outlets.0.iter().map(Outlet::view).collect(),
+            forward: self.destinations.0.iter().map(AggregateSender::view).collect(),
             nodes: nodes.collect(),
             nodes_full: stats.nodes_full,
             stats,
@@ -309,7 +297,7 @@ impl Worker {
 
 /// A destination, and the datagrams that wait to be sent to it.
 #[derive(Debug)]
-struct Outlet {
+struct AggregateSender {
     to: SocketAddr,
     sender: Sender,
     bytes: Vec<u8>,
@@ -322,7 +310,7 @@ struct Outlet {
     failed: u64,
 }
 
-impl Outlet {
+impl AggregateSender {
     fn open(to: SocketAddr) -> Result<Self, nic::Error> {
         let any = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let from = any.parse().unwrap_or(to);
@@ -395,23 +383,23 @@ fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
 
 /// All destinations, by their index.
 #[derive(Debug)]
-struct Outlets(Vec<Outlet>);
+struct AggregateSenders(Vec<AggregateSender>);
 
-impl Outlets {
+impl AggregateSenders {
     fn flush(&mut self) {
-        self.0.iter_mut().for_each(Outlet::flush);
+        self.0.iter_mut().for_each(AggregateSender::flush);
     }
 }
 
-impl Output for Outlets {
+impl Output for AggregateSenders {
     fn send(&mut self, destination: usize, payload: &[u8]) {
-        let Some(outlet) = self.0.get_mut(destination) else {
+        let Some(sender) = self.0.get_mut(destination) else {
             return;
         };
-        outlet.bytes.extend_from_slice(payload);
-        outlet.ends.push(outlet.bytes.len());
-        if outlet.ends.len() == BURST {
-            outlet.flush();
+        sender.bytes.extend_from_slice(payload);
+        sender.ends.push(sender.bytes.len());
+        if sender.ends.len() == BURST {
+            sender.flush();
         }
     }
 }

@@ -5,7 +5,12 @@ use std::time::Duration;
 
 use aggregator::{Config, ConfigError, Spread};
 use detect::Prefix;
-use settings::{choice, listen::Listen, section, values::Size};
+use settings::{
+    choice,
+    listen::Listen,
+    section,
+    values::{Size, as_nanoseconds},
+};
 use wire::{Profile, aggregate::Kind};
 
 section! {
@@ -58,27 +63,27 @@ section! {
 choice! {
     /// The kind of aggregates that an aggregator sends.
     pub enum AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
-        /// Agg(R).
+        /// Agg(R): R postcards in order of arrival.
         Agg = "agg",
-        /// Agg_N(R).
+        /// Agg_N(R): R postcards of a node.
         AggNode = "agg_n",
-        /// Agg_{N,F}(R).
+        /// Agg_{N,F}(R): R postcards of a node and flow.
         AggNodeFlow = "agg_nf",
-        /// Cor(R).
+        /// Cor(R): a summary of R postcards.
         Cor = "cor",
-        /// Cor_N(R).
+        /// Cor_N(R): a summary of R postcards of a node.
         CorNode = "cor_n",
-        /// Cor_{N,F}(R).
+        /// Cor_{N,F}(R): a summary of R postcards of a node and flow.
         CorNodeFlow = "cor_nf",
     }
 }
 
 choice! {
     /// The key that selects a destination.
-    pub enum AggregateSpread("\"flow\" or \"node\"") {
-        /// The flow.
+    pub enum AggregateSpread("\"flow\" or \"node\"") for Spread {
+        /// All aggregates of a flow go to one destination.
         Flow = "flow",
-        /// The node.
+        /// All aggregates of a node go to one destination.
         Node = "node",
     }
 }
@@ -89,15 +94,12 @@ impl AggregatorSettings {
         Config {
             kind: Kind::from_name(self.kind.word()).unwrap_or(Kind::Agg),
             r: self.r,
-            timer: u64::try_from(self.timer.as_nanos()).unwrap_or(u64::MAX),
+            timer: as_nanoseconds(self.timer),
             registers: self.registers,
             ways: self.ways,
             aggregator: self.aggregator,
             destinations: self.forward.len(),
-            spread: match self.spread {
-                AggregateSpread::Flow => Spread::Flow,
-                AggregateSpread::Node => Spread::Node,
-            },
+            spread: self.spread.into(),
             packet_fields: self.packet_fields,
             interop: self.interop,
             pmtu: self.pmtu,

@@ -8,7 +8,7 @@ use aggregator::Stats;
 use serde::{Deserialize, Serialize};
 use view::{Name, NamedCounts};
 
-/// `/api/v1/aggregator`.
+/// The aggregator's counters, as `/api/v1/aggregator` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -24,27 +24,27 @@ pub struct AggregatorView {
     pub(crate) r: u32,
     /// True when it sends plain Telemetry Report 2.0.
     pub(crate) interop: bool,
-    /// Number of registers.
+    /// Number of registers that were allocated.
     pub(crate) registers: usize,
     /// Memory of the registers, bytes.
     pub(crate) bytes: usize,
-    /// Datagrams received.
+    /// Datagrams received on the input.
     pub datagrams: u64,
     /// Datagrams dropped in the kernel.
     pub kernel_drops: u64,
     /// Datagrams longer than 9,216 bytes, truncated.
     pub(crate) cut: u64,
-    /// Reports decoded.
+    /// Reports decoded from these datagrams.
     pub(crate) reports: u64,
     /// Datagrams that could not be decoded, by reason.
     pub unreadable: NamedCounts,
     /// Reports that are not postcards for this aggregator, by reason.
     pub refused: NamedCounts,
-    /// Postcards received.
+    /// Postcards received in these reports.
     pub postcards: u64,
     /// Postcards that wait in registers.
     pub pending: u64,
-    /// Registers in use.
+    /// Registers that hold postcards.
     pub occupied: u64,
     /// Postcards sent, by cause: `full` (R postcards), `timer`, `evicted` (another node or flow needed the register), `stopped`.
     #[cfg_attr(feature = "schema", schemars(extend("required" = Cause::ALL.map(Cause::name))))]
@@ -53,7 +53,7 @@ pub struct AggregatorView {
     pub(crate) missing_values: u64,
     /// True while the balance holds.
     pub(crate) balanced: bool,
-    /// Destinations.
+    /// Destinations of the aggregates.
     pub forward: Vec<ForwardView>,
     /// Nodes, at most 1,024.
     pub nodes: Vec<NodeView>,
@@ -71,13 +71,13 @@ pub struct AggregatorView {
     schemars(rename = "AggregatorSent")
 )]
 pub struct SentView {
-    /// Datagrams sent.
+    /// Datagrams sent for this cause.
     pub datagrams: u64,
     /// Postcards in them, or in their summaries.
     pub postcards: u64,
 }
 
-/// A destination.
+/// A destination of aggregates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -85,7 +85,7 @@ pub struct SentView {
     schemars(rename = "AggregatorForward")
 )]
 pub struct ForwardView {
-    /// Address.
+    /// Address of the destination.
     pub to: String,
     /// Datagrams passed to the kernel.
     pub datagrams: u64,
@@ -105,7 +105,7 @@ pub struct ForwardView {
     schemars(rename = "AggregatorNode")
 )]
 pub struct NodeView {
-    /// Node id.
+    /// Node id in the postcards.
     pub node: u32,
     /// Subsystem of the node.
     pub(crate) hw_id: u8,
@@ -115,7 +115,7 @@ pub struct NodeView {
     pub lost: u64,
     /// Datagrams received after one with a higher sequence number.
     pub(crate) reordered: u64,
-    /// Datagrams received twice.
+    /// Datagrams received more than once.
     pub(crate) duplicated: u64,
     /// Restarts of the sequence.
     pub(crate) restarts: u64,

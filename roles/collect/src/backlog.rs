@@ -313,8 +313,7 @@ impl Backlog {
 
     /// Dequeues the oldest records.
     pub fn pop(&mut self) -> Option<RecordBatch> {
-        let number = |class: &Class| class.chunks.front().map_or(u64::MAX, |chunk| chunk.number);
-        let changes_first = number(&self.changes) < number(&self.routine);
+        let changes_first = self.changes.first_number() < self.routine.first_number();
         let class = if changes_first {
             &mut self.changes
         } else {
@@ -325,6 +324,11 @@ impl Backlog {
 }
 
 impl Class {
+    /// The number of the oldest chunk; `u64::MAX` without one.
+    fn first_number(&self) -> u64 {
+        self.chunks.front().map_or(u64::MAX, |chunk| chunk.number)
+    }
+
     fn remove(&mut self, pop: fn(&mut VecDeque<Chunk>) -> Option<Chunk>) -> Option<Chunk> {
         let chunk = pop(&mut self.chunks)?;
         self.bytes -= chunk.bytes;

@@ -37,12 +37,11 @@ pub fn each_chunk(
     packets: &[Packet<'_>],
     listener: u16,
     ports: &AggregatePorts,
-    mut take: impl FnMut(Contents, &[Datagram<'_>]),
+    mut process: impl FnMut(Contents, &[Datagram<'_>]),
 ) {
-    let alike = |one: &Packet<'_>, next: &Packet<'_>| {
-        one.port == next.port || ports.contents(one.port) == ports.contents(next.port)
-    };
-    for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
+    let runs = packets
+        .chunk_by(|one, next| one.port == next.port || ports.contents(one.port) == ports.contents(next.port));
+    for packets in runs.flat_map(|run| run.chunks(CHUNK)) {
         let contents = packets
             .first()
             .map_or(Contents::Reports, |packet| ports.contents(packet.port));
@@ -54,16 +53,15 @@ pub fn each_chunk(
             received: 0,
         }; CHUNK];
         for (datagram, packet) in chunk.iter_mut().zip(packets) {
-            let (source, src_port) = (octets(packet.source.ip()), packet.source.port());
             *datagram = Datagram {
                 payload: packet.data,
-                source,
-                src_port,
+                source: octets(packet.source.ip()),
+                src_port: packet.source.port(),
                 listener,
                 received: packet.received,
             };
         }
-        take(contents, &chunk[..packets.len()]);
+        process(contents, &chunk[..packets.len()]);
     }
 }
 
@@ -106,7 +104,7 @@ impl Profiles {
     }
 
     /// The profile of a source.
-    pub fn of(&self, source: &[u8; 16]) -> &wire::Profile {
+    pub fn of_source(&self, source: &[u8; 16]) -> &wire::Profile {
         self.at(self.index_of(source))
     }
 }

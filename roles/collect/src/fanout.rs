@@ -23,7 +23,7 @@ use wire::{
 
 use crate::{
     datagram::{AggregatePorts, Contents, Profiles, octets},
-    pipeline::{Outlet, RuleNames},
+    pipeline::{QueueSender, RuleNames},
     watermarks::Watermarks,
     worker::{TICK, Worker},
 };
@@ -128,7 +128,7 @@ pub struct Ledger {
 struct Accounts {
     sequencer: Sequencer,
     order: Order,
-    outlet: Outlet,
+    outlet: QueueSender,
     batch: Batch,
     accounted: Nanos,
 }
@@ -145,7 +145,7 @@ struct Noted {
 
 impl Ledger {
     /// For one input. `max_sources`: reporters to account for; `seed` keeps senders from targeting one slot of the table.
-    pub fn new(outlet: Outlet, max_sources: usize, seed: u64) -> Self {
+    pub fn new(outlet: QueueSender, max_sources: usize, seed: u64) -> Self {
         let batch = outlet.batch();
         let sequencer = Sequencer::new(max_sources, seed);
         let accounts = Mutex::new(Accounts {
@@ -295,7 +295,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn of(packet: &Packet<'_>, plan: &Plan) -> Self {
+    fn new(packet: &Packet<'_>, plan: &Plan) -> Self {
         let octets = octets(packet.source.ip());
         let contents = plan.aggregate_ports.contents(packet.port);
         let profile = plan.profiles.index_of(&octets);
@@ -321,7 +321,7 @@ impl Spreader {
             received: 0,
             truncated: false,
         };
-        let latest = Sender::of(&none, &plan);
+        let latest = Sender::new(&none, &plan);
         let lane = plan.ledger.add_lane();
         Self {
             plan,
@@ -345,7 +345,7 @@ impl Spreader {
                 }
             }
             if (packet.source, packet.port) != (self.latest.address, self.latest.port) {
-                self.latest = Sender::of(packet, &self.plan);
+                self.latest = Sender::new(packet, &self.plan);
             }
             let sender = self.latest;
             let flow = match sender.contents {
@@ -467,12 +467,10 @@ fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
 
 /// The Flow ID of a postcard without a packet (wire-formats 4.1): the first of its datagram.
 fn postcard_id(payload: &[u8]) -> Option<u32> {
-    let half = |at: usize| {
-        payload
-            .get(at..at + 2)
-            .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-    };
-    let (types, bits, domain, items) = (payload.get(8)?, half(12)?, half(14)?, half(16)?);
+    let types = payload.get(8)?;
+    let bits = u16_at(payload, 12)?;
+    let domain = u16_at(payload, 14)?;
+    let items = u16_at(payload, 16)?;
     let is_postcard = payload[0] >> 4 == 2
         && types >> 4 == 1
         && domain == wire::report::v20::POSTCARD_DOMAIN
@@ -482,6 +480,12 @@ fn postcard_id(payload: &[u8]) -> Option<u32> {
         .get(20 + words * 4..24 + words * 4)
         .filter(|_| is_postcard)?;
     Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
+}
+
+#[inline(always)]
+fn u16_at(payload: &[u8], offset: usize) -> Option<u16> {
+    let bytes = payload.get(offset..offset + 2)?;
+    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
 impl std::fmt::Debug for Ledger {
@@ -494,10 +498,13 @@ impl std::fmt::Debug for Ledger {
 
 /// The loop of a worker behind a queue: until all receivers have ended and their datagrams are processed.
 pub fn work(queue: &LoadReceiver, mut worker: Worker) {
-    let (mut wait, mut pace) = (Duration::from_nanos(TICK), Pace::new(NAP));
+    let mut wait = Duration::from_nanos(TICK);
+    let mut pace = Pace::new(NAP);
     loop {
-        let process = |load: &Load| load.each_chunk(|contents, chunk| worker.process(contents, chunk));
-        match queue.receive(pace.wait_first(), wait, process) {
+        let received = queue.receive(pace.wait_first(), wait, |load| {
+            load.each_chunk(|contents, chunk| worker.process(contents, chunk));
+        });
+        match received {
             Received::Load(count) => pace.note(count, usize::MAX, nic::time::monotonic()),
             Received::Nothing => pace.note(0, usize::MAX, nic::time::monotonic()),
             Received::End => break,
@@ -522,8 +529,8 @@ impl Load {
             received: 0,
         };
         let mut start = 0;
-        let alike = |one: &Entry, next: &Entry| one.contents == next.contents;
-        for entries in self.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
+        let runs = self.entries.chunk_by(|one, next| one.contents == next.contents);
+        for entries in runs.flat_map(|run| run.chunks(SHARE)) {
             let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
             let mut chunk = [none; SHARE];
             for (datagram, entry) in chunk.iter_mut().zip(entries) {

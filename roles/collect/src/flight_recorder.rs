@@ -19,9 +19,9 @@ use collector::{
 use store::ReportRow;
 
 use crate::{
-    pipeline::Outlet,
+    pipeline::QueueSender,
     recorder::ReportRecorder,
-    triggers::{Config, Found, Triggers, WAITING},
+    triggers::{Config, TriggeringEvents, Triggers, WAITING},
 };
 use runtime::{control::Control, lock::lock};
 use terminal::CliError;
@@ -72,7 +72,7 @@ pub struct FlightRecorder {
     config: Config,
     taps: Vec<Arc<Shared>>,
     triggers: Triggers,
-    receiver: Receiver<Found>,
+    receiver: Receiver<TriggeringEvents>,
     done: Done,
 }
 
@@ -125,7 +125,7 @@ impl FlightRecorder {
     pub fn start(
         self,
         recorder: ReportRecorder,
-        outlet: Outlet,
+        outlet: QueueSender,
         control: &Control,
     ) -> Result<JoinHandle<()>, CliError> {
         let Self {
@@ -209,7 +209,7 @@ struct Thread {
     config: Config,
     taps: Vec<Arc<Shared>>,
     recorder: ReportRecorder,
-    outlet: Outlet,
+    outlet: QueueSender,
     done: Done,
     windows: Windows,
     /// Windows whose time is over, and until when the chunks of all workers are waited for.
@@ -217,7 +217,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(&mut self, receiver: &Receiver<Found>) {
+    fn run(&mut self, receiver: &Receiver<TriggeringEvents>) {
         loop {
             match receiver.recv_timeout(LOOK) {
                 Ok(found) => {
@@ -271,7 +271,7 @@ impl Thread {
 
     /// `lacks`: the last chunk of a worker did not come.
     fn record(&mut self, window: Window, lacks: bool) {
-        let (from, to) = (window.from, window.to);
+        let Window { from, to, .. } = window;
         let mut selection = Selection::new(window, self.config.windows.reports);
         let mut late = lacks;
         for tap in &self.taps {

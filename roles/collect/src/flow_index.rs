@@ -21,8 +21,8 @@ pub struct FlowIndex {
 }
 
 impl FlowIndex {
-    /// A copy that was begun at these times, and is complete.
-    pub fn new(workers: Vec<Vec<FlowSummary>>, (begun, as_of): (Instant, Nanos)) -> Self {
+    /// A copy that was begun at `begun`, `as_of` in ns since the epoch, and is complete.
+    pub fn new(workers: Vec<Vec<FlowSummary>>, begun: Instant, as_of: Nanos) -> Self {
         Self {
             workers,
             as_of,
@@ -73,7 +73,7 @@ impl LatestIndex {
     }
 
     /// The memory of the latest copy, for the next one, if nobody reads it any more.
-    pub fn take_memory(&mut self) -> Vec<Vec<FlowSummary>> {
+    pub fn reclaim_memory(&mut self) -> Vec<Vec<FlowSummary>> {
         self.0
             .take()
             .and_then(Arc::into_inner)
@@ -128,7 +128,7 @@ mod tests {
         let mut latest = LatestIndex::default();
         assert!(latest.get(begun, false).is_none());
         let workers = vec![vec![flow(1); 2_000], vec![flow(2); 5_000]];
-        let complete = latest.set(FlowIndex::new(workers, (begun, 7))).complete;
+        let complete = latest.set(FlowIndex::new(workers, begun, 7)).complete;
         let serves = |after, current| latest.get(complete + after, current).is_some();
         assert_eq!([serves(4 * MS, false), serves(5 * MS, false)], [true, false]);
         // One that must know every flow needs a copy begun after its arrival.
@@ -143,13 +143,13 @@ mod tests {
     fn memory_is_reused_unless_somebody_reads_it_and_freed_when_nobody_asks() {
         let now = Instant::now();
         let mut latest = LatestIndex::default();
-        let read = latest.set(FlowIndex::new(vec![vec![flow(1)]], (now, 1)));
-        assert!(latest.take_memory().is_empty());
+        let read = latest.set(FlowIndex::new(vec![vec![flow(1)]], now, 1));
+        assert!(latest.reclaim_memory().is_empty());
         drop(read);
-        drop(latest.set(FlowIndex::new(vec![touched(Vec::new(), 160)], (now, 1))));
-        let memory = latest.take_memory().remove(0);
+        drop(latest.set(FlowIndex::new(vec![touched(Vec::new(), 160)], now, 1)));
+        let memory = latest.reclaim_memory().remove(0);
         assert_eq!((memory.len(), memory.capacity()), (0, 170));
-        let complete = latest.set(FlowIndex::new(vec![memory], (now, 1))).complete;
+        let complete = latest.set(FlowIndex::new(vec![memory], now, 1)).complete;
         latest.expire(complete + UNUSED);
         assert!(latest.get(now, false).is_some());
         latest.expire(complete + UNUSED + MS);

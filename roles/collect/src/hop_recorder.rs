@@ -57,15 +57,14 @@ impl Marks {
     }
 
     fn has_report(&self, received: Nanos, report: &Report<'_>) -> bool {
-        let is_of = |flow: Option<FlowKey>, node: Option<u32>| match flow {
-            Some(flow) => flow_of(report) == Some(flow),
-            None => node.is_some() && report.hops().any(|hop| hop.node_id == node),
-        };
         self.are_all
-            || self
-                .marks
-                .iter()
-                .any(|(ts, flow, node)| *ts == received && is_of(*flow, *node))
+            || self.marks.iter().any(|(ts, flow, node)| {
+                *ts == received
+                    && match flow {
+                        Some(flow) => flow_of(report) == Some(*flow),
+                        None => node.is_some() && report.hops().any(|hop| hop.node_id == *node),
+                    }
+            })
     }
 }
 
@@ -95,7 +94,7 @@ impl From<&Profile> for Unit {
 }
 
 impl Units {
-    fn of(&self, source: usize, node: Option<u32>) -> Unit {
+    fn unit(&self, source: usize, node: Option<u32>) -> Unit {
         let own = node
             .filter(|_| !self.of_nodes.is_empty())
             .and_then(|node| self.of_nodes.get(&node));
@@ -113,11 +112,11 @@ impl HopRecorder {
         let mut by_source: Vec<_> = config.profiles.iter().collect();
         by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let are_wanted = taps.iter().any(|tap| tap.with_events);
-        let tap = |tap: &HopTap| Tap {
+        let taps = taps.iter().map(|tap| Tap {
             tap: tap.clone(),
             chunk: Vec::with_capacity(2 * CHUNK),
             hops: 0,
-        };
+        });
         Some(Self {
             units: Units {
                 of_sources: by_source.iter().map(|(_, profile)| profile.into()).collect(),
@@ -136,7 +135,7 @@ impl HopRecorder {
                     .collect(),
             },
             access: Arc::clone(&config.access),
-            taps: taps.iter().map(tap).collect(),
+            taps: taps.collect(),
             marks: Marks {
                 are_wanted,
                 ..Marks::default()
@@ -166,14 +165,7 @@ impl HopRecorder {
             };
             let hash = hash_of(datagram, &peek);
             let is_marked = marks.has(datagram.received);
-            let wants = |tap: &Tap| {
-                if tap.tap.with_events {
-                    is_marked
-                } else {
-                    hash.is_multiple_of(tap.tap.sample)
-                }
-            };
-            if !taps.iter().any(wants)
+            if !taps.iter().any(|tap| tap.wants(hash, is_marked))
                 || access
                     .check(datagram.listener, &datagram.source, || Ok(peek.node_id))
                     .is_err()
@@ -186,9 +178,9 @@ impl HopRecorder {
             let mut decoder = Decoder::new(*profile);
             for report in decoder.reports(datagram.payload).flatten() {
                 let has_event = is_marked && marks.has_report(datagram.received, &report);
-                for tap in taps.iter_mut().filter(|tap| wants(tap)) {
+                for tap in taps.iter_mut().filter(|tap| tap.wants(hash, is_marked)) {
                     if !tap.tap.with_events || has_event {
-                        tap.write(datagram.received, &report, place, |node| units.of(source, node));
+                        tap.write(datagram.received, &report, place, |node| units.unit(source, node));
                     }
                 }
             }
@@ -214,6 +206,14 @@ impl Drop for HopRecorder {
 }
 
 impl Tap {
+    fn wants(&self, hash: u64, is_marked: bool) -> bool {
+        if self.tap.with_events {
+            is_marked
+        } else {
+            hash.is_multiple_of(self.tap.sample)
+        }
+    }
+
     fn write(
         &mut self,
         received: Nanos,
@@ -234,7 +234,6 @@ impl Tap {
         let hops = if report.is_single_record() { 0 } else { count };
         for (number, hop) in (0..count).zip(report.hops()) {
             let unit = unit(hop.node_id);
-            let stamp = |ts: Option<u64>| ts.map(|ts| ts.saturating_mul(unit.stamp_ns));
             let record = Hop {
                 ts: received,
                 report: id,
@@ -251,8 +250,8 @@ impl Tap {
                 queue_occupancy: hop.queue_occupancy,
                 queue_congestion: hop.queue_congestion,
                 link_utilization: hop.tx_utilization.map(|part| u64::from(part) * unit.utilization),
-                ingress_ts: stamp(hop.ingress_ts),
-                egress_ts: stamp(hop.egress_ts),
+                ingress_ts: hop.ingress_ts.map(|ts| ts.saturating_mul(unit.stamp_ns)),
+                egress_ts: hop.egress_ts.map(|ts| ts.saturating_mul(unit.stamp_ns)),
             };
             let begun = spool::begin(&mut self.chunk);
             record.write(&mut self.chunk);
@@ -276,11 +275,10 @@ fn flow_of(report: &Report<'_>) -> Option<FlowKey> {
 
 /// Hashes the reporter and number of a datagram, so that all collectors that receive it get the same value.
 fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
-    let (high, low) = datagram.source.split_at(8);
-    let word = |half: &[u8]| half.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let source = u128::from_be_bytes(datagram.source);
     let reporter = match peek.node_id {
         Some(node) => [u64::from(node), 0],
-        None => [word(high), word(low)],
+        None => [(source >> 64) as u64, source as u64],
     };
     report_id(
         [reporter[0], reporter[1], peek.hw_id.into(), peek.seq.into()],

@@ -294,8 +294,10 @@ impl Work {
                 ends_on_error: self.gauge.is_watched(),
                 latest: None,
             };
-            let (name, stop) = (format!("input-{}-{index}", self.listener), Arc::clone(stop));
-            let (ends_on_error, capabilities) = (reader.ends_on_error, self.capabilities);
+            let name = format!("input-{}-{index}", self.listener);
+            let stop = Arc::clone(stop);
+            let ends_on_error = reader.ends_on_error;
+            let capabilities = self.capabilities;
             threads.push(control.spawn(&name, move || {
                 if ends_on_error {
                     capabilities::drop_to_reading(capabilities);

@@ -54,6 +54,13 @@ struct End {
     last: Nanos,
 }
 
+impl End {
+    /// Whether it was seen in an interval, both ends included.
+    fn overlaps(&self, from: Nanos, to: Nanos) -> bool {
+        self.first <= to && self.last >= from
+    }
+}
+
 /// Content of the file: node, interface, node behind it, first and last time (ns).
 #[derive(Serialize, Deserialize)]
 struct Saved {
@@ -155,9 +162,8 @@ impl LinkMemory {
         }
         let ends = self.ends.entry(interface).or_default();
         // Not one of a clock that was ahead, nor of a capture of a later time.
-        let is_past = |one: &End| one.to == to && one.first <= at.saturating_add(DELAY);
         let latest = (0..ends.len())
-            .filter(|i| is_past(&ends[*i]))
+            .filter(|i| ends[*i].to == to && ends[*i].first <= at.saturating_add(DELAY))
             .max_by_key(|i| ends[*i].last);
         if let Some(i) = latest {
             let known = ends[i];
@@ -165,8 +171,10 @@ impl LinkMemory {
                 return;
             }
             // After another one, it is there again. If that takes no time, both are there.
-            let has_another = |one: &End| one.to != to && known.last < one.first && one.first < at;
-            if at - known.last <= TOGETHER || !ends.iter().any(has_another) {
+            let has_another = ends
+                .iter()
+                .any(|one| one.to != to && known.last < one.first && one.first < at);
+            if at - known.last <= TOGETHER || !has_another {
                 ends[i].last = at;
                 self.unsaved = self.unsaved.max(Some(Unsaved::Time));
                 return;
@@ -206,26 +214,24 @@ impl LinkMemory {
 
     /// Returns the neighbour behind an interface of a node between two times. Where nothing is known of that time, the
     /// time before it decides.
-    pub fn behind(&self, node: u32, interface: u32, (from, to): (Nanos, Nanos)) -> Behind {
+    pub fn behind(&self, node: u32, interface: u32, from: Nanos, to: Nanos) -> Behind {
         let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
         let before = ends
             .iter()
             .filter(|one| one.first <= from)
             .max_by_key(|one| one.last);
         // The first packets were seen a little later than they passed.
-        let soon = || {
-            ends.iter()
-                .filter(|one| one.first <= from.saturating_add(DELAY))
-                .min_by_key(|one| one.first)
-        };
-        let Some(known) = before.or_else(soon) else {
+        let soon = ends
+            .iter()
+            .filter(|one| one.first <= from.saturating_add(DELAY))
+            .min_by_key(|one| one.first);
+        let Some(known) = before.or(soon) else {
             return Behind::Unknown;
         };
-        let is_in = |one: &End, (first, last)| one.first <= last && one.last >= first;
-        let fits = |one: &End| {
-            one.to == known.to || !is_in(one, (from, to)) && !is_in(one, (known.first, known.last))
-        };
-        if ends.iter().all(fits) {
+        let has_another = ends.iter().any(|one| {
+            one.to != known.to && (one.overlaps(from, to) || one.overlaps(known.first, known.last))
+        });
+        if !has_another {
             Behind::Node(known.to)
         } else {
             Behind::Several
@@ -293,7 +299,7 @@ mod tests {
     }
 
     fn behind(memory: &LinkMemory, from: u64, to: u64) -> Behind {
-        memory.behind(1, 5, (from * SECOND, to * SECOND))
+        memory.behind(1, 5, from * SECOND, to * SECOND)
     }
 
     #[test]
@@ -314,7 +320,7 @@ mod tests {
             Behind::Unknown,
             "nothing is known of the time before"
         );
-        assert_eq!(memory.behind(1, 6, (0, SECOND)), Behind::Unknown);
+        assert_eq!(memory.behind(1, 6, 0, SECOND), Behind::Unknown);
     }
 
     #[test]
@@ -390,8 +396,8 @@ mod tests {
         }
         assert!(memory.ends.len() <= MOST_INTERFACES && memory.ends.len() > MOST_INTERFACES / 2);
         let last = MOST_INTERFACES as u32 + 9;
-        assert_eq!(memory.behind(last, 9, (u64::MAX, u64::MAX)), Behind::Node(3));
-        assert_eq!(memory.behind(0, 9, (u64::MAX, u64::MAX)), Behind::Unknown);
+        assert_eq!(memory.behind(last, 9, u64::MAX, u64::MAX), Behind::Node(3));
+        assert_eq!(memory.behind(0, 9, u64::MAX, u64::MAX), Behind::Unknown);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use wire::FlowKey;
 
 use runtime::{
     lock::lock,
-    monitor::{MAX_COUNTED_FLOWS, RuleOn},
+    monitor::{MAX_COUNTED_FLOWS, RuleOn, StreamMessage},
 };
 use view::{EventView, ReasonNames, StreamsView};
 
@@ -77,16 +77,7 @@ impl Topic {
     }
 }
 
-/// A message to clients of the live stream.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// The kind of message; `None`: the only one of its stream.
-    pub name: Option<&'static str>,
-    /// The message as JSON.
-    pub text: Arc<str>,
-}
-
-/// Who is told when rules become true.
+/// The receiver of rules that become true, and of counts of events.
 #[derive(Debug, Default)]
 struct Follower {
     rules: BTreeSet<String>,
@@ -108,11 +99,9 @@ impl Follower {
     fn publish(&mut self, batch: &Batch, rules: &[String]) {
         if !self.counted.is_empty() {
             for flow in batch.events().filter_map(|(event, _)| event.flow) {
-                let is_of = |one: &&mut Counted| one.flows.iter().any(|flows| flows.matches(&flow));
-                self.counted
-                    .iter_mut()
-                    .filter(is_of)
-                    .for_each(|one| one.events += 1);
+                for counted in &mut self.counted {
+                    counted.events += u64::from(counted.flows.iter().any(|flows| flows.matches(&flow)));
+                }
             }
         }
         let Some(queue) = self.queue.as_ref().filter(|_| !self.rules.is_empty()) else {
@@ -159,7 +148,7 @@ struct Client {
     topic: Topic,
     /// With which it subscribed.
     token: Option<Secret>,
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::Sender<StreamMessage>,
     shed: Arc<AtomicU64>,
 }
 
@@ -172,14 +161,14 @@ enum Offered {
 
 impl Client {
     /// Queues a message, unless the queue is full: then the client learns how many it has missed.
-    fn offer(&self, message: impl FnOnce() -> Message) -> Offered {
+    fn offer(&self, message: impl FnOnce() -> StreamMessage) -> Offered {
         match self.queue.try_reserve() {
             Ok(permit) => {
                 permit.send(message());
                 Offered::Sent
             }
             Err(TrySendError::Full(())) => {
-                // Relaxed: see `take_shed`.
+                // Relaxed: see `drain_shed`.
                 self.shed.fetch_add(1, Ordering::Relaxed);
                 Offered::Shed
             }
@@ -192,13 +181,13 @@ impl Client {
 #[derive(Debug)]
 pub struct Subscription {
     /// Receives the messages of the topic.
-    pub events: mpsc::Receiver<Message>,
+    pub events: mpsc::Receiver<StreamMessage>,
     shed: Arc<AtomicU64>,
 }
 
 impl Subscription {
     /// Events that found the queue full since the last call.
-    pub fn take_shed(&self) -> u64 {
+    pub fn drain_shed(&self) -> u64 {
         // Relaxed: an independent counter.
         self.shed.swap(0, Ordering::Relaxed)
     }
@@ -261,10 +250,11 @@ impl Hub {
                 ..facts::from_event(event, rule, path, first)
             };
             for client in list.iter().filter(|client| client.topic.wants(event, &facts)) {
-                let of = || as_json(event, (path, first), rules, &self.reasons);
-                match client.offer(|| Message {
+                match client.offer(|| StreamMessage {
                     name: None,
-                    text: Arc::clone(text.get_or_insert_with(of)),
+                    text: Arc::clone(
+                        text.get_or_insert_with(|| as_json(event, (path, first), rules, &self.reasons)),
+                    ),
                 }) {
                     Offered::Sent => *sent += 1,
                     Offered::Shed => *shed += 1,
@@ -323,19 +313,22 @@ impl Hub {
     }
 
     /// Rules that became true and found the queue full since the last call.
-    pub fn take_missed_rules(&self) -> u64 {
+    pub fn drain_missed_rules(&self) -> u64 {
         std::mem::take(&mut lock(&self.follower).missed)
     }
 
     /// The number of clients that the manager has had so far, if there is one now.
     pub fn manager_clients(&self) -> Option<u64> {
         let clients = self.clients();
-        let open = |client: &Client| client.topic == Topic::Manager && !client.queue.is_closed();
-        clients.list.iter().any(open).then_some(clients.manager)
+        let has_one = clients
+            .list
+            .iter()
+            .any(|client| client.topic == Topic::Manager && !client.queue.is_closed());
+        has_one.then_some(clients.manager)
     }
 
     /// Offers something that changed at the manager to its clients. Never blocks.
-    pub fn publish_change(&self, message: &Message) {
+    pub fn publish_change(&self, message: &StreamMessage) {
         let mut clients = self.clients();
         let Clients { list, sent, shed, .. } = &mut *clients;
         for client in list.iter().filter(|client| client.topic == Topic::Manager) {
@@ -519,7 +512,7 @@ mod tests {
                 flow
             })
         );
-        assert_eq!((hub.take_missed_rules(), hub.take_missed_rules()), (1, 0));
+        assert_eq!((hub.drain_missed_rules(), hub.drain_missed_rules()), (1, 0));
         assert!(queue.try_recv().is_err());
     }
 
@@ -570,8 +563,8 @@ mod tests {
         hub.publish(&batch(&[event(Kind::New, 1); 5]), &[]);
         let mut quick = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
-        assert_eq!((slow.take_shed(), slow.take_shed()), (4, 0));
-        assert_eq!((quick.take_shed(), quick.events.try_recv().is_ok()), (0, true));
+        assert_eq!((slow.drain_shed(), slow.drain_shed()), (4, 0));
+        assert_eq!((quick.drain_shed(), quick.events.try_recv().is_ok()), (0, true));
         assert_eq!(
             hub.stats(),
             StreamsView {
@@ -599,7 +592,7 @@ mod tests {
         let mut manager = hub.subscribe(Topic::Manager, None).unwrap();
         assert_eq!(hub.manager_clients(), Some(1));
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
-        let change = Message {
+        let change = StreamMessage {
             name: Some("device"),
             text: "{}".into(),
         };
@@ -607,7 +600,7 @@ mod tests {
         hub.publish_change(&change);
         assert_eq!(telemetry.events.try_recv().unwrap().name, None);
         assert!(telemetry.events.try_recv().is_err());
-        assert_eq!((manager.events.try_recv(), manager.take_shed()), (Ok(change), 1));
+        assert_eq!((manager.events.try_recv(), manager.drain_shed()), (Ok(change), 1));
         assert_eq!(
             hub.stats(),
             StreamsView {

@@ -24,7 +24,7 @@ use crate::{
     flight_recorder::{FlightCounts, FlightGauge},
     flow_index::{FlowIndex, LatestIndex, touched},
     input::InputGauge,
-    live::{Hub, Message},
+    live::Hub,
     pipeline::Gauge,
     record_queue::Account,
     topology::{NetworkMerge, Slice, Topology},
@@ -89,7 +89,8 @@ impl Monitor {
         pipeline: Gauge,
         hub: Arc<Hub>,
     ) -> Self {
-        let (started, samples) = (Instant::now(), Mutex::default());
+        let started = Instant::now();
+        let samples = Mutex::default();
         Self {
             workers,
             inputs,
@@ -204,11 +205,12 @@ impl Monitor {
         let mut next: Vec<Option<u32>> = vec![Some(0); self.workers.len()];
         // Each makes its step within the same tick.
         while next.iter().any(Option::is_some) {
-            let ask = |(worker, first): (&WorkerHandle, &Option<u32>)| {
-                let (step, first) = (step.clone(), (*first)?);
+            let asked = self.workers.iter().zip(&next).map(|(worker, first)| {
+                let step = step.clone();
+                let first = (*first)?;
                 Some(worker.ask(move |collector| step(collector, first)))
-            };
-            let asked: Vec<_> = self.workers.iter().zip(&next).map(ask).collect();
+            });
+            let asked: Vec<_> = asked.collect();
             for (index, asked) in asked.into_iter().enumerate() {
                 let Some(asked) = asked else { continue };
                 let (answer, further) = in_time(asked).await?;
@@ -229,8 +231,11 @@ impl Monitor {
             return Ok(Arc::clone(topology));
         }
         let mut merge = NetworkMerge::default();
-        let step = |collector: &Collector, first: u32| Slice::of(collector, first, nic::time::now());
-        self.walk(step, |worker, slice| merge.add(worker, slice)).await?;
+        self.walk(
+            |collector, first| Slice::read(collector, first, nic::time::now()),
+            |worker, slice| merge.add(worker, slice),
+        )
+        .await?;
         let whole = Arc::new(
             task::spawn_blocking(|| merge.topology())
                 .await
@@ -245,17 +250,8 @@ impl Monitor {
     /// # Errors
     /// As [`Monitor::ask`].
     pub async fn links(&self) -> Result<Vec<LinkUse>, Busy> {
-        let step = |collector: &Collector, first: u32| {
-            let mut part = Vec::new();
-            let next = visit_network(collector, first, |entry| {
-                if let NetworkEntry::Link(link) = entry {
-                    part.push(link);
-                }
-            });
-            (part, next)
-        };
         let mut links = Vec::new();
-        self.walk(step, |_, part| links.extend(part)).await?;
+        self.walk(links_from, |_, part| links.extend(part)).await?;
         Ok(links)
     }
 
@@ -269,19 +265,24 @@ impl Monitor {
         if let Some(index) = latest.get(arrival, current) {
             return Ok(index);
         }
-        let mut memory = latest.take_memory();
+        let mut memory = latest.reclaim_memory();
         memory.resize_with(self.workers.len(), Vec::new);
-        let flows = |worker: &WorkerHandle| worker.snapshot().tables.flows.used as usize;
-        let rooms: Vec<usize> = self.workers.iter().map(flows).collect();
-        let touch = move || {
+        let flows = self
+            .workers
+            .iter()
+            .map(|worker| worker.snapshot().tables.flows.used as usize);
+        let capacities: Vec<usize> = flows.collect();
+        let mut copies: Vec<_> = task::spawn_blocking(move || {
             memory
                 .into_iter()
-                .zip(rooms)
-                .map(|(memory, room)| touched(memory, room))
+                .zip(capacities)
+                .map(|(memory, capacity)| touched(memory, capacity))
                 .collect()
-        };
-        let mut copies: Vec<_> = task::spawn_blocking(touch).await.map_err(|_| Busy)?;
-        let begun = (Instant::now(), nic::time::now());
+        })
+        .await
+        .map_err(|_| Busy)?;
+        let begun = Instant::now();
+        let as_of = nic::time::now();
         let mut next = vec![Some(0); copies.len()];
         while next.iter().any(Option::is_some) {
             // Each worker copies one slice; the memory travels with the query.
@@ -299,7 +300,7 @@ impl Monitor {
                 (copies[index], next[index]) = in_time(asked).await?;
             }
         }
-        Ok(latest.set(FlowIndex::new(copies, begun)))
+        Ok(latest.set(FlowIndex::new(copies, begun, as_of)))
     }
 
     /// Streams, sources and tables, as last published by the workers and by the fan-outs in front of them. Never waits.
@@ -329,38 +330,27 @@ impl Monitor {
         // Later stages are read first: then a stage never seems to have more output than input.
         let later = self.pipeline.stages();
         let workers: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
-        let stats = |count: fn(&Stats) -> u64| workers.iter().map(count).sum::<u64>();
         let state = balance("state", "reports", workers.iter().map(Stats::state_balance));
         let decode = balance("decode", "datagrams", workers.iter().map(Stats::decode_balance));
         let mut stages = vec![decode, state];
-        if stats(|stats| stats.sf.records) > 0 {
+        if workers.iter().any(|stats| stats.sf.records > 0) {
             let mut join = balance("join", "records", workers.iter().map(|stats| stats.sf.balance()));
-            join.queued = stats(|stats| stats.sf.pending);
+            join.queued = workers.iter().map(|stats| stats.sf.pending).sum();
             join.out -= join.queued;
             stages.insert(1, join);
         }
         if !self.fanouts.is_empty() {
-            let out = stats(|stats| stats.datagrams);
-            let (mut into, mut ended) = (0, 0);
+            let out: u64 = workers.iter().map(|stats| stats.datagrams).sum();
+            let mut into = 0;
+            let mut ended = 0;
             for fanout in &self.fanouts {
                 let stats = *lock(&fanout.stats);
                 into += stats.datagrams;
                 ended += stats.ended;
             }
-            let queued = into.saturating_sub(out + ended);
-            let drops = [("worker_ended", ended)].into();
-            stages.insert(
-                0,
-                Stage {
-                    stage: "fanout".into(),
-                    unit: "datagrams".into(),
-                    into,
-                    out,
-                    queued,
-                    drops,
-                    evidence: None,
-                },
-            );
+            let mut fanout = datagram_stage("fanout", into, out, [("worker_ended", ended)].into());
+            fanout.queued = into.saturating_sub(out + ended);
+            stages.insert(0, fanout);
         }
         let mut all = self.arrival(missing);
         all.extend(stages);
@@ -370,7 +360,10 @@ impl Monitor {
 
     /// The stages before the program: `network`, `nic` when there are interfaces, `kernel`.
     fn arrival(&self, missing: Losses) -> Vec<Stage> {
-        let (mut received, mut missed, mut by_device, mut interfaces) = (0, 0, 0, false);
+        let mut received = 0;
+        let mut missed = 0;
+        let mut by_device = 0;
+        let mut interfaces = false;
         let mut drops: NamedCounts = [("socket_buffer_full", 0)].into();
         for input in &self.inputs {
             let stats = input.stats();
@@ -388,16 +381,7 @@ impl Monitor {
         }
         let dropped: u64 = drops.values().sum();
         let arrived = received + dropped;
-        let stage = |stage: &'static str, into, out, drops| Stage {
-            stage: stage.into(),
-            unit: "datagrams".into(),
-            into,
-            out,
-            queued: 0,
-            drops,
-            evidence: None,
-        };
-        let kernel = stage("kernel", arrived, received, drops);
+        let kernel = datagram_stage("kernel", arrived, received, drops);
         let at_device = arrived + by_device;
         // Datagrams dropped here are missing in the sequence, too; they must not count twice.
         let explained = missed + by_device;
@@ -405,14 +389,19 @@ impl Monitor {
         let unconfirmed = missing
             .unconfirmed
             .saturating_sub(explained.saturating_sub(missing.lost));
-        let mut network = stage("network", at_device + lost, at_device, [("lost", lost)].into());
+        let mut network = datagram_stage("network", at_device + lost, at_device, [("lost", lost)].into());
         network.evidence = Some(Evidence {
             unconfirmed,
             datagrams: missing.datagrams,
         });
         let mut stages = vec![network];
         if interfaces {
-            stages.push(stage("nic", at_device, arrived, [("device", by_device)].into()));
+            stages.push(datagram_stage(
+                "nic",
+                at_device,
+                arrived,
+                [("device", by_device)].into(),
+            ));
         }
         stages.push(kernel);
         stages
@@ -572,7 +561,9 @@ fn add_refused(reasons: &mut NamedCounts, counts: &[u64; wire::Refusal::COUNT]) 
 }
 
 fn input_view(input: &InputGauge) -> InputView {
-    let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
+    let stats = input.stats();
+    let counters = input.counters();
+    let setup = input.setup();
     let (message, reopened) = input.failure_state();
     let interface = setup.interface.unwrap_or_default();
     let tried = interface.tried.into_iter().map(|(rx_path, reason)| TriedView {
@@ -595,7 +586,7 @@ fn input_view(input: &InputGauge) -> InputView {
         tried: tried.collect(),
         reopened,
         drops: drops_of(&stats),
-        passed: passed.into_iter().filter(|(_, count)| *count > 0).collect(),
+        passed: NamedCounts::nonzero(passed),
         device_drops: counters.device_dropped,
         datagrams: stats.datagrams,
         handled_in_kernel: stats.handled_in_kernel,
@@ -615,7 +606,7 @@ fn drops_of(stats: &nic::source::Stats) -> NamedCounts {
         ("fill_empty", stats.fill_empty),
         ("frame_refused", stats.refused.iter().sum()),
     ];
-    reasons.into_iter().filter(|(_, count)| *count > 0).collect()
+    NamedCounts::nonzero(reasons)
 }
 
 fn table_view(name: &'static str, table: &Table) -> TableView {
@@ -675,29 +666,41 @@ fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
     }
 }
 
+/// A stage that counts datagrams, and queues none.
+fn datagram_stage(stage: &'static str, into: u64, out: u64, drops: NamedCounts) -> Stage {
+    Stage {
+        stage: stage.into(),
+        unit: "datagrams".into(),
+        into,
+        out,
+        queued: 0,
+        drops,
+        evidence: None,
+    }
+}
+
+/// Collects the links from `first` on, and returns where the next part begins.
+fn links_from(collector: &Collector, first: u32) -> (Vec<LinkUse>, Option<u32>) {
+    let mut links = Vec::new();
+    let next = visit_network(collector, first, |entry| {
+        if let NetworkEntry::Link(link) = entry {
+            links.push(link);
+        }
+    });
+    (links, next)
+}
+
 /// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
 /// report.
 fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceView> {
     let sources = detail.sources();
-    let refused_by = |source: &[u8; 16]| {
-        let mut refused = NamedCounts::default();
-        if let Some(known) = sources.get(source) {
-            add_refused(&mut refused, &known.refused);
-        }
-        refused
-    };
-    let name_of = |source: &[u8; 16]| {
-        let named = named
-            .iter()
-            .filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
-        named
-            .max_by_key(|known| known.prefix.map(|prefix| prefix.len()))
-            .and_then(|known| known.name.clone())
-    };
     let mut counted = HashSet::new();
-    let stream_view = |stream: &StreamView| view::SourceView {
+    let mut streams: Vec<_> = detail.streams.iter().collect();
+    streams.sort_by_key(|stream| Reverse(stream.datagrams));
+    let streams = streams.into_iter().take(SHOWN_SOURCES);
+    let streams = streams.map(|stream| view::SourceView {
         source: address(&stream.id.source),
-        name: name_of(&stream.id.source),
+        name: source_name(named, &stream.id.source),
         node: stream.id.node,
         hw_id: Some(stream.id.hw_id),
         version: version_name(stream.id.version).to_owned(),
@@ -710,15 +713,12 @@ fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceVi
         countable: stream.countable,
         mixed: stream.mixed,
         last_seen: stream.last_seen,
-        refused: if counted.insert(stream.id.source) {
-            refused_by(&stream.id.source)
-        } else {
-            NamedCounts::default()
+        refused: match sources.get(&stream.id.source) {
+            Some(known) if counted.insert(known.source) => refused_counts(&known.refused),
+            _ => NamedCounts::default(),
         },
-    };
-    let mut streams: Vec<_> = detail.streams.iter().collect();
-    streams.sort_by_key(|stream| Reverse(stream.datagrams));
-    let mut views: Vec<_> = streams.into_iter().take(SHOWN_SOURCES).map(stream_view).collect();
+    });
+    let mut views: Vec<_> = streams.collect();
     let numbered: HashSet<_> = detail.streams.iter().map(|stream| stream.id.source).collect();
     let mut silent: Vec<_> = sources
         .values()
@@ -728,12 +728,27 @@ fn source_views(detail: &Detail, named: &[SourceSettings]) -> Vec<view::SourceVi
     let room = SHOWN_SOURCES - views.len();
     views.extend(silent.into_iter().take(room).map(|known| view::SourceView {
         source: address(&known.source),
-        name: name_of(&known.source),
+        name: source_name(named, &known.source),
         last_seen: known.last_seen,
-        refused: refused_by(&known.source),
+        refused: refused_counts(&known.refused),
         ..view::SourceView::default()
     }));
     views
+}
+
+/// Returns the name of the longest prefix that contains the address.
+fn source_name(named: &[SourceSettings], source: &[u8; 16]) -> Option<String> {
+    let named = named
+        .iter()
+        .filter(|known| known.prefix.is_some_and(|prefix| prefix.contains_octets(source)));
+    let longest = named.max_by_key(|known| known.prefix.map(|prefix| prefix.len()))?;
+    longest.name.clone()
+}
+
+fn refused_counts(refused: &[u64; wire::Refusal::COUNT]) -> NamedCounts {
+    let mut counts = NamedCounts::default();
+    add_refused(&mut counts, refused);
+    counts
 }
 
 /// The name of a report version.
@@ -754,33 +769,36 @@ fn address(octets: &[u8; 16]) -> String {
 
 /// Rates at every sample but the first.
 fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
-    let at = |index: usize| {
-        let (first, last) = (
-            samples.get(index.saturating_sub(RATE_SECONDS))?,
-            samples.get(index)?,
-        );
-        Some(RatesThen {
+    let rates = (1..samples.len()).map(|index| {
+        let first = &samples[index.saturating_sub(RATE_SECONDS)];
+        let last = &samples[index];
+        RatesThen {
             ts: last.ts,
             rates: rates(first, last),
-        })
-    };
-    (1..samples.len()).filter_map(at).collect()
+        }
+    });
+    rates.collect()
 }
 
 /// Rates between two samples.
 fn rates(first: &Sample, last: &Sample) -> Rates {
     let seconds = (last.at - first.at).as_secs_f64();
-    let rate = |first: u64, last: u64| {
+    let [reports, events, datagrams] = [
+        (first.reports, last.reports),
+        (first.events, last.events),
+        (first.datagrams, last.datagrams),
+    ]
+    .map(|(first, last)| {
         if seconds > 0.0 {
             last.saturating_sub(first) as f64 / seconds
         } else {
             0.0
         }
-    };
+    });
     Rates {
-        reports: rate(first.reports, last.reports),
-        events: rate(first.events, last.events),
-        datagrams: rate(first.datagrams, last.datagrams),
+        reports,
+        events,
+        datagrams,
     }
 }
 
@@ -816,8 +834,8 @@ impl CollectorMonitor for Monitor {
         self.hub.set_followed(rules);
     }
 
-    fn take_missed_rules(&self) -> u64 {
-        self.hub.take_missed_rules()
+    fn drain_missed_rules(&self) -> u64 {
+        self.hub.drain_missed_rules()
     }
 
     fn counted_events<'a>(
@@ -831,12 +849,8 @@ impl CollectorMonitor for Monitor {
         self.hub.manager_clients()
     }
 
-    fn publish_change(&self, message: StreamMessage) {
-        let StreamMessage { name, text } = message;
-        self.hub.publish_change(&Message {
-            name: Some(name),
-            text,
-        });
+    fn publish_change(&self, message: &StreamMessage) {
+        self.hub.publish_change(message);
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use collector::{Batch, flight::Recording};
-use store::{ReportRow, Store};
+use store::{MovedFiles, ReportRow, Store};
 
 use crate::{
     backlog::{RecordBatch, Shed},
@@ -74,7 +74,7 @@ pub struct Pipeline {
 
 /// A worker's end of the queue.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct QueueSender {
     sender: RecordSender,
     shared: Arc<Shared>,
     policy: Policy,
@@ -118,10 +118,10 @@ impl Pipeline {
     }
 
     /// An end for a worker; `None` after the stop.
-    pub fn outlet(&self) -> Option<Outlet> {
+    pub fn outlet(&self) -> Option<QueueSender> {
         let sender = self.sender.clone()?;
         let Config { batch, policy, .. } = self.config;
-        Some(Outlet {
+        Some(QueueSender {
             sender,
             shared: Arc::clone(&self.shared),
             policy,
@@ -132,7 +132,8 @@ impl Pipeline {
 
     /// The counters, for display.
     pub fn gauge(&self) -> Gauge {
-        let (shared, queues) = (Arc::clone(&self.shared), self.queues.clone());
+        let shared = Arc::clone(&self.shared);
+        let queues = self.queues.clone();
         Gauge {
             shared,
             queues,
@@ -145,6 +146,12 @@ impl Pipeline {
         if let Some(store) = &*self.shared.store.read().unwrap_or_else(PoisonError::into_inner) {
             store.set_retention(max_age, max_bytes);
         }
+    }
+
+    /// Returns the files of the store that something else removes or replaces; `None` if no store is open.
+    pub fn moved_files(&self) -> Option<MovedFiles> {
+        let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
+        store.as_ref().map(Store::moved_files)
     }
 
     /// Opens the store and starts the threads.
@@ -167,13 +174,12 @@ impl Pipeline {
         let Some((receiver, fed)) = self.receivers.take() else {
             return Ok(());
         };
-        let (shared, hub, block) = (
-            Arc::clone(&self.shared),
-            Arc::clone(&self.hub),
-            self.config.policy == Policy::Block,
-        );
-        let work = move || publish(receiver, &shared, &hub, feed.as_ref(), block);
-        self.threads.push(self.control.spawn("results", work)?);
+        let shared = Arc::clone(&self.shared);
+        let hub = Arc::clone(&self.hub);
+        let block = self.config.policy == Policy::Block;
+        self.threads.push(self.control.spawn("results", move || {
+            publish(receiver, &shared, &hub, feed.as_ref(), block);
+        })?);
         let shared = Arc::clone(&self.shared);
         self.threads.push(
             self.control
@@ -196,7 +202,7 @@ impl Pipeline {
     }
 }
 
-impl Outlet {
+impl QueueSender {
     /// The same, whose events the flight recorder looks at.
     #[must_use]
     pub fn with_triggers(mut self, triggers: Option<Triggers>) -> Self {
@@ -240,7 +246,7 @@ impl Outlet {
             found.events += batch.events().len() as u64;
         }
         if let Some(triggers) = &self.triggers {
-            triggers.look(batch, rules);
+            triggers.inspect(batch, rules);
         }
         self.sender.send(batch, rules, policy == Policy::Block);
         batch.clear();

@@ -185,7 +185,8 @@ impl QueueGauge {
         let Inner {
             offered, delivered, ..
         } = *inner;
-        let (shed, bytes) = (inner.backlog.shed(), inner.backlog.bytes() as u64);
+        let shed = inner.backlog.shed();
+        let bytes = inner.backlog.bytes() as u64;
         Account {
             offered,
             delivered,

@@ -7,7 +7,7 @@ use collector::{Access, Datagram};
 use store::ReportRow;
 use wire::{Decoder, report::Report};
 
-use crate::{datagram::Profiles, pipeline::Outlet};
+use crate::{datagram::Profiles, pipeline::QueueSender};
 
 /// Turns datagrams into rows.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl ReportRecorder {
     }
 
     /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
-    pub fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &Outlet) {
+    pub fn record(&mut self, datagrams: &[Datagram<'_>], outlet: &QueueSender) {
         let mut rows = std::mem::take(&mut self.rows);
         for datagram in datagrams {
             self.each(datagram, |report| {
@@ -42,25 +42,23 @@ impl ReportRecorder {
     }
 
     /// Passes the reports of a datagram to `take`, if its sender may report.
-    pub fn each(&self, datagram: &Datagram<'_>, mut take: impl FnMut(&Report<'_>)) {
-        let profile = self.profiles.of(&datagram.source);
-        let node = || wire::peek(datagram.payload, profile).map(|peek| peek.node_id);
-        if self
-            .access
-            .check(datagram.listener, &datagram.source, node)
-            .is_err()
-        {
+    pub fn each(&self, datagram: &Datagram<'_>, mut process: impl FnMut(&Report<'_>)) {
+        let profile = self.profiles.of_source(&datagram.source);
+        let access = self.access.check(datagram.listener, &datagram.source, || {
+            wire::peek(datagram.payload, profile).map(|peek| peek.node_id)
+        });
+        if access.is_err() {
             return;
         }
         let mut decoder = Decoder::new(*profile);
         decoder
             .reports(datagram.payload)
             .flatten()
-            .for_each(|report| take(&report));
+            .for_each(|report| process(&report));
     }
 
     /// Passes on a partial batch.
-    pub fn send(&mut self, outlet: &Outlet) {
+    pub fn send(&mut self, outlet: &QueueSender) {
         if !self.rows.is_empty() {
             outlet.send_reports(std::mem::take(&mut self.rows));
         }

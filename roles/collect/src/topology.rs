@@ -5,11 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
 };
 
-use collector::{
-    Collector, LinkUse, NetworkEntry, NodeUse, SeriesView,
-    event::Nanos,
-    stats::{Table, Tables},
-};
+use collector::{Collector, LinkUse, NetworkEntry, NodeUse, SeriesView, event::Nanos, stats::Tables};
 
 use crate::worker::visit_network;
 use view::{self, LinkView, PathView};
@@ -59,15 +55,15 @@ pub struct Slice {
 
 impl Slice {
     /// The contents of a worker's slots from `first` on, and the next slot.
-    pub fn of(collector: &Collector, first: u32, now: Nanos) -> (Self, Option<u32>) {
+    pub fn read(collector: &Collector, first: u32, now: Nanos) -> (Self, Option<u32>) {
         let Tables {
             path_nodes,
             path_links,
             paths,
             ..
         } = collector.tables();
-        let room = |table: Table| usize::try_from(table.capacity).unwrap_or(usize::MAX);
-        let max = [path_nodes, path_links, paths].map(room);
+        let max = [path_nodes, path_links, paths]
+            .map(|table| usize::try_from(table.capacity).unwrap_or(usize::MAX));
         let mut slice = Self {
             max,
             now,
@@ -127,9 +123,16 @@ impl NetworkMerge {
             .links
             .extend(slice.links.into_iter().map(|link| ((link.from, link.to), link)));
         known.paths.extend(slice.paths);
-        let keyed = |series: SeriesView| ((series.node, series.part), (slice.now, series));
-        known.latencies.extend(slice.latencies.into_iter().map(keyed));
-        known.queues.extend(slice.queues.into_iter().map(keyed));
+        for (series, known) in [
+            (slice.latencies, &mut known.latencies),
+            (slice.queues, &mut known.queues),
+        ] {
+            known.extend(
+                series
+                    .into_iter()
+                    .map(|series| ((series.node, series.part), (slice.now, series))),
+            );
+        }
     }
 
     /// Returns the merged network, within the limits on nodes, links and paths.
@@ -245,7 +248,7 @@ impl Topology {
 
     /// The links, by their ends.
     pub fn links(&self) -> impl Iterator<Item = LinkView> {
-        let view = |link: &LinkUse| LinkView {
+        self.links.values().map(|link| LinkView {
             from: link.from,
             to: link.to,
             egress_if: link.egress_if,
@@ -255,8 +258,7 @@ impl Topology {
             hop_latency: link.hop_latency,
             flows: link.flows.into(),
             last_seen: link.last_seen,
-        };
-        self.links.values().map(view)
+        })
     }
 
     /// The paths, the most used first.
@@ -287,18 +289,20 @@ fn merge(known: &mut SeriesView, other: &SeriesView) {
     let values = known.values.saturating_add(other.values);
     let implausible = known.implausible.saturating_add(other.implausible);
     // A series that had implausible values only has no latest value.
-    let age = |series: &SeriesView| (series.values == 0, series.idle);
-    match age(other).cmp(&age(known)) {
+    match (other.values == 0, other.idle).cmp(&(known.values == 0, known.idle)) {
         Ordering::Less => *known = *other,
         Ordering::Equal => {
-            let (mine, theirs) = (known.last, other.last);
+            let mine = known.last;
+            let theirs = other.last;
             if theirs.count > mine.count {
                 *known = *other;
             }
             if mine.count > 0 && theirs.count > 0 {
                 let last = &mut known.last;
-                (last.count, last.sum) = (mine.count + theirs.count, mine.sum.saturating_add(theirs.sum));
-                (last.min, last.max) = (mine.min.min(theirs.min), mine.max.max(theirs.max));
+                last.count = mine.count + theirs.count;
+                last.sum = mine.sum.saturating_add(theirs.sum);
+                last.min = mine.min.min(theirs.min);
+                last.max = mine.max.max(theirs.max);
             }
         }
         Ordering::Greater => {}
@@ -437,15 +441,17 @@ mod tests {
     #[test]
     fn slices_of_a_collector_make_up_its_tables() {
         let case = &CASES[0];
-        let (mut collector, mut feed) = (case.collector(), case.feed());
+        let mut collector = case.collector();
+        let mut feed = case.feed();
         let mut batch = collector::Batch::with_capacity(1 << 16);
         let mut reports = 0;
         while reports < 1_000 {
             reports += feed.burst(Input::Frames, &mut collector, &mut batch);
         }
-        let (mut next, mut merge) = (Some(0), NetworkMerge::default());
+        let mut next = Some(0);
+        let mut merge = NetworkMerge::default();
         while let Some(first) = next {
-            let (slice, further) = Slice::of(&collector, first, 0);
+            let (slice, further) = Slice::read(&collector, first, 0);
             merge.add(0, slice);
             next = further;
         }

@@ -11,45 +11,45 @@ use collector::{
     flight::{FlightConfig, Trigger},
 };
 use detect::Metric;
+use settings::choice;
 
 use crate::backlog::RuleNames;
 
-/// An event that starts a recording.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// A rule became true.
-    RuleOn,
-    /// A node dropped a packet.
-    Drop,
-    /// A path visits a node twice.
-    PathLoop,
-    /// The path of a flow changed.
-    PathChange,
-    /// The occupancy of a queue rose by more than its threshold.
-    QueueOccupancy,
-    /// The same for a shared buffer, or the congestion of a queue.
-    QueueCongestion,
-    /// The latency of a hop rose.
-    HopLatency,
-    /// The latency of a flow rose.
-    FlowLatency,
+choice! {
+    /// An event that starts a recording.
+    pub enum RecordedEvent("\"rule_on\", \"drop\", \"path_loop\", \"path_change\", \"queue_occupancy\", \"queue_congestion\", \"hop_latency\" or \"flow_latency\"") {
+        /// A rule became true.
+        RuleOn = "rule_on",
+        /// A node dropped a packet.
+        Drop = "drop",
+        /// A path visits a node twice.
+        PathLoop = "path_loop",
+        /// The path of a flow changed.
+        PathChange = "path_change",
+        /// The occupancy of a queue rose by more than its threshold.
+        QueueOccupancy = "queue_occupancy",
+        /// The congestion of a queue, or the occupancy of a shared buffer, rose by more than its threshold.
+        QueueCongestion = "queue_congestion",
+        /// The latency of a hop rose by more than its threshold.
+        HopLatency = "hop_latency",
+        /// The latency of a flow rose by more than its threshold.
+        FlowLatency = "flow_latency",
+    }
 }
 
-impl Cause {
+impl RecordedEvent {
     fn covers(self, event: &Event) -> bool {
-        let rose = |metric: Metric| {
-            event.kind == Kind::Change && event.metric == Some(metric) && event.value > event.previous
+        let metric = match self {
+            Self::RuleOn => return event.kind == Kind::RuleOn,
+            Self::Drop => return event.kind == Kind::Drop,
+            Self::PathLoop => return event.kind == Kind::PathLoop,
+            Self::PathChange => return event.kind == Kind::PathChange,
+            Self::QueueOccupancy => Metric::QueueOccupancy,
+            Self::QueueCongestion => Metric::QueueCongestion,
+            Self::HopLatency => Metric::HopLatency,
+            Self::FlowLatency => Metric::FlowLatency,
         };
-        match self {
-            Self::RuleOn => event.kind == Kind::RuleOn,
-            Self::Drop => event.kind == Kind::Drop,
-            Self::PathLoop => event.kind == Kind::PathLoop,
-            Self::PathChange => event.kind == Kind::PathChange,
-            Self::QueueOccupancy => rose(Metric::QueueOccupancy),
-            Self::QueueCongestion => rose(Metric::QueueCongestion),
-            Self::HopLatency => rose(Metric::HopLatency),
-            Self::FlowLatency => rose(Metric::FlowLatency),
-        }
+        event.kind == Kind::Change && event.metric == Some(metric) && event.value > event.previous
     }
 }
 
@@ -59,7 +59,7 @@ pub struct Config {
     /// Time to record before and after an event, and the limits of a recording.
     pub windows: FlightConfig,
     /// The events that start a recording.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<RecordedEvent>,
     /// Bytes of datagrams, over all workers.
     pub memory: usize,
     /// Every report is stored anyway: only why it is worth a look is recorded.
@@ -69,18 +69,19 @@ pub struct Config {
 /// Events of one batch that start recordings. One message for all: with causes that each report fulfils, one for each event would be a
 /// lock for each report.
 #[derive(Debug)]
-pub struct Found {
+pub struct TriggeringEvents {
     events: Vec<Event>,
     rules: RuleNames,
 }
 
-impl Found {
+impl TriggeringEvents {
     /// The events, each with the name of its rule.
     pub fn triggers(&self) -> impl Iterator<Item = Trigger> + '_ {
-        let name = |rule: u16| self.rules.get(usize::from(rule)).cloned();
-        self.events.iter().map(move |event| Trigger {
+        self.events.iter().map(|event| Trigger {
             event: *event,
-            rule: event.rule.and_then(name),
+            rule: event
+                .rule
+                .and_then(|rule| self.rules.get(usize::from(rule)).cloned()),
         })
     }
 }
@@ -88,15 +89,15 @@ impl Found {
 /// Where events are looked at: an end of each outlet.
 #[derive(Clone, Debug)]
 pub struct Triggers {
-    causes: Arc<[Cause]>,
-    sender: SyncSender<Found>,
+    causes: Arc<[RecordedEvent]>,
+    sender: SyncSender<TriggeringEvents>,
     /// Events that the recorder was too busy to look at.
     shed: Arc<AtomicU64>,
 }
 
 impl Triggers {
     /// Events of these causes go to the receiver, as far as it keeps up.
-    pub fn new(causes: &[Cause]) -> (Self, Receiver<Found>) {
+    pub fn new(causes: &[RecordedEvent]) -> (Self, Receiver<TriggeringEvents>) {
         let (sender, receiver) = sync_channel(WAITING);
         (
             Self {
@@ -114,14 +115,16 @@ impl Triggers {
     }
 
     /// Looks at the events of a batch. Never waits.
-    pub fn look(&self, batch: &Batch, rules: &RuleNames) {
-        let is_cause = |event: &Event| self.causes.iter().any(|cause| cause.covers(event));
-        let events: Vec<Event> = batch.events().map(|(event, _)| *event).filter(is_cause).collect();
+    pub fn inspect(&self, batch: &Batch, rules: &RuleNames) {
+        let events = batch.events().map(|(event, _)| *event);
+        let events: Vec<Event> = events
+            .filter(|event| self.causes.iter().any(|cause| cause.covers(event)))
+            .collect();
         let count = events.len() as u64;
         if count > 0
             && self
                 .sender
-                .try_send(Found {
+                .try_send(TriggeringEvents {
                     events,
                     rules: Arc::clone(rules),
                 })

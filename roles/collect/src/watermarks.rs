@@ -15,11 +15,11 @@ use runtime::lock::lock;
 /// the silence after which missing numbers count as lost.
 pub const LEAD: Nanos = 250_000_000;
 
-/// A thread that has been behind for longer than this is overloaded, and one that has not looked for as long is blocked: neither time nor other
+/// A thread that has been behind for longer than this is overloaded, and one that has not checked for as long is blocked: neither time nor other
 /// threads wait for it, so that a flood on one input does not delay the others, ns. Only time in which this program runs counts.
 const PATIENCE: Nanos = 1_000_000_000;
 
-/// If no thread has looked for as long as this, the program was stopped, ns. Each looks every 20 ms.
+/// If no thread has checked for as long as this, the program was stopped, ns. Each checks every 20 ms.
 const STOPPED: Nanos = 250_000_000;
 
 /// Steps of a wait.
@@ -39,8 +39,8 @@ pub struct Watermarks {
 struct Readers {
     /// The state of each thread; `None` where there is none.
     readers: Vec<Option<Reader>>,
-    /// When any of them, or a worker, looked last, by the monotonic clock.
-    looked: Nanos,
+    /// When any of them, or a worker, checked last, by the monotonic clock.
+    checked: Nanos,
 }
 
 /// A thread that receives.
@@ -50,14 +50,14 @@ struct Reader {
     until: Option<Nanos>,
     /// Since when datagrams have been waiting without interruption, by the monotonic clock.
     behind_since: Option<Nanos>,
-    /// When it looked last, by the monotonic clock.
-    looked: Nanos,
+    /// When it checked last, by the monotonic clock.
+    checked: Nanos,
 }
 
 impl Reader {
     /// Whether it is overloaded or blocked.
     fn is_late(&self, monotonic: Nanos) -> bool {
-        let since = self.behind_since.unwrap_or(self.looked).min(self.looked);
+        let since = self.behind_since.unwrap_or(self.checked).min(self.checked);
         monotonic.saturating_sub(since) >= PATIENCE
     }
 
@@ -69,19 +69,19 @@ impl Reader {
 }
 
 impl Readers {
-    /// Somebody looks. After a stop of the program each thread has as much time as it had before.
-    fn look(&mut self, monotonic: Nanos) {
-        if monotonic.saturating_sub(self.looked) >= STOPPED {
+    /// Notes the time of a check. After a stop of the program each thread has as much time as it had before.
+    fn note_check(&mut self, monotonic: Nanos) {
+        if monotonic.saturating_sub(self.checked) >= STOPPED {
             for reader in self.readers.iter_mut().flatten() {
                 reader.behind_since = reader.behind_since.map(|_| monotonic);
-                reader.looked = monotonic;
+                reader.checked = monotonic;
             }
         }
-        self.looked = monotonic;
+        self.checked = monotonic;
     }
 
     fn time(&mut self, now: Nanos, monotonic: Nanos) -> Nanos {
-        self.look(monotonic);
+        self.note_check(monotonic);
         let readers = self.readers.iter().flatten();
         let greatest = readers
             .clone()
@@ -101,29 +101,29 @@ impl Readers {
     }
 
     fn set(&mut self, reader: usize, until: Nanos, is_drained: bool, monotonic: Nanos) {
-        self.look(monotonic);
+        self.note_check(monotonic);
         if let Some(reader) = &mut self.readers[reader] {
             let since = reader.behind_since.unwrap_or(monotonic);
             *reader = Reader {
                 until: Some(until),
                 behind_since: (!is_drained).then_some(since),
-                looked: monotonic,
+                checked: monotonic,
             };
         }
     }
 
     /// A thread is about to pass on datagrams that arrived from `first` on.
     fn begin(&mut self, reader: usize, first: Nanos, monotonic: Nanos) {
-        self.look(monotonic);
+        self.note_check(monotonic);
         if let Some(reader) = &mut self.readers[reader] {
             reader.until = Some(first);
-            reader.looked = monotonic;
+            reader.checked = monotonic;
         }
     }
 
     /// Whether another thread is so far behind `last` that this one should wait, at the time `now`.
     fn others_behind(&mut self, this: usize, last: Nanos, now: Nanos, monotonic: Nanos) -> bool {
-        self.look(monotonic);
+        self.note_check(monotonic);
         // What arrived before the clock was set back has a time that the others do not reach.
         let last = last.min(now);
         let others = self
@@ -209,7 +209,7 @@ mod tests {
     fn two() -> Readers {
         let mut readers = Readers {
             readers: vec![Some(Reader::default()); 2],
-            looked: 0,
+            checked: 0,
         };
         readers.set(0, 5 * SECOND, true, 0);
         readers.set(1, 5 * SECOND, true, 0);

@@ -23,7 +23,7 @@ use crate::{
     datagram::{AggregatePorts, Contents},
     flight_recorder::Tap,
     hop_recorder::{HopRecorder, Marks},
-    pipeline::{Outlet, RuleNames},
+    pipeline::{QueueSender, RuleNames},
     recorder::ReportRecorder,
     watermarks::{LEAD, Watermarks},
 };
@@ -47,7 +47,7 @@ type Task = Box<dyn FnOnce(&mut Worker) + Send>;
 /// A collector with its outlet. Belongs to one thread at a time.
 pub struct Worker {
     collector: Collector,
-    outlet: Outlet,
+    outlet: QueueSender,
     recorder: Option<ReportRecorder>,
     hops: Option<HopRecorder>,
     tap: Option<Tap>,
@@ -82,7 +82,7 @@ impl Worker {
     /// A worker around `collector`, with a handle for others. `recorder` stores every report.
     pub fn new(
         collector: Collector,
-        outlet: Outlet,
+        outlet: QueueSender,
         rules: RuleNames,
         recorder: Option<ReportRecorder>,
     ) -> (Self, WorkerHandle) {
@@ -94,7 +94,8 @@ impl Worker {
             published: publisher.published(),
         };
         let batch = outlet.batch();
-        let (external_stats, removals) = (Stats::default(), Removals::default());
+        let external_stats = Stats::default();
+        let removals = Removals::default();
         let worker = Self {
             collector,
             outlet,
@@ -408,7 +409,7 @@ impl Worker {
 /// An output that flushes its batch whenever it is half full, for operations that may emit more than a batch holds.
 struct FlushOutput<'b> {
     batch: &'b mut Batch,
-    outlet: &'b Outlet,
+    outlet: &'b QueueSender,
     rules: &'b RuleNames,
     /// Events of reports, for exports that want the hops of these.
     marks: Option<&'b mut Marks>,

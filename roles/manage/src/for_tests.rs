@@ -28,7 +28,9 @@ pub(crate) fn problems(text: &str) -> String {
         let file = File::read(&root, &mut reader).unwrap_or_default();
         reader.end_values(&root);
         check(
-            (file.manager.as_ref(), &file.inventory, &file.intents),
+            file.manager.as_ref(),
+            &file.inventory,
+            &file.intents,
             false,
             &root,
             &mut reader,

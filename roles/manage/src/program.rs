@@ -11,11 +11,11 @@ use crate::settings::ManagerSettings;
 /// The part of a configuration that a manager uses.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// `[manager]`.
+    /// The settings of `[manager]`.
     pub manager: ManagerSettings,
-    /// `[inventory]`.
+    /// The settings of `[inventory]`.
     pub inventory: InventorySettings,
-    /// `[[intents]]`.
+    /// The settings of `[[intents]]`.
     pub intents: Vec<IntentSettings>,
     /// The inputs of the collector of this process; `None` if there is no collector.
     pub listens: Option<Vec<Listen>>,

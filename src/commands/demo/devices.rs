@@ -11,8 +11,8 @@ use manager::driver::Message;
 use serde_json::{Value, json};
 
 use super::is_switch;
-use crate::commands::client::Client;
-use crate::config::Settings;
+use cli::client::Client;
+use config::Settings;
 use manage_role::role::{Local, ToDevice};
 use switch_role::role::{Managed, Proposal, Refused, matched};
 use switch_role::settings::filter;
@@ -141,7 +141,7 @@ impl Device {
             ),
         };
         let prepared = self.managed.prepare(proposal, &self.settings);
-        match prepared.and_then(|prepared| self.managed.take(prepared)) {
+        match prepared.and_then(|prepared| self.managed.apply(prepared)) {
             Ok(before) => match self.follow(fabric) {
                 Ok(()) => done,
                 Err(message) => {

@@ -1,17 +1,19 @@
 //! Handles files that are not at their paths any more, are damaged, or cannot be opened, and lists them as problems.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{RETRY, Writer, nanos};
 use crate::config::{Error, WithPath as _};
 use crate::files::{self, DirLock, FileId, Listing, StoreFile};
 use crate::follower;
-use crate::identity::FileChange;
+use crate::identity::{FileChange, check_access, check_dir};
 use crate::problems::{self, NewProblem, ProblemKind};
 use crate::schema;
 use crate::segment::Segment;
+use crate::stats::State;
 use crate::watch::MissingFile;
 
 impl Writer {
@@ -21,6 +23,40 @@ impl Writer {
             self.lock = Some(DirLock::acquire(&self.config.dir)?);
         }
         Ok(())
+    }
+
+    /// Checks that the directory and the open file can be used by others and after a restart, also while there is nothing to commit. What is
+    /// open can be written without that.
+    pub(super) fn check_paths(&mut self, now: Instant) {
+        self.check_at = now + self.config.commit_every.clamp(SHORTEST_CHECK, LONGEST_CHECK);
+        self.abandon_moved();
+        let dir = self.require_dir().and_then(|()| check_dir(&self.config.dir));
+        let usable = dir.and_then(|()| match &self.segment {
+            Some(segment) => check_access(segment.path(), true).with_path(segment.path()),
+            None => Ok(()),
+        });
+        if self.retry_at.is_some() {
+            // The next batch finds out if that is over.
+            return;
+        }
+        let mut stats = self.shared.stats();
+        match (usable, &self.segment) {
+            (Ok(()), _) => {
+                stats.state = State::Ok;
+                stats.message = None;
+            }
+            (Err(error), Some(segment)) => {
+                let file = problems::name_of(segment.path());
+                stats.state = State::Degraded;
+                stats.message = Some(format!(
+                    "{error}; until then records go only into the open file {file}"
+                ));
+            }
+            (Err(error), None) => {
+                stats.state = State::Failing;
+                stats.message = Some(error.to_string());
+            }
+        }
     }
 
     /// Gives up the open file between two transactions if it, or its log, is not at its path any more: nothing more is written where
@@ -160,16 +196,22 @@ impl Writer {
     }
 
     /// Checks that the files are at their paths, and which cannot be used. Returns those that are there.
-    pub(super) fn rescan(&mut self) -> Listing {
-        // Without a directory there are no files.
-        let found = files::scan(&self.config.dir).unwrap_or_default();
+    /// `None` if the directory cannot be listed: they may be there.
+    pub(super) fn rescan(&mut self) -> Option<Listing> {
+        let found = match files::scan(&self.config.dir) {
+            Ok(found) => found,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Listing::default()
+            }
+            Err(_) => return None,
+        };
         for missing in self.watch.rescan(&found.files) {
             self.count_missing(&missing);
         }
         let dir = &self.config.dir;
         self.unusable
             .retain(|id, _| found.contains(*id) && !is_usable(&dir.join(id.to_string())));
-        found
+        Some(found)
     }
 
     /// Lists the files that cannot be used, as long as they are there.
@@ -223,6 +265,10 @@ fn lasting_problem(path: &Path, kind: ProblemKind, message: &str) -> NewProblem 
 fn is_usable(path: &Path) -> bool {
     schema::probe(path).is_ok() && follower::file_numbering(path).is_ok()
 }
+
+/// Bounds of the time between two checks of the directory, which is otherwise that between two commits.
+const SHORTEST_CHECK: Duration = Duration::from_millis(10);
+const LONGEST_CHECK: Duration = Duration::from_secs(5);
 
 /// The part of a message about a file that was set aside.
 const SET_ASIDE: &str =

@@ -168,7 +168,8 @@ fn a_probe_leaves_nothing_and_finds_obstacles() {
     let error = Store::probe(dir.path()).unwrap_err();
     assert!(matches!(&error, Error::Io(path, _) if *path == lock), "{error}");
     let error = Store::probe(&dir.path().join(FILE).join("store")).unwrap_err();
-    assert!(error.to_string().contains("Not a directory; check"), "{error}");
+    let expected = format!("{FILE}: not a directory; move it away");
+    assert!(error.to_string().contains(&expected), "{error}");
 }
 
 #[test]

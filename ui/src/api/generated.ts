@@ -52,7 +52,7 @@ export type ActivityPoint = {
 
 /** Counters: `connections = accepted + refused + pending`. */
 export type AdmissionView = {
-  /** Connections accepted. */
+  /** Connections accepted since the start. */
   accepted: number;
   /** True while the balance holds. */
   balanced: boolean;
@@ -66,7 +66,7 @@ export type AdmissionView = {
   secret: boolean;
 };
 
-/** `/api/v1/aggregator`. */
+/** The aggregator's counters, as `/api/v1/aggregator` returns them. */
 export type Aggregator = {
   /** True while the balance holds. */
   balanced: boolean;
@@ -74,9 +74,9 @@ export type Aggregator = {
   bytes: number;
   /** Datagrams longer than 9,216 bytes, truncated. */
   cut: number;
-  /** Datagrams received. */
+  /** Datagrams received on the input. */
   datagrams: number;
-  /** Destinations. */
+  /** Destinations of the aggregates. */
   forward: Array<AggregatorForward>;
   /** True when it sends plain Telemetry Report 2.0. */
   interop: boolean;
@@ -92,19 +92,19 @@ export type Aggregator = {
   nodes: Array<AggregatorNode>;
   /** Datagrams of nodes beyond this maximum; their losses are not counted. */
   nodes_full: number;
-  /** Registers in use. */
+  /** Registers that hold postcards. */
   occupied: number;
   /** Postcards that wait in registers. */
   pending: number;
-  /** Postcards received. */
+  /** Postcards received in these reports. */
   postcards: number;
   /** Postcards per datagram or summary. */
   r: number;
   /** Reports that are not postcards for this aggregator, by reason. */
   refused: NamedCounts;
-  /** Number of registers. */
+  /** Number of registers that were allocated. */
   registers: number;
-  /** Reports decoded. */
+  /** Reports decoded from these datagrams. */
   reports: number;
   /** Postcards sent, by cause: `full` (R postcards), `timer`, `evicted` (another node or flow needed the register), `stopped`. */
   sent: Record<string, AggregatorSent>;
@@ -112,7 +112,7 @@ export type Aggregator = {
   unreadable: NamedCounts;
 };
 
-/** A destination. */
+/** A destination of aggregates. */
 export type AggregatorForward = {
   /** Payload of these datagrams, bytes. */
   bytes: number;
@@ -122,19 +122,19 @@ export type AggregatorForward = {
   failed: number;
   /** Datagrams that the kernel refused for lack of memory. */
   no_buffers: number;
-  /** Address. */
+  /** Address of the destination. */
   to: string;
 };
 
 /** Sequence numbers of a node's postcards. */
 export type AggregatorNode = {
-  /** Datagrams received twice. */
+  /** Datagrams received more than once. */
   duplicated: number;
   /** Subsystem of the node. */
   hw_id: number;
   /** Sequence numbers never received. */
   lost: number;
-  /** Node id. */
+  /** Node id in the postcards. */
   node: number;
   /** Datagrams with a sequence number. */
   numbered: number;
@@ -146,7 +146,7 @@ export type AggregatorNode = {
 
 /** Postcards sent for one cause. */
 export type AggregatorSent = {
-  /** Datagrams sent. */
+  /** Datagrams sent for this cause. */
   datagrams: number;
   /** Postcards in them, or in their summaries. */
   postcards: number;
@@ -294,7 +294,7 @@ export type Calculation = {
   answered: number;
   /** The result for each number of copies. */
   by_copies: Array<CalculationChoice>;
-  /** Bytes of memory. */
+  /** Memory of the store, bytes. */
   bytes: number;
   /** Copies of each key. */
   copies: number;
@@ -302,15 +302,15 @@ export type Calculation = {
   empty: number;
   /** Probability that a key that was never reported is answered. */
   false_answer: number;
-  /** Keys. */
+  /** Keys that are reported in total. */
   keys: number;
-  /** Keys per slot. */
+  /** Keys per slot of the store. */
   load: number;
   /** Share of slots that are written at the end. */
   occupied: number;
   /** Probability that the oldest key is answered. */
   oldest: number;
-  /** Slots. */
+  /** Slots of the store. */
   slots: number;
   /** Share of keys with a wrong answer. */
   wrong: number;
@@ -320,7 +320,7 @@ export type Calculation = {
 export type CalculationChoice = {
   /** Share of all keys that are answered. */
   answered: number;
-  /** Copies. */
+  /** Copies of each key. */
   copies: number;
   /** Probability that the oldest key is answered. */
   oldest: number;
@@ -338,13 +338,13 @@ export type Completion = {
 
 /** An intent that was added while the manager ran. */
 export type CopiedIntent = {
-  /** When, nanoseconds since the Unix epoch. */
+  /** Time of the addition, nanoseconds since the Unix epoch. */
   added: number;
-  /** Who added it. */
+  /** The user who added it. */
   by: string;
-  /** Its keys, as in `[[intents]]`. */
+  /** The intent's keys, as in `[[intents]]`. */
   intent: Record<string, unknown>;
-  /** Its name. */
+  /** The name of the intent. */
   name: string;
 };
 
@@ -360,15 +360,15 @@ export type CountAnswer = {
   error: number;
   /** The estimate; never too small. */
   estimate: number;
-  /** The key. */
+  /** The key that was counted. */
   key: string;
-  /** The store's name. */
+  /** Name of the store that was read. */
   store: string;
   /** Sum over all keys. */
   total: number;
 };
 
-/** A device. */
+/** A device, its state and its ports. */
 export type Device = {
   /** Where the driver finds it. */
   address: string;
@@ -378,23 +378,23 @@ export type Device = {
   counters: Array<DeviceCounter>;
   /** Function of a device outside the domain, as text; null for a switch. */
   does: string | null;
-  /** Its driver. */
+  /** The driver that configures it. */
   driver: string;
   /** Number of unexpected rules. */
   extra: number;
-  /** Its filters. */
+  /** Entries of its filters. */
   filter_entries: DeviceEntries;
   /** Entries of other controllers. */
   foreign: Array<string>;
-  /** Its labels. */
+  /** Labels of the inventory. */
   labels: Array<string>;
   /** Number of missing rules. */
   missing: number;
-  /** Its name. */
+  /** The name in the inventory. */
   name: string;
-  /** Node id. */
+  /** The device's node id. */
   node: number;
-  /** Its ports. */
+  /** The ports, by number. */
   ports: Array<DevicePort>;
   /** True if INT that reaches it stays inside the domain. */
   ready: boolean;
@@ -442,7 +442,7 @@ export type DeviceCounter = {
   name: string;
   /** The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects that have counted nothing are left out. */
   object: string | null;
-  /** Packets. */
+  /** Packets that were counted. */
   packets: number;
 };
 
@@ -460,23 +460,23 @@ export type DeviceEntries = {
 export type DeviceNeighbour = {
   /** Reason why this neighbour is not a link, or null if it is one. */
   note: string | null;
-  /** Its port id: the name of an interface, as a rule. */
+  /** The port id: usually the name of an interface. */
   port: string;
-  /** Its system name, or its chassis id. */
+  /** The system name, or the chassis id. */
   system: string;
 };
 
 /** Changes of one device. */
 export type DevicePlan = {
-  /** Rules added. */
+  /** Number of rules to add. */
   added: number;
   /** The changes in the order in which they are applied, as text. */
   changes: Array<string>;
-  /** Its name. */
+  /** The name of the device. */
   name: string;
-  /** Node id. */
+  /** The device's node id. */
   node: number;
-  /** Rules removed. */
+  /** Number of rules to remove. */
   removed: number;
 };
 
@@ -484,7 +484,7 @@ export type DevicePlan = {
 export type DevicePort = {
   /** Longest IP packet, bytes. */
   mtu: number | null;
-  /** Interface. */
+  /** Name of the interface. */
   name: string | null;
   /** The neighbour, from received LLDP. */
   neighbour: DeviceNeighbour | null;
@@ -492,7 +492,7 @@ export type DevicePort = {
   opening: boolean;
   /** The other end: a port of a device, or the hosts that the inventory has there, the first three by name. */
   peer: string | null;
-  /** Number. */
+  /** The number of the port. */
   port: number;
   /** `fabric`, `edge`, `unused` or `disputed`. */
   role: string;
@@ -508,35 +508,35 @@ export type DeviceState = {
   extra: number;
   /** Number of missing rules. */
   missing: number;
-  /** Its name. */
+  /** The name of the device. */
   name: string;
-  /** Node id. */
+  /** The device's node id. */
   node: number;
   /** True if INT that reaches it stays inside the domain. */
   ready: boolean;
-  /** As in `Device`. */
+  /** The state, as in `Device`. */
   state: string;
   /** The state in one sentence. */
   text: string;
 };
 
-/** Devices. */
+/** All devices with their states. */
 export type Devices = {
   /** The devices, by node id. */
   devices: Array<Device>;
 };
 
-/** The domain. */
+/** The domain of devices that carry INT. */
 export type Domain = {
   /** True if this manager is active, false if another one has taken over. */
   acting: boolean;
-  /** Where reports go. */
+  /** Addresses to which devices send reports. */
   collectors: Array<string>;
   /** Contradicting facts, as text. */
   contradictions: Array<string>;
   /** State copied from the other manager (`[manager] peer`), as a sentence; null if this manager is active or copies nothing. */
   copy: string | null;
-  /** Number of devices. */
+  /** Number of devices in the domain. */
   devices: number;
   /** DSCP that marks packets with INT. */
   dscp: number;
@@ -566,7 +566,7 @@ export type Domain = {
 export type DomainState = {
   /** True if this manager is active, false if another one has taken over. */
   acting: boolean;
-  /** Number of devices. */
+  /** Number of devices in the domain. */
   devices: number;
   /** Number of devices in sync. */
   in_sync: number;
@@ -700,7 +700,7 @@ export type ExpectedAnswers = {
   answered: number;
   /** Copies of each key. */
   copies: number;
-  /** Keys per slot. */
+  /** Keys per slot of the store. */
   load: number;
 };
 
@@ -1136,33 +1136,33 @@ export type Input = {
 
 /** An intent and its state. */
 export type Intent = {
-  /** When, nanoseconds since the Unix epoch. */
+  /** Time of the addition, nanoseconds since the Unix epoch. */
   added: number;
-  /** Who added it. */
+  /** The user who added it. */
   by: string;
   /** Devices that have its entries, or shall have them. */
   devices: Array<string>;
   /** End time, nanoseconds since the Unix epoch, or null for never. */
   end: number | null;
-  /** Its version, for `If-Match`. */
+  /** The version, for `If-Match`. */
   etag: string;
   /** Flows that matched, among those that the collector knows. */
   flows: number;
   /** Metadata that each node on the path adds. */
   instructions: string | null;
-  /** Its keys, as in `[[intents]]`. */
+  /** The intent's keys, as in `[[intents]]`. */
   intent: Record<string, unknown>;
   /** The mode in which its packets are measured; the modes, where other intents take a part of them. */
   mode: string | null;
-  /** Its name. */
+  /** The name of the intent. */
   name: string;
   /** Notes for the operator. */
   notes: Array<string>;
   /** `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed for a while by the rule of another one. */
   origin: string;
-  /** That other one, of a drill-down. */
+  /** The other intent, of a drill-down. */
   parent: string | null;
-  /** Reports per second. */
+  /** Reports of its flows per second. */
   rate: number;
   /** The active rules for its packets, as text: mode, metadata that each node adds, bytes, goodput. The first one applies to most packets. */
   rules: Array<string>;
@@ -1192,21 +1192,21 @@ export type IntentCost = {
 
 /** The state of an intent. */
 export type IntentState = {
-  /** Its version. */
+  /** The version of the intent. */
   etag: string;
   /** Flows that matched, among those that the collector knows. */
   flows: number;
-  /** Its name. */
+  /** The name of the intent. */
   name: string;
-  /** Reports per second. */
+  /** Reports of its flows per second. */
   rate: number;
-  /** As in `Intent`. */
+  /** The state, as in `Intent`. */
   state: string;
   /** The state in one sentence. */
   text: string;
 };
 
-/** Intents. */
+/** All intents with their states. */
 export type Intents = {
   /** The intents, by name. */
   intents: Array<Intent>;
@@ -1240,7 +1240,7 @@ export type KeyAnswer = {
   missing: number | null;
   /** For a path: the values of its hops in order; null for a missing hop. */
   path: Array<number | null> | null;
-  /** The store's name. */
+  /** Name of the store that was read. */
   store: string;
 };
 
@@ -1334,11 +1334,11 @@ export type Links = {
   range?: Range | null;
 };
 
-/** A list. */
+/** A list of entries. */
 export type List = {
   /** Whether its entries are reported as events. */
   events: boolean;
-  /** Its ID. */
+  /** ID of the list. */
   list: number;
   /** Number of the newest batch; absent for empty and for untagged lists. */
   newest: number | null;
@@ -1350,9 +1350,9 @@ export type List = {
 
 /** An entry of a list. */
 export type ListEntry = {
-  /** Bytes, in hexadecimal. */
+  /** Bytes of the entry, in hexadecimal. */
   data: string;
-  /** Decoded fields. */
+  /** The decoded entry, by field name. */
   fields: Record<string, unknown> | null;
   /** Index in the batch, from 0. */
   index: number;
@@ -1364,7 +1364,7 @@ export type ListEntry = {
 export type ListTail = {
   /** The entries, oldest first. */
   entries: Array<ListEntry>;
-  /** The list. */
+  /** ID of the list. */
   list: number;
   /** Batches that were never complete. */
   missing: number;
@@ -1415,9 +1415,9 @@ export type ManagerChange = {
   kind: "intent";
 } | {
   change: {
-    /** Its name. */
+    /** The name of it. */
     name: string;
-    /** `intent` or `device`. */
+    /** The kind of what was removed: `intent` or `device`. */
     what: string;
   };
   kind: "removed";
@@ -1441,11 +1441,11 @@ export type ManagerCopy = {
 
 /** The history, newest first. */
 export type ManagerHistory = {
-  /** Result. */
+  /** The entries, newest first. */
   history: Array<ManagerHistoryEntry>;
 };
 
-/** Result. */
+/** An entry of the manager's history. */
 export type ManagerHistoryEntry = {
   /** `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; the state of a device; `device`, `link`, `edge_ready`: changes of the inventory and of ports. */
   action: string;
@@ -1453,15 +1453,15 @@ export type ManagerHistoryEntry = {
   by: string;
   /** The intent or device. */
   subject: string;
-  /** For people. */
+  /** A sentence about it. */
   text: string;
-  /** When, nanoseconds since the Unix epoch. */
+  /** Nanoseconds since the Unix epoch. */
   time: number;
 };
 
-/** `/api/v1/dta`. */
+/** The memory's state and counters, as `/api/v1/dta` returns them. */
 export type Memory = {
-  /** ACKs sent. */
+  /** ACKs sent to translators. */
   acks: number;
   /** True while the balance holds. */
   balanced: boolean;
@@ -1479,13 +1479,13 @@ export type Memory = {
   events: MemoryEvents;
   /** Address of the exchange with translators. */
   exchange: string;
-  /** Packets executed. */
+  /** Packets whose operation was executed. */
   executed: number;
   /** RDMA fetch-and-add operations done. */
   fetch_adds: number;
   /** Datagrams dropped in the kernel. */
   kernel_drops: number;
-  /** Links of translators. */
+  /** The links of translators to this memory. */
   links: Array<MemoryLink>;
   /** Address that receives RoCEv2. */
   listen: string;
@@ -1505,11 +1505,11 @@ export type Memory = {
   refused: NamedCounts;
   /** Responses that the kernel did not send. */
   responses_unsent: number;
-  /** Snapshots. */
+  /** Snapshots of the stores. */
   snapshots: MemorySnapshots;
   /** Connections to the exchange. */
   translators: AdmissionView;
-  /** Bytes written. */
+  /** Bytes written into the stores. */
   written_bytes: number;
   /** The responder in the kernel. */
   xdp?: MemoryXdp | null;
@@ -1519,7 +1519,7 @@ export type Memory = {
 export type MemoryEvents = {
   /** Entries of lists that were reported as events. */
   entries: number;
-  /** Immediates received. */
+  /** Immediate values received with writes. */
   immediates: number;
   /** Immediates discarded because the queue was full; entries of lists are still reported. */
   immediates_dropped: number;
@@ -1529,9 +1529,9 @@ export type MemoryEvents = {
   overwritten: number;
 };
 
-/** A translator's link. */
+/** The link of a translator. */
 export type MemoryLink = {
-  /** Connections so far. */
+  /** Connections established since the start. */
   connections: number;
   /** Address of the translator. */
   from: string;
@@ -1549,21 +1549,21 @@ export type MemoryLink = {
   up: boolean;
 };
 
-/** Snapshots. */
+/** Counters and files of snapshots. */
 export type MemorySnapshots = {
-  /** How often counters began again at 0 (`clear_every`). */
+  /** Number of times that counters were cleared (`clear_every`). */
   cleared: number;
   /** Directory of the files. */
   directory: string;
-  /** Snapshots that failed. */
+  /** Snapshots that could not be written. */
   failed: number;
-  /** The last failure. */
+  /** The last failure; null after a success. */
   message: string | null;
-  /** Snapshots taken. */
+  /** Snapshots written since the start. */
   taken: number;
 };
 
-/** A store. */
+/** A store of the collector's memory. */
 export type MemoryStore = ({
   /** Bytes of data in a slot. */
   data: number;
@@ -1580,7 +1580,7 @@ export type MemoryStore = ({
   /** Bytes of an entry. */
   entry: number;
   kind: "append";
-  /** Lists. */
+  /** Number of the store's lists. */
   lists: number;
   /** Batches end in a sequence number and a checksum. */
   tagged: boolean;
@@ -1591,12 +1591,12 @@ export type MemoryStore = ({
   /** Counters, a power of two. */
   slots: number;
 } | {
-  /** Columns. */
+  /** Columns of the sketch. */
   columns: number;
-  /** Rows. */
+  /** Rows of the sketch. */
   depth: number;
   kind: "sketch";
-  /** How sketches of several reporters are merged: sum or max. */
+  /** Operation that merges sketches of several reporters: sum or max. */
   merge: string;
   /** Kind of sketch: count-min, count, hyperloglog or aroma. */
   sketch: string;
@@ -1623,7 +1623,7 @@ export type MemoryStore = ({
   file: string | null;
   /** Store ID or sketch ID; for lists, the ID of the first one. */
   id: number;
-  /** Name. */
+  /** Name of the store. */
   name: string;
   /** Share of slots in use, estimated from a sample; absent for lists and sketches. */
   occupied: number | null;
@@ -1635,9 +1635,9 @@ export type MemoryStore = ({
 
 /** The responder in the kernel. */
 export type MemoryXdp = {
-  /** Network interface. */
+  /** Network interface of the kernel responder. */
   interface: string;
-  /** Why it is not attached, or not in native mode. */
+  /** Reason that it is not attached, or not in native mode. */
   message?: string | null;
   /** Whether it is attached in native mode, that is in the interface's driver, rather than in generic mode. */
   native: boolean;
@@ -1828,7 +1828,7 @@ export type PathsOfDirection = {
 export type Plan = {
   /** Cost of the intent; null in a plan that is not for one intent. */
   cost: IntentCost | null;
-  /** Changes by device. */
+  /** The changes of each device. */
   devices: Array<DevicePlan>;
   /** Notes for the operator. */
   notes: Array<string>;
@@ -1964,15 +1964,15 @@ export type Reload = {
 
 /** `/api/v1/reporter`: `received = reports + refused + suppressed + queue_full`, and, with the sums over `collectors`, `reports + retransmitted = sent + unsent + retransmit_buffered + overwritten`. */
 export type Reporter = {
-  /** Collectors. */
+  /** The collectors to which it reports. */
   collectors: Array<ReporterCollector>;
   /** Address that receives control messages. */
   control: string;
-  /** Control messages processed. */
+  /** Control messages of translators that were processed. */
   controls: number;
   /** Control messages that are malformed, for another reporter, or from an unknown peer. */
   controls_refused: number;
-  /** Reporter ID. */
+  /** Reporter ID in the reports. */
   id: number;
   /** Path or address to which programs send reports. */
   listen: string;
@@ -1986,7 +1986,7 @@ export type Reporter = {
   refused: NamedCounts;
   /** Reports originated, without retransmissions. */
   reports: number;
-  /** Datagrams sent. */
+  /** Datagrams sent to translators. */
   sent: number;
   /** Reports suppressed because of congestion. */
   suppressed: number;
@@ -2233,7 +2233,7 @@ export type SketchAnswer = {
   epochs: Array<SketchEpoch>;
   /** Upper bound of the error, … */
   error: number | null;
-  /** The answer. */
+  /** Estimate of the query; absent for a sample. */
   estimate: number | null;
   /** The key, if one was given. */
   key: string | null;
@@ -2241,7 +2241,7 @@ export type SketchAnswer = {
   question: string;
   /** For a sample: the requested number of sampled items. */
   samples: Array<number>;
-  /** Kind of sketch. */
+  /** Kind of sketch: count-min, count, hyperloglog or aroma. */
   sketch: string;
   /** Name of the sketch. */
   store: string;
@@ -2251,13 +2251,13 @@ export type SketchAnswer = {
 export type SketchEpoch = {
   /** Columns that were written. */
   columns: number;
-  /** Its number. */
+  /** Number of the epoch. */
   epoch: number;
   /** Reporters that were merged. */
   reporters: number;
 };
 
-/** A snapshot. */
+/** A snapshot of a store. */
 export type Snapshot = {
   /** Bytes of the file. */
   bytes: number;
@@ -2430,7 +2430,7 @@ export type Store = {
   /** Records dropped because the queue was full. */
   shed: number;
   /** State of the store. */
-  state: "ok" | "full" | "failing" | "closed";
+  state: "ok" | "full" | "degraded" | "failing" | "closed";
   /** Number of records written since the start. */
   written: number;
 };
@@ -2459,17 +2459,17 @@ export type Switch = {
   errors_suppressed: number;
   /** Filters of the sink. */
   filters: Array<SwitchFilter>;
-  /** INT counters. */
+  /** Counters of INT processing. */
   int: SwitchInt;
-  /** Name, as configured. */
+  /** Name of the switch, as configured. */
   name: string | null;
   /** Addresses of hosts in the neighbour table. */
   neighbours: number;
-  /** Node id. */
+  /** Node id in reports and INT metadata. */
   node: number;
-  /** Its ports. */
+  /** State and counters of the ports. */
   ports: Array<SwitchPort>;
-  /** Datagrams with reports. */
+  /** Datagrams with reports, by outcome. */
   reports: SwitchReports;
   /** INT roles, as in the configuration. */
   roles: Array<unknown>;
@@ -2513,9 +2513,9 @@ export type SwitchCounters = {
 export type SwitchDta = {
   /** Unacknowledged reports, and entries pending for a full batch, that were lost when a map with fewer or other collectors arrived. */
   abandoned: number;
-  /** Collectors. */
+  /** The collectors to which it reports. */
   collectors: Array<ReporterCollector>;
-  /** Control messages processed. */
+  /** Control messages of translators that were processed. */
   controls: number;
   /** Control messages that are malformed, for another reporter, or from an unknown peer. */
   controls_refused: number;
@@ -2525,11 +2525,11 @@ export type SwitchDta = {
   mappings: Array<SwitchDtaMapping>;
   /** Reports originated, without retransmissions. */
   reports: number;
-  /** Datagrams sent. */
+  /** Datagrams sent to translators. */
   sent: number;
-  /** Sketches. */
+  /** Sketches that the switch maintains. */
   sketches: Array<SwitchDtaSketch>;
-  /** Tables of counters. */
+  /** Tables of counters per key. */
   tables: Array<SwitchDtaTable>;
   /** Datagrams that the kernel refused. */
   unsent: number;
@@ -2539,7 +2539,7 @@ export type SwitchDta = {
 export type SwitchDtaMapping = {
   /** Operations without a value, or with an incomplete key. */
   missing_value: number;
-  /** Name, as configured. */
+  /** Name of the mapping, as configured. */
   name: string;
   /** The trigger of a report. */
   on: string;
@@ -2549,7 +2549,7 @@ export type SwitchDtaMapping = {
   pending: number;
   /** Operations dropped because the send queue was full. */
   queue_full: number;
-  /** Operations sent. */
+  /** Operations that the mapping sent. */
   sent: number;
   /** Operations suppressed because of congestion. */
   suppressed: number;
@@ -2557,23 +2557,23 @@ export type SwitchDtaMapping = {
   wrong_size: number;
 };
 
-/** A sketch. */
+/** A sketch of the switch. */
 export type SwitchDtaSketch = {
-  /** Columns sent. */
+  /** Columns sent to translators. */
   columns: number;
-  /** Packets counted. */
+  /** Packets that the sketch counted. */
   counted: number;
-  /** Epochs completed. */
+  /** Epochs that the sketch completed. */
   epochs: number;
   /** Columns not sent before the end of the next epoch. */
   expired: number;
-  /** Sketch id. */
+  /** ID of the sketch in reports. */
   id: number;
-  /** NACKs processed. */
+  /** NACKs of translators that were processed. */
   nacks: number;
   /** NACKs ignored: about columns never sent or no longer stored, or beyond the limit of retransmissions. */
   nacks_ignored: number;
-  /** Name, as configured. */
+  /** Name of the sketch, as configured. */
   name: string;
   /** Columns sent again after a NACK. */
   retransmitted: number;
@@ -2583,13 +2583,13 @@ export type SwitchDtaSketch = {
 
 /** A table of counters. */
 export type SwitchDtaTable = {
-  /** Packets counted. */
+  /** Packets that the table counted. */
   counted: number;
   /** Records evicted by other records. */
   evicted: number;
-  /** Name, as configured. */
+  /** Name of the table, as configured. */
   name: string;
-  /** Periods completed. */
+  /** Periods that the table completed. */
   periods: number;
   /** Records in the table. */
   records: number;
@@ -2605,7 +2605,7 @@ export type SwitchFilter = {
   reported: SwitchReported;
   /** Settings, as in the configuration. */
   settings: Record<string, unknown>;
-  /** Packets not reported. */
+  /** Packets that the filter suppressed. */
   suppressed: number;
 };
 
@@ -2681,31 +2681,31 @@ export type SwitchNeighbour = {
 
 /** State of a port. */
 export type SwitchPort = {
-  /** Drops by reason. */
+  /** Frames dropped at this port, by reason. */
   drops: NamedCounts;
   /** Reason why the interface does not work; null while it works. */
   failed: string | null;
-  /** Ingress queue. */
+  /** Queue of frames that arrive at the port. */
   ingress_queue: SwitchQueue;
-  /** Network interface. */
+  /** Network interface of the port. */
   interface: string;
   /** MAC address; hosts send to it. */
   mac: string;
-  /** Effective MTU, bytes. */
+  /** MTU in effect, bytes. */
   mtu: number;
   /** The neighbour from received LLDP; null if there is none, or `lldp` is false. */
   neighbour: SwitchNeighbour | null;
-  /** Port number. */
+  /** Number of the port, as configured. */
   number: number;
-  /** Egress queue. */
+  /** Queue of frames that leave through the port. */
   queue: SwitchQueue;
-  /** Frames received. */
+  /** Frames received on this port. */
   received: number;
   /** Bytes of these frames. */
   received_bytes: number;
   /** Frames dropped under overload before they were read; not part of `received`. */
   ring_full: number;
-  /** Frames sent. */
+  /** Frames sent on this port. */
   sent: number;
   /** Bytes of these frames. */
   sent_bytes: number;
@@ -2715,9 +2715,9 @@ export type SwitchPort = {
 
 /** State of a queue. */
 export type SwitchQueue = {
-  /** Bytes queued. */
+  /** Bytes in the queue now. */
   bytes: number;
-  /** Frames queued. */
+  /** Frames in the queue now. */
   frames: number;
   /** Largest number of bytes that were queued. */
   max_bytes: number;
@@ -2733,7 +2733,7 @@ export type SwitchReported = {
   first: number;
   /** The keep-alive time passed. */
   keep_alive: number;
-  /** Values are missing. */
+  /** Packets without a value that the filter needs. */
   missing_value: number;
 };
 
@@ -2791,27 +2791,27 @@ export type SwitchTotals = {
   balanced: boolean;
   /** ARP, neighbour discovery, LLDP and other frames for the switch itself, and intercepted reports. */
   consumed: number;
-  /** Frames dropped. */
+  /** Frames dropped for any reason. */
   dropped: number;
-  /** Drops by reason. */
+  /** Frames dropped, by reason. */
   drops: NamedCounts;
   /** DTA reports with VLAN tags, which are forwarded instead of intercepted. */
   intercept_tagged: number;
-  /** Of those consumed: DTA reports intercepted for the translator of this process. */
+  /** Consumed frames that were DTA reports for the translator of this process. */
   intercepted: number;
   /** ARP, neighbour discovery, ICMP and LLDP frames that the switch sent itself, and messages of a translator to reporters. */
   originated: number;
   /** In queues, on links, or waiting for address resolution. */
   queued: number;
-  /** Frames received. */
+  /** Frames received on all ports. */
   received: number;
-  /** Of those originated: messages of the translator to reporters. */
+  /** Originated frames that were messages of the translator to reporters. */
   replies: number;
   /** Messages to reporters without a route, or longer than the MTU; not part of `originated`. */
   replies_refused: number;
   /** Frames dropped under overload before they were read; not part of `received`. */
   ring_full: number;
-  /** Frames sent. */
+  /** Frames sent on all ports. */
   sent: number;
 };
 
@@ -2881,25 +2881,25 @@ export type TrafficRow = {
   values: Array<number | null>;
 };
 
-/** `/api/v1/translator`. */
+/** The translator's state and counters, as `/api/v1/translator` returns them. */
 export type Translator = {
   /** True while the balance holds. */
   balanced: boolean;
-  /** Collectors. */
+  /** The collectors to which it writes. */
   collectors: Array<TranslatorCollector>;
   /** Reports completed, by primitive. */
   completed: NamedCounts;
-  /** Copies of Key-Write. */
+  /** Copies of Key-Write reports. */
   copies: TranslatorCopies;
   /** Reports dropped, by reason. */
   dropped: NamedCounts;
-  /** Entries of Append. */
+  /** Buffered entries of Append reports. */
   entries: TranslatorBuffer;
-  /** Essential reports. */
+  /** Counters of essential reports. */
   essential: TranslatorEssential;
-  /** RDMA fetch-and-add operations. */
+  /** RDMA fetch-and-add operations sent to collectors. */
   fetch_adds: number;
-  /** Immediates sent. */
+  /** Writes with an immediate value. */
   immediates: number;
   /** Reports that the switch of this process intercepts; null without `intercept`. */
   intercepted: TranslatorIntercepted | null;
@@ -2909,7 +2909,7 @@ export type Translator = {
   messages: NamedCounts;
   /** Bytes of data in writes and fetch-and-add operations. */
   operation_bytes: number;
-  /** Postcards. */
+  /** Buffered values of Postcarding reports. */
   postcards: TranslatorBuffer;
   /** Reports queued in local memory until there is credit. */
   queued: number;
@@ -2923,37 +2923,37 @@ export type Translator = {
   unreadable: NamedCounts;
   /** Sketches sent to another translator; null without `[translator.upstream]`. */
   upstream: TranslatorUpstream | null;
-  /** RDMA writes. */
+  /** RDMA writes sent to collectors. */
   writes: number;
 };
 
 /** Entries or postcards that the translator buffers to write them together. */
 export type TranslatorBuffer = {
-  /** Items accepted. */
+  /** Items accepted from reports. */
   accepted: number;
-  /** Items buffered now. */
+  /** Items that wait in buffers now. */
   buffered: number;
   /** Items dropped when a collector returned with other stores. */
   dropped: number;
-  /** Items written. */
+  /** Items written to collectors. */
   written: number;
 };
 
-/** A collector. */
+/** A collector to which the translator writes. */
 export type TranslatorCollector = {
-  /** Operations acknowledged. */
+  /** Operations that the collector acknowledged. */
   acknowledged: number;
   /** True while the balance holds. */
   balanced: boolean;
-  /** Connections that broke. */
+  /** Connections that broke since the start. */
   broken: number;
-  /** Collector number. */
+  /** Number of the collector in reports. */
   collector: number;
   /** Congestion, 0 to 3. */
   congestion_level: number;
-  /** Connections so far. */
+  /** Connections established since the start. */
   connections: number;
-  /** Datagrams for it. */
+  /** Datagrams received for this collector. */
   datagrams: number;
   /** Address of its exchange. */
   exchange: string;
@@ -2971,17 +2971,17 @@ export type TranslatorCollector = {
   kernel_drops: number;
   /** Address that receives its reports. */
   listen: string;
-  /** Why it is not connected. */
+  /** Reason that it is not connected. */
   message: string | null;
   /** Operations that the link refused, by reason. */
   refused: NamedCounts;
   /** Operations that need an acknowledgement: = acknowledged + unacknowledged + given_up. */
   reliable: number;
-  /** Responses, by kind. */
+  /** Responses of the collector, by kind. */
   responses: NamedCounts;
   /** Restarts of its memory. */
   restarts: number;
-  /** Packets sent again. */
+  /** Packets sent more than once. */
   retransmitted: number;
   /** down, up or broken. */
   state: string;
@@ -3003,33 +3003,33 @@ export type TranslatorCollector = {
   unsent: number;
 };
 
-/** Copies of Key-Write. */
+/** Copies of Key-Write reports. */
 export type TranslatorCopies = {
   /** Copies that the transport refused. */
   dropped: number;
-  /** Copies requested. */
+  /** Copies that reports requested. */
   requested: number;
   /** Copies skipped under load. */
   skipped: number;
-  /** Copies written. */
+  /** Copies that were written. */
   written: number;
 };
 
-/** Essential reports. */
+/** Counters of essential reports. */
 export type TranslatorEssential = {
-  /** Essential reports accepted. */
+  /** Essential reports that were accepted. */
   accepted: number;
   /** Requested by a NACK and never received. */
   lost: number;
-  /** Reporters tracked. */
+  /** Reporters whose sequence numbers are tracked. */
   reporters: number;
-  /** Restarts of reporters. */
+  /** Restarts of reporters that were detected. */
   restarts: number;
 };
 
 /** Reports that the switch of this process intercepts. */
 export type TranslatorIntercepted = {
-  /** Intercepted destinations. */
+  /** Destinations whose reports the translator intercepts. */
   destinations: Array<string>;
   /** Messages to reporters passed to the switch. */
   replies: number;
@@ -3047,13 +3047,13 @@ export type TranslatorUpstream = {
   epochs: number;
   /** Columns not sent before their buffer was needed for another epoch. */
   expired: number;
-  /** NACKs for columns. */
+  /** NACKs that requested columns again. */
   nacks: number;
-  /** Reporter ID there. */
+  /** Reporter ID that the next translator sees. */
   reporter: number;
   /** Columns sent again because of a NACK. */
   retransmitted: number;
-  /** Datagrams sent. */
+  /** Datagrams sent to the next translator. */
   sent: number;
   /** Columns not sent because of congestion, or because they are longer than a report. */
   suppressed: number;

@@ -1,6 +1,6 @@
 """Types of the API's responses: dictionaries, as they come. Times are nanoseconds since the Unix epoch.
 
-Made from src/api/openapi.json by scripts/build-python-client; do not edit.
+Made from api/src/openapi.json by scripts/build-python-client; do not edit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FlowOrder = Literal["last_seen", "latency", "reports"]
 
 
 class Device(TypedDict):
-    """A device."""
+    """A device, its state and its ports."""
 
     # Where the driver finds it.
     address: str
@@ -31,23 +31,23 @@ class Device(TypedDict):
     counters: list[DeviceCounter]
     # Function of a device outside the domain, as text; null for a switch.
     does: str | None
-    # Its driver.
+    # The driver that configures it.
     driver: str
     # Number of unexpected rules.
     extra: int
-    # Its filters.
+    # Entries of its filters.
     filter_entries: DeviceEntries
     # Entries of other controllers.
     foreign: list[str]
-    # Its labels.
+    # Labels of the inventory.
     labels: list[str]
     # Number of missing rules.
     missing: int
-    # Its name.
+    # The name in the inventory.
     name: str
-    # Node id.
+    # The device's node id.
     node: int
-    # Its ports.
+    # The ports, by number.
     ports: list[DevicePort]
     # True if INT that reaches it stays inside the domain.
     ready: bool
@@ -99,7 +99,7 @@ class DeviceCounter(TypedDict):
     # The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device
     # itself. Objects that have counted nothing are left out.
     object: str | None
-    # Packets.
+    # Packets that were counted.
     packets: int
 
 
@@ -119,24 +119,24 @@ class DeviceNeighbour(TypedDict):
 
     # Reason why this neighbour is not a link, or null if it is one.
     note: str | None
-    # Its port id: the name of an interface, as a rule.
+    # The port id: usually the name of an interface.
     port: str
-    # Its system name, or its chassis id.
+    # The system name, or the chassis id.
     system: str
 
 
 class DevicePlan(TypedDict):
     """Changes of one device."""
 
-    # Rules added.
+    # Number of rules to add.
     added: int
     # The changes in the order in which they are applied, as text.
     changes: list[str]
-    # Its name.
+    # The name of the device.
     name: str
-    # Node id.
+    # The device's node id.
     node: int
-    # Rules removed.
+    # Number of rules to remove.
     removed: int
 
 
@@ -145,7 +145,7 @@ class DevicePort(TypedDict):
 
     # Longest IP packet, bytes.
     mtu: int | None
-    # Interface.
+    # Name of the interface.
     name: str | None
     # The neighbour, from received LLDP.
     neighbour: DeviceNeighbour | None
@@ -154,7 +154,7 @@ class DevicePort(TypedDict):
     opening: bool
     # The other end: a port of a device, or the hosts that the inventory has there, the first three by name.
     peer: str | None
-    # Number.
+    # The number of the port.
     port: int
     # `fabric`, `edge`, `unused` or `disputed`.
     role: str
@@ -165,25 +165,25 @@ class DevicePort(TypedDict):
 
 
 class Devices(TypedDict):
-    """Devices."""
+    """All devices with their states."""
 
     # The devices, by node id.
     devices: list[Device]
 
 
 class Domain(TypedDict):
-    """The domain."""
+    """The domain of devices that carry INT."""
 
     # True if this manager is active, false if another one has taken over.
     acting: bool
-    # Where reports go.
+    # Addresses to which devices send reports.
     collectors: list[str]
     # Contradicting facts, as text.
     contradictions: list[str]
     # State copied from the other manager (`[manager] peer`), as a sentence; null if this manager is active or
     # copies nothing.
     copy: str | None
-    # Number of devices.
+    # Number of devices in the domain.
     devices: int
     # DSCP that marks packets with INT.
     dscp: int
@@ -606,34 +606,34 @@ class Input(TypedDict):
 class Intent(TypedDict):
     """An intent and its state."""
 
-    # When, nanoseconds since the Unix epoch.
+    # Time of the addition, nanoseconds since the Unix epoch.
     added: int
-    # Who added it.
+    # The user who added it.
     by: str
     # Devices that have its entries, or shall have them.
     devices: list[str]
     # End time, nanoseconds since the Unix epoch, or null for never.
     end: int | None
-    # Its version, for `If-Match`.
+    # The version, for `If-Match`.
     etag: str
     # Flows that matched, among those that the collector knows.
     flows: int
     # Metadata that each node on the path adds.
     instructions: str | None
-    # Its keys, as in `[[intents]]`.
+    # The intent's keys, as in `[[intents]]`.
     intent: dict[str, Any]
     # The mode in which its packets are measured; the modes, where other intents take a part of them.
     mode: str | None
-    # Its name.
+    # The name of the intent.
     name: str
     # Notes for the operator.
     notes: list[str]
     # `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed
     # for a while by the rule of another one.
     origin: str
-    # That other one, of a drill-down.
+    # The other intent, of a drill-down.
     parent: str | None
-    # Reports per second.
+    # Reports of its flows per second.
     rate: float
     # The active rules for its packets, as text: mode, metadata that each node adds, bytes, goodput. The first
     # one applies to most packets.
@@ -664,7 +664,7 @@ class IntentCost(TypedDict):
 
 
 class Intents(TypedDict):
-    """Intents."""
+    """All intents with their states."""
 
     # The intents, by name.
     intents: list[Intent]
@@ -810,7 +810,7 @@ class Plan(TypedDict):
 
     # Cost of the intent; null in a plan that is not for one intent.
     cost: IntentCost | None
-    # Changes by device.
+    # The changes of each device.
     devices: list[DevicePlan]
     # Notes for the operator.
     notes: list[str]

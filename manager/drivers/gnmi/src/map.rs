@@ -25,9 +25,9 @@ const MAX_LEAVES: usize = 64;
 const MAX_DEPTH: usize = 8;
 
 section! {
-    /// A path map.
+    /// A path map: objects of a device for rules.
     pub(crate) struct MapSettings("the path map") {
-        /// Which devices it is for, for people.
+        /// Description of the devices that it is for.
         pub(crate) device: String = String::new(),
         /// The device knows master arbitration (`gnmi_ext.MasterArbitration`). `false`: nothing keeps two managers apart.
         pub(crate) arbitration: bool = true,
@@ -37,7 +37,7 @@ section! {
         pub(crate) bits: Vec<u8> = Vec::new(),
         /// Entries of its watchlist.
         pub(crate) watch_entries: u32 = 64,
-        /// What keys of its watchlist can express: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
+        /// Kinds of keys of its watchlist: `ipv6`, `prefixes`, `wildcards`, `ranges`, `dscp`.
         pub(crate) matches: Vec<String> = Vec::new(),
         /// It can measure one packet of N.
         pub(crate) sampling: bool = false,
@@ -47,7 +47,7 @@ section! {
         pub(crate) joint_roles: bool = false,
         /// It executes all its instructions always, and needs no object for them.
         pub(crate) always_instructions: bool = false,
-        /// How it always encodes INT, such as `dscp=23 l4_checksum=update`. Not set: by an object.
+        /// The only encoding of INT that it knows, such as `dscp=23 l4_checksum=update`. Not set: by an object.
         pub(crate) always_encoding: Option<String> = None,
         /// Interfaces by number of the port. Without them, the number is `state/ifindex` of the interface.
         pub(crate) ports: BTreeMap<u32, String> = BTreeMap::new(),
@@ -59,7 +59,7 @@ section! {
         pub(crate) mtu_overhead: u32 = 14,
         /// Keys of rules that no object has, and their only value: `drops = "no"`.
         pub(crate) defaults: BTreeMap<String, String> = BTreeMap::new(),
-        /// The objects.
+        /// The objects of rules.
         pub(crate) objects: Vec<ObjectSettings> = Vec::new(),
     }
 }

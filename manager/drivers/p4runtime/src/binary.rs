@@ -1,11 +1,10 @@
-//! Converts P4Info from the text that `p4c --p4runtime-files x.txtpb` writes, in the text format of Protocol Buffers
-//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>), into the binary form, field by field, so that nothing of it is
-//! lost.
+//! Converts P4Info from the text form into the binary form.
 
+use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-/// Upper limit of the depth of nested messages.
-const MAX_DEPTH: usize = 16;
+use crate::message::P4Info;
+use crate::text::{self, Field, Item};
 
 /// The type of a field's value.
 #[derive(Clone, Copy)]
@@ -239,184 +238,90 @@ fn width() -> &'static [(&'static str, u32, Kind)] {
     &[("bitwidth", 1, Number), ("max_bitwidth", 1, Number)]
 }
 
-/// Converts a P4Info from its text form into the binary form.
+/// Converts a P4Info from its text form into the binary form, field by field, so that nothing of it is lost.
 ///
 /// # Errors
 /// A description of the problem, with its line.
 pub fn to_binary(text: &str) -> Result<Vec<u8>, String> {
-    let mut reader = Reader { text, at: 0 };
     let mut binary = Vec::new();
-    reader.message(p4info(), 0, &mut binary)?;
-    match reader.peek() {
-        None => Ok(binary),
-        Some(_) => reader.refuse("a `}` without a `{`"),
+    encode(&text::Message::read(text)?, p4info(), true, &mut binary)?;
+    Ok(binary)
+}
+
+/// Parses P4Info from its text form. Fields and words that this version does not know are skipped.
+///
+/// # Errors
+/// A description of the problem, with its line, or a sentence if there is no table.
+pub fn info(text: &str) -> Result<P4Info, String> {
+    let mut binary = Vec::new();
+    encode(&text::Message::read(text)?, p4info(), false, &mut binary)?;
+    let info = P4Info::decode(binary.as_slice()).map_err(|error| error.to_string())?;
+    if info.tables.is_empty() {
+        Err("it has no table; give a P4Info file".to_owned())
+    } else {
+        Ok(info)
     }
 }
 
-struct Reader<'t> {
-    text: &'t str,
-    at: usize,
-}
-
-impl<'t> Reader<'t> {
-    fn refuse<T>(&self, what: &str) -> Result<T, String> {
-        let line = 1 + self.text[..self.at].matches('\n').count();
-        Err(format!(
-            "line {line} of the P4Info: {what}; use the binary form (`p4c --p4runtime-files program.bin`)"
-        ))
-    }
-
-    /// Returns the next byte that is neither space nor comment.
-    fn peek(&mut self) -> Option<u8> {
-        loop {
-            let rest = &self.text[self.at..];
-            let blank = rest.len() - rest.trim_start().len();
-            self.at += blank;
-            if !rest[blank..].starts_with('#') {
-                return self.text.as_bytes().get(self.at).copied();
+/// Appends the fields of a message. `all`: fields and words that are not known are refused, not skipped.
+fn encode(
+    message: &text::Message,
+    fields: &[(&str, u32, Kind)],
+    all: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    for Field { name, line, item } in &message.fields {
+        let Some((_, number, kind)) = fields.iter().find(|(known, ..)| known == name) else {
+            if all {
+                return refuse(*line, &format!("`{name}` is not known here"));
             }
-            self.at += rest[blank..].find('\n').unwrap_or(rest.len() - blank);
-        }
-    }
-
-    /// Skips the byte if it is the next one, and returns whether it was.
-    fn skip(&mut self, byte: u8) -> bool {
-        let is_next = self.peek() == Some(byte);
-        self.at += usize::from(is_next);
-        is_next
-    }
-
-    /// Reads a name, a word or a number.
-    fn word(&mut self) -> &'t str {
-        self.peek();
-        let rest = &self.text[self.at..];
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let word = &rest[..end.unwrap_or(rest.len())];
-        self.at += word.len();
-        word
-    }
-
-    /// Reads fields up to the end of the message.
-    fn message(
-        &mut self,
-        fields: &[(&str, u32, Kind)],
-        depth: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        if depth > MAX_DEPTH {
-            return self.refuse("too many nested messages");
-        }
-        while self.peek().is_some_and(|byte| byte != b'}') {
-            let name = self.word();
-            let Some((_, number, kind)) = fields.iter().find(|(known, ..)| *known == name) else {
-                return self.refuse(&format!("`{name}` is not known here"));
-            };
-            let has_colon = self.skip(b':');
-            if !has_colon && !matches!(kind, Message(_)) {
-                return self.refuse(&format!("`{name}` has no value"));
+            continue;
+        };
+        let value = match (kind, item) {
+            (Number, Item::Word(word)) => match whole_number(word) {
+                Some(value) => value,
+                None => return refuse(*line, &format!("`{word}` is not a number")),
+            },
+            (Word(words), Item::Word(word)) => match words.iter().find(|(known, _)| known == word) {
+                Some((_, value)) => *value,
+                None if all => return refuse(*line, &format!("`{word}` is not known here")),
+                None => continue,
+            },
+            (Text, Item::String(bytes)) => {
+                encode_bytes(*number, bytes, out);
+                continue;
             }
-            self.field(*number, *kind, depth, out)?;
-            let _ = self.skip(b',') || self.skip(b';');
-        }
-        Ok(())
-    }
-
-    fn field(&mut self, number: u32, kind: Kind, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
-        let value = match kind {
-            Number => self.number()?,
-            Word(words) => {
-                let word = self.word();
-                match words.iter().find(|(known, _)| *known == word) {
-                    Some((_, value)) => *value,
-                    None => return self.refuse(&format!("`{word}` is not known here")),
-                }
-            }
-            Text | Message(_) => {
+            (Message(fields), Item::Message(inner)) => {
                 let mut bytes = Vec::new();
-                match kind {
-                    Message(fields) if self.skip(b'{') => {
-                        self.message(fields(), depth + 1, &mut bytes)?;
-                        if !self.skip(b'}') {
-                            return self.refuse("a `{` without a `}`");
-                        }
-                    }
-                    Message(_) => return self.refuse("a `{` is missing"),
-                    _ => self.string(&mut bytes)?,
-                }
-                encode_key(number, WireType::LengthDelimited, out);
-                encode_varint(bytes.len() as u64, out);
-                out.extend(bytes);
-                return Ok(());
+                encode(inner, fields(), all, &mut bytes)?;
+                encode_bytes(*number, &bytes, out);
+                continue;
             }
+            _ => return refuse(*line, &format!("the value of `{name}` is of another kind")),
         };
-        encode_key(number, WireType::Varint, out);
+        encode_key(*number, WireType::Varint, out);
         encode_varint(value, out);
-        Ok(())
     }
+    Ok(())
+}
 
-    fn number(&mut self) -> Result<u64, String> {
-        let word = self.word();
-        let parsed = match word.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16),
-            None => word.parse(),
-        };
-        parsed.or_else(|_| self.refuse(&format!("`{word}` is not a number")))
-    }
+fn encode_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
 
-    /// Reads texts that follow each other as one.
-    fn string(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
-        if self.peek() != Some(b'"') {
-            return self.refuse("a text in quotes is missing");
-        }
-        while self.skip(b'"') {
-            loop {
-                let Some(byte) = self.text.as_bytes().get(self.at) else {
-                    return self.refuse("a text does not end");
-                };
-                self.at += 1;
-                match byte {
-                    b'"' => break,
-                    b'\\' => {
-                        let escaped = self.escape();
-                        match escaped {
-                            Some(byte) => out.push(byte),
-                            None => return self.refuse("an escape in a text is not known"),
-                        }
-                    }
-                    byte => out.push(*byte),
-                }
-            }
-        }
-        Ok(())
+fn whole_number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
     }
+}
 
-    fn escape(&mut self) -> Option<u8> {
-        let bytes = self.text.as_bytes().get(self.at..)?;
-        let (byte, length) = match *bytes.first()? {
-            b'n' => (b'\n', 1),
-            b'r' => (b'\r', 1),
-            b't' => (b'\t', 1),
-            same @ (b'"' | b'\'' | b'\\') => (same, 1),
-            b'0'..=b'7' => {
-                let digits = bytes
-                    .iter()
-                    .take(3)
-                    .take_while(|byte| (b'0'..=b'7').contains(byte))
-                    .count();
-                (
-                    u8::from_str_radix(str::from_utf8(&bytes[..digits]).ok()?, 8).ok()?,
-                    digits,
-                )
-            }
-            b'x' => (
-                u8::from_str_radix(str::from_utf8(bytes.get(1..3)?).ok()?, 16).ok()?,
-                3,
-            ),
-            _ => return None,
-        };
-        self.at += length;
-        Some(byte)
-    }
+fn refuse<T>(line: usize, what: &str) -> Result<T, String> {
+    Err(format!(
+        "line {line} of the P4Info: {what}; use the binary form (`p4c --p4runtime-files program.bin`)"
+    ))
 }
 
 #[cfg(test)]
@@ -465,25 +370,28 @@ tables { preamble { id: 33554433 name: \"a.t\" alias: \"t\" annotations: \"@name
                 "tables {\n sizes: 1 }",
                 "line 2 of the P4Info: `sizes` is not known here; …",
             ),
-            ("tables { size: 1", "line 1 of the P4Info: a `{` without a `}`; …"),
-            ("}", "line 1 of the P4Info: a `}` without a `{`; …"),
+            (
+                "tables { size: 1",
+                "line 1: a `}` is missing; not a valid P4Info text file",
+            ),
+            ("}", "line 1: a `}` too many; not a valid P4Info text file"),
             (
                 "pkg_info { arch: \"a\\q\" }",
-                "line 1 of the P4Info: an escape in a text is not known; …",
+                "line 1: an escape in a string is not known; not a valid P4Info text file",
             ),
             (
                 "pkg_info { arch: \"a",
-                "line 1 of the P4Info: a text does not end; …",
+                "line 1: a string does not end; not a valid P4Info text file",
             ),
             (
                 "pkg_info { arch }",
-                "line 1 of the P4Info: `arch` has no value; …",
+                "line 1: `:` or `{` is missing; not a valid P4Info text file",
             ),
         ] {
             assert_eq!(refusal(text), expected);
         }
         let nested = "registers { type_spec { tuple { ".to_owned() + &"members { tuple { ".repeat(20);
-        assert!(refusal(&nested).contains("too many nested messages"));
+        assert!(refusal(&nested).contains("messages are nested too deeply"));
         for cut in (0..INT.len()).step_by(7) {
             let _ = to_binary(&INT[..cut]);
             let _ = to_binary(&format!("{}\\é\"{}", &INT[..cut], &INT[cut + 1..]));

@@ -14,9 +14,9 @@ pub const MAX_COUNTERS: usize = 1024;
 section! {
     /// An array of counters.
     pub struct CounterSettings("an array of counters of the map") {
-        /// The array.
+        /// Name of the array.
         pub(crate) array: String = String::new(),
-        /// What each counter of it counts, from the first one on; an empty name leaves one out.
+        /// Name of each counter of it, from the first one on; an empty name leaves one out.
         pub(crate) names: Vec<String> = Vec::new(),
         /// The array has as many counters as there are names for each of several objects, such as `"filter"`: those of object 0 come first. Not
         /// set: its counters are the device's.

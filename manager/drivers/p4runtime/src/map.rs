@@ -10,7 +10,7 @@ use settings::setting::{Setting, tables};
 use settings::{choice, section};
 
 use detect::Metric;
-use manager::device::{Encoding, FilterAlgorithm, L4Checksum, Mode};
+use manager::device::{Encoding, FilterAlgorithm, L4Checksum, Mode, Restart};
 use manager::instruction::Bits;
 
 use crate::counters::{self, CounterSettings};
@@ -28,10 +28,10 @@ pub const MAX_VALUES: usize = 32;
 section! {
     /// A pipeline map. All names are those of the program's P4Info; the alias of a name is allowed, too.
     pub struct MapSettings("the pipeline map") {
-        /// Which program this is, for people.
+        /// Description of the program.
         pub(crate) program: String = String::new(),
         /// It is no switch of the domain, but an `"aggregator"` or a `"translator"`, whose entries are those of its settings and of `forwarding`.
-        pub(crate) role: Option<RoleWord> = None,
+        pub(crate) role: Option<RoleKind> = None,
         /// Modes in which it measures: `"md"`, `"mx"`, `"postcard"`, `"sf"`.
         pub(crate) modes: Vec<String> = Vec::new(),
         /// Numbers of the instruction bits that it fills.
@@ -40,10 +40,10 @@ section! {
         pub(crate) words: BTreeMap<u8, u8> = BTreeMap::new(),
         /// DSCP with which it marks packets with INT. Not set: it has no INT in packets.
         pub(crate) dscp: Option<u8> = None,
-        /// What it does with the L4 checksum of packets with INT.
-        pub(crate) l4_checksum: ChecksumWord = ChecksumWord::Leave,
-        /// What a restarted device does that has the program and no entries.
-        pub(crate) restart: RestartWord = RestartWord::Forwards,
+        /// Treatment of the L4 checksum of packets with INT.
+        pub(crate) l4_checksum: L4Checksum = L4Checksum::Leave,
+        /// Behaviour of a restarted device that has the program and no entries.
+        pub(crate) restart: Restart = Restart::Forwards,
         /// It inserts INT into packets without ports, which no sink removes: each entry of the watchlist must have a port.
         pub(crate) needs_port: bool = false,
         /// The device returns the `metadata` of entries, by which the driver recognises its own. `false`: every entry that looks like
@@ -51,7 +51,7 @@ section! {
         pub(crate) metadata: bool = true,
         /// Greatest priority of an entry that the device takes.
         pub(crate) max_priority: u32 = 0xff_ffff,
-        /// What a collector in the manager's process reads the reports with: `dialect`, `timestamp_unit`, `latency_unit`, `queue_unit`; those that differ.
+        /// Profile with which a collector in the manager's process reads the reports: `dialect`, `timestamp_unit`, `latency_unit`, `queue_unit`; those that differ.
         pub(crate) profile: BTreeMap<String, String> = BTreeMap::new(),
         /// Reports go to a collector.
         pub(crate) session: Vec<RowSettings> = Vec::new(),
@@ -85,11 +85,11 @@ section! {
 section! {
     /// A bound of all entries of a table: a field of the key is a number or a range, and at most a parameter of the same entry.
     pub struct BoundSettings("a bound of the map") {
-        /// The table.
+        /// Name of the table.
         pub(crate) table: String = String::new(),
         /// The field of the key.
         pub(crate) field: String = String::new(),
-        /// The parameter.
+        /// The parameter of the action.
         pub(crate) parameter: String = String::new(),
     }
 }
@@ -103,7 +103,7 @@ section! {
         pub(crate) r#match: BTreeMap<String, Value> = BTreeMap::new(),
         /// It is the default entry of the table.
         pub(crate) default: bool = false,
-        /// The action.
+        /// Name of the action.
         pub(crate) action: String = String::new(),
         /// The parameters of the action.
         pub(crate) params: BTreeMap<String, Value> = BTreeMap::new(),
@@ -147,45 +147,11 @@ section! {
 }
 
 choice! {
-    /// A role outside the domain.
-    pub enum RoleWord("\"aggregator\" or \"translator\"") {
-        /// Postcards in, aggregates out.
-        Aggregator = "aggregator",
-        /// DTA reports in, RoCEv2 out.
-        Translator = "translator",
-    }
-}
-
-choice! {
-    /// Treatment of the L4 checksum.
-    pub enum ChecksumWord("\"update\", \"leave\" or \"zero\"") {
-        /// Every node updates it.
-        Update = "update",
-        /// It is left as the host computed it.
-        Leave = "leave",
-        /// It is 0 (UDP).
-        Zero = "zero",
-    }
-}
-
-choice! {
-    /// What a device does after a restart.
-    pub enum RestartWord("\"keeps\", \"waits\" or \"forwards\"") {
-        /// Its entries survive.
-        Keeps = "keeps",
-        /// It forwards nothing until it has the entries of `forwarding`.
-        Waits = "waits",
-        /// It forwards without entries.
-        Forwards = "forwards",
-    }
-}
-
-choice! {
     /// Priority of an entry.
     pub enum PriorityWord("\"precedence\" or \"first\"") {
-        /// By its key.
+        /// Narrower keys win over wider ones.
         Precedence = "precedence",
-        /// Above all others.
+        /// The entry wins over all others.
         First = "first",
     }
 }
@@ -193,9 +159,9 @@ choice! {
 choice! {
     /// A version of IP.
     pub enum FamilyWord("\"ipv4\" or \"ipv6\"") {
-        /// IPv4.
+        /// Version 4 of IP.
         Ipv4 = "ipv4",
-        /// IPv6.
+        /// Version 6 of IP.
         Ipv6 = "ipv6",
     }
 }
@@ -294,10 +260,7 @@ impl Map {
 
     /// Returns the role of its device, or `None` for a switch of the domain.
     pub fn role(&self) -> Option<RoleKind> {
-        self.settings.role.map(|role| match role {
-            RoleWord::Aggregator => RoleKind::Aggregator,
-            RoleWord::Translator => RoleKind::Translator,
-        })
+        self.settings.role
     }
 
     /// Returns the encoding of INT by the program, or `None` if it has no INT in packets.
@@ -318,11 +281,7 @@ impl Map {
 
     /// Returns the treatment of the L4 checksum.
     pub(crate) fn l4_checksum(&self) -> L4Checksum {
-        match self.settings.l4_checksum {
-            ChecksumWord::Update => L4Checksum::Update,
-            ChecksumWord::Leave => L4Checksum::Leave,
-            ChecksumWord::Zero => L4Checksum::Zero,
-        }
+        self.settings.l4_checksum
     }
 
     /// Counts the 4-byte words of a record with these bits.
@@ -440,19 +399,18 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             }
         }
     }
-    let mut refuse = |path: &[&str], message: &str| reader.refuse(span_of(root, path), message);
     if settings.dscp.is_some_and(|dscp| !(1..=63).contains(&dscp)) {
-        refuse(&["dscp"], "write a number from 1 to 63");
+        reader.refuse(span_of(root, &["dscp"]), "write a number from 1 to 63");
     }
     if modes.iter().any(|mode| mode.embeds()) && settings.dscp.is_none() {
-        refuse(
-            &["modes"],
+        reader.refuse(
+            span_of(root, &["modes"]),
             "packets with INT are marked; add `dscp`, the mark of the program",
         );
     }
     if !(0x4_0000..=0x7fff_ffff).contains(&settings.max_priority) {
-        refuse(
-            &["max_priority"],
+        reader.refuse(
+            span_of(root, &["max_priority"]),
             "write a number from 262144 to 2147483647: each key needs a priority of its own",
         );
     }
@@ -461,15 +419,15 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             .into_iter()
             .find(|kind| *kind != Kind::Forwarding && !settings.rows(*kind).is_empty());
         if let Some(kind) = other {
-            refuse(
-                &[kind.word()],
+            reader.refuse(
+                span_of(root, &[kind.word()]),
                 "no intent concerns a device with a role: its map has `forwarding` and `counters`",
             );
         }
-    } else if (settings.restart == RestartWord::Waits) == settings.forwarding.is_empty() {
+    } else if (settings.restart == Restart::Waits) == settings.forwarding.is_empty() {
         let message = "a program that waits has entries that let it forward, and only such a program: add both \
                        `restart = \"waits\"` and [[forwarding]], or neither";
-        refuse(&["restart"], message);
+        reader.refuse(span_of(root, &["restart"]), message);
     }
     for kind in Kind::ALL {
         for (index, row) in settings.rows(kind).iter().enumerate() {
@@ -493,35 +451,33 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
 }
 
 fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
-    let mut refuse = |path: &[&str], message: &str| reader.refuse(span_of(root, path), message);
     let by_rule = settings
         .filter
         .iter()
         .any(|row| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.word()));
+    let numbers = span_of(root, &["rule_filters"]);
     match settings.rule_filters.as_slice() {
         [] if by_rule => {
-            refuse(
-                &["filter"],
+            reader.refuse(
+                span_of(root, &["filter"]),
                 "filters by rule have numbers; add `rule_filters`, the first and the last",
             );
         }
         [] => {}
         [first, last] if first <= last => {
             if settings.term.len() != 1 || settings.clauses.len() != 1 {
-                refuse(
-                    &["rule_filters"],
+                reader.refuse(
+                    numbers,
                     "a rule is entries of one [[term]] and one [[clauses]]; add them",
                 );
             }
         }
-        _ => refuse(
-            &["rule_filters"],
-            "write two numbers, the first and the last: [7, 15]",
-        ),
+        _ => reader.refuse(numbers, "write two numbers, the first and the last: [7, 15]"),
     }
     for (index, name) in settings.rule_metrics.iter().enumerate() {
         if Metric::from_name(name).is_none() {
-            refuse(&["rule_metrics", &index.to_string()], "there is no such metric");
+            let span = span_of(root, &["rule_metrics", &index.to_string()]);
+            reader.refuse(span, "there is no such metric");
         }
     }
 }
@@ -557,43 +513,42 @@ fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>
 }
 
 fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, reader: &mut Reader<'_>) {
-    let mut refuse = |message: String| reader.refuse(span_of(root, path), message);
-    match (&row.table, row.clone_session) {
-        _ if row.multicast_group.is_some() || !row.replicas.is_empty() => {
-            if let Some(problem) = group_problem(kind, row) {
-                refuse(problem.to_owned());
-            }
-        }
-        (Some(_), None) if row.action.is_empty() => refuse("an entry has an action; add `action`".to_owned()),
+    let form_problem = match (&row.table, row.clone_session) {
+        _ if row.multicast_group.is_some() || !row.replicas.is_empty() => group_problem(kind, row),
+        (Some(_), None) if row.action.is_empty() => Some("an entry has an action; add `action`"),
         (Some(_), None) if row.port.is_some() || row.truncate > 0 => {
-            refuse("`port` and `truncate` belong to a clone session; remove them".to_owned());
+            Some("`port` and `truncate` belong to a clone session; remove them")
         }
         (Some(_), None) if row.default && !row.r#match.is_empty() => {
-            refuse("the default entry has no key; remove `match`".to_owned());
+            Some("the default entry has no key; remove `match`")
         }
-        (None, Some(_)) if row.port.is_none() => refuse("the port is missing; add `port`".to_owned()),
+        (None, Some(_)) if row.port.is_none() => Some("the port is missing; add `port`"),
         (None, Some(_)) if !row.r#match.is_empty() || !row.action.is_empty() || !row.params.is_empty() => {
-            refuse("a clone session has neither key nor action; remove them".to_owned());
+            Some("a clone session has neither key nor action; remove them")
         }
-        (Some(_), None) => {}
-        (None, Some(0)) => refuse("clone sessions have numbers from 1".to_owned()),
-        (None, Some(_)) => {}
-        _ => refuse("an entry has either `table` or `clone_session`".to_owned()),
-    }
-    if let Some(problem) = kind_problem(kind, row).or_else(|| filter_problem(kind, row)) {
-        refuse(problem.to_owned());
-    }
-    if row
+        (Some(_), None) => None,
+        (None, Some(0)) => Some("clone sessions have numbers from 1"),
+        (None, Some(_)) => None,
+        _ => Some("an entry has either `table` or `clone_session`"),
+    };
+    let has_mode = row
         .mode
         .as_deref()
-        .is_some_and(|mode| Mode::from_word(mode).is_none())
-    {
-        refuse("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"".to_owned());
+        .is_none_or(|mode| Mode::from_word(mode).is_some());
+    let mode_problem = (!has_mode).then_some("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"");
+    let problems = [
+        form_problem,
+        kind_problem(kind, row).or_else(|| filter_problem(kind, row)),
+        mode_problem,
+    ];
+    for problem in problems.into_iter().flatten() {
+        reader.refuse(span_of(root, path), problem);
     }
     if row.r#match.len().max(row.params.len()) > MAX_VALUES {
-        refuse(format!(
-            "an entry has at most {MAX_VALUES} fields and {MAX_VALUES} parameters"
-        ));
+        reader.refuse(
+            span_of(root, path),
+            format!("an entry has at most {MAX_VALUES} fields and {MAX_VALUES} parameters"),
+        );
     }
     let keys = row.r#match.iter().map(|(name, value)| ("match", name, value));
     let params = row.params.iter().map(|(name, value)| ("params", name, value));
@@ -606,17 +561,15 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
         let Value::Variable(variable) = value else {
             continue;
         };
-        let mut refuse = |message: String| {
-            let path: Vec<&str> = path.iter().copied().chain([section, name.as_str()]).collect();
-            reader.refuse(span_of(root, &path), message);
-        };
-        if !kind.has(variable.scope()) {
-            refuse(format!("a rule of `{}` has no value `{variable}`", kind.word()));
+        let problem = if !kind.has(variable.scope()) {
+            format!("a rule of `{}` has no value `{variable}`", kind.word())
         } else if variable.is_key() && section == "params" {
-            refuse(format!(
-                "`{variable}` describes packets; it can stand in `match` only"
-            ));
-        }
+            format!("`{variable}` describes packets; it can stand in `match` only")
+        } else {
+            continue;
+        };
+        let path: Vec<&str> = path.iter().copied().chain([section, name.as_str()]).collect();
+        reader.refuse(span_of(root, &path), problem);
     }
     if let Some(Value::Variable(variable)) = row.port
         && variable != Variable::ReportPort

@@ -5,76 +5,72 @@
 
 use prost::{Enumeration, Message, Oneof};
 
-/// The message `google.protobuf.Any`: a message of any type, encoded.
-#[derive(Clone, PartialEq, Message)]
-pub struct Any {
-    /// `type.googleapis.com/` and the name of the message.
-    #[prost(string, tag = "1")]
-    pub type_url: String,
-    /// The encoded message itself.
-    #[prost(bytes = "vec", tag = "2")]
-    pub value: Vec<u8>,
+/// Declares messages. A field has its number, and its kind as `prost` names it.
+macro_rules! messages {
+    ($($(#[$meta:meta])* struct $name:ident {
+        $($(#[$about:meta])* $field:ident: $type:ty = $number:tt ($($kind:tt)+)),* $(,)?
+    })+) => {$(
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Message)]
+        pub struct $name {
+            $($(#[$about])* #[prost($($kind)+, tag = $number)] pub $field: $type,)*
+        }
+    )+};
 }
 
-/// The message `google.rpc.Status`: the result of a call.
-#[derive(Clone, PartialEq, Message)]
-pub struct Status {
-    /// A canonical status code.
-    #[prost(int32, tag = "1")]
-    pub code: i32,
-    /// Description of the error for people.
-    #[prost(string, tag = "2")]
-    pub message: String,
-    /// Details; of a `Write`, an [`Error`] for each update.
-    #[prost(message, repeated, tag = "3")]
-    pub details: Vec<Any>,
-}
+messages! {
+    /// The message `google.protobuf.Any`: a message of any type, encoded.
+    struct Any {
+        /// `type.googleapis.com/` and the name of the message.
+        type_url: String = 1 (string),
+        /// The encoded message itself.
+        value: Vec<u8> = 2 (bytes = "vec"),
+    }
 
-/// `p4.v1.Error`: the result of one update.
-#[derive(Clone, PartialEq, Message)]
-pub struct Error {
-    /// A canonical code; 0 is success.
-    #[prost(int32, tag = "1")]
-    pub canonical_code: i32,
-    /// Description of the error for people.
-    #[prost(string, tag = "2")]
-    pub message: String,
-}
+    /// The message `google.rpc.Status`: the result of a call.
+    struct Status {
+        /// A canonical status code.
+        code: i32 = 1 (int32),
+        /// Description of the error for people.
+        message: String = 2 (string),
+        /// Details; of a `Write`, an [`Error`] for each update.
+        details: Vec<Any> = 3 (message, repeated),
+    }
 
-/// An unsigned number of 128 bits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
-pub struct Uint128 {
-    /// The upper 64 bits.
-    #[prost(uint64, tag = "1")]
-    pub high: u64,
-    /// The lower 64 bits.
-    #[prost(uint64, tag = "2")]
-    pub low: u64,
-}
+    /// `p4.v1.Error`: the result of one update.
+    struct Error {
+        /// A canonical code; 0 is success.
+        canonical_code: i32 = 1 (int32),
+        /// Description of the error for people.
+        message: String = 2 (string),
+    }
 
-/// A role of a client.
-#[derive(Clone, PartialEq, Message)]
-pub struct Role {
-    /// Name of the role.
-    #[prost(string, tag = "3")]
-    pub name: String,
-}
+    /// An unsigned number of 128 bits.
+    #[derive(Copy, Eq, PartialOrd, Ord)]
+    struct Uint128 {
+        /// The upper 64 bits.
+        high: u64 = 1 (uint64),
+        /// The lower 64 bits.
+        low: u64 = 2 (uint64),
+    }
 
-/// Requests to become the primary client, and reports the present one.
-#[derive(Clone, PartialEq, Message)]
-pub struct MasterArbitrationUpdate {
-    /// Id of the device.
-    #[prost(uint64, tag = "1")]
-    pub device_id: u64,
-    /// Role of the client; `None` for the default one.
-    #[prost(message, optional, tag = "2")]
-    pub role: Option<Role>,
-    /// Election id of the client; in an answer, of the primary.
-    #[prost(message, optional, tag = "3")]
-    pub election_id: Option<Uint128>,
-    /// Result in an answer: `OK` for the primary.
-    #[prost(message, optional, tag = "4")]
-    pub status: Option<Status>,
+    /// A role of a client.
+    struct Role {
+        /// Name of the role.
+        name: String = 3 (string),
+    }
+
+    /// Requests to become the primary client, and reports the present one.
+    struct MasterArbitrationUpdate {
+        /// Id of the device.
+        device_id: u64 = 1 (uint64),
+        /// Role of the client; `None` for the default one.
+        role: Option<Role> = 2 (message, optional),
+        /// Election id of the client; in an answer, of the primary.
+        election_id: Option<Uint128> = 3 (message, optional),
+        /// Result in an answer: `OK` for the primary.
+        status: Option<Status> = 4 (message, optional),
+    }
 }
 
 /// A message of a client on its stream.
@@ -99,20 +95,18 @@ pub enum StreamRequest {
     DigestAck(DigestListAck),
 }
 
-/// A packet that the device processes as if it had arrived at its CPU port.
-#[derive(Clone, PartialEq, Message)]
-pub struct PacketOut {
-    /// Frame of the packet.
-    #[prost(bytes = "vec", tag = "1")]
-    pub payload: Vec<u8>,
-}
+messages! {
+    /// A packet that the device processes as if it had arrived at its CPU port.
+    struct PacketOut {
+        /// Frame of the packet.
+        payload: Vec<u8> = 1 (bytes = "vec"),
+    }
 
-/// A packet that the device sent to its CPU port.
-#[derive(Clone, PartialEq, Message)]
-pub struct PacketIn {
-    /// Frame of the packet.
-    #[prost(bytes = "vec", tag = "1")]
-    pub payload: Vec<u8>,
+    /// A packet that the device sent to its CPU port.
+    struct PacketIn {
+        /// Frame of the packet.
+        payload: Vec<u8> = 1 (bytes = "vec"),
+    }
 }
 
 /// A message of a device on the stream of a client. Other notifications are skipped.
@@ -137,46 +131,36 @@ pub enum StreamResponse {
     Digest(DigestList),
 }
 
-/// Digests that wait for their acknowledgement.
-#[derive(Clone, PartialEq, Message)]
-pub struct DigestList {
-    /// Id of the digest in P4Info.
-    #[prost(uint32, tag = "1")]
-    pub digest_id: u32,
-    /// Number of the list.
-    #[prost(uint64, tag = "2")]
-    pub list_id: u64,
-}
+messages! {
+    /// Digests that wait for their acknowledgement.
+    struct DigestList {
+        /// Id of the digest in P4Info.
+        digest_id: u32 = 1 (uint32),
+        /// Number of the list.
+        list_id: u64 = 2 (uint64),
+    }
 
-/// The acknowledgement of a [`DigestList`].
-#[derive(Clone, PartialEq, Message)]
-pub struct DigestListAck {
-    /// Id of the digest in P4Info.
-    #[prost(uint32, tag = "1")]
-    pub digest_id: u32,
-    /// Number of the list.
-    #[prost(uint64, tag = "2")]
-    pub list_id: u64,
-}
+    /// The acknowledgement of a [`DigestList`].
+    struct DigestListAck {
+        /// Id of the digest in P4Info.
+        digest_id: u32 = 1 (uint32),
+        /// Number of the list.
+        list_id: u64 = 2 (uint64),
+    }
 
-/// Writes changes of entities.
-#[derive(Clone, PartialEq, Message)]
-pub struct WriteRequest {
-    /// Id of the device.
-    #[prost(uint64, tag = "1")]
-    pub device_id: u64,
-    /// Election id of the primary.
-    #[prost(message, optional, tag = "3")]
-    pub election_id: Option<Uint128>,
-    /// The changes. A device may execute those of one request in any order.
-    #[prost(message, repeated, tag = "4")]
-    pub updates: Vec<Update>,
-    /// Behaviour after an error.
-    #[prost(enumeration = "Atomicity", tag = "5")]
-    pub atomicity: i32,
-    /// The role of the client.
-    #[prost(string, tag = "6")]
-    pub role: String,
+    /// Writes changes of entities.
+    struct WriteRequest {
+        /// Id of the device.
+        device_id: u64 = 1 (uint64),
+        /// Election id of the primary.
+        election_id: Option<Uint128> = 3 (message, optional),
+        /// The changes. A device may execute those of one request in any order.
+        updates: Vec<Update> = 4 (message, repeated),
+        /// Behaviour after an error.
+        atomicity: i32 = 5 (enumeration = "Atomicity"),
+        /// The role of the client.
+        role: String = 6 (string),
+    }
 }
 
 /// The behaviour for other updates of a request if one fails.
@@ -195,15 +179,14 @@ pub enum Atomicity {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct WriteResponse {}
 
-/// A change of one entity.
-#[derive(Clone, PartialEq, Message)]
-pub struct Update {
-    /// Type of the change.
-    #[prost(enumeration = "UpdateType", tag = "1")]
-    pub r#type: i32,
-    /// Entity that is changed.
-    #[prost(message, optional, tag = "2")]
-    pub entity: Option<Entity>,
+messages! {
+    /// A change of one entity.
+    struct Update {
+        /// Type of the change.
+        r#type: i32 = 1 (enumeration = "UpdateType"),
+        /// Entity that is changed.
+        entity: Option<Entity> = 2 (message, optional),
+    }
 }
 
 /// The type of a change.
@@ -220,26 +203,22 @@ pub enum UpdateType {
     Delete = 3,
 }
 
-/// Queries entities of the device.
-#[derive(Clone, PartialEq, Message)]
-pub struct ReadRequest {
-    /// Id of the device.
-    #[prost(uint64, tag = "1")]
-    pub device_id: u64,
-    /// Patterns of the entities; fields that are not set match everything.
-    #[prost(message, repeated, tag = "2")]
-    pub entities: Vec<Entity>,
-    /// The role of the client.
-    #[prost(string, tag = "3")]
-    pub role: String,
-}
+messages! {
+    /// Queries entities of the device.
+    struct ReadRequest {
+        /// Id of the device.
+        device_id: u64 = 1 (uint64),
+        /// Patterns of the entities; fields that are not set match everything.
+        entities: Vec<Entity> = 2 (message, repeated),
+        /// The role of the client.
+        role: String = 3 (string),
+    }
 
-/// A part of the queried entities.
-#[derive(Clone, PartialEq, Message)]
-pub struct ReadResponse {
-    /// Entities that match the query.
-    #[prost(message, repeated, tag = "1")]
-    pub entities: Vec<Entity>,
+    /// A part of the queried entities.
+    struct ReadResponse {
+        /// Entities that match the query.
+        entities: Vec<Entity> = 1 (message, repeated),
+    }
 }
 
 /// An object that can be written and read.
@@ -264,33 +243,26 @@ pub enum EntityKind {
     PacketReplication(PacketReplicationEngineEntry),
 }
 
-/// An entry of a table.
-#[derive(Clone, PartialEq, Message)]
-pub struct TableEntry {
-    /// Id of the table.
-    #[prost(uint32, tag = "1")]
-    pub table_id: u32,
-    /// The key; fields that match everything are left out.
-    #[prost(message, repeated, tag = "2")]
-    pub r#match: Vec<FieldMatch>,
-    /// The action on packets that match.
-    #[prost(message, optional, tag = "3")]
-    pub action: Option<TableAction>,
-    /// The priority among overlapping entries, of which the greatest wins; 0 in tables with exact or prefix keys.
-    #[prost(int32, tag = "4")]
-    pub priority: i32,
-    /// The entry's direct counter; if set in a request, the response includes it.
-    #[prost(message, optional, tag = "7")]
-    pub counter_data: Option<CounterData>,
-    /// It is the default entry.
-    #[prost(bool, tag = "8")]
-    pub is_default_action: bool,
-    /// Data of the client, which the device stores.
-    #[prost(bytes = "vec", tag = "11")]
-    pub metadata: Vec<u8>,
-    /// It is part of the program and cannot be changed.
-    #[prost(bool, tag = "13")]
-    pub is_const: bool,
+messages! {
+    /// An entry of a table.
+    struct TableEntry {
+        /// Id of the table.
+        table_id: u32 = 1 (uint32),
+        /// The key; fields that match everything are left out.
+        r#match: Vec<FieldMatch> = 2 (message, repeated),
+        /// The action on packets that match.
+        action: Option<TableAction> = 3 (message, optional),
+        /// The priority among overlapping entries, of which the greatest wins; 0 in tables with exact or prefix keys.
+        priority: i32 = 4 (int32),
+        /// The entry's direct counter; if set in a request, the response includes it.
+        counter_data: Option<CounterData> = 7 (message, optional),
+        /// It is the default entry.
+        is_default_action: bool = 8 (bool),
+        /// Data of the client, which the device stores.
+        metadata: Vec<u8> = 11 (bytes = "vec"),
+        /// It is part of the program and cannot be changed.
+        is_const: bool = 13 (bool),
+    }
 }
 
 /// A field of a key with its value.
@@ -324,45 +296,36 @@ pub enum FieldMatchType {
     Optional(Exact),
 }
 
-/// The messages `FieldMatch.Exact` and `FieldMatch.Optional`, which have the same field.
-#[derive(Clone, PartialEq, Message)]
-pub struct Exact {
-    /// Value to compare with.
-    #[prost(bytes = "vec", tag = "1")]
-    pub value: Vec<u8>,
-}
+messages! {
+    /// The messages `FieldMatch.Exact` and `FieldMatch.Optional`, which have the same field.
+    struct Exact {
+        /// Value to compare with.
+        value: Vec<u8> = 1 (bytes = "vec"),
+    }
 
-/// The message `FieldMatch.Ternary`: a value under a mask.
-#[derive(Clone, PartialEq, Message)]
-pub struct Ternary {
-    /// Value to compare with.
-    #[prost(bytes = "vec", tag = "1")]
-    pub value: Vec<u8>,
-    /// Mask of the bits that count.
-    #[prost(bytes = "vec", tag = "2")]
-    pub mask: Vec<u8>,
-}
+    /// The message `FieldMatch.Ternary`: a value under a mask.
+    struct Ternary {
+        /// Value to compare with.
+        value: Vec<u8> = 1 (bytes = "vec"),
+        /// Mask of the bits that count.
+        mask: Vec<u8> = 2 (bytes = "vec"),
+    }
 
-/// The message `FieldMatch.LPM`: a prefix.
-#[derive(Clone, PartialEq, Message)]
-pub struct Lpm {
-    /// Value to compare with.
-    #[prost(bytes = "vec", tag = "1")]
-    pub value: Vec<u8>,
-    /// Number of leading bits that count.
-    #[prost(int32, tag = "2")]
-    pub prefix_len: i32,
-}
+    /// The message `FieldMatch.LPM`: a prefix.
+    struct Lpm {
+        /// Value to compare with.
+        value: Vec<u8> = 1 (bytes = "vec"),
+        /// Number of leading bits that count.
+        prefix_len: i32 = 2 (int32),
+    }
 
-/// The message `FieldMatch.Range`: the values between two limits.
-#[derive(Clone, PartialEq, Message)]
-pub struct Range {
-    /// Least value that matches.
-    #[prost(bytes = "vec", tag = "1")]
-    pub low: Vec<u8>,
-    /// Greatest value that matches.
-    #[prost(bytes = "vec", tag = "2")]
-    pub high: Vec<u8>,
+    /// The message `FieldMatch.Range`: the values between two limits.
+    struct Range {
+        /// Least value that matches.
+        low: Vec<u8> = 1 (bytes = "vec"),
+        /// Greatest value that matches.
+        high: Vec<u8> = 2 (bytes = "vec"),
+    }
 }
 
 /// The action for packets that match. Action profiles are skipped: they are never the driver's.
@@ -381,59 +344,49 @@ pub enum TableActionType {
     Action(Action),
 }
 
-/// An action with its parameters.
-#[derive(Clone, PartialEq, Message)]
-pub struct Action {
-    /// Id of the action in P4Info.
-    #[prost(uint32, tag = "1")]
-    pub action_id: u32,
-    /// Parameters of the action.
-    #[prost(message, repeated, tag = "4")]
-    pub params: Vec<Param>,
-}
+messages! {
+    /// An action with its parameters.
+    struct Action {
+        /// Id of the action in P4Info.
+        action_id: u32 = 1 (uint32),
+        /// Parameters of the action.
+        params: Vec<Param> = 4 (message, repeated),
+    }
 
-/// The message `Action.Param`: an argument of an action.
-#[derive(Clone, PartialEq, Message)]
-pub struct Param {
-    /// Id of the parameter in P4Info.
-    #[prost(uint32, tag = "2")]
-    pub param_id: u32,
-    /// Value of the parameter.
-    #[prost(bytes = "vec", tag = "3")]
-    pub value: Vec<u8>,
-}
+    /// The message `Action.Param`: an argument of an action.
+    struct Param {
+        /// Id of the parameter in P4Info.
+        param_id: u32 = 2 (uint32),
+        /// Value of the parameter.
+        value: Vec<u8> = 3 (bytes = "vec"),
+    }
 
-/// A counter of an array.
-#[derive(Clone, Copy, PartialEq, Message)]
-pub struct CounterEntry {
-    /// Id of the array in P4Info.
-    #[prost(uint32, tag = "1")]
-    pub counter_id: u32,
-    /// Index of the counter; in a request, `None` queries all.
-    #[prost(message, optional, tag = "2")]
-    pub index: Option<Index>,
-    /// Counts of the counter.
-    #[prost(message, optional, tag = "3")]
-    pub data: Option<CounterData>,
-}
+    /// A counter of an array.
+    #[derive(Copy)]
+    struct CounterEntry {
+        /// Id of the array in P4Info.
+        counter_id: u32 = 1 (uint32),
+        /// Index of the counter; in a request, `None` queries all.
+        index: Option<Index> = 2 (message, optional),
+        /// Counts of the counter.
+        data: Option<CounterData> = 3 (message, optional),
+    }
 
-/// An index of an array.
-#[derive(Clone, Copy, PartialEq, Message)]
-pub struct Index {
-    /// The index, from 0.
-    #[prost(int64, tag = "1")]
-    pub index: i64,
-}
+    /// An index of an array.
+    #[derive(Copy)]
+    struct Index {
+        /// The index, from 0.
+        index: i64 = 1 (int64),
+    }
 
-/// The counts of a counter.
-#[derive(Clone, Copy, PartialEq, Message)]
-pub struct CounterData {
-    /// Number of bytes counted.
-    #[prost(int64, tag = "1")]
-    pub byte_count: i64,
-    /// Number of packets counted.
-    #[prost(int64, tag = "2")]
-    pub packet_count: i64,
+    /// The counts of a counter.
+    #[derive(Copy)]
+    struct CounterData {
+        /// Number of bytes counted.
+        byte_count: i64 = 1 (int64),
+        /// Number of packets counted.
+        packet_count: i64 = 2 (int64),
+    }
 }
 
 /// A multicast group or a clone session.
@@ -455,32 +408,26 @@ pub enum ReplicationKind {
     CloneSession(CloneSessionEntry),
 }
 
-/// The copies of packets of a multicast group.
-#[derive(Clone, PartialEq, Message)]
-pub struct MulticastGroupEntry {
-    /// Number of the group; in a request, 0 queries all.
-    #[prost(uint32, tag = "1")]
-    pub multicast_group_id: u32,
-    /// Copies of each packet.
-    #[prost(message, repeated, tag = "2")]
-    pub replicas: Vec<Replica>,
-}
+messages! {
+    /// The copies of packets of a multicast group.
+    struct MulticastGroupEntry {
+        /// Number of the group; in a request, 0 queries all.
+        multicast_group_id: u32 = 1 (uint32),
+        /// Copies of each packet.
+        replicas: Vec<Replica> = 2 (message, repeated),
+    }
 
-/// The copies of cloned packets.
-#[derive(Clone, PartialEq, Message)]
-pub struct CloneSessionEntry {
-    /// Number of the session, as in the program.
-    #[prost(uint32, tag = "1")]
-    pub session_id: u32,
-    /// Copies of each packet.
-    #[prost(message, repeated, tag = "2")]
-    pub replicas: Vec<Replica>,
-    /// Class of service of the copies.
-    #[prost(uint32, tag = "3")]
-    pub class_of_service: u32,
-    /// Longest copy, bytes; 0 for no limit.
-    #[prost(int32, tag = "4")]
-    pub packet_length_bytes: i32,
+    /// The copies of cloned packets.
+    struct CloneSessionEntry {
+        /// Number of the session, as in the program.
+        session_id: u32 = 1 (uint32),
+        /// Copies of each packet.
+        replicas: Vec<Replica> = 2 (message, repeated),
+        /// Class of service of the copies.
+        class_of_service: u32 = 3 (uint32),
+        /// Longest copy, bytes; 0 for no limit.
+        packet_length_bytes: i32 = 4 (int32),
+    }
 }
 
 /// A copy of a packet.
@@ -505,24 +452,20 @@ pub enum PortKind {
     Port(Vec<u8>),
 }
 
-/// Loads a program into a device.
-#[derive(Clone, PartialEq, Message)]
-pub struct SetForwardingPipelineConfigRequest {
-    /// Id of the device.
-    #[prost(uint64, tag = "1")]
-    pub device_id: u64,
-    /// Election id of the primary.
-    #[prost(message, optional, tag = "3")]
-    pub election_id: Option<Uint128>,
-    /// Action of the request.
-    #[prost(enumeration = "ConfigAction", tag = "4")]
-    pub action: i32,
-    /// The program to load, with its P4Info.
-    #[prost(message, optional, tag = "5")]
-    pub config: Option<ForwardingPipelineConfig>,
-    /// The role of the client.
-    #[prost(string, tag = "6")]
-    pub role: String,
+messages! {
+    /// Loads a program into a device.
+    struct SetForwardingPipelineConfigRequest {
+        /// Id of the device.
+        device_id: u64 = 1 (uint64),
+        /// Election id of the primary.
+        election_id: Option<Uint128> = 3 (message, optional),
+        /// Action of the request.
+        action: i32 = 4 (enumeration = "ConfigAction"),
+        /// The program to load, with its P4Info.
+        config: Option<ForwardingPipelineConfig> = 5 (message, optional),
+        /// The role of the client.
+        role: String = 6 (string),
+    }
 }
 
 /// The enumeration `SetForwardingPipelineConfigRequest.Action`, of which the driver uses one.
@@ -539,37 +482,32 @@ pub enum ConfigAction {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct SetForwardingPipelineConfigResponse {}
 
-/// A program with its P4Info.
-#[derive(Clone, PartialEq, Message)]
-pub struct ForwardingPipelineConfig {
-    /// A [`P4Info`], not decoded, so that fields that this crate does not know are passed on.
-    #[prost(bytes = "vec", optional, tag = "1")]
-    pub p4info: Option<Vec<u8>>,
-    /// Program in the form of the device.
-    #[prost(bytes = "vec", tag = "2")]
-    pub p4_device_config: Vec<u8>,
-    /// Identifies the configuration; chosen by the client that loaded it.
-    #[prost(message, optional, tag = "3")]
-    pub cookie: Option<Cookie>,
-}
+messages! {
+    /// A program with its P4Info.
+    struct ForwardingPipelineConfig {
+        /// A [`P4Info`], not decoded, so that fields that this crate does not know are passed on.
+        p4info: Option<Vec<u8>> = 1 (bytes = "vec", optional),
+        /// Program in the form of the device.
+        p4_device_config: Vec<u8> = 2 (bytes = "vec"),
+        /// Identifies the configuration; chosen by the client that loaded it.
+        cookie: Option<Cookie> = 3 (message, optional),
+    }
 
-/// The message `ForwardingPipelineConfig.Cookie`: the identity of a configuration.
-#[derive(Clone, Copy, PartialEq, Message)]
-pub struct Cookie {
-    /// Number that identifies the configuration.
-    #[prost(uint64, tag = "1")]
-    pub cookie: u64,
-}
+    /// The message `ForwardingPipelineConfig.Cookie`: the identity of a configuration.
+    #[derive(Copy)]
+    struct Cookie {
+        /// Number that identifies the configuration.
+        cookie: u64 = 1 (uint64),
+    }
 
-/// Queries the program of a device.
-#[derive(Clone, Copy, PartialEq, Message)]
-pub struct GetForwardingPipelineConfigRequest {
-    /// Id of the device.
-    #[prost(uint64, tag = "1")]
-    pub device_id: u64,
-    /// Part of the program to return.
-    #[prost(enumeration = "ResponseType", tag = "2")]
-    pub response_type: i32,
+    /// Queries the program of a device.
+    #[derive(Copy)]
+    struct GetForwardingPipelineConfigRequest {
+        /// Id of the device.
+        device_id: u64 = 1 (uint64),
+        /// Part of the program to return.
+        response_type: i32 = 2 (enumeration = "ResponseType"),
+    }
 }
 
 /// The enumeration `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses two.
@@ -584,77 +522,58 @@ pub enum ResponseType {
     P4infoAndCookie = 2,
 }
 
-/// The program of a device.
-#[derive(Clone, PartialEq, Message)]
-pub struct GetForwardingPipelineConfigResponse {
-    /// Program with the requested parts.
-    #[prost(message, optional, tag = "1")]
-    pub config: Option<ForwardingPipelineConfig>,
-}
+messages! {
+    /// The program of a device.
+    struct GetForwardingPipelineConfigResponse {
+        /// Program with the requested parts.
+        config: Option<ForwardingPipelineConfig> = 1 (message, optional),
+    }
 
-/// The objects of a program that its controller can use.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4Info {
-    /// Tables of the program.
-    #[prost(message, repeated, tag = "2")]
-    pub tables: Vec<P4Table>,
-    /// Actions of the program.
-    #[prost(message, repeated, tag = "3")]
-    pub actions: Vec<P4Action>,
-    /// Arrays of counters in the program.
-    #[prost(message, repeated, tag = "5")]
-    pub counters: Vec<P4Counter>,
-    /// Counters of the entries of tables.
-    #[prost(message, repeated, tag = "6")]
-    pub direct_counters: Vec<P4DirectCounter>,
-}
+    /// The objects of a program that its controller can use.
+    struct P4Info {
+        /// Tables of the program.
+        tables: Vec<P4Table> = 2 (message, repeated),
+        /// Actions of the program.
+        actions: Vec<P4Action> = 3 (message, repeated),
+        /// Arrays of counters in the program.
+        counters: Vec<P4Counter> = 5 (message, repeated),
+        /// Counters of the entries of tables.
+        direct_counters: Vec<P4DirectCounter> = 6 (message, repeated),
+    }
 
-/// Id and name of an object.
-#[derive(Clone, PartialEq, Message)]
-pub struct Preamble {
-    /// Id of the object.
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-    /// Full name of the object.
-    #[prost(string, tag = "2")]
-    pub name: String,
-    /// Shortest name that is unique.
-    #[prost(string, tag = "3")]
-    pub alias: String,
-}
+    /// Id and name of an object.
+    struct Preamble {
+        /// Id of the object.
+        id: u32 = 1 (uint32),
+        /// Full name of the object.
+        name: String = 2 (string),
+        /// Shortest name that is unique.
+        alias: String = 3 (string),
+    }
 
-/// The message `p4.config.v1.Table`: a table of a program.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4Table {
-    /// Id and name of the table.
-    #[prost(message, optional, tag = "1")]
-    pub preamble: Option<Preamble>,
-    /// Fields of its key.
-    #[prost(message, repeated, tag = "2")]
-    pub match_fields: Vec<P4MatchField>,
-    /// Actions of its entries.
-    #[prost(message, repeated, tag = "3")]
-    pub action_refs: Vec<P4ActionRef>,
-    /// Capacity of the table, entries.
-    #[prost(int64, tag = "8")]
-    pub size: i64,
-}
+    /// The message `p4.config.v1.Table`: a table of a program.
+    struct P4Table {
+        /// Id and name of the table.
+        preamble: Option<Preamble> = 1 (message, optional),
+        /// Fields of its key.
+        match_fields: Vec<P4MatchField> = 2 (message, repeated),
+        /// Actions of its entries.
+        action_refs: Vec<P4ActionRef> = 3 (message, repeated),
+        /// Capacity of the table, entries.
+        size: i64 = 8 (int64),
+    }
 
-/// The message `p4.config.v1.MatchField`: a field of a table's key.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4MatchField {
-    /// Id of the field.
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-    /// Name of the field.
-    #[prost(string, tag = "2")]
-    pub name: String,
-    /// Width of the field, bits.
-    #[prost(int32, tag = "4")]
-    pub bitwidth: i32,
-    /// Kind of match; not set for one of the program's architecture.
-    #[prost(enumeration = "MatchType", tag = "5")]
-    pub match_type: i32,
+    /// The message `p4.config.v1.MatchField`: a field of a table's key.
+    struct P4MatchField {
+        /// Id of the field.
+        id: u32 = 1 (uint32),
+        /// Name of the field.
+        name: String = 2 (string),
+        /// Width of the field, bits.
+        bitwidth: i32 = 4 (int32),
+        /// Kind of match; not set for one of the program's architecture.
+        match_type: i32 = 5 (enumeration = "MatchType"),
+    }
 }
 
 /// The kind of match of a key's field.
@@ -675,15 +594,14 @@ pub enum MatchType {
     Optional = 6,
 }
 
-/// The message `p4.config.v1.ActionRef`: an action that a table's entries may use.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4ActionRef {
-    /// Id of the action.
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-    /// Entries that may use the action.
-    #[prost(enumeration = "Scope", tag = "3")]
-    pub scope: i32,
+messages! {
+    /// The message `p4.config.v1.ActionRef`: an action that a table's entries may use.
+    struct P4ActionRef {
+        /// Id of the action.
+        id: u32 = 1 (uint32),
+        /// Entries that may use the action.
+        scope: i32 = 3 (enumeration = "Scope"),
+    }
 }
 
 /// The enumeration `p4.config.v1.ActionRef.Scope`: the entries that may use an action.
@@ -698,49 +616,38 @@ pub enum Scope {
     DefaultOnly = 2,
 }
 
-/// The message `p4.config.v1.Action`: an action of a program.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4Action {
-    /// Id and name of the action.
-    #[prost(message, optional, tag = "1")]
-    pub preamble: Option<Preamble>,
-    /// Parameters of the action.
-    #[prost(message, repeated, tag = "2")]
-    pub params: Vec<P4Param>,
-}
+messages! {
+    /// The message `p4.config.v1.Action`: an action of a program.
+    struct P4Action {
+        /// Id and name of the action.
+        preamble: Option<Preamble> = 1 (message, optional),
+        /// Parameters of the action.
+        params: Vec<P4Param> = 2 (message, repeated),
+    }
 
-/// The message `p4.config.v1.Action.Param`: a parameter of an action.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4Param {
-    /// Id of the parameter.
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
-    /// Name of the parameter.
-    #[prost(string, tag = "2")]
-    pub name: String,
-    /// Width of the parameter, bits.
-    #[prost(int32, tag = "4")]
-    pub bitwidth: i32,
-}
+    /// The message `p4.config.v1.Action.Param`: a parameter of an action.
+    struct P4Param {
+        /// Id of the parameter.
+        id: u32 = 1 (uint32),
+        /// Name of the parameter.
+        name: String = 2 (string),
+        /// Width of the parameter, bits.
+        bitwidth: i32 = 4 (int32),
+    }
 
-/// The message `p4.config.v1.Counter`: an array of counters.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4Counter {
-    /// Id and name of the array.
-    #[prost(message, optional, tag = "1")]
-    pub preamble: Option<Preamble>,
-    /// Number of counters in the array.
-    #[prost(int64, tag = "3")]
-    pub size: i64,
-}
+    /// The message `p4.config.v1.Counter`: an array of counters.
+    struct P4Counter {
+        /// Id and name of the array.
+        preamble: Option<Preamble> = 1 (message, optional),
+        /// Number of counters in the array.
+        size: i64 = 3 (int64),
+    }
 
-/// The message `p4.config.v1.DirectCounter`: the counters of a table's entries.
-#[derive(Clone, PartialEq, Message)]
-pub struct P4DirectCounter {
-    /// Id and name of the counter.
-    #[prost(message, optional, tag = "1")]
-    pub preamble: Option<Preamble>,
-    /// The table whose entries it counts.
-    #[prost(uint32, tag = "3")]
-    pub direct_table_id: u32,
+    /// The message `p4.config.v1.DirectCounter`: the counters of a table's entries.
+    struct P4DirectCounter {
+        /// Id and name of the counter.
+        preamble: Option<Preamble> = 1 (message, optional),
+        /// The table whose entries it counts.
+        direct_table_id: u32 = 3 (uint32),
+    }
 }

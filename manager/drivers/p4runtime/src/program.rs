@@ -11,9 +11,7 @@ use prost::Message;
 
 use crate::counters::Counters;
 use crate::entry::{Bytes, Field};
-use crate::map::{
-    FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RestartWord, RowSettings, Value, Variable,
-};
+use crate::map::{FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RowSettings, Value, Variable};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 use crate::notation::Notation;
 use crate::roles::{self, Role, RoleKind};
@@ -360,11 +358,9 @@ impl Program {
 pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         _ if map.role().is_some() => Restart::Waits,
-        RestartWord::Keeps => Restart::Keeps,
         // Routes of another controller may be there before the manager's rules.
-        RestartWord::Waits if needs_routes(map) && local.routes.is_empty() => Restart::Forwards,
-        RestartWord::Waits => Restart::Waits,
-        RestartWord::Forwards => Restart::Forwards,
+        Restart::Waits if needs_routes(map) && local.routes.is_empty() => Restart::Forwards,
+        restart => restart,
     });
     let proto = Value::Variable(Variable::Proto);
     Capabilities {

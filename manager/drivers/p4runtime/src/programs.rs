@@ -1,7 +1,8 @@
 //! The project's own P4 programs, as far as a controller sees them.
 
+use crate::binary;
 use crate::message::P4Info;
-use crate::text::{self, Message};
+use crate::text::Message;
 
 /// A P4 program of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +73,9 @@ impl Included {
     /// Parses its P4Info.
     ///
     /// # Errors
-    /// As [`text::info`]; never of a program of this project, which a test reads.
+    /// As [`binary::info`]; never of a program of this project, which a test reads.
     pub fn info(&self) -> Result<P4Info, String> {
-        text::info(self.text)
+        binary::info(self.text)
     }
 
     /// Returns the architecture, and the numbers of its objects.

@@ -1,9 +1,5 @@
-//! P4Info in the text form that compilers write (`.p4info.txtpb`).
-
-use crate::message::{
-    MatchType, P4Action, P4ActionRef, P4Counter, P4DirectCounter, P4Info, P4MatchField, P4Param, P4Table,
-    Preamble, Scope,
-};
+//! P4Info in the text form that `p4c --p4runtime-files x.txtpb` writes: the text format of Protocol Buffers
+//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>).
 
 /// Maximum length of the text, bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -13,14 +9,25 @@ const MAX_DEPTH: usize = 16;
 /// A message with its fields in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    fields: Vec<(String, Item)>,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// A field of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    /// The line on which it begins.
+    pub(crate) line: usize,
+    pub(crate) item: Item,
 }
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A number, a word, or a string without its quotation marks.
-    Text(String),
+pub(crate) enum Item {
+    /// A number, or a word of an enumeration.
+    Word(String),
+    /// A string without its quotation marks, which need not be UTF-8.
+    String(Vec<u8>),
     /// A message inside the message.
     Message(Message),
 }
@@ -45,13 +52,11 @@ impl Message {
 
     /// Returns the messages of this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
-        self.fields
-            .iter()
-            .filter(move |(field, _)| field == name)
-            .filter_map(|(_, item)| match item {
-                Item::Message(message) => Some(message),
-                Item::Text(_) => None,
-            })
+        let fields = self.fields.iter().filter(move |field| field.name == name);
+        fields.filter_map(|field| match &field.item {
+            Item::Message(message) => Some(message),
+            Item::Word(_) | Item::String(_) => None,
+        })
     }
 
     /// Returns the first message of this name.
@@ -61,9 +66,11 @@ impl Message {
 
     /// Returns the value of this name; empty if it is absent.
     pub fn text(&self, name: &str) -> &str {
-        let found = self.fields.iter().find_map(|(field, item)| match item {
-            Item::Text(text) if field == name => Some(text.as_str()),
-            _ => None,
+        let mut fields = self.fields.iter().filter(|field| field.name == name);
+        let found = fields.find_map(|field| match &field.item {
+            Item::Word(word) => Some(word.as_str()),
+            Item::String(bytes) => str::from_utf8(bytes).ok(),
+            Item::Message(_) => None,
         });
         found.unwrap_or_default()
     }
@@ -71,15 +78,6 @@ impl Message {
     /// Returns the number of this name; 0 if it is absent or not a number.
     pub fn number(&self, name: &str) -> u32 {
         self.text(name).parse().unwrap_or(0)
-    }
-
-    fn preamble(&self) -> Option<Preamble> {
-        let preamble = self.first("preamble")?;
-        Some(Preamble {
-            id: preamble.number("id"),
-            name: preamble.text("name").to_owned(),
-            alias: preamble.text("alias").to_owned(),
-        })
     }
 }
 
@@ -127,24 +125,30 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn quoted(&mut self) -> Result<String, String> {
-        self.advance(1);
-        let mut escaped = false;
-        let end = self.rest.find(|c| {
-            let ends = c == '"' && !escaped;
-            escaped = c == '\\' && !escaped;
-            ends
-        });
-        let Some(end) = end else {
-            return self.wrong("a string does not end");
-        };
-        let text = self
-            .advance(end)
-            .replace("\\\"", "\"")
-            .replace("\\n", "\n")
-            .replace("\\\\", "\\");
-        self.advance(1);
-        Ok(text)
+    /// Reads strings that follow each other as one.
+    fn quoted(&mut self) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        while self.rest.starts_with('"') {
+            self.advance(1);
+            loop {
+                match self.rest.chars().next() {
+                    None => return self.wrong("a string does not end"),
+                    Some('"') => break,
+                    Some('\\') => {
+                        self.advance(1);
+                        let Some((byte, length)) = escaped(self.rest.as_bytes()) else {
+                            return self.wrong("an escape in a string is not known");
+                        };
+                        bytes.push(byte);
+                        self.advance(length);
+                    }
+                    Some(c) => bytes.extend(self.advance(c.len_utf8()).bytes()),
+                }
+            }
+            self.advance(1);
+            self.skip();
+        }
+        Ok(bytes)
     }
 
     fn message(&mut self, depth: usize) -> Result<Message, String> {
@@ -157,6 +161,7 @@ impl<'a> Reader<'a> {
             if self.rest.is_empty() || self.rest.starts_with('}') {
                 return Ok(message);
             }
+            let line = self.line;
             let name = self.word()?;
             self.skip();
             let is_scalar = self.rest.starts_with(':');
@@ -174,101 +179,47 @@ impl<'a> Reader<'a> {
                     self.advance(1);
                     Item::Message(inner)
                 }
-                Some(b'"') => Item::Text(self.quoted()?),
-                _ if is_scalar => Item::Text(self.word()?),
+                Some(b'"') => Item::String(self.quoted()?),
+                _ if is_scalar => Item::Word(self.word()?),
                 _ => return self.wrong("`:` or `{` is missing"),
             };
-            message.fields.push((name, item));
+            message.fields.push(Field { name, line, item });
+            self.skip();
+            if self.rest.starts_with([',', ';']) {
+                self.advance(1);
+            }
         }
     }
 }
 
-/// Parses P4Info from text.
-///
-/// # Errors
-/// As [`Message::read`], or a sentence if it has no table.
-pub fn info(text: &str) -> Result<P4Info, String> {
-    let root = Message::read(text)?;
-    let info = P4Info {
-        tables: root.all("tables").map(table).collect(),
-        actions: root.all("actions").map(action).collect(),
-        counters: root.all("counters").map(counters).collect(),
-        direct_counters: root.all("direct_counters").map(counter).collect(),
-    };
-    if info.tables.is_empty() {
-        Err("it has no table; give a P4Info file".to_owned())
-    } else {
-        Ok(info)
-    }
-}
-
-fn table(table: &Message) -> P4Table {
-    P4Table {
-        preamble: table.preamble(),
-        match_fields: table.all("match_fields").map(match_field).collect(),
-        action_refs: table.all("action_refs").map(action_ref).collect(),
-        size: table.number("size").into(),
-    }
-}
-
-fn match_field(field: &Message) -> P4MatchField {
-    let match_type = match field.text("match_type") {
-        "EXACT" => MatchType::Exact,
-        "LPM" => MatchType::Lpm,
-        "TERNARY" => MatchType::Ternary,
-        "RANGE" => MatchType::Range,
-        "OPTIONAL" => MatchType::Optional,
-        _ => MatchType::Unspecified,
-    };
-    P4MatchField {
-        id: field.number("id"),
-        name: field.text("name").to_owned(),
-        bitwidth: field.number("bitwidth") as i32,
-        match_type: match_type.into(),
-    }
-}
-
-fn action_ref(reference: &Message) -> P4ActionRef {
-    let scope = match reference.text("scope") {
-        "TABLE_ONLY" => Scope::TableOnly,
-        "DEFAULT_ONLY" => Scope::DefaultOnly,
-        _ => Scope::TableAndDefault,
-    };
-    P4ActionRef {
-        id: reference.number("id"),
-        scope: scope.into(),
-    }
-}
-
-fn action(action: &Message) -> P4Action {
-    let params = action.all("params").map(|param| P4Param {
-        id: param.number("id"),
-        name: param.text("name").to_owned(),
-        bitwidth: param.number("bitwidth") as i32,
-    });
-    P4Action {
-        preamble: action.preamble(),
-        params: params.collect(),
-    }
-}
-
-fn counters(counters: &Message) -> P4Counter {
-    P4Counter {
-        preamble: counters.preamble(),
-        size: counters.number("size").into(),
-    }
-}
-
-fn counter(counter: &Message) -> P4DirectCounter {
-    P4DirectCounter {
-        preamble: counter.preamble(),
-        direct_table_id: counter.number("direct_table_id"),
+/// The byte of an escape, which follows `\\`, and its length.
+fn escaped(bytes: &[u8]) -> Option<(u8, usize)> {
+    match *bytes.first()? {
+        b'n' => Some((b'\n', 1)),
+        b'r' => Some((b'\r', 1)),
+        b't' => Some((b'\t', 1)),
+        same @ (b'"' | b'\'' | b'\\') => Some((same, 1)),
+        b'0'..=b'7' => {
+            let digits = bytes.iter().take(3);
+            let length = digits.take_while(|byte| (b'0'..=b'7').contains(*byte)).count();
+            let digits = str::from_utf8(&bytes[..length]).ok()?;
+            Some((u8::from_str_radix(digits, 8).ok()?, length))
+        }
+        b'x' => {
+            let digits = str::from_utf8(bytes.get(1..3)?).ok()?;
+            Some((u8::from_str_radix(digits, 16).ok()?, 3))
+        }
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binary::info;
+    use crate::message::{
+        MatchType, P4Action, P4ActionRef, P4Counter, P4Info, P4MatchField, P4Param, P4Table, Preamble, Scope,
+    };
 
     const TEXT: &str = r#"# a comment
 tables {

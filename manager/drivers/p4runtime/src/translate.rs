@@ -616,11 +616,6 @@ impl Program {
     /// Returns the values of the variables of a row in an entry, or `None` if it is not an entry of this row.
     pub(crate) fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
         let mut values = BTreeMap::new();
-        let mut set = |value: Value, span: Span| match value {
-            Value::Number(number) => span == (number, number),
-            Value::Range(first, last) => span == (first.into(), last.into()),
-            Value::Variable(variable) => *values.entry(variable).or_insert(span) == span,
-        };
         match (&row.form, &entry.key, &entry.content) {
             (
                 Form::Clone {
@@ -667,7 +662,7 @@ impl Program {
                 Key::Default(found),
                 content,
             ) => {
-                (table == found && read_params(*action, params, content, &mut set)).then_some(())?;
+                (table == found && read_params(*action, params, content, &mut values)).then_some(())?;
             }
             (
                 Form::Table {
@@ -687,10 +682,10 @@ impl Program {
             ) => {
                 let is_known = key.keys().all(|id| fields.iter().any(|field| field.id == *id));
                 let fits = table == found && is_known;
-                (fits && read_params(*action, params, content, &mut set)).then_some(())?;
+                (fits && read_params(*action, params, content, &mut values)).then_some(())?;
                 for bound in fields {
                     match key.get(&bound.id) {
-                        Some(field) => set(bound.value, span(field, bound)?).then_some(())?,
+                        Some(field) => bind(&mut values, bound.value, span(field, bound)?).then_some(())?,
                         None => matches!(bound.value, Value::Variable(one) if one.is_key()).then_some(())?,
                     }
                 }
@@ -927,11 +922,20 @@ fn check_width(bound: &BoundValue, value: u128) -> Result<(), String> {
     ))
 }
 
+/// Binds a variable to what an entry has in its place. Returns whether the entry has the value that the row says.
+fn bind(bound: &mut BTreeMap<Variable, Span>, value: Value, span: Span) -> bool {
+    match value {
+        Value::Number(number) => span == (number, number),
+        Value::Range(first, last) => span == (first.into(), last.into()),
+        Value::Variable(variable) => *bound.entry(variable).or_insert(span) == span,
+    }
+}
+
 fn read_params(
     action: u32,
     params: &[BoundValue],
     content: &Content,
-    set: &mut impl FnMut(Value, Span) -> bool,
+    bound: &mut BTreeMap<Variable, Span>,
 ) -> bool {
     let Content::Action(found, values) = content else {
         return false;
@@ -940,7 +944,7 @@ fn read_params(
         && values.len() == params.len()
         && params.iter().all(|param| {
             let number = values.get(&param.id).and_then(Bytes::number);
-            number.is_some_and(|number| set(param.value, (number, number)))
+            number.is_some_and(|number| bind(bound, param.value, (number, number)))
         })
 }
 

@@ -91,7 +91,7 @@ variables! {
     ReportSourceMac = "report_source_mac" in Any,
     /// The MAC address to which reports are sent: the collector's, or the next router's.
     ReportMac = "report_mac" in Any,
-    /// The port.
+    /// The port of a rule.
     Port = "port" in Port,
     /// The address of the collector.
     Collector = "collector" in Session,
@@ -107,17 +107,17 @@ variables! {
     RouteMac = "route_mac" in Forwarding,
     /// A port whose MTU the device's settings have. Such an entry is made for each.
     MtuPort = "mtu_port" in Forwarding,
-    /// That MTU, bytes.
+    /// The MTU of that port, bytes.
     Mtu = "mtu" in Forwarding,
-    /// The source prefix.
+    /// The source prefix of the flows.
     Src = "src" in Flows,
-    /// The destination prefix.
+    /// The destination prefix of the flows.
     Dst = "dst" in Flows,
-    /// The source ports.
+    /// The source ports of the flows.
     Sport = "sport" in Flows,
-    /// The destination ports.
+    /// The destination ports of the flows.
     Dport = "dport" in Flows,
-    /// The IP protocol.
+    /// The IP protocol of the flows.
     Proto = "proto" in Flows,
     /// The DSCP before INT marks the packet.
     Dscp = "dscp" in Watch,
@@ -127,15 +127,15 @@ variables! {
     FilterNumber = "filter" in Rule,
     /// The clauses of a rule, a bit each: those that a comparison makes true, or those that must all hold.
     Clauses = "clauses" in Clauses,
-    /// What is compared: flow latency 0, hops 1, loop 2, hop latency 3, queue occupancy 4, queue congestion 5, link utilization 6.
+    /// The value that is compared: flow latency 0, hops 1, loop 2, hop latency 3, queue occupancy 4, queue congestion 5, link utilization 6.
     TermSubject = "term_subject" in Term,
-    /// How the values of the hops are aggregated: none 0, max 1, min 2, sum 3, avg 4, count 5, count of those for which it is true 6, any 7, all 8.
+    /// The aggregation of the values of the hops: none 0, max 1, min 2, sum 3, avg 4, count 5, count of those for which it is true 6, any 7, all 8.
     TermAggregate = "term_aggregate" in Term,
     /// Only hops of this node; all-ones: every hop.
     TermNode = "term_node" in Term,
     /// When the comparison is true: 4 if less than `term_value`, 2 if equal, 1 if greater, or their sums.
     TermIf = "term_if" in Term,
-    /// The right side.
+    /// The right side of the comparison.
     TermValue = "term_value" in Term,
     /// Likewise, for the number of hops for which it is true.
     TermHopsIf = "term_hops_if" in Term,

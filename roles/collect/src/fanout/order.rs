@@ -52,8 +52,11 @@ impl Lane {
 impl Order {
     /// Adds a thread; returns its number.
     pub(super) fn add(&mut self) -> usize {
-        let free = |lane: &Lane| !lane.open && lane.noted.is_empty();
-        let index = self.lanes.iter().position(free).unwrap_or(self.lanes.len());
+        let free = self
+            .lanes
+            .iter()
+            .position(|lane| !lane.open && lane.noted.is_empty());
+        let index = free.unwrap_or(self.lanes.len());
         if index == self.lanes.len() {
             self.lanes.push(Lane {
                 noted: VecDeque::new(),

@@ -62,12 +62,11 @@ pub struct LoadReceiver(Arc<Shared>);
 
 /// A queue with room for `limit` bytes.
 pub fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
-    let (lanes, spare) = (Vec::new(), Vec::new());
     let mut inner = Inner {
         limit,
-        lanes,
+        lanes: Vec::new(),
         turn: 0,
-        spare,
+        spare: Vec::new(),
         used: 0,
         asleep: false,
         closed: false,
@@ -179,7 +178,7 @@ impl LoadReceiver {
         }
         let deadline = Instant::now() + timeout;
         let (lane, load) = loop {
-            if let Some(next) = inner.take() {
+            if let Some(next) = inner.pop() {
                 break next;
             }
             if !inner.has_sender() {
@@ -303,8 +302,8 @@ impl Inner {
         &mut lane.loads[index]
     }
 
-    /// The next load, of one lane after the other.
-    fn take(&mut self) -> Option<(usize, Load)> {
+    /// Removes the next load, of one lane after the other.
+    fn pop(&mut self) -> Option<(usize, Load)> {
         let count = self.lanes.len();
         for lane in (self.turn..count).chain(0..self.turn.min(count)) {
             if let Some(load) = self.lanes[lane].loads.pop_front() {

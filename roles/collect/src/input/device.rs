@@ -1,6 +1,6 @@
 //! Interfaces as inputs: opened on the best receive path that works, and again when they change.
 
-use settings::listen::Listen;
+use settings::{listen::Listen, values::as_nanoseconds};
 use std::sync::Arc;
 
 use nic::{
@@ -73,7 +73,8 @@ pub(super) fn input(
         best: false,
     };
     let opened = device.open().map_err(CliError::new)?;
-    let (input, rx_path) = (listen.to_string(), opened.setup.sentence());
+    let input = listen.to_string();
+    let rx_path = opened.setup.sentence();
     match opened
         .setup
         .interface
@@ -261,7 +262,7 @@ impl Device {
         }
         let attachment = live.attachment();
         *lock(&attachment) = Some(filter.attached);
-        let timeout = u64::try_from(collector.flow_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timeout = as_nanoseconds(collector.flow_timeout);
         let sync = RxSource::Kernel(Box::new(KernelSync::new(live, timeout)));
         let tried = filter
             .tried
@@ -292,15 +293,14 @@ impl Device {
     /// Table sizes of the kernel program: a quarter more flows than the collector, which evicts them first.
     fn sizes(&self) -> Sizes {
         let collector = &self.settings.collector;
-        let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX / 64);
         Sizes {
             flows: collector
                 .xdp
                 .kernel_flows
-                .unwrap_or_else(|| whole(collector.max_flows / 4 * 5)),
-            queues: whole(collector.max_queues),
-            links: whole(collector.max_links),
-            streams: whole(collector.max_sources),
+                .unwrap_or_else(|| entries(collector.max_flows / 4 * 5)),
+            queues: entries(collector.max_queues),
+            links: entries(collector.max_links),
+            streams: entries(collector.max_sources),
             ring: u32::try_from(collector.xdp.ring.0).unwrap_or(1 << 30),
             seed: host::seed() as u32,
         }
@@ -309,6 +309,11 @@ impl Device {
     fn remedy(&self, none: &receive::NoRxPath) -> String {
         format!("{none}; `hopwise doctor {}` suggests fixes", self.interface)
     }
+}
+
+/// A count as the number of entries of a kernel table.
+fn entries(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX / 64)
 }
 
 /// The memory for frames.
@@ -322,13 +327,7 @@ pub fn memory(xdp: &XdpSettings) -> nic::xdp::Options {
 
 /// The first and the last receive path that these settings allow.
 pub fn rx_paths(xdp: &XdpSettings) -> (receive::RxPath, receive::RxPath) {
-    let lowest = match xdp.lowest {
-        RxPath::ZeroCopy => receive::RxPath::ZeroCopy,
-        RxPath::Native => receive::RxPath::Native,
-        RxPath::Generic => receive::RxPath::Generic,
-        RxPath::Packet => receive::RxPath::Packet,
-        RxPath::Udp => receive::RxPath::Udp,
-    };
+    let lowest = xdp.lowest.into();
     match xdp.zero_copy {
         ZeroCopy::Auto => (receive::RxPath::ZeroCopy, lowest),
         ZeroCopy::Never => (receive::RxPath::Native, lowest),

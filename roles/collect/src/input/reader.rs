@@ -49,7 +49,8 @@ impl Reader {
         let mut looked: Nanos = 0;
         let mut failing = false;
         let mut last_call: Option<Nanos> = None;
-        let (mut wait_ms, mut until) = (WAIT_MS, nic::time::now());
+        let mut wait_ms = WAIT_MS;
+        let mut until = nic::time::now();
         loop {
             // Relaxed: the flag orders no other memory.
             let stopping = stop.load(Ordering::Relaxed);

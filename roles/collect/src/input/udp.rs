@@ -18,8 +18,8 @@ pub(super) fn input(
         merge: true,
         ..options(settings, &[address.port()])
     };
-    let bind = || Receiver::bind(address, &options);
-    let receiver = inside(settings, bind)?.map_err(|error| CliError::new(error.to_string()))?;
+    let receiver = inside(settings, || Receiver::bind(address, &options))?;
+    let receiver = receiver.map_err(|error| CliError::new(error.to_string()))?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!(address = %receiver.local_addr(), warning, "the socket works with a limit");
     }

@@ -234,7 +234,9 @@ impl Watched {
         let before = self.work.gauge.setup();
         match self.opener.open() {
             Ok(opened) => {
-                let (input, rx_path, before) = (&opened.setup.listen, opened.setup.sentence(), before.kind);
+                let input = &opened.setup.listen;
+                let rx_path = opened.setup.sentence();
+                let before = before.kind;
                 if before == opened.setup.kind {
                     tracing::info!(input, rx_path, "the input is open again");
                 } else {

@@ -190,7 +190,6 @@ impl Kernel for Live {
             _ => None,
         };
         copy.hops.clear();
-        let wide = |value: u32| if value == u32::MAX { u64::MAX } else { value.into() };
         copy.hops.extend(
             flow.hops
                 .iter()
@@ -199,9 +198,9 @@ impl Kernel for Live {
                     node: hop.node,
                     link: hop.link,
                     level_2: hop.level_2,
-                    latency: wide(hop.latency),
+                    latency: widened(hop.latency),
                     queue: hop.queue,
-                    utilization: wide(hop.utilization),
+                    utilization: widened(hop.utilization),
                     ..SuppressedHop::NOTHING
                 }),
         );
@@ -261,6 +260,11 @@ impl Kernel for Live {
             refused_frames: counted.refused_frames,
         })
     }
+}
+
+/// A value of the kernel's tables, in which `u32::MAX` is no value.
+fn widened(value: u32) -> u64 {
+    if value == u32::MAX { u64::MAX } else { value.into() }
 }
 
 fn stream_at(tables: &Tables, slot: u32) -> Option<(StreamId, Run)> {

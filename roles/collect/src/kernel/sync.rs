@@ -300,18 +300,18 @@ impl<K: Kernel> KernelSync<K> {
 
     /// Continues the round up to `share`; `u64::MAX`: to its end.
     fn apply_suppressed(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
-        let target = |slots: usize| (slots as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32;
         let most = if share == u64::MAX {
             u32::MAX
         } else {
             FLOWS_PER_STEP
         };
-        let end = target(self.flows.len()).min(self.next_flow.saturating_add(most));
-        let (first, end) = (self.next_flow, end.max(self.next_flow));
+        let end = share_of(self.flows.len(), share).min(self.next_flow.saturating_add(most));
+        let first = self.next_flow;
+        let end = end.max(self.next_flow);
         self.next_flow = end;
         let keys: [(u32, u32); KEYED.len()] = std::array::from_fn(|metric| {
             let first = self.next_key[metric];
-            self.next_key[metric] = target(self.keys[metric].len()).max(first);
+            self.next_key[metric] = share_of(self.keys[metric].len(), share).max(first);
             (first, self.next_key[metric])
         });
         if first == end && keys.iter().all(|(first, end)| first == end) {
@@ -459,9 +459,15 @@ impl<K: Kernel> KernelSync<K> {
     }
 }
 
+/// `share` of a number of slots, in units of 2^-32, rounded up; at most all of them.
+fn share_of(slots: usize, share: u64) -> u32 {
+    (slots as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32
+}
+
 impl<K: Kernel> KernelRxSource for KernelSync<K> {
     fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error> {
-        let (monotonic, now) = (nic::time::monotonic(), nic::time::now());
+        let monotonic = nic::time::monotonic();
+        let now = nic::time::now();
         // The two clocks are not read at the same moment; a step of the system's clock is larger than the delay between.
         if self.offset.wrapping_add(monotonic).abs_diff(now) > STEP {
             self.set_clock(now, monotonic);

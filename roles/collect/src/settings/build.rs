@@ -12,7 +12,7 @@ use wire::profile::TelemetryPorts;
 use model::{OverrideSettings, ProfileSettings, TcpShim};
 use runtime::{control::Asked, host::seed};
 use settings::listen::Listen;
-use settings::values::Clocks;
+use settings::values::{Clocks, as_nanoseconds};
 
 use super::{AllowSettings, CollectSettings, CollectorSettings};
 use crate::datagram::{AggregatePorts, Profiles};
@@ -124,7 +124,6 @@ impl CollectSettings {
     /// A sentence; it cannot happen with self that were checked.
     pub fn collector_config(&self, workers: usize, generation: u32) -> Result<collector::Config, String> {
         let written = &self.collector;
-        let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let (default_profile, profiles) = self.resolve_profiles();
         Ok(collector::Config {
             max_flows: written.max_flows.div_ceil(workers),
@@ -132,8 +131,8 @@ impl CollectSettings {
             max_links: written.max_links,
             max_nodes: written.max_nodes,
             max_sources: written.max_sources,
-            flow_timeout: nanos(written.flow_timeout),
-            push_interval: nanos(written.push_interval),
+            flow_timeout: as_nanoseconds(written.flow_timeout),
+            push_interval: as_nanoseconds(written.push_interval),
             seed: seed(),
             profiles,
             default_profile,
@@ -144,7 +143,7 @@ impl CollectSettings {
                 max_flows: written.sf.max_flows.div_ceil(workers),
                 max_sets: written.sf.max_sets.div_ceil(workers),
                 max_nodes: written.sf.max_nodes,
-                timeout: nanos(written.sf.timeout),
+                timeout: as_nanoseconds(written.sf.timeout),
                 hop_limit: written.sf.hop_limit,
                 confirmations: u8::try_from(written.sf.confirmations).unwrap_or(u8::MAX),
             },
@@ -155,11 +154,10 @@ impl CollectSettings {
 
     fn postcards(&self, workers: usize) -> collector::config::PostcardConfig {
         let written = &self.collector.postcards;
-        let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         collector::config::PostcardConfig {
-            timeout: nanos(written.timeout),
+            timeout: as_nanoseconds(written.timeout),
             max_pending: written.max_pending.div_ceil(workers),
-            proximity: nanos(written.proximity),
+            proximity: as_nanoseconds(written.proximity),
             confirmations: written.confirmations.min(255) as u8,
             links: written.links.iter().map(|link| link.0).collect(),
             flow_ids: written.flow_ids.iter().map(|named| (named.0, named.1)).collect(),
@@ -174,35 +172,40 @@ impl CollectSettings {
     /// Who may report to each input; `inputs`: the entry of `[collector] listen` that each belongs to.
     pub fn access(&self, inputs: impl IntoIterator<Item = usize>) -> Access {
         let collector = &self.collector;
-        let grants = |entry: usize| collector.grants(|listen| collector.listen.get(entry) == Some(listen));
-        Access::new(inputs.into_iter().map(grants))
+        let inputs = inputs.into_iter();
+        Access::new(
+            inputs.map(|entry| collector.grants(|listen| collector.listen.get(entry) == Some(listen))),
+        )
     }
 
     /// Who may report to each of `ports`, if the interface and the address are unknown. The senders of all listeners may report to a
     /// port without a listener.
     pub fn access_by_port(&self, ports: &[u16]) -> Access {
         let collector = &self.collector;
-        let known = |port: &u16| {
-            collector
+        Access::new(ports.iter().map(|port| {
+            let is_known = collector
                 .listen
                 .iter()
-                .any(|listen| listen.ports().contains(port))
-        };
-        let grants = |port: &u16| collector.grants(|listen| !known(port) || listen.ports().contains(port));
-        Access::new(ports.iter().map(grants))
+                .any(|listen| listen.ports().contains(port));
+            collector.grants(|listen| !is_known || listen.ports().contains(port))
+        }))
     }
 
     /// The profile for sources that no prefix names, and those for the others.
     pub fn resolve_profiles(&self) -> (Profile, Vec<(Prefix, Profile)>) {
+        let by_source = self
+            .sources
+            .iter()
+            .filter_map(|source| Some((source.prefix?, self.listening_profile(&source.profile))));
+        (self.listening_profile("default"), by_source.collect())
+    }
+
+    /// The profile with this name; it takes the ports of the collector as those of reports.
+    fn listening_profile(&self, name: &str) -> Profile {
         let ports: Vec<u16> = self.collector.listen.iter().flat_map(Listen::ports).collect();
-        let listening = |name: &str| {
-            let mut profile = self.profile(name);
-            receive_on(&mut profile.wire, &ports);
-            profile
-        };
-        let listed = self.sources.iter();
-        let by_source = listed.filter_map(|source| Some((source.prefix?, listening(&source.profile))));
-        (listening("default"), by_source.collect())
+        let mut profile = self.profile(name);
+        receive_on(&mut profile.wire, &ports);
+        profile
     }
 
     /// The profiles of nodes whose units differ from those of their reporters.
@@ -301,12 +304,12 @@ impl CollectorSettings {
 
     /// Who may report to the listeners for which `concerns` holds; `None`: everyone.
     fn grants(&self, concerns: impl Fn(&Listen) -> bool) -> Option<Vec<Grant>> {
-        let concerned = |entry: &&AllowSettings| {
+        let entries = self.allow.iter().filter(|entry| {
             self.listen
                 .iter()
                 .any(|listen| concerns(listen) && entry.is_for(listen))
-        };
-        let entries: Vec<&AllowSettings> = self.allow.iter().filter(concerned).collect();
+        });
+        let entries: Vec<&AllowSettings> = entries.collect();
         let grants = entries.iter().flat_map(|entry| {
             let nodes: Vec<(u32, u32)> = entry.nodes.iter().map(|range| (range.0, range.1)).collect();
             entry.from.iter().map(move |from| Grant {
@@ -352,11 +355,10 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
         telemetry_ports: wire::profile::TelemetryPorts::new(&written.telemetry_ports).unwrap_or_default(),
         ..usual
     };
-    let ticks = |unit: std::time::Duration| u32::try_from(unit.as_nanos()).unwrap_or(u32::MAX);
     Profile {
-        timestamp_unit_ns: ticks(written.timestamp_unit),
-        latency_unit_ns: ticks(written.latency_unit),
-        max_hop_latency: u64::try_from(written.max_hop_latency.as_nanos()).unwrap_or(u64::MAX),
+        timestamp_unit_ns: unit_ns(written.timestamp_unit),
+        latency_unit_ns: unit_ns(written.latency_unit),
+        max_hop_latency: as_nanoseconds(written.max_hop_latency),
         queue_unit: written.queue_unit.clone(),
         utilization_scale: written.utilization_scale,
         clocks: match written.clocks {
@@ -366,4 +368,8 @@ fn written_profile(name: &str, written: &ProfileSettings) -> Profile {
         drop_reasons: written.drop_reasons.clone(),
         ..Profile::new(name, wire)
     }
+}
+
+fn unit_ns(unit: std::time::Duration) -> u32 {
+    u32::try_from(unit.as_nanos()).unwrap_or(u32::MAX)
 }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use collector::flight::{Chunk, FlightConfig};
 
-use crate::triggers::{Cause, Config};
-use settings::{choice, section, values::Size};
+use crate::triggers::{Config, RecordedEvent};
+use settings::{
+    section,
+    values::{Size, as_nanoseconds},
+};
 
 section! {
     /// The flight recorder: it keeps the datagrams of the last seconds in memory and, on an event, stores the related reports
@@ -38,63 +41,22 @@ section! {
     }
 }
 
-choice! {
-    /// An event that starts a recording.
-    pub enum RecordedEvent("\"rule_on\", \"drop\", \"path_loop\", \"path_change\", \"queue_occupancy\", \"queue_congestion\", \"hop_latency\" or \"flow_latency\"") {
-        /// A rule became true.
-        RuleOn = "rule_on",
-        /// A packet was dropped.
-        Drop = "drop",
-        /// A path visits a node twice.
-        PathLoop = "path_loop",
-        /// A path changed.
-        PathChange = "path_change",
-        /// The occupancy of a queue rose.
-        QueueOccupancy = "queue_occupancy",
-        /// The congestion of a queue, or the occupancy of a shared buffer, rose.
-        QueueCongestion = "queue_congestion",
-        /// The latency of a hop rose.
-        HopLatency = "hop_latency",
-        /// The latency of a flow rose.
-        FlowLatency = "flow_latency",
-    }
-}
-
-impl From<RecordedEvent> for Cause {
-    fn from(written: RecordedEvent) -> Self {
-        match written {
-            RecordedEvent::RuleOn => Self::RuleOn,
-            RecordedEvent::Drop => Self::Drop,
-            RecordedEvent::PathLoop => Self::PathLoop,
-            RecordedEvent::PathChange => Self::PathChange,
-            RecordedEvent::QueueOccupancy => Self::QueueOccupancy,
-            RecordedEvent::QueueCongestion => Self::QueueCongestion,
-            RecordedEvent::HopLatency => Self::HopLatency,
-            RecordedEvent::FlowLatency => Self::FlowLatency,
-        }
-    }
-}
-
 impl FlightRecorderSettings {
     /// The configuration of the recorder. `has_all_reports`: the store has a row for each hop of every report.
     pub fn config(&self, has_all_reports: bool) -> Config {
         Config {
             windows: FlightConfig {
-                before: nanos(self.before),
-                after: nanos(self.after),
+                before: as_nanoseconds(self.before),
+                after: as_nanoseconds(self.after),
                 per_minute: self.per_minute,
                 reports: self.reports,
                 ..FlightConfig::default()
             },
-            causes: self.on.iter().copied().map(Cause::from).collect(),
+            causes: self.on.clone(),
             memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
             has_all_reports,
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Refuses values of the section that cannot be used.

@@ -97,7 +97,7 @@ section! {
         /// in the one thread that does so; none without such an input. `none`: none; an interface that disappears and returns
         /// is then read by UDP until a restart. `all`: all that the program was started with.
         pub capabilities: Capabilities = Capabilities::Reopen,
-        /// Receiving by AF_XDP.
+        /// Settings of inputs that receive by AF_XDP.
         pub xdp: XdpSettings = XdpSettings::default(),
         /// Reconstruction of paths from SF-INT reports.
         pub sf: SfSettings = SfSettings::default(),
@@ -151,7 +151,7 @@ choice! {
     pub enum Capabilities("\"reopen\", \"none\" or \"all\"") {
         /// Those needed to reopen an input.
         Reopen = "reopen",
-        /// None.
+        /// All capabilities are dropped.
         None = "none",
         /// All it was started with.
         All = "all",
@@ -185,7 +185,7 @@ section! {
 }
 
 section! {
-    /// How `xdp://` inputs receive. There are five receive paths, from the fastest to the least demanding: `zero-copy` (AF_XDP, the
+    /// Receiving by `xdp://` inputs. There are five receive paths, from the fastest to the least demanding: `zero-copy` (AF_XDP, the
     /// NIC writes into the program's memory), `native` (AF_XDP, the driver copies), `generic` (AF_XDP, the kernel copies, any
     /// driver), `packet` (AF_PACKET ring, no program on the interface), `udp` (a UDP socket). The first that works is used;
     /// the log and the status page name it, and why no faster one works. `hopwise doctor` suggests fixes.
@@ -228,9 +228,9 @@ choice! {
 choice! {
     /// Whether frames are received without a copy.
     pub enum ZeroCopy("\"auto\", \"never\" or \"require\"") {
-        /// Where it works.
+        /// Used where the driver supports it.
         Auto = "auto",
-        /// No.
+        /// Frames are always copied.
         Never = "never",
         /// Always; slower receive paths are refused.
         Require = "require",
@@ -239,7 +239,7 @@ choice! {
 
 choice! {
     /// A receive path of an interface, the fastest first.
-    pub enum RxPath("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") {
+    pub enum RxPath("\"zero-copy\", \"native\", \"generic\", \"packet\" or \"udp\"") for nic::receive::RxPath {
         /// AF_XDP, the NIC writes into user-space memory.
         ZeroCopy = "zero-copy",
         /// AF_XDP, the driver runs the program, and copies.
@@ -248,7 +248,7 @@ choice! {
         Generic = "generic",
         /// AF_PACKET with a ring.
         Packet = "packet",
-        /// A UDP socket.
+        /// A UDP socket of the kernel.
         Udp = "udp",
     }
 }
@@ -256,9 +256,9 @@ choice! {
 choice! {
     /// Policy for a full queue.
     pub enum Policy("\"shed\" or \"block\"") {
-        /// Drop and count.
+        /// Drop what does not fit, and count it.
         Shed = "shed",
-        /// Wait.
+        /// Wait until the queue has space.
         Block = "block",
     }
 }

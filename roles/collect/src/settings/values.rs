@@ -1,7 +1,7 @@
 //! Values of the collector's settings: ranges of nodes, links, Flow IDs.
 
 use settings::{
-    read::{DeValue, Node, Reader},
+    read::{Node, Reader, Value},
     setting::{Setting, Shown},
     values::{from_text, id_range, integer, refuse},
 };
@@ -14,7 +14,7 @@ impl Setting for NodeRange {
     const KIND: &'static str = "a node ID, or from-to such as \"1-20\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        if let DeValue::Integer(_) = node.get_ref() {
+        if let Value::Integer(_) = node.get_ref() {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
             return one
                 .map(|id| Self(id, id))
@@ -42,14 +42,10 @@ impl Setting for LinkSetting {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         from_text(node, reader, |text| {
-            let end = |text: &str| {
-                let (node, interface) = text.split_once(':')?;
-                Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
-            };
             let (from, to) = text.split_once('-')?;
             Some(Self(collector::config::Link {
-                from: end(from)?,
-                to: end(to)?,
+                from: link_end(from)?,
+                to: link_end(to)?,
             }))
         })
     }
@@ -58,6 +54,12 @@ impl Setting for LinkSetting {
         let collector::config::Link { from, to } = self.0;
         Shown::Plain(format!("{}:{}-{}:{}", from.0, from.1, to.0, to.1).into())
     }
+}
+
+/// Parses one end of a link, `NODE:INTERFACE`.
+fn link_end(text: &str) -> Option<(u32, u32)> {
+    let (node, interface) = text.split_once(':')?;
+    Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
 }
 
 /// A Flow ID and its flow.

@@ -37,7 +37,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    fn of(collector: &Collector) -> Self {
+    fn from_collector(collector: &Collector) -> Self {
         Self {
             streams: collector.streams().take(MAX_SOURCES).collect(),
             sources: collector.sources().take(MAX_SOURCES).collect(),
@@ -64,8 +64,10 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(collector: &Collector) -> Self {
-        let entries = Arc::new(Entries::of(collector));
-        let (stats, tables, losses) = (collector.stats(), collector.tables(), losses(collector));
+        let entries = Arc::new(Entries::from_collector(collector));
+        let stats = collector.stats();
+        let tables = collector.tables();
+        let losses = losses(collector);
         let first = Snapshot {
             stats,
             tables,
@@ -88,11 +90,12 @@ impl Publisher {
     pub(super) fn publish(&mut self, collector: &Collector, stats: Stats) {
         // A few entries are copied at every tick; many at intervals, because the copy delays datagrams.
         if self.entries.count() <= FEW || self.copied.elapsed() >= PUBLISH_INTERVAL {
-            self.entries = Arc::new(Entries::of(collector));
+            self.entries = Arc::new(Entries::from_collector(collector));
             self.losses = losses(collector);
             self.copied = Instant::now();
         }
-        let (tables, losses) = (collector.tables(), self.losses);
+        let tables = collector.tables();
+        let losses = self.losses;
         let new = Snapshot {
             stats,
             tables,

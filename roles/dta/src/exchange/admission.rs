@@ -54,7 +54,7 @@ pub struct AdmissionView {
     pub secret: bool,
     /// Connections: `connections = accepted + refused + pending`.
     pub connections: u64,
-    /// Connections accepted.
+    /// Connections accepted since the start.
     pub accepted: u64,
     /// Connections refused, by reason.
     pub refused: NamedCounts,
@@ -130,10 +130,8 @@ impl Admission {
     /// The counters. `secret`: whether translators must prove one.
     pub(crate) fn view(&self, secret: bool) -> AdmissionView {
         let state = self.state();
-        let (pending, refused) = (
-            (state.pending.len() + state.answering) as u64,
-            state.refused.iter().sum::<u64>(),
-        );
+        let pending = (state.pending.len() + state.answering) as u64;
+        let refused = state.refused.iter().sum::<u64>();
         AdmissionView {
             secret,
             connections: state.connections,
@@ -154,11 +152,14 @@ impl State {
 
     /// Index of the oldest connection of the address with the most pending ones; of two such addresses, the one that came first.
     fn eviction_candidate(&self) -> Option<usize> {
-        let of = |from: IpAddr| self.pending.iter().filter(|one| one.from == from).count();
         let indexed = self.pending.iter().enumerate().rev();
         indexed
-            .max_by_key(|(_, one)| of(one.from))
+            .max_by_key(|(_, one)| self.pending_from(one.from))
             .map(|(index, _)| index)
+    }
+
+    fn pending_from(&self, address: IpAddr) -> usize {
+        self.pending.iter().filter(|one| one.from == address).count()
     }
 
     fn log_permit(&mut self, cause: RefusalCause) -> Option<u64> {

@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -17,7 +16,7 @@ use super::{
     handshake::{HandshakeLimit, RefusalCause, Refused, prove, refusal_of},
     secret::SecretFile,
 };
-use runtime::control::Control;
+use runtime::control::{Control, StoppableThread};
 use terminal::CliError;
 
 /// Exponential backoff between attempts.
@@ -77,9 +76,9 @@ pub(crate) struct Target {
 
 /// The link to one collector.
 #[derive(Debug)]
-pub(crate) struct Link {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+pub(crate) struct ExchangeLink {
+    /// Ends when the link is dropped.
+    _thread: StoppableThread,
     refusals: Arc<Refusals>,
 }
 
@@ -99,7 +98,7 @@ impl Refusals {
     }
 }
 
-impl Link {
+impl ExchangeLink {
     /// Starts to connect to the exchange of `target`.
     ///
     /// # Errors
@@ -109,20 +108,21 @@ impl Link {
         events: Sender<LinkEvent>,
         control: &Control,
     ) -> Result<Self, CliError> {
-        let stop = Arc::new(AtomicBool::new(false));
         let refusals = Arc::new(Refusals::default());
         let name = format!("exchange-{}", target.collector);
-        let mut worker = Worker {
-            target,
-            events,
-            stop: Arc::clone(&stop),
-            refusals: Arc::clone(&refusals),
-            last_logged: None,
-        };
-        let thread = control.spawn(&name, move || worker.work())?;
+        let counted = Arc::clone(&refusals);
+        let thread = control.spawn_stoppable(&name, move |stop| {
+            let mut worker = Worker {
+                target,
+                events,
+                stop,
+                refusals: counted,
+                last_logged: None,
+            };
+            worker.work();
+        })?;
         Ok(Self {
-            stop,
-            thread: Some(thread),
+            _thread: thread,
             refusals,
         })
     }
@@ -130,16 +130,6 @@ impl Link {
     /// Refused attempts, by cause.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        // Relaxed: the flag publishes no other data.
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -235,7 +225,8 @@ impl Worker {
     }
 
     fn run_link(&mut self, connection: &mut Connection, commands: &Receiver<Command>) -> io::Result<String> {
-        let (mut received, mut sent) = (Instant::now(), Instant::now());
+        let mut received = Instant::now();
+        let mut sent = Instant::now();
         while !self.stopped() {
             match connection.receive() {
                 Received::Message(message) => {

@@ -77,7 +77,10 @@ fn message(data: &[u8]) {
             Shape::Sketch { reporters, .. } => (Vec::new(), false, *reporters),
             _ => (Vec::new(), false, 0),
         };
-        assert_eq!(Shape::of(&geometry, next, swapped, reporters), offer.shape);
+        assert_eq!(
+            Shape::from_geometry(&geometry, next, swapped, reporters),
+            offer.shape
+        );
         if let Geometry::Append {
             lists, first_list, ..
         } = geometry

@@ -235,12 +235,11 @@ const UNPROVEN: &str = "it sent no proof, and [translator] has a secret_file: gi
 /// A collector's refusal, as the translator records it.
 pub(super) fn refusal_of(reason: &str, cause: Option<&str>) -> Refused {
     // A collector without support for secrets sends no cause either.
-    let named = |cause| {
-        RefusalCause::from_name(cause)
-            .filter(|cause| *cause != RefusalCause::Stopped)
-            .unwrap_or(RefusalCause::Rejected)
+    let cause = match cause.map(RefusalCause::from_name) {
+        None => RefusalCause::Malformed,
+        Some(None | Some(RefusalCause::Stopped)) => RefusalCause::Rejected,
+        Some(Some(cause)) => cause,
     };
-    let cause = cause.map_or(RefusalCause::Malformed, named);
     // The text of an unauthenticated peer is untrusted.
     let clean: String = reason
         .chars()

@@ -207,7 +207,7 @@ pub(crate) enum Shape {
 
 impl Shape {
     /// The shape of `geometry`. `next` and `swapped` as in [`Shape::Append`], `reporters` as in [`Shape::Sketch`].
-    pub(crate) fn of(geometry: &Geometry, next: Vec<u64>, swapped: bool, reporters: u32) -> Self {
+    pub(crate) fn from_geometry(geometry: &Geometry, next: Vec<u64>, swapped: bool, reporters: u32) -> Self {
         match *geometry {
             Geometry::KeyWrite {
                 slots,

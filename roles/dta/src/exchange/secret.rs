@@ -83,19 +83,16 @@ impl Secret {
     /// The file cannot be read, is readable by others, or contains no valid secret. The message says what to do, and never contains the secret.
     pub fn read(file: &Path) -> Result<Self, CliError> {
         let named = file.display();
-        let unreadable = |error| {
-            let remedy =
-                "make it: openssl rand -hex 32 > FILE; chmod 600 FILE (the user of hopwise must own it)";
-            CliError::io(format!("cannot read the secret in {named}"), error, remedy)
-        };
         // Checked before opening: opening a pipe would block.
-        if !fs::metadata(file).map_err(unreadable)?.is_file() {
+        let metadata = fs::metadata(file).map_err(|error| unreadable(file, error))?;
+        if !metadata.is_file() {
             return Err(CliError::new(format!(
                 "{named} is no file; name one with the secret in it"
             )));
         }
-        let opened = fs::File::open(file).map_err(unreadable)?;
-        let mode = opened.metadata().map_err(unreadable)?.permissions().mode();
+        let opened = fs::File::open(file).map_err(|error| unreadable(file, error))?;
+        let metadata = opened.metadata().map_err(|error| unreadable(file, error))?;
+        let mode = metadata.permissions().mode();
         if mode & 0o007 != 0 {
             return Err(CliError::new(format!(
                 "everybody on this machine may read or change the secret in {named} (mode {:o}): chmod o= {named}, and put a new secret \
@@ -107,8 +104,8 @@ impl Secret {
         opened
             .take(*SECRET.end() as u64 + 2)
             .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        Self::of(bytes.trim_ascii()).ok_or_else(|| {
+            .map_err(|error| unreadable(file, error))?;
+        Self::from_bytes(bytes.trim_ascii()).ok_or_else(|| {
             CliError::new(format!(
                 "what is in {named} is no secret: write {} to {} letters, digits and signs without spaces (openssl rand -hex 32)",
                 SECRET.start(),
@@ -118,7 +115,7 @@ impl Secret {
     }
 
     /// The secret with this text, if it is valid.
-    pub(crate) fn of(text: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(text: &[u8]) -> Option<Self> {
         let good = SECRET.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
         good.then(|| Hmac::new_from_slice(text).ok().map(Self)).flatten()
     }
@@ -150,20 +147,29 @@ impl Secret {
 
     /// The keys with which `own` tags its messages after the proofs, and verifies those of the other side.
     pub(crate) fn seals(&self, own: Side, nonces: &Nonces) -> Seals {
-        let seal = |side| {
-            let key = self.mac(b"messages\0", side, nonces).finalize().into_bytes();
-            let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
-            block[..LEN].copy_from_slice(&key);
-            Seal {
-                key: Hmac::new(&block),
-                count: 0,
-            }
-        };
         Seals {
-            own: seal(own),
-            other: seal(own.other()),
+            own: self.seal(own, nonces),
+            other: self.seal(own.other(), nonces),
         }
     }
+
+    fn seal(&self, side: Side, nonces: &Nonces) -> Seal {
+        let key = self.mac(b"messages\0", side, nonces).finalize().into_bytes();
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        block[..LEN].copy_from_slice(&key);
+        Seal {
+            key: Hmac::new(&block),
+            count: 0,
+        }
+    }
+}
+
+fn unreadable(file: &Path, error: std::io::Error) -> CliError {
+    CliError::io(
+        format!("cannot read the secret in {}", file.display()),
+        error,
+        "make it: openssl rand -hex 32 > FILE; chmod 600 FILE (the user of hopwise must own it)",
+    )
 }
 
 /// The tags of both directions.
@@ -246,7 +252,7 @@ impl SecretFile {
 
     #[cfg(test)]
     pub(crate) fn fixed(text: &str) -> Arc<Self> {
-        let now = Secret::of(text.as_bytes()).map(Mutex::new);
+        let now = Secret::from_bytes(text.as_bytes()).map(Mutex::new);
         Arc::new(Self {
             file: PathBuf::new(),
             now: now.unwrap_or_else(|| panic!("no secret: {text}")),
@@ -279,7 +285,7 @@ mod tests {
     };
 
     fn secret(text: &str) -> Secret {
-        Secret::of(text.as_bytes()).unwrap()
+        Secret::from_bytes(text.as_bytes()).unwrap()
     }
 
     /// Expectations by Python: `hmac.new(b"0123456789abcdef", b"hopwise dta exchange 1\0proof\0translator to collector\0" + b"\1" * 32 +

@@ -7,13 +7,14 @@ use std::{
 };
 
 use super::admission::MAX_PENDING;
-use super::client::{Link, LinkEvent, Target};
+use super::client::{ExchangeLink, LinkEvent, Target};
 use super::handshake::{HandshakeLimit, prove};
 use super::secret::{Nonces, SecretFile, Side};
-use super::server::{AccessControl, Host, Listening, Server};
+use super::server::{AccessControl, Host, Listening};
 use super::tests::{Recorder, TIMEOUT, accept, any, hello};
 use super::*;
 use runtime::control::Control;
+use runtime::control::StoppableThread;
 use view::NamedCounts;
 
 const SECRET: &str = "correct horse battery staple";
@@ -28,7 +29,7 @@ struct TestCollector {
     recorder: Arc<Recorder>,
     access: Arc<AccessControl>,
     at: std::net::SocketAddr,
-    server: Option<Server>,
+    server: Option<StoppableThread>,
     control: Control,
 }
 
@@ -75,7 +76,7 @@ impl TestCollector {
             exchange: self.at,
             secret: secret.map(file),
         };
-        let link = Link::start(target, sender, &self.control).unwrap();
+        let link = ExchangeLink::start(target, sender, &self.control).unwrap();
         let outcome = loop {
             match events.recv_timeout(TIMEOUT).unwrap() {
                 LinkEvent::Reached(_, _, commands) => commands.hello(hello("a1")),
@@ -252,7 +253,7 @@ fn an_impostor_collector_gets_no_hello() {
             exchange: listener.local_addr().unwrap(),
             secret: Some(file(SECRET)),
         };
-        let link = Link::start(target, sender, &control).unwrap();
+        let link = ExchangeLink::start(target, sender, &control).unwrap();
         let mut collector = Raw::new(listener.accept().unwrap().0);
         assert!(matches!(collector.message(), Message::Begin(_)));
         let challenged = matches!(first, Message::Challenge { .. }) && cause != RefusalCause::Malformed

@@ -18,7 +18,7 @@ use super::{
     handshake::{HandshakeLimit, RefusalCause, Refused, receive_hello},
     secret::SecretFile,
 };
-use runtime::control::Control;
+use runtime::control::{Control, StoppableThread};
 use terminal::CliError;
 
 /// Poll interval of the threads, which bounds the time to notice a stop.
@@ -35,13 +35,6 @@ pub(crate) trait Host: Send + Sync + 'static {
 
     /// The connection on which `hello` was answered by `accept` has ended.
     fn disconnected(&self, hello: &Hello, accept: &Accept);
-}
-
-/// A running server of the exchange.
-#[derive(Debug)]
-pub(crate) struct Server {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// Access to the exchange: the secret that translators must prove, and admission control.
@@ -109,29 +102,12 @@ impl Listening {
         host: Arc<dyn Host>,
         access: Arc<AccessControl>,
         control: &Control,
-    ) -> Result<Server, CliError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let context = ConnectionContext {
-            host,
-            access,
-            stop: Arc::clone(&stop),
-        };
+    ) -> Result<StoppableThread, CliError> {
         let spawner = control.clone();
-        let work = move || accept_connections(&self.0, &context, &spawner);
-        Ok(Server {
-            stop,
-            thread: Some(control.spawn("exchange", work)?),
+        control.spawn_stoppable("exchange", move |stop| {
+            let context = ConnectionContext { host, access, stop };
+            accept_connections(&self.0, &context, &spawner);
         })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Relaxed: the flag publishes no other data.
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -157,12 +133,12 @@ fn accept_connections(listener: &TcpListener, context: &ConnectionContext, contr
         let from = from.ip().to_canonical();
         let id = context.access.admission.register(same, from);
         let own = context.clone();
-        let work = move || {
+        let spawned = control.spawn("exchange-link", move || {
             if let Err(error) = own.serve(stream, id, from) {
                 tracing::debug!("exchange: {error}");
             }
-        };
-        match control.spawn("exchange-link", work) {
+        });
+        match spawned {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 context.access.admission.refuse(id, RefusalCause::Full);
@@ -233,12 +209,7 @@ impl ConnectionContext {
     /// Receives the hello of a translator that may connect.
     fn identify(&self, stream: TcpStream) -> Result<Identified, Rejected> {
         let until = Instant::now() + PEER_TIMEOUT;
-        let set_up = || {
-            stream.set_nonblocking(false)?;
-            let local = stream.local_addr()?.ip().to_canonical();
-            Ok((local, Connection::new(stream, SLEEP)?))
-        };
-        let (local, mut connection) = set_up().map_err(|error: io::Error| Rejected {
+        let (local, mut connection) = set_up(stream).map_err(|error| Rejected {
             connection: None,
             refused: error.into(),
         })?;
@@ -288,6 +259,13 @@ fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
     }
 }
 
+/// Makes a stream blocking, and returns the local address of the connection with it.
+fn set_up(stream: TcpStream) -> io::Result<(IpAddr, Connection)> {
+    stream.set_nonblocking(false)?;
+    let local = stream.local_addr()?.ip().to_canonical();
+    Ok((local, Connection::new(stream, SLEEP)?))
+}
+
 /// Asks the host for a response. It reads every list, which may take a while: meanwhile the translator receives keepalives.
 fn ask_host(
     connection: &mut Connection,
@@ -295,10 +273,9 @@ fn ask_host(
 ) -> io::Result<Result<Accept, String>> {
     std::thread::scope(|scope| {
         let (sender, answer) = sync_channel(1);
-        let work = move || drop(sender.send(accept()));
         std::thread::Builder::new()
             .name("exchange-accept".to_owned())
-            .spawn_scoped(scope, work)?;
+            .spawn_scoped(scope, move || drop(sender.send(accept())))?;
         loop {
             match answer.recv_timeout(KEEPALIVE_INTERVAL) {
                 Ok(answer) => return Ok(answer),
@@ -313,7 +290,8 @@ fn ask_host(
 
 /// Exchanges keepalives until one side stops.
 fn keep_alive(connection: &mut Connection, stop: &AtomicBool) -> io::Result<()> {
-    let (mut received, mut sent) = (Instant::now(), Instant::now());
+    let mut received = Instant::now();
+    let mut sent = Instant::now();
     while !stop.load(Ordering::Relaxed) && received.elapsed() < PEER_TIMEOUT {
         match connection.receive() {
             Received::Message(_) => received = Instant::now(),

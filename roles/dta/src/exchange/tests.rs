@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::client::{Link, LinkEvent, Target};
+use super::client::{ExchangeLink, LinkEvent, Target};
 use super::server::{AccessControl, Host, Listening};
 use super::*;
 use runtime::control::Control;
@@ -87,7 +87,7 @@ fn offer(geometry: &Geometry) -> StoreOffer {
         address: format!("{:x}", u64::MAX - 4095),
         length: geometry.body_len(),
         key: 0x1f42,
-        shape: Shape::of(geometry, vec![1, 9], false, 3),
+        shape: Shape::from_geometry(geometry, vec![1, 9], false, 3),
     }
 }
 
@@ -206,7 +206,7 @@ fn a_translator_is_accepted_and_its_disconnection_is_detected() {
         )
         .unwrap();
     let (sender, events) = channel();
-    let link = Link::start(
+    let link = ExchangeLink::start(
         Target {
             collector: 3,
             exchange: address,
@@ -269,7 +269,7 @@ fn idle_connections_do_not_exclude_a_translator() {
         exchange: address,
         secret: None,
     };
-    let link = Link::start(target, sender, &control).unwrap();
+    let link = ExchangeLink::start(target, sender, &control).unwrap();
     loop {
         match events.recv_timeout(TIMEOUT).unwrap() {
             LinkEvent::Reached(_, _, commands) => commands.hello(hello("a1")),
@@ -342,7 +342,7 @@ fn a_link_reconnects_when_the_collector_is_back() {
         )
         .unwrap();
     let (sender, events) = channel();
-    let _link = Link::start(
+    let _link = ExchangeLink::start(
         Target {
             collector: 0,
             exchange: address,

@@ -246,9 +246,6 @@ fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
 impl Emitter {
     /// Emits the event of an entry.
     pub(crate) fn emit(&self, ts: u64, id: u64, entry: &[u8], out: &mut impl Output) {
-        let number = |name: &str| self.fields.number(entry, name);
-        let small = |name: &str| number(name).and_then(|value| u32::try_from(value).ok());
-        let byte = |name: &str| number(name).and_then(|value| u8::try_from(value).ok());
         let path: Vec<u32> = self
             .fields
             .list(entry, "path")
@@ -259,13 +256,13 @@ impl Emitter {
         let event = Event {
             metric: self.metric,
             flow: self.flow(entry),
-            node: small("node"),
-            interface: small("interface"),
-            queue: byte("queue"),
-            value: number("value"),
-            previous: number("previous"),
-            threshold: number("threshold"),
-            reason: byte("reason"),
+            node: self.number(entry, "node"),
+            interface: self.number(entry, "interface"),
+            queue: self.number(entry, "queue"),
+            value: self.number(entry, "value"),
+            previous: self.number(entry, "previous"),
+            threshold: self.number(entry, "threshold"),
+            reason: self.number(entry, "reason"),
             ..event(ts, id, self.kind)
         };
         out.event(&event, &path);
@@ -276,26 +273,24 @@ impl Emitter {
                 flow: event.flow,
                 tunnel: None,
                 node: event.node,
-                ingress_if: small("ingress_if"),
-                egress_if: small("interface"),
+                ingress_if: self.number(entry, "ingress_if"),
+                egress_if: self.number(entry, "interface"),
                 queue: event.queue,
                 reason: event.reason,
             });
         }
     }
 
+    /// Returns a field of `entry`; `None` if there is none, or its value does not fit.
+    fn number<N: TryFrom<u64>>(&self, entry: &[u8], name: &str) -> Option<N> {
+        self.fields.number(entry, name)?.try_into().ok()
+    }
+
     fn flow(&self, entry: &[u8]) -> Option<FlowKey> {
-        let (src, dst) = (self.fields.bytes(entry, "src")?, self.fields.bytes(entry, "dst")?);
-        let port = |name: &str| {
-            self.fields
-                .number(entry, name)
-                .and_then(|port| u16::try_from(port).ok())
-        };
-        let ports = port("sport").zip(port("dport"));
-        let proto = self
-            .fields
-            .number(entry, "proto")
-            .and_then(|proto| u8::try_from(proto).ok())?;
+        let src = self.fields.bytes(entry, "src")?;
+        let dst = self.fields.bytes(entry, "dst")?;
+        let ports = self.number(entry, "sport").zip(self.number(entry, "dport"));
+        let proto = self.number(entry, "proto")?;
         match (src.first_chunk::<16>(), dst.first_chunk::<16>()) {
             (Some(src), Some(dst)) => Some(FlowKey::v6(*src, *dst, ports, proto)),
             _ => Some(FlowKey::v4(

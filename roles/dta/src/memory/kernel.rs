@@ -68,12 +68,6 @@ impl Kernel {
     /// The missing requirement, and its remedy.
     pub(super) fn open(settings: &MemorySettings, memory: u64) -> Result<Self, CliError> {
         let interface = settings.interface.as_deref().unwrap_or_default();
-        let refused = |what: &str, error: &dyn std::fmt::Display| {
-            CliError::new(format!(
-                "[collector.memory] mode = \"xdp\": {what}: {error}; fix that (`hopwise doctor -c FILE` helps), or set mode = \
-                 \"socket\", which needs no capabilities and no interface"
-            ))
-        };
         let rdma = Rdma::load(&Options { memory, ..Options::default() }).map_err(|error| {
             let takes = "it needs Linux 5.18, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and as much free memory as the stores are large";
             refused("the responder cannot be loaded into the kernel", &format_args!("{error} ({takes})"))
@@ -200,7 +194,8 @@ impl Kernel {
         wake: &Wake,
         stop: &AtomicBool,
     ) -> Result<(), nic::Error> {
-        let (mut poll_fds, mut completed) = (PollFds::default(), Responses::default());
+        let mut poll_fds = PollFds::default();
+        let mut completed = Responses::default();
         loop {
             let ending = stop.load(Ordering::Relaxed);
             let timeout = if ending {
@@ -258,4 +253,11 @@ impl Kernel {
         );
         (attached.on, attached.message) = (None, Some(reason.to_owned()));
     }
+}
+
+fn refused(what: &str, error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(format!(
+        "[collector.memory] mode = \"xdp\": {what}: {error}; fix that (`hopwise doctor -c FILE` helps), or set mode = \
+         \"socket\", which needs no capabilities and no interface"
+    ))
 }

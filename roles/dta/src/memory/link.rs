@@ -23,7 +23,7 @@ pub(super) type Name = (String, u8);
 
 /// A link and its queue pairs.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct TranslatorLink {
     pub(super) from: SocketAddr,
     pub(super) unreliable: u32,
     pub(super) reliable: u32,
@@ -36,7 +36,7 @@ pub(super) struct Link {
     connection: u64,
 }
 
-impl Link {
+impl TranslatorLink {
     /// Returns the unreliable and the reliable queue pair number.
     pub(super) fn pairs(&self) -> [u32; 2] {
         [self.unreliable, self.reliable]
@@ -44,7 +44,7 @@ impl Link {
 }
 
 /// The links of all translators.
-pub(super) type Links = BTreeMap<Name, Link>;
+pub(super) type Links = BTreeMap<Name, TranslatorLink>;
 
 /// A UDP socket does not expose link-layer addresses; the port of the peer replaces them, because it can differ
 /// from RoCEv2's own when both ends are on one machine.
@@ -53,6 +53,17 @@ fn path(from: SocketAddr, to: SocketAddr) -> Path {
     Path {
         destination_mac: [0, 0, 0, 0, high, low],
         ..Path::new(from.ip(), to.ip(), from.port())
+    }
+}
+
+fn pair_config(transport: Transport, end: &End, path: Path, mtu: u16) -> QueuePairConfig {
+    QueuePairConfig {
+        transport,
+        path,
+        peer: end.queue_pair,
+        psn: Psn::new(end.psn),
+        mtu: mtu.into(),
+        receives: RECEIVES,
     }
 }
 
@@ -87,19 +98,11 @@ impl Host for Memory {
         if let Some(link) = &before {
             pairs.disconnect(link.pairs());
         }
-        let mut connect = |transport, end: &End| {
-            let pair = QueuePairConfig {
-                transport,
-                path: path(self.listen, peer),
-                peer: end.queue_pair,
-                psn: Psn::new(end.psn),
-                mtu: mtu.into(),
-                receives: RECEIVES,
-            };
-            pairs.connect(&mut links, &pair, peer.port())
-        };
-        let unreliable = connect(Transport::Uc, &hello.unreliable)?;
-        let reliable = match connect(Transport::Rc, &hello.reliable) {
+        let path = path(self.listen, peer);
+        let unreliable = pair_config(Transport::Uc, &hello.unreliable, path, mtu);
+        let unreliable = pairs.connect(&mut links, &unreliable, peer.port())?;
+        let reliable = pair_config(Transport::Rc, &hello.reliable, path, mtu);
+        let reliable = match pairs.connect(&mut links, &reliable, peer.port()) {
             Ok(reliable) => reliable,
             Err(error) => {
                 // A link without both queue pairs is useless; free its place.
@@ -109,7 +112,7 @@ impl Host for Memory {
         };
         drop(pairs);
         let connections = before.map_or(0, |link| link.connections) + 1;
-        let link = Link {
+        let link = TranslatorLink {
             from: peer,
             unreliable,
             reliable,
@@ -193,16 +196,15 @@ impl Memory {
     }
 
     fn offers(&self) -> Vec<StoreOffer> {
-        let offer = |(region, offered): (usize, &super::Offered)| {
+        let offers = self.offered.iter().enumerate().map(|(region, offered)| {
             let store = &offered.store.store;
             // A restarted translator continues after the existing entries.
             let next = store.lists().map(|lists| {
-                let after = |newest: Option<u32>| newest.map_or(1, wire::dta::layout::BlockTrailer::next);
                 lists
                     .heads()
                     .map(|(_, newest)| {
                         if lists.ring().tagged {
-                            after(newest).into()
+                            newest.map_or(1, wire::dta::layout::BlockTrailer::next).into()
                         } else {
                             0
                         }
@@ -216,15 +218,15 @@ impl Memory {
                 address: format!("{:x}", offered.registered.address),
                 length: offered.registered.len,
                 key: offered.registered.rkey,
-                shape: Shape::of(
+                shape: Shape::from_geometry(
                     &store.geometry(),
                     next.unwrap_or_default(),
                     offered.swapped,
                     offered.reporters,
                 ),
             }
-        };
-        self.offered.iter().enumerate().map(offer).collect()
+        });
+        offers.collect()
     }
 }
 
@@ -270,14 +272,15 @@ impl Pairs<'_> {
 
     /// Creates it; `Err(None)` at the limit.
     fn make(&mut self, pair: &QueuePairConfig) -> Result<u32, Option<String>> {
-        let full = |error: QueuePairError| (error != QueuePairError::Full).then(|| error.to_string());
-        match self.verbs {
-            Some(verbs) => verbs.connect(pair).map_err(|error| match error {
-                Ok(error) => full(error),
-                Err(error) => Some(error.to_string()),
-            }),
-            None => self.responder.connect(pair).map_err(full),
-        }
+        let connected = match self.verbs {
+            Some(verbs) => verbs.connect(pair),
+            None => self.responder.connect(pair).map_err(Ok),
+        };
+        connected.map_err(|error| match error {
+            Ok(QueuePairError::Full) => None,
+            Ok(error) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        })
     }
 
     fn disconnect(&mut self, numbers: impl IntoIterator<Item = u32>) {

@@ -34,7 +34,7 @@ use dta::{
 use kernel::Kernel;
 use link::Links;
 use regions::Offered;
-use runtime::control::Control;
+use runtime::control::{Control, StoppableThread};
 use terminal::CliError;
 use verbs::Verbs;
 
@@ -102,34 +102,20 @@ pub struct Ready {
     listening: exchange::server::Listening,
     memory: Handle,
     stop: Arc<AtomicBool>,
-    reattacher: Option<Reattacher>,
-}
-
-/// The thread that attaches to the interface again, stopped on drop.
-#[derive(Debug)]
-struct Reattacher {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Reattacher {
-    fn drop(&mut self) {
-        // Relaxed: the flag publishes no other data.
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    /// Attaches to the interface again.
+    reattacher: Option<StoppableThread>,
 }
 
 /// The handle of the running memory role.
 #[derive(Debug)]
 pub struct Role {
     memory: Handle,
-    server: Option<exchange::server::Server>,
+    /// Serves the exchange with translators.
+    server: Option<StoppableThread>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    reattacher: Option<Reattacher>,
+    /// Attaches to the interface again.
+    reattacher: Option<StoppableThread>,
 }
 
 impl Ready {
@@ -139,7 +125,9 @@ impl Ready {
     /// A port in use, a region of another geometry, no space.
     pub fn open(settings: &MemorySettings) -> Result<Self, CliError> {
         let receiver = (settings.mode != MemoryMode::Verbs)
-            .then(|| receiver(settings))
+            .then(|| {
+                receiver(settings).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))
+            })
             .transpose()?;
         let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
         let listening = exchange::server::Listening::open(settings.exchange)?;
@@ -213,11 +201,10 @@ impl Ready {
     pub fn start_reattacher(&mut self, control: &Control) -> Result<(), CliError> {
         if self.opens_again() {
             // With its own flag: it ends before the others.
-            let (memory, stop) = (Arc::clone(&self.memory), Arc::new(AtomicBool::new(false)));
-            let stopped = Arc::clone(&stop);
-            let work = move || memory.kernel.iter().for_each(|kernel| kernel.reattach(&stopped));
-            let thread = Some(control.spawn("memory-interface", work)?);
-            self.reattacher = Some(Reattacher { stop, thread });
+            let memory = Arc::clone(&self.memory);
+            self.reattacher = Some(control.spawn_stoppable("memory-interface", move |stop| {
+                memory.kernel.iter().for_each(|kernel| kernel.reattach(&stop));
+            })?);
         }
         Ok(())
     }
@@ -243,14 +230,17 @@ impl Ready {
         };
         let (wake, woken) = sync_channel(1024);
         if let Some(sink) = sink {
-            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            let memory = Arc::clone(&memory);
+            let stop = Arc::clone(&stop);
             // Before writes are possible, so that entries written during the start are reported.
             let lists = events::lists(&memory);
-            let work = move || events::follow(lists, &memory, &*sink, &woken, &stop);
-            role.threads.push(control.spawn("lists", work)?);
+            role.threads.push(control.spawn("lists", move || {
+                events::follow(lists, &memory, &*sink, &woken, &stop);
+            })?);
         }
         if memory.settings.snapshots.every.is_some() {
-            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            let memory = Arc::clone(&memory);
+            let stop = Arc::clone(&stop);
             role.threads
                 .push(control.spawn("snapshots", move || snapshots::run_schedule(&memory, &stop))?);
         }
@@ -260,25 +250,23 @@ impl Ready {
             .iter()
             .any(|store| store.clear_every.is_some())
         {
-            let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
+            let memory = Arc::clone(&memory);
+            let stop = Arc::clone(&stop);
             role.threads
                 .push(control.spawn("clearing", move || snapshots::run_clearing(&memory, &stop))?);
         }
-        let failed = |control: &Control, outcome: Result<(), nic::Error>| {
-            if let Err(error) = outcome {
-                control.failed(format!("the collector's memory failed: {error}"));
-            }
-        };
         if memory.kernel.is_some() {
-            let (memory, wake, stop) = (Arc::clone(&memory), wake.clone(), Arc::clone(&stop));
+            let memory = Arc::clone(&memory);
+            let wake = wake.clone();
+            let stop = Arc::clone(&stop);
             let failing = control.clone();
-            let work = move || {
+            role.threads.push(control.spawn("memory-kernel", move || {
                 let Some(kernel) = &memory.kernel else { return };
-                failed(&failing, kernel.forward_completions(&memory, &wake, &stop));
-            };
-            role.threads.push(control.spawn("memory-kernel", work)?);
+                report_failure(&failing, kernel.forward_completions(&memory, &wake, &stop));
+            })?);
         }
-        let (own, spawner) = (Arc::clone(&memory), control.clone());
+        let own = Arc::clone(&memory);
+        let spawner = control.clone();
         let work: Box<dyn FnOnce() + Send> = match receiver {
             Some(receiver) => {
                 let mut worker = Worker {
@@ -286,7 +274,7 @@ impl Ready {
                     receiver,
                     wake,
                 };
-                Box::new(move || failed(&spawner, worker.work(&stop)))
+                Box::new(move || report_failure(&spawner, worker.work(&stop)))
             }
             None => Box::new(move || {
                 own.verbs
@@ -370,7 +358,7 @@ impl Memory {
     /// Detaches the kernel program; it writes nothing after this.
     fn detach(&self) {
         if let Some(kernel) = &self.kernel {
-            kernel.close(self.links().values().flat_map(link::Link::pairs));
+            kernel.close(self.links().values().flat_map(link::TranslatorLink::pairs));
         }
     }
 
@@ -509,19 +497,22 @@ impl Responses {
     }
 }
 
-/// The socket that receives RoCEv2.
-fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
-    let failed = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
+/// Ends the program if a thread of the memory has failed.
+fn report_failure(control: &Control, outcome: Result<(), nic::Error>) {
+    if let Err(error) = outcome {
+        control.failed(format!("the collector's memory failed: {error}"));
+    }
+}
+
+/// Opens the socket that receives RoCEv2.
+fn receiver(settings: &MemorySettings) -> Result<Receiver, nic::Error> {
     let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-    let receiver = Receiver::bind(
-        settings.listen,
-        &Options {
-            recv_buffer,
-            ..Options::default()
-        },
-    )
-    .map_err(failed)?;
-    receiver.never_fragment().map_err(failed)?;
+    let options = Options {
+        recv_buffer,
+        ..Options::default()
+    };
+    let receiver = Receiver::bind(settings.listen, &options)?;
+    receiver.never_fragment()?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");
     }

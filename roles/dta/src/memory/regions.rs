@@ -10,15 +10,12 @@ use std::{
 use dta::{BODY, DtaStore, Header, HeaderError, region_len};
 use memory::Region;
 use rdma::responder::{AccessFlags, Order, Registered, Registration, Responder};
-use wire::dta::hash::Family;
 use wire::dta::layout::{Columns, Geometry, Ring, SketchKind};
 
 use super::kernel::{self, Kernel};
 use super::verbs::Verbs;
 use dta::persist::{self, KernelLock};
-use dta::settings::{
-    HashFamily, MemoryMode, MemorySettings, RegionSettings, SketchKind as SketchSetting, StoreKind,
-};
+use dta::settings::{HashFamily, MemoryMode, MemorySettings, RegionSettings, StoreKind};
 use dta::source::{DtaSource, EXTENSION, SourceStore, unreadable};
 use terminal::CliError;
 
@@ -54,7 +51,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
     })?;
     let (kernel, kernel_lock) = match settings.mode {
         MemoryMode::Socket | MemoryMode::Verbs if persist::is_locked(directory) => {
-            return Err(CliError::new(taken(directory)));
+            return Err(CliError::new(in_use(directory)));
         }
         MemoryMode::Socket | MemoryMode::Verbs => (None, None),
         MemoryMode::Xdp => {
@@ -79,14 +76,9 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
     let verbs = is_verbs
         .then(|| Verbs::open(settings.listen.ip(), settings.queue_pairs))
         .transpose()?;
-    let (mut offered, mut at) = (Vec::new(), 0);
+    let mut offered = Vec::new();
+    let mut at = 0;
     for written in &settings.stores {
-        let refused = |error: &dyn std::fmt::Display| {
-            CliError::new(format!(
-                "the store `{}` cannot be registered: {error}",
-                written.name
-            ))
-        };
         let store = match &kernel {
             None => one(directory, written)?,
             Some(kernel) => one_of_kernel(directory, written, kernel, at)?,
@@ -96,10 +88,10 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         let registered = match &verbs {
             Some(verbs) => verbs
                 .register(store.store.region(), BODY)
-                .map_err(|error| refused(&error))?,
+                .map_err(|error| unregistered(written, &error))?,
             None => responder
                 .register(&registration)
-                .map_err(|error| refused(&error))?,
+                .map_err(|error| unregistered(written, &error))?,
         };
         // A device registers whole pages.
         let registered = Registered {
@@ -109,7 +101,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         if let Some(kernel) = &kernel {
             kernel
                 .register(&registered, at, &registration)
-                .map_err(|error| refused(&error))?;
+                .map_err(|error| unregistered(written, &error))?;
             at = kernel::end(at, region_len(&store.store.geometry()));
         }
         let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
@@ -135,7 +127,7 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
 }
 
 /// Error text: another process has the memory of this directory's stores in the kernel.
-fn taken(directory: &Path) -> String {
+fn in_use(directory: &Path) -> String {
     format!(
         "another hopwise process has the memory of {} in the kernel; stop it, or write another [collector.memory] directory",
         directory.display()
@@ -145,7 +137,7 @@ fn taken(directory: &Path) -> String {
 /// Error: the lock of a directory could not be created.
 fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
     if error.kind() == ErrorKind::WouldBlock {
-        return CliError::new(taken(directory));
+        return CliError::new(in_use(directory));
     }
     let remedy = "write a [collector.memory] directory that can be written";
     CliError::io(
@@ -160,6 +152,13 @@ pub(super) fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.{EXTENSION}"))
 }
 
+fn unregistered(written: &RegionSettings, error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(format!(
+        "the store `{}` cannot be registered: {error}",
+        written.name
+    ))
+}
+
 /// A store in the kernel's memory at offset `at`, with the contents of its file.
 fn one_of_kernel(
     directory: &Path,
@@ -167,16 +166,14 @@ fn one_of_kernel(
     kernel: &Kernel,
     at: u64,
 ) -> Result<SourceStore, CliError> {
-    let (file, header) = (file(directory, &written.name), header(written));
+    let file = file(directory, &written.name);
+    let header = header(written);
     let len = region_len(&header.geometry);
-    let failed = |error: std::io::Error| {
-        CliError::io(
-            format!("cannot map the store `{}`", written.name),
-            error,
-            "configure fewer slots",
-        )
-    };
-    let region = Arc::new(kernel.map(at, len).map_err(failed)?);
+    let region = kernel.map(at, len).map_err(|error| {
+        let what = format!("cannot map the store `{}`", written.name);
+        CliError::io(what, error, "configure fewer slots")
+    })?;
+    let region = Arc::new(region);
     let store = match SourceStore::open(&file) {
         _ if !file.exists() => DtaStore::create(region, &header),
         Ok(saved) => {
@@ -232,21 +229,23 @@ fn registration(store: &DtaStore, region: u16) -> Registration {
 }
 
 fn one(directory: &Path, written: &RegionSettings) -> Result<SourceStore, CliError> {
-    let (file, header) = (file(directory, &written.name), header(written));
-    let failed = |error: std::io::Error| {
-        let remedy = "take fewer slots, or a [collector.memory] directory with more room (df -h)";
-        CliError::io(format!("cannot map {}", file.display()), error, remedy)
-    };
+    let file = file(directory, &written.name);
+    let header = header(written);
     let store = match Region::create_file(&file, region_len(&header.geometry)) {
         Ok(region) => DtaStore::create(Arc::new(region), &header),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let region = Arc::new(Region::open_file(&file).map_err(failed)?);
+            let region = Arc::new(Region::open_file(&file).map_err(|error| unmapped(&file, error))?);
             reopened(DtaStore::open(region), &header, &file)?
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(unmapped(&file, error)),
     };
     let store = store.map_err(|error| CliError::new(unreadable(&file, error)))?;
     Ok(named(store, Some(file), written))
+}
+
+fn unmapped(file: &Path, error: std::io::Error) -> CliError {
+    let remedy = "take fewer slots, or a [collector.memory] directory with more room (df -h)";
+    CliError::io(format!("cannot map {}", file.display()), error, remedy)
 }
 
 /// A reopened store, if it matches the configuration.
@@ -255,20 +254,20 @@ fn reopened(
     header: &Header,
     file: &Path,
 ) -> Result<Result<DtaStore, dta::HeaderError>, CliError> {
-    let other = |what: &str| {
-        CliError::new(format!(
-            "{} is there and {what}; remove it to discard its contents and start empty, or change the configuration back",
-            file.display()
-        ))
-    };
-    match opened {
-        Ok(store) if store.geometry() == header.geometry && store.header().id == header.id => Ok(Ok(store)),
-        Ok(store) if store.geometry() != header.geometry => {
-            Err(other("has another shape than [[collector.memory.stores]] say"))
+    let why = match opened {
+        Ok(store) if store.geometry() == header.geometry && store.header().id == header.id => {
+            return Ok(Ok(store));
         }
-        Ok(_) => Err(other("has another number (id, or first list)")),
-        Err(error) => Err(other(&format!("cannot be used ({error})"))),
-    }
+        Ok(store) if store.geometry() != header.geometry => {
+            "has another shape than [[collector.memory.stores]] say".to_owned()
+        }
+        Ok(_) => "has another number (id, or first list)".to_owned(),
+        Err(error) => format!("cannot be used ({error})"),
+    };
+    Err(CliError::new(format!(
+        "{} is there and {why}; remove it to discard its contents and start empty, or change the configuration back",
+        file.display()
+    )))
 }
 
 /// The ID of a store; of lists, the first list ID.
@@ -291,10 +290,7 @@ fn fields(written: &RegionSettings) -> String {
 /// The geometry of a validated store.
 pub fn geometry(written: &RegionSettings) -> Geometry {
     let slots = written.slots.map_or(0, |slots| slots.0);
-    let family = match written.hash {
-        HashFamily::V1 => Family::V1,
-        HashFamily::Artifact => Family::Artifact,
-    };
+    let family = written.hash.into();
     match written.kind {
         StoreKind::KeyWrite => Geometry::KeyWrite {
             slots,
@@ -318,12 +314,7 @@ pub fn geometry(written: &RegionSettings) -> Geometry {
             },
         },
         StoreKind::Sketch => {
-            let kind = match written.sketch {
-                SketchSetting::CountMin => SketchKind::CountMin,
-                SketchSetting::Count => SketchKind::Count,
-                SketchSetting::HyperLogLog => SketchKind::HyperLogLog,
-                SketchSetting::Aroma => SketchKind::Aroma,
-            };
+            let kind = SketchKind::from(written.sketch);
             let columns = u32::try_from(written.columns.0).unwrap_or(u32::MAX);
             Geometry::Sketch {
                 kind,

@@ -15,13 +15,12 @@ use dta::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::Memory;
-use dta::settings::RegionSettings;
 use dta::source::{EXTENSION, SourceStore};
 
 /// Poll interval, which bounds the time to notice a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// A snapshot.
+/// A snapshot of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -102,7 +101,8 @@ impl Memory {
         }
         let _one = self.snapshots.one.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.snapshot_directory();
-        let (mut taken, mut failed) = (Vec::new(), Vec::new());
+        let mut taken = Vec::new();
+        let mut failed = Vec::new();
         for store in &stores {
             // Independently: when one fails for lack of space, old snapshots of the others must still be deleted.
             match write(store, &directory) {
@@ -178,11 +178,11 @@ impl Memory {
 
 /// Clears counters on schedule, until `stop`.
 pub(super) fn run_clearing(memory: &Memory, stop: &AtomicBool) {
-    let due = |store: &RegionSettings| {
+    let cleared = memory.settings.stores.iter().filter_map(|store| {
         let every = store.clear_every?;
         Some((store.name.clone(), every, Instant::now() + every))
-    };
-    let mut stores: Vec<_> = memory.settings.stores.iter().filter_map(due).collect();
+    });
+    let mut stores: Vec<_> = cleared.collect();
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(SLEEP);
         for (name, every, next) in &mut stores {
@@ -201,21 +201,13 @@ pub(super) fn run_clearing(memory: &Memory, stop: &AtomicBool) {
 fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> {
     let ts = nic::time::now();
     let file = directory.join(format!("{}@{ts}.{EXTENSION}", store.name()));
-    let begun = directory.join(format!("{}.begun", store.name()));
+    let temp_file = directory.join(format!("{}.begun", store.name()));
     let mut snapshot = Snapshot::new(&store.store, ts).map_err(|error| error.to_string())?;
     let bytes = snapshot.len();
-    let mut write = || {
-        fs::create_dir_all(directory)?;
-        let mut out = File::create(&begun)?;
-        while let Some(chunk) = snapshot.next() {
-            out.write_all(chunk)?;
-        }
-        out.sync_all()?;
-        fs::rename(&begun, &file)
-    };
-    if let Err(error) = write() {
+    let written = write_file(&mut snapshot, &temp_file).and_then(|()| fs::rename(&temp_file, &file));
+    if let Err(error) = written {
         // Best effort: the first error is the one to report.
-        let _ = fs::remove_file(&begun);
+        let _ = fs::remove_file(&temp_file);
         let directory = directory.display();
         return Err(format!(
             "cannot write a snapshot of `{}` to {directory}: {error}; {}",
@@ -233,17 +225,30 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
     })
 }
 
+/// Writes the snapshot to `file`, and waits until it is on disk.
+fn write_file(snapshot: &mut Snapshot, file: &Path) -> std::io::Result<()> {
+    if let Some(directory) = file.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut out = File::create(file)?;
+    while let Some(chunk) = snapshot.next() {
+        out.write_all(chunk)?;
+    }
+    out.sync_all()
+}
+
 /// Snapshots of a store, oldest first, with their times.
 fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
-    let one = |path: PathBuf| {
-        let (of, ts) = path.file_stem()?.to_str()?.rsplit_once('@')?;
-        let is_one = of == name && path.extension().is_some_and(|extension| extension == EXTENSION);
-        Some((ts.parse().ok()?, path.clone())).filter(|_| is_one)
-    };
-    let mut files: Vec<_> = entries.filter_map(|entry| one(entry.ok()?.path())).collect();
+    let snapshots = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let (store, ts) = path.file_stem()?.to_str()?.rsplit_once('@')?;
+        let is_snapshot = store == name && path.extension().is_some_and(|extension| extension == EXTENSION);
+        Some((ts.parse().ok()?, path.clone())).filter(|_| is_snapshot)
+    });
+    let mut files: Vec<_> = snapshots.collect();
     files.sort();
     files
 }

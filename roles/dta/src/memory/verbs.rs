@@ -165,11 +165,13 @@ impl Verbs {
 /// Reads the receive completions of a queue pair and posts as many receives again; returns the new state if it changed.
 fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> Option<QueuePairState> {
     let mut done = [WorkCompletion::default(); 16];
-    let (mut good, mut bad) = (0, false);
+    let mut good = 0;
+    let mut bad = false;
     for done in pair.received(&mut done) {
         if done.status == 0 {
             good += 1;
-            let (immediate, len) = (done.immediate, done.len);
+            let immediate = done.immediate;
+            let len = done.len;
             // A device does not report the address that it wrote; the immediate names the store.
             completions.push(Completion {
                 queue_pair: number,

@@ -11,7 +11,7 @@ use super::kernel::{Kernel, KernelStatus};
 use crate::exchange::AdmissionView;
 use view::{Name, NamedCounts};
 
-/// `/api/v1/dta`.
+/// The memory's state and counters, as `/api/v1/dta` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Memory"))]
 pub struct MemoryView {
@@ -36,7 +36,7 @@ pub struct MemoryView {
     pub kernel_drops: u64,
     /// RoCEv2 packets: `packets = executed + duplicates + refused + dropped`.
     pub packets: u64,
-    /// Packets executed.
+    /// Packets whose operation was executed.
     pub executed: u64,
     /// Packets received again, and only acknowledged.
     pub duplicates: u64,
@@ -48,25 +48,25 @@ pub struct MemoryView {
     balanced: bool,
     /// RDMA writes and fetch-and-add operations done.
     pub messages: u64,
-    /// Bytes written.
+    /// Bytes written into the stores.
     pub written_bytes: u64,
     /// RDMA fetch-and-add operations done.
     pub fetch_adds: u64,
     /// Packets of unreliable queue pairs that are missing: PSNs that were skipped, less those that arrived reordered.
     pub missing: u64,
-    /// ACKs sent.
+    /// ACKs sent to translators.
     pub acks: u64,
     /// NAKs sent, by syndrome.
     pub naks: NamedCounts,
     /// Responses that the kernel did not send.
     responses_unsent: u64,
-    /// Links of translators.
+    /// The links of translators to this memory.
     pub links: Vec<LinkView>,
     /// Connections to the exchange.
     pub translators: AdmissionView,
     /// Entries of lists reported as events.
     pub events: EventsView,
-    /// Snapshots.
+    /// Snapshots of the stores.
     pub snapshots: SnapshotsView,
 }
 
@@ -78,13 +78,13 @@ pub struct MemoryView {
     schemars(rename = "MemoryXdp")
 )]
 pub struct XdpView {
-    /// Network interface.
+    /// Network interface of the kernel responder.
     interface: String,
     /// Whether it is attached.
     pub up: bool,
     /// Whether it is attached in native mode, that is in the interface's driver, rather than in generic mode.
     native: bool,
-    /// Why it is not attached, or not in native mode.
+    /// Reason that it is not attached, or not in native mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     /// Packets that it processed, included in the total.
@@ -96,7 +96,7 @@ pub struct XdpView {
 }
 
 impl XdpView {
-    fn of(status: KernelStatus) -> Self {
+    fn from_status(status: KernelStatus) -> Self {
         let KernelStatus {
             interface,
             up,
@@ -116,7 +116,7 @@ impl XdpView {
     }
 }
 
-/// A translator's link.
+/// The link of a translator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -134,7 +134,7 @@ pub struct LinkView {
     pub up: bool,
     /// Seconds since it connected or disconnected.
     since_s: f64,
-    /// Connections so far.
+    /// Connections established since the start.
     connections: u64,
     /// State of its unreliable queue pair: ready, error or gone.
     unreliable: Name,
@@ -156,13 +156,13 @@ pub struct EventsView {
     pub overwritten: u64,
     /// Batches that were never complete.
     pub missing: u64,
-    /// Immediates received.
+    /// Immediate values received with writes.
     pub immediates: u64,
     /// Immediates discarded because the queue was full; entries of lists are still reported.
     pub immediates_dropped: u64,
 }
 
-/// Snapshots.
+/// Counters and files of snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -170,13 +170,13 @@ pub struct EventsView {
     schemars(rename = "MemorySnapshots")
 )]
 pub struct SnapshotsView {
-    /// Snapshots taken.
+    /// Snapshots written since the start.
     pub taken: u64,
-    /// Snapshots that failed.
+    /// Snapshots that could not be written.
     pub failed: u64,
-    /// How often counters began again at 0 (`clear_every`).
+    /// Number of times that counters were cleared (`clear_every`).
     pub cleared: u64,
-    /// The last failure.
+    /// The last failure; null after a success.
     message: Option<String>,
     /// Directory of the files.
     directory: String,
@@ -212,11 +212,6 @@ impl Memory {
         let pairs = self.pairs();
         let mut stats = *pairs.responder.stats();
         let mut balanced = stats.is_balanced();
-        let state = |pair: u32| match pairs.state(pair) {
-            Some(QueuePairState::Ready) => "ready",
-            Some(_) => "error",
-            None => "gone",
-        };
         let links = links.iter().map(|((instance, number), link)| LinkView {
             instance: instance.clone(),
             link: *number,
@@ -224,8 +219,8 @@ impl Memory {
             up: link.up,
             since_s: link.since.elapsed().as_secs_f64(),
             connections: link.connections,
-            unreliable: state(link.unreliable).into(),
-            reliable: state(link.reliable).into(),
+            unreliable: state_name(pairs.state(link.unreliable)).into(),
+            reliable: state_name(pairs.state(link.reliable)).into(),
         });
         let links = links.collect();
         let xdp = self.kernel.as_ref().map(Kernel::status);
@@ -241,11 +236,9 @@ impl Memory {
         let dropped = Reason::ALL
             .iter()
             .map(|why| (why.name(), stats.dropped[*why as usize]));
-        let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
-        let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         MemoryView {
             mode: self.settings.mode.word().into(),
-            xdp: xdp.map(XdpView::of),
+            xdp: xdp.map(XdpView::from_status),
             listen: self.listen.to_string(),
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
@@ -256,35 +249,33 @@ impl Memory {
                 .iter()
                 .map(|store| store.store.body_len())
                 .sum(),
-            datagrams: count(&self.counts.datagrams),
-            kernel_drops: count(&self.counts.kernel_drops),
+            datagrams: self.counts.datagrams.load(Ordering::Relaxed),
+            kernel_drops: self.counts.kernel_drops.load(Ordering::Relaxed),
             packets: stats.packets,
             executed: stats.executed,
             duplicates: stats.duplicates,
-            refused: some(
-                Refusal::ALL
-                    .iter()
-                    .map(|why| (why.name(), stats.refused[why.index()]))
-                    .collect(),
-            ),
-            dropped: some(dropped.chain(own).collect()),
+            refused: NamedCounts::nonzero(Refusal::ALL.map(|why| (why.name(), stats.refused[why.index()]))),
+            dropped: NamedCounts::nonzero(dropped.chain(own)),
             balanced,
             messages: stats.messages,
             written_bytes: stats.bytes,
             fetch_adds: stats.fetch_adds,
             missing: stats.skipped.saturating_sub(stats.out_of_order_by),
             acks: stats.acks + stats.atomic_acks,
-            naks: some(
-                ["sequence", "not_ready", "error"]
-                    .into_iter()
-                    .zip(stats.naks)
-                    .collect(),
-            ),
-            responses_unsent: count(&self.counts.responses_unsent),
+            naks: NamedCounts::nonzero(["sequence", "not_ready", "error"].into_iter().zip(stats.naks)),
+            responses_unsent: self.counts.responses_unsent.load(Ordering::Relaxed),
             links,
             translators: self.access.view(),
             events: self.events_view(),
             snapshots: self.snapshots_view(),
         }
+    }
+}
+
+fn state_name(state: Option<QueuePairState>) -> &'static str {
+    match state {
+        Some(QueuePairState::Ready) => "ready",
+        Some(_) => "error",
+        None => "gone",
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, Permissions},
     io::{self, ErrorKind},
-    net::UdpSocket,
+    net::{SocketAddr, UdpSocket},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::{
@@ -38,19 +38,21 @@ impl Listener {
     /// # Errors
     /// The path or port is in use, or not permitted.
     pub(super) fn open(listen: &LocalListen) -> Result<Self, CliError> {
-        let failed = |error: io::Error| {
+        let listener = match listen {
+            LocalListen::Unix(path) => Self::unix(path),
+            LocalListen::Udp(address) => Self::udp(*address),
+        };
+        listener.map_err(|error| {
             let remedy =
                 "name another path or port in [reporter] listen; the directory must exist and be writable";
             CliError::io(format!("cannot take reports on {listen}"), error, remedy)
-        };
-        match listen {
-            LocalListen::Unix(path) => Self::unix(path).map_err(failed),
-            LocalListen::Udp(address) => {
-                let socket = UdpSocket::bind(address).map_err(failed)?;
-                socket.set_nonblocking(true).map_err(failed)?;
-                Ok(Self::Udp(socket))
-            }
-        }
+        })
+    }
+
+    fn udp(address: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self::Udp(socket))
     }
 
     fn unix(path: &Path) -> io::Result<Self> {
@@ -109,11 +111,10 @@ fn inode(path: &Path) -> io::Result<Inode> {
 /// Whether `path` is a socket to which nobody listens.
 fn is_abandoned(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
     is_socket
         && UnixDatagram::unbound()
             .and_then(|probe| probe.connect(path))
-            .is_err_and(refused)
+            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
 impl AsFd for Listener {

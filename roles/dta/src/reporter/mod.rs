@@ -11,10 +11,9 @@ use std::{
     net::SocketAddr,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -22,9 +21,11 @@ use dataplane::dta::{Config, Outbox, Repeat, Reporter, SendError, SendOptions};
 use dta::report_text::{LineError, MAX_LINE, ReportLine};
 use nic::frames::{self, PollFds};
 
-use ::view::reporter_collectors;
+use ::settings::values::as_nanoseconds;
+use ::view::{NamedCounts, reporter_collectors};
 use listener::Listener;
-use runtime::control::Control;
+use runtime::control::{Control, StoppableThread};
+use runtime::lock::lock;
 use runtime::reporter::{Sockets, first_sequence};
 use settings::ReporterSettings;
 use terminal::CliError;
@@ -55,8 +56,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Role {
     shared: Handle,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: StoppableThread,
 }
 
 /// The published counters, for the API.
@@ -64,7 +64,7 @@ pub type Handle = Arc<Mutex<ReporterView>>;
 
 /// The last published counters. A thread that panicked left a complete value.
 pub fn view(handle: &Handle) -> ReporterView {
-    handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(handle).clone()
 }
 
 impl Ready {
@@ -82,15 +82,10 @@ impl Ready {
     /// The system refuses a thread.
     pub fn start(self, control: &Control) -> Result<Role, CliError> {
         let mut worker = self.worker;
-        let stop = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Mutex::new(worker.view()));
-        let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
-        let work = move || worker.work(&stopped, &published);
-        Ok(Role {
-            shared,
-            stop,
-            thread: Some(control.spawn("reporter", work)?),
-        })
+        let published = Arc::clone(&shared);
+        let thread = control.spawn_stoppable("reporter", move |stop| worker.work(&stop, &published))?;
+        Ok(Role { shared, thread })
     }
 }
 
@@ -103,12 +98,7 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        // Relaxed: the flag orders no other memory; joining the thread orders everything else.
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
+        self.thread.stop();
         let ReporterView { received, sent, .. } = view(&self.shared);
         tracing::info!(received, sent, "the DTA reporter stopped");
     }
@@ -142,22 +132,20 @@ struct Counts {
 
 impl Worker {
     fn open(settings: &ReporterSettings) -> Result<Self, CliError> {
-        let failed = |error: &dyn std::fmt::Display| CliError::new(format!("[reporter]: {error}"));
-        let (collectors, spread) = settings.destinations().map_err(|error| failed(&error))?;
-        let sockets = Sockets::open(&collectors, settings.control).map_err(|error| failed(&error))?;
-        let probe = u64::try_from(settings.probe.as_nanos()).unwrap_or(u64::MAX);
+        let (collectors, spread) = settings.destinations().map_err(error)?;
+        let sockets = Sockets::open(&collectors, settings.control).map_err(error)?;
         let config = Config {
             reporter: settings.id,
             spread,
             repeat: Repeat {
-                probe,
+                probe: as_nanoseconds(settings.probe),
                 ..Repeat::default()
             },
             longest_essential: LONGEST,
             first_sequence: first_sequence(nic::time::now()),
             ..Config::default()
         };
-        let reporter = Reporter::new(config).map_err(|error| failed(&error))?;
+        let reporter = Reporter::new(config).map_err(error)?;
         let listener = Listener::open(&settings.listen)?;
         Ok(Self {
             listen: listener.address().unwrap_or_else(|| settings.listen.to_string()),
@@ -174,7 +162,8 @@ impl Worker {
     }
 
     fn work(&mut self, stop: &AtomicBool, shared: &Mutex<ReporterView>) {
-        let (mut poll_fds, mut next) = (PollFds::default(), 0);
+        let mut poll_fds = PollFds::default();
+        let mut next = 0;
         while !stop.load(Ordering::Relaxed) {
             let descriptors = [self.listener.as_fd(), self.sockets.control()];
             let timeout = Duration::from_nanos(self.timeout());
@@ -186,7 +175,7 @@ impl Worker {
             self.poll(now);
             if now >= next {
                 next = now + PUBLISH;
-                *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
+                *lock(shared) = self.view();
             }
         }
         // What programs had sent before the stop, as far as a socket's buffer holds it.
@@ -197,7 +186,7 @@ impl Worker {
                 break;
             }
         }
-        *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
+        *lock(shared) = self.view();
     }
 
     /// Time until the next timer of the reporter, ns.
@@ -230,16 +219,16 @@ impl Worker {
         }
         // The outbox is empty before the burst, so that retransmissions take no room from new reports.
         sockets.send(outbox);
-        self.take_burst(now);
+        self.receive_burst(now);
         self.sockets.send(&mut self.outbox);
     }
 
-    fn take_burst(&mut self, now: u64) {
+    fn receive_burst(&mut self, now: u64) {
         // One byte more than a line may have, so that longer ones are recognised.
         let mut line = [0; MAX_LINE + 1];
         for _ in 0..BURST {
             match self.listener.recv(&mut line) {
-                Ok(Some(len)) => self.take(&line[..len], now),
+                Ok(Some(len)) => self.process_line(&line[..len], now),
                 Ok(None) => return,
                 Err(_) => {
                     self.counts.failed += 1;
@@ -250,7 +239,7 @@ impl Worker {
     }
 
     /// Sends the report of a line, or counts why not.
-    fn take(&mut self, line: &[u8], now: u64) {
+    fn process_line(&mut self, line: &[u8], now: u64) {
         self.counts.received += 1;
         let report = match ReportLine::parse(line) {
             Ok(report) => report,
@@ -281,14 +270,16 @@ impl Worker {
     }
 
     fn view(&self) -> ReporterView {
-        let (stats, sockets, counts) = (self.reporter.stats(), self.sockets.stats, self.counts);
+        let stats = self.reporter.stats();
+        let sockets = self.sockets.stats;
+        let counts = self.counts;
         let refused = LineError::ALL.map(|reason| (reason.name(), counts.refused[reason as usize]));
         ReporterView {
             id: self.id,
             listen: self.listen.clone(),
             control: self.sockets.control_address().to_string(),
             received: counts.received,
-            refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
+            refused: NamedCounts::nonzero(refused),
             suppressed: counts.suppressed,
             queue_full: counts.queue_full,
             receive_errors: counts.failed,
@@ -300,4 +291,8 @@ impl Worker {
             collectors: reporter_collectors(&self.collectors, &self.reporter, nic::time::monotonic()),
         }
     }
+}
+
+fn error(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("[reporter]: {error}"))
 }

@@ -12,7 +12,7 @@ use view::{NamedCounts, ReporterCollector};
     schemars(rename = "Reporter")
 )]
 pub struct ReporterView {
-    /// Reporter ID.
+    /// Reporter ID in the reports.
     pub(super) id: u32,
     /// Path or address to which programs send reports.
     pub(super) listen: String,
@@ -30,14 +30,14 @@ pub struct ReporterView {
     pub(super) receive_errors: u64,
     /// Reports originated, without retransmissions.
     pub reports: u64,
-    /// Datagrams sent.
+    /// Datagrams sent to translators.
     pub sent: u64,
     /// Datagrams that the kernel refused.
     pub unsent: u64,
-    /// Control messages processed.
+    /// Control messages of translators that were processed.
     pub controls: u64,
     /// Control messages that are malformed, for another reporter, or from an unknown peer.
     pub controls_refused: u64,
-    /// Collectors.
+    /// The collectors to which it reports.
     pub collectors: Vec<ReporterCollector>,
 }

@@ -89,7 +89,8 @@ impl Intercepted {
 
     /// To be called after the last reports were processed. What the switch has not taken is dropped, and so is what it sends from now on.
     pub(super) fn close(&mut self) {
-        let (reports, messages) = (self.end.reports.close(), self.end.replies.close());
+        let reports = self.end.reports.close();
+        let messages = self.end.replies.close();
         self.replies -= messages;
         self.replies_dropped += messages;
         if reports + messages > 0 {
@@ -129,7 +130,7 @@ impl Intercepted {
     schemars(rename = "TranslatorIntercepted")
 )]
 pub struct InterceptedView {
-    /// Intercepted destinations.
+    /// Destinations whose reports the translator intercepts.
     destinations: Vec<String>,
     /// Reports from the switch, included in `reports` of the translator.
     pub reports: u64,

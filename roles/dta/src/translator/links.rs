@@ -17,7 +17,7 @@ use super::transport::RdmaTransport;
 use super::settings::TranslatorSettings;
 use crate::exchange::{
     Accept, End, Hello, Shape, StoreOffer, VERSION,
-    client::{Commands, Link, LinkEvent, Target},
+    client::{Commands, ExchangeLink, LinkEvent, Target},
 };
 use runtime::control::Control;
 use terminal::CliError;
@@ -25,7 +25,7 @@ use terminal::CliError;
 /// A collector and its link.
 pub(super) struct Peer {
     pub(super) exchange: SocketAddr,
-    pub(super) link: Link,
+    pub(super) link: ExchangeLink,
     /// Commands for the connection of its link.
     commands: Option<Commands>,
     /// Whether it must prove the shared secret.
@@ -86,7 +86,7 @@ impl Peers {
             let secured = secret.is_some();
             list.push(Peer {
                 exchange,
-                link: Link::start(
+                link: ExchangeLink::start(
                     Target {
                         collector: number as u8,
                         exchange,
@@ -151,10 +151,11 @@ impl Peers {
 
     /// Whether every connected collector has acknowledged all reliable operations.
     pub(super) fn all_acknowledged(&self, links: &RdmaTransport) -> bool {
-        let unacknowledged =
-            |number: usize| links.stats(number as u8).map_or(0, |stats| stats.unacknowledged);
-        let up = |number: usize| links.state(number as u8) == State::Up;
-        (0..self.list.len()).all(|number| unacknowledged(number) == 0 || !up(number))
+        (0..self.list.len()).all(|number| {
+            let number = number as u8;
+            let unacknowledged = links.stats(number).map_or(0, |stats| stats.unacknowledged);
+            unacknowledged == 0 || links.state(number) != State::Up
+        })
     }
 
     /// Reconnects links whose queue pairs broke.
@@ -204,10 +205,6 @@ impl Peers {
         let Some(commands) = commands else {
             return Ok(());
         };
-        let end = |end: rdma::requester::End| End {
-            queue_pair: end.queue_pair,
-            psn: end.psn.value(),
-        };
         commands.hello(Hello {
             version: VERSION,
             instance,
@@ -215,8 +212,8 @@ impl Peers {
             address: address.ip(),
             port: address.port(),
             mtu: settings.pmtu.min(links.mtu()),
-            unreliable: end(offer.unreliable),
-            reliable: end(offer.reliable),
+            unreliable: offered_end(offer.unreliable),
+            reliable: offered_end(offer.reliable),
         });
         Ok(())
     }
@@ -345,40 +342,12 @@ fn memory(
     number: u8,
     settings: &TranslatorSettings,
 ) -> Result<CollectorConfig, String> {
-    let entry = |store: &StoreOffer| {
-        let geometry = store
-            .geometry()
-            .ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
-        // A shorter region would refuse some of the writes of a report, after it took others.
-        if store.length < geometry.body_len() || store.va().is_none_or(|address| address % 8 != 0) {
-            return Err(format!(
-                "its store `{}` is shorter than its layout, or not aligned",
-                store.name
-            ));
+    for (index, store) in stores.iter().enumerate() {
+        if stores[..index].iter().any(|other| other.region == store.region) {
+            return Err(format!("two of its stores have the region {}", store.region));
         }
-        let id = match geometry {
-            Geometry::Append { .. } => 0,
-            _ => u16::try_from(store.id)
-                .map_err(|_| format!("its store `{}` has no ID of 16 bits", store.name))?,
-        };
-        let mut entry = StoreEntry::new(store.region, id, geometry);
-        match store.shape {
-            Shape::Sketch { reporters, .. } => entry.reporters = reporters,
-            Shape::Append { swapped, .. } => entry.swapped = swapped,
-            _ => {}
-        }
-        Ok(entry)
-    };
-    let twice = |(index, store): (usize, &StoreOffer)| {
-        stores[..index]
-            .iter()
-            .any(|other| other.region == store.region)
-            .then_some(store.region)
-    };
-    if let Some(region) = stores.iter().enumerate().find_map(twice) {
-        return Err(format!("two of its stores have the region {region}"));
     }
-    let stores = stores.iter().map(entry).collect::<Result<_, String>>()?;
+    let stores = stores.iter().map(store_entry).collect::<Result<_, String>>()?;
     let rate = settings
         .collectors
         .get(usize::from(number))
@@ -387,6 +356,39 @@ fn memory(
         stores,
         rate: rate.unwrap_or_default(),
     })
+}
+
+fn store_entry(store: &StoreOffer) -> Result<StoreEntry, String> {
+    let geometry = store
+        .geometry()
+        .ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
+    // A shorter region would refuse some of the writes of a report, after it took others.
+    if store.length < geometry.body_len() || store.va().is_none_or(|address| address % 8 != 0) {
+        return Err(format!(
+            "its store `{}` is shorter than its layout, or not aligned",
+            store.name
+        ));
+    }
+    let id = match geometry {
+        Geometry::Append { .. } => 0,
+        _ => {
+            u16::try_from(store.id).map_err(|_| format!("its store `{}` has no ID of 16 bits", store.name))?
+        }
+    };
+    let mut entry = StoreEntry::new(store.region, id, geometry);
+    match store.shape {
+        Shape::Sketch { reporters, .. } => entry.reporters = reporters,
+        Shape::Append { swapped, .. } => entry.swapped = swapped,
+        _ => {}
+    }
+    Ok(entry)
+}
+
+fn offered_end(end: rdma::requester::End) -> End {
+    End {
+        queue_pair: end.queue_pair,
+        psn: end.psn.value(),
+    }
 }
 
 fn region(store: &StoreOffer) -> Option<RemoteRegion> {
@@ -414,7 +416,7 @@ mod tests {
             address: address.to_owned(),
             length,
             key: 7,
-            shape: Shape::of(&geometry, Vec::new(), false, 1),
+            shape: Shape::from_geometry(&geometry, Vec::new(), false, 1),
         }
     }
 

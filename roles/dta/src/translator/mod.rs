@@ -13,17 +13,15 @@ use std::{
     net::SocketAddr,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
 use collector::Senders;
 use nic::{
     frames::PollFds,
-    source::Packet,
     udp::{Burst, JUMBO_SLOT_SIZE, Options, Receiver, SendOutcome},
 };
 use translator::{Output, Translator};
@@ -32,7 +30,11 @@ use wire::roce::{self, Endpoints};
 use crate::exchange::secret::SecretFile;
 use intercepted::{Intercepted, Stage};
 use links::{Context, Peers};
-use runtime::{control::Control, intercept::TranslatorEnd};
+use runtime::{
+    control::{Control, StoppableThread},
+    intercept::TranslatorEnd,
+    lock::lock,
+};
 use settings::{TranslatorSettings, TransportMode};
 use terminal::CliError;
 use transport::RdmaTransport;
@@ -72,8 +74,7 @@ pub struct Role {
     shared: Handle,
     addresses: Vec<SocketAddr>,
     secrets: Secrets,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: StoppableThread,
 }
 
 /// The published view, for the API.
@@ -81,7 +82,7 @@ pub type Handle = Arc<Mutex<TranslatorView>>;
 
 /// The last published view. A thread that panicked left a complete value.
 pub fn view(handle: &Handle) -> TranslatorView {
-    handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(handle).clone()
 }
 
 /// The socket of a collector's reports.
@@ -100,7 +101,6 @@ impl Ready {
     /// # Errors
     /// A port in use, settings that cannot be used.
     pub fn open(settings: &TranslatorSettings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
         let options = Options {
             recv_buffer,
@@ -113,7 +113,7 @@ impl Ready {
         let secrets = secrets.collect::<Result<_, _>>()?;
         let mut reports = Vec::new();
         for address in settings.listens() {
-            let receiver = Receiver::bind(address, &options).map_err(|error| wrong(&error))?;
+            let receiver = Receiver::bind(address, &options).map_err(error)?;
             if let Some(warning) = receiver.warning() {
                 tracing::warn!("{warning}");
             }
@@ -123,7 +123,7 @@ impl Ready {
                 sent: SendOutcome::default(),
             });
         }
-        let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
+        let translator = Translator::new(settings.config()).map_err(error)?;
         // A device is opened last: see `open_device`.
         let links = (settings.mode != TransportMode::Verbs)
             .then(|| RdmaTransport::open(settings))
@@ -192,21 +192,24 @@ impl Ready {
             offset: nic::time::now().saturating_sub(nic::time::monotonic()),
         };
         let shared = Arc::new(Mutex::new(worker.view()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let (published, stopped, failed) = (Arc::clone(&shared), Arc::clone(&stop), control.clone());
-        let work = move || {
-            if let Err(error) = worker.work(&stopped, &published) {
+        let published = Arc::clone(&shared);
+        let failed = control.clone();
+        let thread = control.spawn_stoppable("translator", move |stop| {
+            if let Err(error) = worker.work(&stop, &published) {
                 failed.failed(format!("the translator failed: {error}"));
             }
-        };
+        })?;
         Ok(Role {
             shared,
             addresses,
             secrets,
-            stop,
-            thread: Some(control.spawn("translator", work)?),
+            thread,
         })
     }
+}
+
+fn error(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("[translator]: {error}"))
 }
 
 impl Role {
@@ -229,12 +232,7 @@ impl Role {
 impl Drop for Role {
     /// Flushes buffers, as far as the collectors have credit.
     fn drop(&mut self) {
-        // Relaxed: the flag publishes no other data; joining the thread orders everything else.
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
+        self.thread.stop();
         let view = view(&self.shared);
         let unacknowledged: u64 = view
             .collectors
@@ -284,7 +282,8 @@ impl Worker {
     }
 
     fn work(&mut self, stop: &AtomicBool, shared: &Mutex<TranslatorView>) -> Result<(), nic::Error> {
-        let (mut burst, mut poll_fds) = (Burst::new(BURST, JUMBO_SLOT_SIZE), PollFds::default());
+        let mut burst = Burst::new(BURST, JUMBO_SLOT_SIZE);
+        let mut poll_fds = PollFds::default();
         let mut outcome = Ok(());
         while !stop.load(Ordering::Relaxed) {
             if let Err(error) = self.poll(&mut burst, &mut poll_fds) {
@@ -310,7 +309,7 @@ impl Worker {
         if let Some(intercepted) = &mut self.intercepted {
             intercepted.close();
         }
-        *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.view();
+        *lock(shared) = self.view();
         outcome
     }
 
@@ -322,7 +321,9 @@ impl Worker {
         let descriptors = descriptors.chain(self.intercepted.as_ref().map(Intercepted::as_fd));
         nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, timeout)?;
         let now = self.now();
-        let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
+        let settings = &self.settings;
+        let translator = &mut self.translator;
+        let links = &mut self.links;
         self.peers.handle_events(&mut Context {
             now,
             settings,
@@ -376,17 +377,14 @@ impl Worker {
             messages,
             ..
         } = self;
-        let allowed = |packet: &Packet<'_>| {
+        let allowed = burst.iter().filter(|packet| {
             let is_allowed = senders
                 .as_ref()
                 .is_none_or(|senders| senders.contains(packet.source.ip()));
             *not_allowed += u64::from(!is_allowed);
             is_allowed
-        };
-        let payloads = burst
-            .iter()
-            .filter(allowed)
-            .map(|packet| (packet.source, packet.data));
+        });
+        let payloads = allowed.map(|packet| (packet.source, packet.data));
         translator.process_burst(now, collector as u8, payloads, links, messages);
         self.send(now);
         Ok(())
@@ -407,7 +405,8 @@ impl Worker {
         else {
             return;
         };
-        let (control_port, senders) = (settings.control_port, senders.as_ref());
+        let control_port = settings.control_port;
+        let senders = senders.as_ref();
         intercepted.process(Stage {
             now,
             control_port,
@@ -471,7 +470,7 @@ impl Worker {
         if now.saturating_sub(self.published) >= PUBLISH {
             self.published = now;
             let view = self.view();
-            *shared.lock().unwrap_or_else(PoisonError::into_inner) = view;
+            *lock(shared) = view;
         }
     }
 }

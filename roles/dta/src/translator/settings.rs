@@ -13,10 +13,11 @@ use wire::dta::CONTROL_PORT;
 
 use settings::{
     choice,
+    problems::Problems,
     read::{Node, Reader},
     section,
     setting::{Setting, Shown},
-    values::{Rate, Size, from_text, integer, refuse, with_unit},
+    values::{Rate, Size, as_nanoseconds, from_text, integer, refuse, with_unit},
 };
 
 section! {
@@ -33,7 +34,7 @@ section! {
         /// Layout of reports. `v1`: as in [the wire formats](../reference/wire-formats.md). `artifact`: as in the code published
         /// with the paper, with the base header of three bytes (sequence numbers). `both`: distinguished by the first byte.
         pub layout: ReportLayout = ReportLayout::V1,
-        /// How the translator writes. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
+        /// Method of writing. `socket`: this program sends RoCEv2 packets by a UDP socket. `verbs`: the RDMA device that
         /// has the address `source`, by libibverbs.
         pub mode: TransportMode = TransportMode::Socket,
         /// Source address of RoCEv2 packets. Not set: the local address of the connection to the exchange.
@@ -102,7 +103,7 @@ section! {
 }
 
 choice! {
-    /// How the translator writes into collectors' memory.
+    /// The method by which the translator writes into collectors' memory.
     pub enum TransportMode("\"socket\" or \"verbs\"") {
         /// This program, by a UDP socket.
         Socket = "socket",
@@ -112,13 +113,13 @@ choice! {
 }
 
 choice! {
-    /// How reports are laid out.
-    pub enum ReportLayout("\"v1\", \"artifact\" or \"both\"") {
-        /// DTA v1.
+    /// The layout of reports.
+    pub enum ReportLayout("\"v1\", \"artifact\" or \"both\"") for Accept {
+        /// The layout of DTA v1.
         V1 = "v1",
-        /// The published code's.
+        /// The layout of the code published with the paper.
         Artifact = "artifact",
-        /// Either.
+        /// Either layout; each report selects it.
         Both = "both",
     }
 }
@@ -171,15 +172,15 @@ section! {
 choice! {
     /// The operation of the reports that a trigger examines.
     pub enum TriggerOperation("\"key-write\", \"append\", \"key-increment\", \"postcard\" or \"sketch-merge\"") {
-        /// Key-Write.
+        /// Triggered by reports of Key-Write.
         KeyWrite = "key-write",
-        /// Append.
+        /// Triggered by reports of Append.
         Append = "append",
-        /// Key-Increment.
+        /// Triggered by reports of Key-Increment.
         KeyIncrement = "key-increment",
-        /// Postcarding.
+        /// Triggered by reports of Postcarding.
         Postcard = "postcard",
-        /// Sketch-Merge.
+        /// Triggered by reports of Sketch-Merge.
         SketchMerge = "sketch-merge",
     }
 }
@@ -229,26 +230,18 @@ impl Setting for PerSecond {
 impl TranslatorSettings {
     /// The address that receives the reports for each collector.
     pub fn listens(&self) -> Vec<SocketAddr> {
-        let one = |(index, collector): (usize, &TargetSettings)| {
-            collector.listen.or((index == 0).then_some(self.listen))
-        };
-        self.collectors.iter().enumerate().filter_map(one).collect()
+        let collectors = self.collectors.iter().enumerate();
+        collectors
+            .filter_map(|(index, collector)| collector.listen.or((index == 0).then_some(self.listen)))
+            .collect()
     }
 
     /// The destinations that the switch intercepts, each with the number of its collector.
     pub fn intercepted(&self) -> Vec<(SocketAddr, u8)> {
-        let of = |(number, collector): (usize, &TargetSettings)| {
-            collector
-                .intercept
-                .iter()
-                .map(|to| (*to, number as u8))
-                .collect::<Vec<_>>()
-        };
-        self.collectors
-            .iter()
-            .take(translator::MAX_COLLECTORS)
-            .enumerate()
-            .flat_map(of)
+        let collectors = self.collectors.iter().take(translator::MAX_COLLECTORS);
+        (0..)
+            .zip(collectors)
+            .flat_map(|(number, collector)| collector.intercept.iter().map(move |to| (*to, number)))
             .collect()
     }
 
@@ -260,55 +253,53 @@ impl TranslatorSettings {
 
 /// Reports the problems of `[translator]`. `refuse` takes the path of the setting and a message.
 pub fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let mut wrong = |key: &str, message: &str| refuse(&["translator", key], message.to_owned());
+    let mut problems = Problems::new(&["translator"], refuse);
     if dta.collectors.is_empty() {
-        wrong(
+        problems.add(
             "collectors",
             "no collector to write to; add [[translator.collectors]] with exchange = \"10.0.0.9:18515\"",
         );
     }
     if dta.collectors.len() > translator::MAX_COLLECTORS {
-        wrong(
+        problems.add(
             "collectors",
             "at most 16 collectors; start another translator for the rest",
         );
     }
     if dta.mode == TransportMode::Verbs && dta.source.is_none() {
-        wrong(
+        problems.add(
             "mode",
             "which RDMA device? add source = \"10.0.0.5\", its address",
         );
     }
     if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
-        wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");
+        problems.add("pmtu", "write 256, 512, 1024, 2048 or 4096");
     }
     if dta.flush.is_zero() || dta.flush.as_secs() > 60 {
-        wrong("flush", "write \"1us\" to \"60s\"");
+        problems.add("flush", "write \"1us\" to \"60s\"");
     }
     if dta.postcard_timeout.is_zero() || dta.postcard_timeout.as_secs() > 60 {
-        wrong("postcard_timeout", "write \"1us\" to \"60s\"");
+        problems.add("postcard_timeout", "write \"1us\" to \"60s\"");
     }
     for (index, collector) in dta.collectors.iter().enumerate() {
         let position = index.to_string();
-        let mut wrong = |key: &str, message: String| {
-            refuse(&["translator", "collectors", &position, key], message);
-        };
+        let table = ["translator", "collectors", &position];
+        let mut problems = Problems::new(&table, refuse);
         if collector.exchange.is_none() {
-            wrong(
+            problems.add(
                 "exchange",
-                "write the collector's [collector.memory] exchange, such as \"10.0.0.9:18515\"".to_owned(),
+                "write the collector's [collector.memory] exchange, such as \"10.0.0.9:18515\"",
             );
         }
         let listen = collector.listen.or((index == 0).then_some(dta.listen));
         let before = dta.listens();
         match listen {
-            None => wrong(
+            None => problems.add(
                 "listen",
-                "reports for different collectors come to different ports; add listen = \"0.0.0.0:40041\""
-                    .to_owned(),
+                "reports for different collectors come to different ports; add listen = \"0.0.0.0:40041\"",
             ),
             Some(own) if own.port() != 0 && before[..index.min(before.len())].contains(&own) => {
-                wrong(
+                problems.add(
                     "listen",
                     format!("{own} is another collector's; write another port"),
                 );
@@ -333,18 +324,21 @@ pub fn check_intercept(dta: &TranslatorSettings, has_switch: bool, refuse: &mut 
     let mut before: Vec<SocketAddr> = Vec::new();
     for (index, collector) in dta.collectors.iter().enumerate() {
         for (at, to) in collector.intercept.iter().enumerate() {
-            let (index, at) = (index.to_string(), at.to_string());
-            let mut wrong = |message: String| {
-                refuse(&["translator", "collectors", &index, "intercept", &at], message);
-            };
+            let index = index.to_string();
+            let at = at.to_string();
+            let list = ["translator", "collectors", &index, "intercept"];
+            let mut problems = Problems::new(&list, refuse);
             if !has_switch {
-                wrong("only a switch in this process can intercept; add [switch], or remove this".to_owned());
+                problems.add(
+                    &at,
+                    "only a switch in this process can intercept; add [switch], or remove this",
+                );
             } else if to.port() == 0 || !is_routed(to.ip()) {
-                wrong("write the unicast address and the port that reporters send to, such as \"10.0.2.9:40040\"".to_owned());
+                problems.add(&at, "write the unicast address and the port that reporters send to, such as \"10.0.2.9:40040\"");
             } else if before.contains(to) {
-                wrong(format!("{to} is written twice; remove one"));
+                problems.add(&at, format!("{to} is written twice; remove one"));
             } else if before.len() == MAX_INTERCEPTED {
-                wrong(format!("at most {MAX_INTERCEPTED} destinations in all"));
+                problems.add(&at, format!("at most {MAX_INTERCEPTED} destinations in all"));
             }
             before.push(*to);
         }
@@ -374,17 +368,16 @@ fn is_routed(address: IpAddr) -> bool {
 fn triggers(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, trigger) in dta.triggers.iter().enumerate() {
         let position = index.to_string();
-        let mut wrong = |key: &str, message: String| {
-            refuse(&["translator", "triggers", &position, key], message);
-        };
+        let table = ["translator", "triggers", &position];
+        let mut problems = Problems::new(&table, refuse);
         if let Err(error) = translator::trigger_text::conditions(&trigger.when) {
-            wrong("when", error);
+            problems.add("when", error);
         }
         match translator::trigger_text::parts(&trigger.entry) {
-            Err(error) => wrong("entry", error),
+            Err(error) => problems.add("entry", error),
             Ok(_) => {
                 if let Some(Err(what)) = trigger.built().map(|built| built.check()) {
-                    wrong("entry", what.to_owned());
+                    problems.add("entry", what);
                 }
             }
         }
@@ -408,7 +401,7 @@ impl TriggerSettings {
             list: self.list,
             entry: translator::trigger_text::parts(&self.entry).ok()?,
             immediate: self.immediate,
-            interval: nanoseconds(self.interval),
+            interval: as_nanoseconds(self.interval),
         })
     }
 }
@@ -418,19 +411,15 @@ impl TranslatorSettings {
     pub fn config(&self) -> Config {
         Config {
             collectors: vec![None; self.collectors.len()],
-            accept: match self.layout {
-                ReportLayout::V1 => Accept::V1,
-                ReportLayout::Artifact => Accept::Artifact,
-                ReportLayout::Both => Accept::Both,
-            },
+            accept: self.layout.into(),
             reporters: self.reporters,
             reporter_rate: self.reporter_rate.map_or(0, |rate| rate.0),
             acks: self.acknowledge,
-            append_timer: nanoseconds(self.flush),
-            postcard_timer: nanoseconds(self.postcard_timeout),
+            append_timer: as_nanoseconds(self.flush),
+            postcard_timer: as_nanoseconds(self.postcard_timeout),
             postcards: self.postcards,
             sketch_columns: self.sketch_columns,
-            sketch_timer: nanoseconds(self.sketch_timeout),
+            sketch_timer: as_nanoseconds(self.sketch_timeout),
             local: usize::try_from(self.waiting.0).unwrap_or(usize::MAX),
             triggers: self.triggers.iter().filter_map(TriggerSettings::built).collect(),
             ..Config::default()
@@ -440,30 +429,28 @@ impl TranslatorSettings {
 
 impl UpstreamSettings {
     fn check(&self, collectors: usize, refuse: &mut dyn FnMut(&[&str], String)) {
-        let mut wrong = |key: &str, message: &str| {
-            refuse(&["translator", "upstream", key], message.to_owned());
-        };
+        let mut problems = Problems::new(&["translator", "upstream"], refuse);
         match self.to {
-            None => wrong(
+            None => problems.add(
                 "to",
                 "write the address of the other translator, such as \"10.0.0.9:40040\"",
             ),
             Some(to) if to.is_ipv4() != self.control.is_ipv4() => {
-                wrong("control", "write an address of the same family as `to`");
+                problems.add("control", "write an address of the same family as `to`");
             }
             Some(_) => {}
         }
         if collectors > 0 && usize::from(self.collector) >= collectors {
-            wrong(
+            problems.add(
                 "collector",
                 "there is no such collector; write an index of [[translator.collectors]], from 0",
             );
         }
         if !(100..=9000).contains(&self.longest) {
-            wrong("longest", "write 100 to 9000");
+            problems.add("longest", "write 100 to 9000");
         }
         if self.pace.as_secs() > 1 {
-            wrong("pace", "write \"0s\" to \"1s\"");
+            problems.add("pace", "write \"0s\" to \"1s\"");
         }
     }
 
@@ -473,7 +460,7 @@ impl UpstreamSettings {
             collector: self.collector,
             sketches: self.sketches.clone(),
             longest: self.longest.into(),
-            pace: nanoseconds(self.pace),
+            pace: as_nanoseconds(self.pace),
         }
     }
 }
@@ -487,10 +474,6 @@ impl TargetSettings {
             ..translator::Rate::UNLIMITED
         }
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

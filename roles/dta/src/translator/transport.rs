@@ -22,11 +22,10 @@ impl RdmaTransport {
     /// # Errors
     /// There is no such device, or the settings cannot be used.
     pub(super) fn open(settings: &TranslatorSettings) -> Result<Self, CliError> {
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
         let seed = u64::from_str_radix(&crate::exchange::instance(), 16).unwrap_or_default();
         let collectors = settings.collectors.len();
         if let Some(address) = Self::verbs(settings) {
-            let verbs = Verbs::open(address, collectors, seed as u32).map_err(|error| wrong(&error))?;
+            let verbs = Verbs::open(address, collectors, seed as u32).map_err(super::error)?;
             return Ok(Self::Verbs(Box::new(verbs)));
         }
         let links = Links::new(Config {
@@ -34,7 +33,7 @@ impl RdmaTransport {
             seed,
             ..Config::default()
         });
-        Ok(Self::Frames(Box::new(links.map_err(|error| wrong(&error))?)))
+        Ok(Self::Frames(Box::new(links.map_err(super::error)?)))
     }
 
     /// The address of the device to use.

@@ -33,9 +33,8 @@ impl Upstream {
     /// # Errors
     /// A port in use, settings that cannot be used.
     pub(super) fn open(settings: &UpstreamSettings, now: u64) -> Result<Self, CliError> {
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator.upstream]: {error}"));
-        let to = settings.to.ok_or_else(|| wrong(&"no address"))?;
-        let sockets = Sockets::open(slice::from_ref(&to), settings.control).map_err(|error| wrong(&error))?;
+        let to = settings.to.ok_or_else(|| error("no address"))?;
+        let sockets = Sockets::open(slice::from_ref(&to), settings.control).map_err(error)?;
         let longest = usize::from(settings.longest);
         let config = dta::Config {
             reporter: settings.reporter,
@@ -45,7 +44,7 @@ impl Upstream {
             first_sequence: first_sequence(now),
             ..dta::Config::default()
         };
-        let reporter = Reporter::new(config).map_err(|error| wrong(&error))?;
+        let reporter = Reporter::new(config).map_err(error)?;
         let options = SendOptions {
             priority: Priority::Medium,
             essential: settings.essential,
@@ -144,6 +143,10 @@ impl Upstream {
     }
 }
 
+fn error(error: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("[translator.upstream]: {error}"))
+}
+
 /// The sketches of a section, sent to another translator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
@@ -154,7 +157,7 @@ impl Upstream {
 pub struct UpstreamView {
     /// Address of the other translator.
     pub to: String,
-    /// Reporter ID there.
+    /// Reporter ID that the next translator sees.
     pub reporter: u32,
     /// Epochs of which every column was sent.
     pub epochs: u64,
@@ -166,9 +169,9 @@ pub struct UpstreamView {
     pub expired: u64,
     /// Columns not sent because of congestion, or because they are longer than a report.
     pub suppressed: u64,
-    /// NACKs for columns.
+    /// NACKs that requested columns again.
     pub nacks: u64,
-    /// Datagrams sent.
+    /// Datagrams sent to the next translator.
     pub sent: u64,
     /// Datagrams that the kernel refused.
     pub unsent: u64,

@@ -25,7 +25,7 @@ const PEER_PSN: u32 = 0;
 #[derive(Debug)]
 pub(super) struct Verbs {
     device: Device,
-    links: Vec<Link>,
+    links: Vec<VerbsLink>,
     seed: u32,
     now: u64,
 }
@@ -58,7 +58,7 @@ struct Target {
 }
 
 #[derive(Debug)]
-struct Link {
+struct VerbsLink {
     offered: Option<Pairs>,
     pairs: Option<Pairs>,
     regions: Vec<RemoteRegion>,
@@ -82,7 +82,7 @@ impl Verbs {
     /// # Errors
     /// There is no such device.
     pub(super) fn open(address: IpAddr, collectors: usize, seed: u32) -> Result<Self, nic::Error> {
-        let links = (0..collectors).map(|_| Link {
+        let links = (0..collectors).map(|_| VerbsLink {
             offered: None,
             pairs: None,
             regions: Vec::new(),
@@ -99,7 +99,7 @@ impl Verbs {
         })
     }
 
-    fn link(&mut self, collector: u8) -> Option<&mut Link> {
+    fn link(&mut self, collector: u8) -> Option<&mut VerbsLink> {
         self.links.get_mut(usize::from(collector))
     }
 
@@ -117,9 +117,8 @@ impl Verbs {
         if let Some(link) = self.link(collector) {
             link.offered = None;
         }
-        let sender =
-            |reliable| Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string());
-        let (mut unreliable, mut reliable) = (sender(false)?, sender(true)?);
+        let mut unreliable = self.sender(false)?;
+        let mut reliable = self.sender(true)?;
         // Arbitrary PSNs that differ from the previous ones.
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let psn = [self.seed >> 8, self.seed & 0xff_ffff];
@@ -130,14 +129,15 @@ impl Verbs {
             reliable,
             psn,
         });
-        let end = |at: usize| End {
-            queue_pair: numbers[at],
-            psn: Psn::new(psn[at]),
-        };
-        Ok(Offer {
-            unreliable: end(0),
-            reliable: end(1),
-        })
+        let [unreliable, reliable] = [0, 1].map(|index| End {
+            queue_pair: numbers[index],
+            psn: Psn::new(psn[index]),
+        });
+        Ok(Offer { unreliable, reliable })
+    }
+
+    fn sender(&self, reliable: bool) -> Result<Sender, String> {
+        Sender::new(&self.device, reliable, DEPTH, SLOT).map_err(|error| error.to_string())
     }
 
     /// The collector accepted the last offer.
@@ -197,14 +197,13 @@ impl Verbs {
 
     pub(super) fn tick(&mut self, now: u64) {
         self.now = now;
-        self.links.iter_mut().for_each(Link::poll);
+        self.links.iter_mut().for_each(VerbsLink::poll);
     }
 
     pub(super) fn deadline(&self) -> Option<u64> {
-        let busy = |link: &Link| link.state == State::Up && !link.heads.is_empty();
         self.links
             .iter()
-            .any(busy)
+            .any(|link| link.state == State::Up && !link.heads.is_empty())
             .then(|| self.now.saturating_add(POLL_INTERVAL))
     }
 
@@ -219,15 +218,13 @@ impl Verbs {
     }
 }
 
-impl Link {
+impl VerbsLink {
     /// Switches to new queue pairs; outstanding requests of the previous ones are posted first.
     fn take_over(&mut self, mut pairs: Pairs) {
         self.poll();
         let before = self.pairs.take();
-        let (first, heads) = (
-            before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1),
-            self.heads.len(),
-        );
+        let first = before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1);
+        let heads = self.heads.len();
         let mut data = vec![0; SLOT];
         for request in first..first + heads as u64 {
             let Some(head) = self.heads.pop_front() else { break };
@@ -339,7 +336,8 @@ impl Link {
         }
         for request in 0..requests {
             let at = request * SLOT;
-            let (part, ends) = (&data[at..data.len().min(at + SLOT)], request + 1 == requests);
+            let part = &data[at..data.len().min(at + SLOT)];
+            let ends = request + 1 == requests;
             let immediate = immediate.filter(|_| ends);
             if sender.write(address + at as u64, key, part, immediate).is_err() {
                 // There was credit: the device itself refuses. The requests before it are part of the same write.
@@ -352,7 +350,8 @@ impl Link {
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
             if reliable {
-                let (what, offset) = (Operation::Write(immediate), offset + at as u64);
+                let what = Operation::Write(immediate);
+                let offset = offset + at as u64;
                 self.heads.push_back(Head {
                     region,
                     ends,

@@ -10,7 +10,7 @@ pub use super::{intercepted::InterceptedView, upstream::UpstreamView};
 use crate::exchange::by_name;
 use view::{Name, NamedCounts};
 
-/// `/api/v1/translator`.
+/// The translator's state and counters, as `/api/v1/translator` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -36,25 +36,25 @@ pub struct TranslatorView {
     queued_bytes: u64,
     /// True while the balance holds.
     pub balanced: bool,
-    /// RDMA writes.
+    /// RDMA writes sent to collectors.
     pub writes: u64,
-    /// RDMA fetch-and-add operations.
+    /// RDMA fetch-and-add operations sent to collectors.
     pub fetch_adds: u64,
     /// Bytes of data in writes and fetch-and-add operations.
     pub operation_bytes: u64,
-    /// Immediates sent.
+    /// Writes with an immediate value.
     immediates: u64,
-    /// Copies of Key-Write.
+    /// Copies of Key-Write reports.
     copies: CopiesView,
-    /// Entries of Append.
+    /// Buffered entries of Append reports.
     pub entries: BufferView,
-    /// Postcards.
+    /// Buffered values of Postcarding reports.
     pub postcards: BufferView,
-    /// Essential reports.
+    /// Counters of essential reports.
     pub essential: EssentialView,
     /// Messages to reporters, by kind.
     pub messages: NamedCounts,
-    /// Collectors.
+    /// The collectors to which it writes.
     pub collectors: Vec<CollectorView>,
     /// Sketches sent to another translator; null without `[translator.upstream]`.
     pub upstream: Option<UpstreamView>,
@@ -62,7 +62,7 @@ pub struct TranslatorView {
     pub intercepted: Option<InterceptedView>,
 }
 
-/// Copies of Key-Write.
+/// Copies of Key-Write reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -70,9 +70,9 @@ pub struct TranslatorView {
     schemars(rename = "TranslatorCopies")
 )]
 pub struct CopiesView {
-    /// Copies requested.
+    /// Copies that reports requested.
     requested: u64,
-    /// Copies written.
+    /// Copies that were written.
     written: u64,
     /// Copies skipped under load.
     skipped: u64,
@@ -88,17 +88,17 @@ pub struct CopiesView {
     schemars(rename = "TranslatorBuffer")
 )]
 pub struct BufferView {
-    /// Items accepted.
+    /// Items accepted from reports.
     pub accepted: u64,
-    /// Items written.
+    /// Items written to collectors.
     pub written: u64,
-    /// Items buffered now.
+    /// Items that wait in buffers now.
     pub buffered: u64,
     /// Items dropped when a collector returned with other stores.
     pub dropped: u64,
 }
 
-/// Essential reports.
+/// Counters of essential reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -106,17 +106,17 @@ pub struct BufferView {
     schemars(rename = "TranslatorEssential")
 )]
 pub struct EssentialView {
-    /// Essential reports accepted.
+    /// Essential reports that were accepted.
     pub accepted: u64,
     /// Requested by a NACK and never received.
     pub lost: u64,
-    /// Reporters tracked.
+    /// Reporters whose sequence numbers are tracked.
     reporters: u64,
-    /// Restarts of reporters.
+    /// Restarts of reporters that were detected.
     restarts: u64,
 }
 
-/// A collector.
+/// A collector to which the translator writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -124,7 +124,7 @@ pub struct EssentialView {
     schemars(rename = "TranslatorCollector")
 )]
 pub struct CollectorView {
-    /// Collector number.
+    /// Number of the collector in reports.
     collector: u8,
     /// Address of its exchange.
     pub exchange: String,
@@ -132,7 +132,7 @@ pub struct CollectorView {
     listen: String,
     /// down, up or broken.
     pub state: Name,
-    /// Why it is not connected.
+    /// Reason that it is not connected.
     message: Option<String>,
     /// Destination of RoCEv2; null while not connected.
     target: Option<String>,
@@ -140,7 +140,7 @@ pub struct CollectorView {
     restarts: u64,
     /// Congestion, 0 to 3.
     pub congestion_level: u8,
-    /// Datagrams for it.
+    /// Datagrams received for this collector.
     pub datagrams: u64,
     /// Datagrams dropped in the kernel.
     pub kernel_drops: u64,
@@ -152,7 +152,7 @@ pub struct CollectorView {
     pub unreliable: u64,
     /// Operations that need an acknowledgement: = acknowledged + unacknowledged + given_up.
     pub reliable: u64,
-    /// Operations acknowledged.
+    /// Operations that the collector acknowledged.
     pub acknowledged: u64,
     /// Operations not acknowledged yet.
     pub unacknowledged: u64,
@@ -164,17 +164,17 @@ pub struct CollectorView {
     pub frames: u64,
     /// Bytes of these packets.
     pub frame_bytes: u64,
-    /// Packets sent again.
+    /// Packets sent more than once.
     pub retransmitted: u64,
     /// Frames that the kernel refused.
     pub unsent: u64,
-    /// Responses, by kind.
+    /// Responses of the collector, by kind.
     pub responses: NamedCounts,
     /// Timeouts of the retransmission timer.
     timeouts: u64,
-    /// Connections so far.
+    /// Connections established since the start.
     pub connections: u64,
-    /// Connections that broke.
+    /// Connections that broke since the start.
     pub broken: u64,
     /// Whether the collector must prove that it knows the shared secret.
     exchange_secret: bool,
@@ -186,8 +186,8 @@ pub struct CollectorView {
     balanced: bool,
 }
 
-fn some(names: impl IntoIterator<Item = (&'static str, u64)>) -> NamedCounts {
-    names.into_iter().filter(|(_, count)| *count > 0).collect()
+fn refusals(counts: &[u64; Refusal::COUNT]) -> NamedCounts {
+    NamedCounts::nonzero(Refusal::ALL.map(|refusal| (refusal.name(), counts[refusal.index()])))
 }
 
 impl Worker {
@@ -199,15 +199,14 @@ impl Worker {
         let collectors = (0..self.peers.list.len())
             .filter_map(|number| self.collector(number))
             .collect();
-        let refusals = |counts: &[u64; Refusal::COUNT]| {
-            some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))
-        };
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
         TranslatorView {
             layout: self.settings.layout.word().into(),
             reports: stats.reports.received,
             completed: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
-            dropped: some(Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize]))),
+            dropped: NamedCounts::nonzero(
+                Reason::ALL.map(|reason| (reason.name(), stats.reports.dropped[reason as usize])),
+            ),
             unreadable: refusals(&stats.reports.unreadable),
             responses_unreadable: refusals(&self.messages.unreadable),
             queued: stats.reports.queued,
@@ -241,7 +240,7 @@ impl Worker {
                 reporters: stats.sequences.reporters,
                 restarts: stats.sequences.restarts,
             },
-            messages: some([
+            messages: NamedCounts::nonzero([
                 ("ack", stats.controls.acks),
                 ("nack_gap", gap),
                 ("nack_malformed", malformed),
@@ -284,13 +283,17 @@ impl Worker {
             reliable: stats.reliable,
             acknowledged: stats.acknowledged,
             unacknowledged: stats.unacknowledged,
-            given_up: some(GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize]))),
-            refused: some(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
+            given_up: NamedCounts::nonzero(
+                GivenUp::ALL.map(|why| (why.name(), stats.given_up[why as usize])),
+            ),
+            refused: NamedCounts::nonzero(Refused::ALL.map(|why| (why.name(), stats.refused[why as usize]))),
             frames: stats.frames,
             frame_bytes: stats.bytes,
             retransmitted: stats.retransmitted,
             unsent: peer.sent.failed + peer.sent.no_buffers,
-            responses: some(Response::ALL.map(|what| (what.name(), stats.responses[what as usize]))),
+            responses: NamedCounts::nonzero(
+                Response::ALL.map(|what| (what.name(), stats.responses[what as usize])),
+            ),
             timeouts: stats.timeouts,
             connections: stats.connections,
             broken: stats.broken,

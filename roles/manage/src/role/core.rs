@@ -1,6 +1,7 @@
 //! The state of the manager's thread: the core, its drivers, its journal, and what the API asks.
 
 mod budgets;
+mod detection;
 mod devices;
 mod drill_down;
 mod intents;
@@ -8,9 +9,8 @@ mod inventory;
 mod matched;
 mod silence;
 mod standby;
-mod tell;
 
-pub(super) use self::tell::key_of;
+pub(super) use self::detection::key_of;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +37,7 @@ use super::{
     Local,
     drivers::{Driver, Namespaces},
     journal::{self, Entry, Journal, Kept},
-    learn::Link,
+    learn::LearnedLink,
     progress::{Progress, States},
     view::{DomainView, EntryView, ManagerHistoryView, PlanView},
 };
@@ -52,8 +52,10 @@ pub struct Core {
     manager: Manager,
     /// The encoding that the journal has from this run.
     encoding: Option<u64>,
-    /// What devices say of the lease, and how many can.
-    lease: (Lease, usize),
+    /// The lease of the acting manager, as devices report it.
+    lease: Lease,
+    /// Devices that can report the lease.
+    lease_keepers: usize,
     /// The other manager, whose intents it copies while it is on standby.
     peer: Option<standby::Peer>,
     /// When this manager started.
@@ -62,9 +64,9 @@ pub struct Core {
     inventory: Inventory,
     facts: BTreeMap<NodeId, Facts>,
     /// Links that the collector has learned.
-    learned: BTreeSet<Link>,
+    learned: BTreeSet<LearnedLink>,
     drivers: BTreeMap<NodeId, Driver>,
-    /// How devices are driven.
+    /// The settings of `[manager]`.
     settings: ManagerSettings,
     reach: inventory::Reach,
     /// Devices that the inventory does not have any more.
@@ -74,22 +76,23 @@ pub struct Core {
     journal: Journal,
     /// The journal is not at its path, and cannot be written there; that was logged.
     journal_lost: bool,
-    intents: BTreeMap<String, Held>,
+    intents: BTreeMap<String, ManagedIntent>,
     verifier: Verifier,
     /// Budgets of intents and collectors.
-    keeping: budgets::Keeping,
-    /// What was counted of the flows of each intent.
-    since: BTreeMap<String, super::count::Since>,
-    /// What each device has reported, and whether the reports arrive.
-    reported: BTreeMap<NodeId, silence::Counted>,
+    budgets: budgets::BudgetControl,
+    /// Reports of the flows of each intent since they were first counted.
+    totals: BTreeMap<String, super::count::IntentTotals>,
+    /// Reports that each device has sent, by its own count.
+    device_reports: BTreeMap<NodeId, silence::DeviceReports>,
+    /// Finds devices whose reports do not arrive.
     reporters: Verifier,
     /// Where this collector listens.
     listens: Vec<Listen>,
     /// The counters of each device.
-    counted: BTreeMap<NodeId, Vec<Counter>>,
+    device_counters: BTreeMap<NodeId, Vec<Counter>>,
     /// The addresses of collectors that this host has.
     local: BTreeSet<IpAddr>,
-    installed: Installed,
+    install_check: InstallCheck,
     /// All INT is stopped.
     stopped: bool,
     /// When an intent last came or went, ns: reports before that may have been of other packets.
@@ -97,13 +100,13 @@ pub struct Core {
     commands: Vec<Command>,
     progress: Progress,
     /// The last state of each device in the history.
-    noted: Noted,
-    /// What intents ask of the collector of this process.
-    asking: tell::Asking,
-    drills: drill_down::Drills,
+    logged_states: LoggedStates,
+    /// Rules and thresholds that the collector of this process evaluates for intents.
+    detection: detection::DetectionRequests,
+    drill_downs: drill_down::DrillDowns,
     /// Packets that matched at devices.
-    matching: matched::Matching,
-    /// What arrived of all devices.
+    matches: matched::MatchCounters,
+    /// Datagrams that arrived from all devices.
     arrivals: Arrivals,
     /// The devices are inside this process, and so is the way of their reports.
     is_local: bool,
@@ -117,18 +120,18 @@ impl fmt::Debug for Core {
 
 /// The last state of each device in the history.
 #[derive(Debug, Default)]
-struct Noted(BTreeMap<NodeId, &'static str>);
+struct LoggedStates(BTreeMap<NodeId, &'static str>);
 
-impl Noted {
-    /// Takes over the state of a device; whether it is another one than before.
-    fn is_other(&mut self, node: NodeId, state: &'static str) -> bool {
+impl LoggedStates {
+    /// Stores the state of a device, and returns whether it differs from the one before.
+    fn set(&mut self, node: NodeId, state: &'static str) -> bool {
         self.0.insert(node, state) != Some(state)
     }
 }
 
 /// An intent with its origin.
 #[derive(Clone, Debug)]
-struct Held {
+struct ManagedIntent {
     intent: Intent,
     kept: Kept,
     origin: Origin,
@@ -137,9 +140,9 @@ struct Held {
 /// Where an intent is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The configuration.
+    /// The configuration file.
     File,
-    /// The API.
+    /// A request to the API.
     Api,
     /// The rule of this intent became true.
     DrillDown(String),
@@ -147,14 +150,14 @@ enum Origin {
 
 /// When to look again which intents all their devices have.
 #[derive(Clone, Copy, Debug)]
-struct Installed {
+struct InstallCheck {
     /// Intents or what devices have may have changed.
     is_due: bool,
     /// Not before this time, ns.
     next: u64,
 }
 
-/// Why something is refused.
+/// A reason for which a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The request is wrong.
@@ -181,12 +184,12 @@ impl From<Refusal> for Error {
     }
 }
 
-/// What is put in force, and under which condition.
+/// A request to add or replace an intent, with its conditions.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct PutIntent {
     /// The intent, as in `[[intents]]`.
     pub body: Value,
-    /// Who wants it.
+    /// The user who asks for it.
     pub by: String,
     /// Only if it has this version; `*`: only if there is one.
     pub if_match: Option<String>,
@@ -201,10 +204,11 @@ impl Core {
     /// The journal cannot be used; the message says what to do.
     pub(super) fn new(
         all: &Arc<Configuration>,
-        (local, namespaces): (Option<Local>, Namespaces),
+        local: Option<Local>,
+        namespaces: Namespaces,
         control: &Control,
         now: u64,
-        tell: impl Fn(Message) + Send + Sync + 'static,
+        send: impl Fn(Message) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
         let settings = &all.manager;
         let inventory = manager::inventory::from_settings(&all.inventory);
@@ -217,10 +221,8 @@ impl Core {
         let mut core = Self {
             manager: Manager::new(core_settings),
             encoding: None,
-            lease: (
-                Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)),
-                0,
-            ),
+            lease: Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)),
+            lease_keepers: 0,
             peer: settings.peer.clone().map(standby::Peer::new),
             started: now,
             inventory,
@@ -234,14 +236,14 @@ impl Core {
             journal_lost: false,
             intents: BTreeMap::new(),
             verifier: Verifier::default(),
-            since: BTreeMap::new(),
-            keeping: budgets::Keeping::default(),
-            reported: BTreeMap::new(),
-            counted: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            budgets: budgets::BudgetControl::default(),
+            device_reports: BTreeMap::new(),
+            device_counters: BTreeMap::new(),
             reporters: Verifier::default(),
             listens: all.listens.clone().unwrap_or_default(),
             local: BTreeSet::new(),
-            installed: Installed {
+            install_check: InstallCheck {
                 is_due: true,
                 next: 0,
             },
@@ -249,16 +251,16 @@ impl Core {
             changed: 0,
             commands: Vec::new(),
             progress: Progress::default(),
-            noted: Noted::default(),
-            asking: tell::Asking::new(Arc::clone(all), control.clone()),
-            drills: drill_down::Drills::default(),
-            matching: matched::Matching::default(),
+            logged_states: LoggedStates::default(),
+            detection: detection::DetectionRequests::new(Arc::clone(all), control.clone()),
+            drill_downs: drill_down::DrillDowns::default(),
+            matches: matched::MatchCounters::default(),
             arrivals: Arrivals::default(),
             is_local: local.is_some(),
             reach: inventory::Reach {
                 local,
                 namespaces,
-                tell: Arc::new(tell),
+                send: Arc::new(send),
             },
         };
         core.begin(all, now).map_err(broken)?;
@@ -290,9 +292,9 @@ impl Core {
     /// Takes over the intents of the journal.
     fn restore(&mut self, now: u64) -> Result<(), store::Error> {
         for (name, kept) in self.journal.intents()? {
-            match intents::read(&kept.body, self.asking.collects(), now) {
+            match intents::read(&kept.body, self.detection.collects(), now) {
                 Ok(intent) => self.hold(
-                    Held {
+                    ManagedIntent {
                         intent,
                         kept,
                         origin: Origin::Api,
@@ -310,17 +312,17 @@ impl Core {
         Ok(())
     }
 
-    /// What is known of the network.
+    /// Returns the network as it is known: configured, reported by devices and learned.
     pub fn inventory(&self) -> &Inventory {
         self.manager.inventory()
     }
 
-    /// What waits for a person, or for the calm.
+    /// Returns the changes that wait for approval, or until the network is stable.
     pub fn plan(&self) -> PlanView {
         PlanView::new(&self.manager.plan(), self.manager.inventory())
     }
 
-    /// Approves the plan.
+    /// Approves the pending changes, and returns them.
     pub fn apply(&mut self, by: &str, now: u64) -> PlanView {
         let plan = self.plan();
         self.manager.apply(now);
@@ -341,13 +343,14 @@ impl Core {
     fn set_stopped(&mut self, stop: bool, by: &str, now: u64) -> Result<(), Error> {
         if stop != self.stopped {
             self.journal.set_stopped(stop)?;
-            (self.stopped, self.changed) = (stop, now);
+            self.stopped = stop;
+            self.changed = now;
             self.note(now, by, if stop { "stop" } else { "start" }, "", "all INT");
             self.verifier = Verifier::default();
-            self.matching = matched::Matching::default();
-            self.since.clear();
-            self.keeping = budgets::Keeping::default();
-            self.asking.is_due = true;
+            self.matches = matched::MatchCounters::default();
+            self.totals.clear();
+            self.budgets = budgets::BudgetControl::default();
+            self.detection.is_due = true;
             for (name, held) in &self.intents {
                 if stop {
                     self.manager.remove_intent(name, now);
@@ -361,7 +364,7 @@ impl Core {
         Ok(())
     }
 
-    /// The history.
+    /// Returns the latest entries of the history, newest first.
     ///
     /// # Errors
     /// It cannot be read.
@@ -385,9 +388,9 @@ impl Core {
         next
     }
 
-    /// What a driver says.
+    /// Processes a message of a driver.
     pub(super) fn receive(&mut self, message: Message, now: u64) {
-        self.installed.is_due |= matches!(
+        self.install_check.is_due |= matches!(
             message,
             Message::Answer(..) | Message::Event(..) | Message::Facts(..)
         );
@@ -401,7 +404,7 @@ impl Core {
             }
             Message::Answer(node, id, answer) => self.manager.answer(node, id, answer, now),
             Message::Lease(_, election, _) if is_of_the_future(election, now) => {}
-            Message::Lease(node, election, silence) => self.lease.0.observe(node, election, silence, now),
+            Message::Lease(node, election, silence) => self.lease.observe(node, election, silence, now),
             Message::Event(node, event) => self.manager.event(node, event, now),
             Message::Reported(node, reported) => self.add_reported(node, reported, now),
             Message::Matched(node, packets) => self.add_matched(node, &packets, now),
@@ -423,7 +426,7 @@ impl Core {
         }
         let mut commands = std::mem::take(&mut self.commands);
         self.manager.poll(now, &mut commands);
-        self.installed.is_due |= !commands.is_empty();
+        self.install_check.is_due |= !commands.is_empty();
         for command in commands.drain(..) {
             if let Some(driver) = self.drivers.get(&command.node) {
                 driver.send(command);
@@ -431,15 +434,15 @@ impl Core {
         }
         self.commands = commands;
         for notice in self.manager.drain_notices() {
-            self.installed.is_due = true;
-            self.tell(notice, now);
+            self.install_check.is_due = true;
+            self.record(notice, now);
         }
         self.keep_encoding();
         self.keep_journal();
         self.end_intents(now);
         self.end_drill_downs(now);
         self.end_leaving(now);
-        self.installed.is_due |= self.asking.is_due;
+        self.install_check.is_due |= self.detection.is_due;
         self.ask_collector();
         let next = self.check_installed(now);
         self.manager.next_timeout().into_iter().chain(next).min()
@@ -473,14 +476,13 @@ impl Core {
 
     /// Acts from now on, if no other manager does; also on devices that another one has claimed and left.
     fn take_over(&mut self, now: u64) {
-        let (lease, devices) = &mut self.lease;
         let above = match self.manager.term() {
-            Some(own) => lease.reclaim(own, now),
-            None if self.settings.standby => lease.term(*devices, now),
+            Some(own) => self.lease.reclaim(own, now),
+            None if self.settings.standby => self.lease.term(self.lease_keepers, now),
             None => None,
         };
         let Some(above) = above else { return };
-        self.lease.0.restart();
+        self.lease.restart();
         let acted = self.manager.is_acting();
         match self.journal.next_term(now, above) {
             Ok(term) => {
@@ -500,28 +502,28 @@ impl Core {
         }
     }
 
-    fn tell(&mut self, notice: Notice, now: u64) {
-        let names = |node| self.manager.inventory().name(node);
+    /// Writes a notice of the core to the log and the history.
+    fn record(&mut self, notice: Notice, now: u64) {
         match notice {
             Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
-                let device = names(node);
+                let device = self.manager.inventory().name(node);
                 tracing::warn!(device, state = %phase, "a device cannot be configured");
-                self.noted.is_other(node, phase.word());
+                self.logged_states.set(node, phase.word());
                 self.note(now, "manager", phase.word(), &device, &phase.to_string());
             }
             Notice::Phase(node, Phase::InSync) => {
-                let device = names(node);
+                let device = self.manager.inventory().name(node);
                 // Each time that it is read, it is in sync again.
-                if !self.noted.is_other(node, Phase::InSync.word()) {
+                if !self.logged_states.set(node, Phase::InSync.word()) {
                     return;
                 }
                 tracing::info!(device, "the device is in sync");
                 self.note(now, "manager", Phase::InSync.word(), &device, "");
             }
-            Notice::EdgeReady(node, port) => self.edge_ready((node, port), now),
+            Notice::EdgeReady(node, port) => self.edge_ready(node, port, now),
             Notice::Phase(..) => {}
             Notice::Applying(node, changes) => {
-                let device = names(node);
+                let device = self.manager.inventory().name(node);
                 let shown = changes
                     .iter()
                     .take(8)
@@ -534,12 +536,12 @@ impl Core {
                 } else {
                     shown
                 };
-                self.noted.is_other(node, Phase::Applying.word());
+                self.logged_states.set(node, Phase::Applying.word());
                 self.note(now, "manager", Phase::Applying.word(), &device, &text);
             }
             Notice::Superseded(node) => {
-                self.lease.0.restart();
-                let device = names(node);
+                self.lease.restart();
+                let device = self.manager.inventory().name(node);
                 tracing::warn!(
                     device,
                     "another manager has claimed the device; this manager is no longer active"
@@ -605,11 +607,15 @@ mod tests {
 
     #[test]
     fn a_device_that_stays_in_sync_is_in_the_history_once() {
-        let (mut noted, in_sync, applying) = (Noted::default(), Phase::InSync.word(), Phase::Applying.word());
+        let (mut noted, in_sync, applying) = (
+            LoggedStates::default(),
+            Phase::InSync.word(),
+            Phase::Applying.word(),
+        );
         // It is read again and again.
-        let first = [in_sync; 3].map(|state| noted.is_other(1, state));
-        assert_eq!((first, noted.is_other(2, in_sync)), ([true, false, false], true));
-        let later = [applying, in_sync, in_sync].map(|state| noted.is_other(1, state));
+        let first = [in_sync; 3].map(|state| noted.set(1, state));
+        assert_eq!((first, noted.set(2, in_sync)), ([true, false, false], true));
+        let later = [applying, in_sync, in_sync].map(|state| noted.set(1, state));
         assert_eq!(later, [true, true, false]);
     }
 }

@@ -21,13 +21,13 @@ use runtime::slice;
 /// An intent whose flows are counted.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
-    /// Its name.
+    /// Name of the intent.
     pub(super) name: String,
-    /// Its flows.
+    /// The flows that it measures.
     pub(super) flows: Vec<Match>,
     /// The instruction bits that each node should fill.
     pub(super) bits: Bits,
-    /// How they are measured.
+    /// The mode in which they are measured.
     pub(super) mode: Mode,
     /// It has a budget of events: they are counted.
     pub(super) events: bool,
@@ -42,8 +42,8 @@ struct Counted {
     reports: u64,
     first_seen: u64,
     last_seen: u64,
-    /// What is new since the last count.
-    more: More,
+    /// Reports since the last count.
+    more: NewReports,
     /// The nodes that report, and the bits that each filled.
     nodes: Vec<(NodeId, Bits)>,
     /// It has a path, and all of it is known.
@@ -54,16 +54,16 @@ struct Counted {
 
 /// Reports of a flow that can be said of a node, and those of a complete path.
 #[derive(Clone, Copy, Debug, Default)]
-struct More {
+struct NewReports {
     reports: u64,
     complete: u64,
 }
 
-/// What was counted of each flow. Only what is new is added to its intents: a flow that the collector forgets takes nothing away.
+/// The last count of each flow. Only what is new is added to its intents: a flow that the collector forgets takes nothing away.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
-    /// By worker and flow: when the flow was first seen, and what was counted.
-    flows: HashMap<(usize, FlowKey), (u64, More)>,
+    /// By worker and flow: when the flow was first seen, and its reports.
+    flows: HashMap<(usize, FlowKey), (u64, NewReports)>,
     /// The time of the last count.
     at: u64,
     /// It had only a part of the flows.
@@ -81,14 +81,14 @@ impl Counting {
                 Some((first, before)) if *first == flow.first_seen => *before,
                 // It was there, and was left out: nobody knows what is new.
                 _ if self.partial && flow.first_seen <= self.at => all,
-                _ => More::default(),
+                _ => NewReports::default(),
             };
-            flow.more = More {
+            flow.more = NewReports {
                 reports: all.reports.saturating_sub(before.reports),
                 complete: all.complete.saturating_sub(before.complete),
             };
             // A path that is not complete any more, and then is again, does not count twice.
-            let most = More {
+            let most = NewReports {
                 reports: all.reports.max(before.reports),
                 complete: all.complete.max(before.complete),
             };
@@ -104,7 +104,7 @@ impl Counting {
 
 /// Reports of an intent's flows since they were first counted: those before are no evidence that it works. They only grow.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Since {
+pub(super) struct IntentTotals {
     /// By the node at which the flows end, also of flows that the collector has forgotten.
     pub(super) ends: BTreeMap<NodeId, u64>,
     /// The nodes on the paths of its flows, when the collector last knew any.
@@ -112,7 +112,7 @@ pub(super) struct Since {
     complete: u64,
 }
 
-impl Since {
+impl IntentTotals {
     /// Replaces what is new for an intent by its sums. What is there when it is first counted is not new.
     pub(super) fn add_to(all: &mut BTreeMap<String, Self>, name: &str, counters: &mut IntentCounters) {
         let is_new = !all.contains_key(name);
@@ -140,9 +140,8 @@ impl Counted {
             last_seen,
             ..
         } = view.row;
-        let known = |node: u32| node != u32::MAX;
         let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
-        let complete = view.path_length > 0 && !view.truncated && view.path().all(known);
+        let complete = view.path_length > 0 && !view.truncated && view.path().all(|node| node != u32::MAX);
         let without_path = !complete && is_settled(first_seen, last_seen, now);
         Self {
             flow,
@@ -150,17 +149,17 @@ impl Counted {
             reports,
             first_seen,
             last_seen,
-            more: More::default(),
+            more: NewReports::default(),
             nodes: hops.collect(),
             complete,
             without_path,
         }
     }
 
-    /// What counts of it.
-    fn counted(&self) -> More {
+    /// Reports of the flow that name a node, and those of a complete path.
+    fn counted(&self) -> NewReports {
         let reports = if self.nodes.is_empty() { 0 } else { self.reports };
-        More {
+        NewReports {
             reports,
             complete: if self.complete { self.reports } else { 0 },
         }
@@ -175,28 +174,28 @@ fn is_settled(first_seen: u64, last_seen: u64, now: u64) -> bool {
 /// Datagrams with reports of a node that arrived, and that the network lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// Received.
+    /// Datagrams that arrived here.
     pub(super) datagrams: u64,
     /// Lost in the network, by sequence numbers.
     pub(super) lost: u64,
 }
 
-/// What has arrived of each node.
+/// Counts the datagrams that have arrived from each node.
 pub(super) fn arrivals(monitor: &impl CollectorMonitor) -> BTreeMap<NodeId, Arrived> {
     let mut arrived: BTreeMap<NodeId, Arrived> = BTreeMap::new();
     for stream in monitor.streams() {
         let Some(node) = stream.id.node else { continue };
-        let of = arrived.entry(node).or_default();
-        of.datagrams += stream.datagrams;
-        of.lost += stream.lost;
+        let counts = arrived.entry(node).or_default();
+        counts.datagrams += stream.datagrams;
+        counts.lost += stream.lost;
     }
     arrived
 }
 
-/// From what the reports of an intent are expected.
+/// The flows of an intent, and the intents from which its reports are estimated.
 #[derive(Clone, Debug)]
 pub struct Expecting {
-    /// Its flows.
+    /// The flows of the intent.
     pub(super) flows: Vec<Match>,
     /// The intents that measure flows now.
     pub(super) measuring: Vec<Measuring>,
@@ -207,12 +206,13 @@ pub struct Expecting {
 /// An intent that measures flows now.
 #[derive(Clone, Debug)]
 pub(super) struct Measuring {
-    /// Its flows.
+    /// The flows of the intent.
     pub(super) flows: Vec<Match>,
     /// One packet of this many.
     pub(super) sample: u32,
-    /// Its mode, and its rank: the greatest decides.
+    /// The mode of its packets.
     pub(super) mode: Mode,
+    /// If there are several intents, the one with the greatest rank decides the mode.
     pub(super) rank: (u32, Reverse<String>),
     /// It has a filter.
     pub(super) filters: bool,
@@ -220,7 +220,7 @@ pub(super) struct Measuring {
     pub(super) everywhere: bool,
 }
 
-/// How a flow is measured by these intents: one packet of how many, and whether each of these causes one report. The finest sampling
+/// Returns the N of the 1 in N packets that these intents measure, and whether each of them causes one report. The finest sampling
 /// counts, and a filter holds back packets only if each intent has one.
 fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, bool)> {
     let decides = by.clone().max_by_key(|one| &one.rank)?;
@@ -231,12 +231,12 @@ fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, 
     ))
 }
 
-/// What the collector knows of the flows of an intent that is not there yet.
+/// The rate that the collector expects of an intent that is not installed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// Flows whose packets are counted.
     known: u64,
-    /// Other flows.
+    /// Flows of which not every packet is counted.
     unknown: u64,
     /// Packets per second of the known ones.
     packets: f64,
@@ -298,14 +298,13 @@ fn is_in(flows: &[Match], flow: &FlowKey) -> bool {
 /// The reports per second of a flow: since its first report if `since` is not after that, otherwise between `row` and `later`, at the times
 /// `now`.
 fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> Option<f64> {
-    let per_second = |reports: u64, from: u64, to: u64, least: u64| {
-        reports as f64 * 1e9 / to.saturating_sub(from).max(least) as f64
-    };
     if since <= row.first_seen {
-        return Some(per_second(row.reports, row.first_seen, now.0, 1_000_000_000));
+        let ns = now.0.saturating_sub(row.first_seen).max(1_000_000_000);
+        return Some(row.reports as f64 * 1e9 / ns as f64);
     }
     let more = later?.reports.checked_sub(row.reports)?;
-    Some(per_second(more, now.0, now.1, 1))
+    let ns = now.1.saturating_sub(now.0).max(1);
+    Some(more as f64 * 1e9 / ns as f64)
 }
 
 /// The packets per second of flows: since the first report of each, or, if the intents have changed meanwhile, in one second from now.
@@ -322,7 +321,8 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
         return Expected::default();
     };
     let begin = nic::time::now();
-    let (flows, since) = (expecting.flows.clone(), expecting.since);
+    let flows = expecting.flows.clone();
+    let since = expecting.since;
     // Many flows and many intents would keep the API's thread busy.
     let own = tokio::task::spawn_blocking(move || {
         rows.retain(|row| is_in(&flows, &row.flow));
@@ -356,16 +356,19 @@ pub async fn expect(monitor: &impl CollectorMonitor, expecting: Expecting) -> Ex
 
 /// At most so many flows, and whether there are more; `None`: the collector does not answer.
 async fn all_flows(monitor: &impl CollectorMonitor, most: usize) -> Option<(Vec<FlowRow>, bool)> {
-    let step = |collector: &Collector, first: u32| {
-        let mut part = Vec::new();
-        let next = slice::visit_flows(collector, first, |view| part.push(view.row));
-        (part, next)
-    };
-    let (mut rows, mut partial) = (Vec::new(), false);
-    let walked = monitor.walk(step, |_, part| {
-        partial |= rows.len() + part.len() > most;
-        rows.extend(part.into_iter().take(most.saturating_sub(rows.len())));
-    });
+    let mut rows = Vec::new();
+    let mut partial = false;
+    let walked = monitor.walk(
+        |collector: &Collector, first: u32| {
+            let mut part = Vec::new();
+            let next = slice::visit_flows(collector, first, |view| part.push(view.row));
+            (part, next)
+        },
+        |_, part| {
+            partial |= rows.len() + part.len() > most;
+            rows.extend(part.into_iter().take(most.saturating_sub(rows.len())));
+        },
+    );
     walked.await.ok()?;
     Some((rows, partial))
 }
@@ -379,25 +382,29 @@ pub(super) async fn count(
 ) -> BTreeMap<String, IntentCounters> {
     let entries: usize = watched.iter().map(|watched| watched.flows.len()).sum();
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
-    let (mut flows, mut partial, now) = (Vec::new(), false, nic::time::now());
-    let step = move |collector: &Collector, first: u32| {
-        let mut part = Vec::new();
-        let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view, now)));
-        (part, next)
-    };
+    let mut flows = Vec::new();
+    let mut partial = false;
+    let now = nic::time::now();
     // A collector that is too busy to answer is asked again in a second.
-    let walked = monitor.walk(step, |worker, part| {
-        partial |= flows.len() + part.len() > most;
-        let of_worker = part.into_iter().map(|flow| Counted { worker, ..flow });
-        flows.extend(of_worker.take(most.saturating_sub(flows.len())));
-    });
+    let walked = monitor.walk(
+        move |collector: &Collector, first: u32| {
+            let mut part = Vec::new();
+            let next = slice::visit_flows(collector, first, |view| part.push(Counted::new(&view, now)));
+            (part, next)
+        },
+        |worker, part| {
+            partial |= flows.len() + part.len() > most;
+            let of_worker = part.into_iter().map(|flow| Counted { worker, ..flow });
+            flows.extend(of_worker.take(most.saturating_sub(flows.len())));
+        },
+    );
     if walked.await.is_err() {
         return BTreeMap::new();
     }
     counting.compare(&mut flows, partial, now);
     watched
         .iter()
-        .map(|watched| (watched.name.clone(), of(watched, &flows)))
+        .map(|watched| (watched.name.clone(), count_intent(watched, &flows)))
         .collect()
 }
 
@@ -418,11 +425,11 @@ fn filled(hop: &collector::HopView) -> Bits {
 /// Bits whose values the collector keeps by flow and node.
 const COMPARED: Bits = 0x8000 | 0x2000 | 0x1000 | 0x0100;
 
-fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
+/// The counters of one intent.
+fn count_intent(watched: &Watched, flows: &[Counted]) -> IntentCounters {
     let mut counters = IntentCounters::default();
     let mut filled: BTreeMap<NodeId, Bits> = BTreeMap::new();
-    let matches = |flow: &&Counted| watched.flows.iter().any(|one| one.matches(&flow.flow));
-    for flow in flows.iter().filter(matches) {
+    for flow in flows.iter().filter(|flow| is_in(&watched.flows, &flow.flow)) {
         counters.flows += 1;
         counters.complete += flow.more.complete;
         counters.without_path += u64::from(flow.without_path);
@@ -456,12 +463,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Time in which reports of a flow give its path, ns: not all do, and those of one node must be joined.
 const SETTLED: u64 = 10_000_000_000;
 
-/// What the collector of this process has counted since its start.
+/// The counters of the collector of this process since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Totals {
-    /// Reports.
+    /// Reports that it decoded.
     pub(super) reports: u64,
-    /// Events.
+    /// Events of all kinds.
     pub(super) events: u64,
     /// Events of flows of intents with a budget of events.
     pub(super) of_intents: BTreeMap<String, u64>,
@@ -469,11 +476,11 @@ pub(super) struct Totals {
     pub(super) uncounted: BTreeSet<String>,
 }
 
-/// What the collector has counted in all, and the events of intents with a budget of events.
+/// Returns the counters of the collector, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &impl CollectorMonitor, watched: &[Watched]) -> Totals {
-    let budgeted = || watched.iter().filter(|watched| watched.events);
-    let of_intents = monitor.counted_events(budgeted().map(|one| (one.name.as_str(), &*one.flows)));
-    let without = budgeted().filter(|one| !of_intents.contains_key(&one.name));
+    let budgeted = watched.iter().filter(|watched| watched.events);
+    let of_intents = monitor.counted_events(budgeted.clone().map(|one| (one.name.as_str(), &*one.flows)));
+    let without = budgeted.filter(|one| !of_intents.contains_key(&one.name));
     Totals {
         reports: monitor.total(|stats| stats.reports),
         events: monitor.total(|stats| stats.events.iter().sum()),
@@ -504,7 +511,7 @@ mod tests {
             reports: 10,
             first_seen: 1,
             last_seen: u64::from(dport),
-            more: More {
+            more: NewReports {
                 reports: 10,
                 complete: if complete { 10 } else { 0 },
             },
@@ -642,7 +649,7 @@ mod tests {
             flow(443, &[(11, 0xb000), (13, 0xb100)], false),
             flow(22, &[(14, 0)], true),
         ];
-        let counted = of(&watched, &flows);
+        let counted = count_intent(&watched, &flows);
         assert_eq!(
             (counted.flows, counted.complete, counted.without_path),
             (2, 10, 1)
@@ -664,7 +671,7 @@ mod tests {
             )
         };
         assert_eq!(counted.sources, BTreeMap::from([last(11, 443)]));
-        let everywhere = of(
+        let everywhere = count_intent(
             &Watched {
                 mode: Mode::Postcard,
                 ..watched
@@ -685,7 +692,7 @@ mod tests {
     /// An intent whose flows are counted once a second, as the manager does.
     struct Simulated {
         counting: Counting,
-        since: BTreeMap<String, Since>,
+        since: BTreeMap<String, IntentTotals>,
         verifier: Verifier,
     }
 
@@ -717,8 +724,8 @@ mod tests {
                 mode: Mode::Md,
                 events: false,
             };
-            let mut counters = of(&watched, &flows);
-            Since::add_to(&mut self.since, "slow", &mut counters);
+            let mut counters = count_intent(&watched, &flows);
+            IntentTotals::add_to(&mut self.since, "slow", &mut counters);
             self.verifier.observe("slow", counters, second * S);
             let state = self
                 .verifier

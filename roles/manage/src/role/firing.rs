@@ -18,7 +18,7 @@ use runtime::slice;
 pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
     let mut fired = monitor.follow_rules(MAX_WAITING);
     while let Some(RuleOn { rule, flow }) = fired.recv().await {
-        let missed = monitor.take_missed_rules();
+        let missed = monitor.drain_missed_rules();
         // What a busy manager misses, it misses as well when it is asked again.
         let name = rule.clone();
         let Some(Some(scope)) = own
@@ -28,9 +28,10 @@ pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
         else {
             continue;
         };
-        let mut firing = place(&*monitor, &flow, scope).await;
+        let mut firing = locate(&*monitor, &flow, scope).await;
         if scope == Scope::Queue {
-            let (name, asked) = (rule.clone(), firing.clone());
+            let name = rule.clone();
+            let asked = firing.clone();
             if own
                 .requests
                 .own(move |core, now| core.admits(&name, &asked, now))
@@ -39,7 +40,7 @@ pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
             {
                 continue;
             }
-            through(&*monitor, &mut firing).await;
+            add_flows_through(&*monitor, &mut firing).await;
         }
         own.requests
             .own(move |core, now| core.fire(&rule, &firing, now))
@@ -47,16 +48,16 @@ pub(super) async fn follow(own: Handle, monitor: Arc<impl CollectorMonitor>) {
     }
 }
 
-/// What the collector knows of the place where a rule of this flow became true.
-async fn place(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) -> Firing {
+/// Looks up where a rule of this flow became true: the ends of its path, or the queue.
+async fn locate(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) -> Firing {
     let key = *flow;
-    let hops = move |collector: &Collector| {
+    let asked = monitor.ask(move |collector: &Collector| {
         let flow = collector.flow(&key)?;
         // Without a path, the order of the hops is not that of the nodes.
         (flow.path_length > 0 && !flow.truncated).then(|| flow.hops().collect::<Vec<_>>())
-    };
-    // A collector that is too busy to answer leaves the place unknown: then it is everywhere.
-    let found = monitor.ask(hops).await.unwrap_or_default();
+    });
+    // A collector that is too busy to answer leaves it unknown: then the drill-down is everywhere.
+    let found = asked.await.unwrap_or_default();
     let hops = found.into_iter().flatten().next().unwrap_or_default();
     let first = hops.first().and_then(|hop| hop.node);
     let last = hops
@@ -73,11 +74,10 @@ async fn place(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) ->
 
 /// The queue of the hop with the greatest occupancy; where none is known, with the greatest latency.
 fn fullest(hops: &[HopView]) -> Option<Queue> {
-    let value = |hop: &HopView| (hop.queue_occupancy, hop.hop_latency);
     let hop = hops
         .iter()
-        .filter(|hop| value(hop) != (None, None))
-        .max_by_key(|hop| value(hop))?;
+        .filter(|hop| hop.queue_occupancy.is_some() || hop.hop_latency.is_some())
+        .max_by_key(|hop| (hop.queue_occupancy, hop.hop_latency))?;
     Some((hop.node?, hop.egress_if?, hop.queue))
 }
 
@@ -87,23 +87,25 @@ fn passes(hop: &HopView, (node, interface, queue): Queue) -> bool {
 }
 
 /// Adds the flows that pass the queue, and where they enter.
-async fn through(monitor: &impl CollectorMonitor, firing: &mut Firing) {
+async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing) {
     let Some(queue) = firing.queue else { return };
-    let step = move |collector: &Collector, first: u32| {
-        let mut part: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
-        let next = slice::visit_flows(collector, first, |view| {
-            if view.row.flow.known_id().is_none() && view.hops().any(|hop| passes(&hop, queue)) {
-                let first = view.path().next().filter(|node| *node != u32::MAX);
-                part.push((view.row.reports, view.row.flow, first));
-            }
-        });
-        (part, next)
-    };
-    let mut found = Vec::new();
-    let walked = monitor.walk(step, |_, part| {
-        let room = MAX_FLOWS.saturating_sub(found.len());
-        found.extend(part.into_iter().take(room));
-    });
+    let mut found: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
+    let walked = monitor.walk(
+        move |collector: &Collector, first: u32| {
+            let mut part = Vec::new();
+            let next = slice::visit_flows(collector, first, |view| {
+                if view.row.flow.known_id().is_none() && view.hops().any(|hop| passes(&hop, queue)) {
+                    let first = view.path().next().filter(|node| *node != u32::MAX);
+                    part.push((view.row.reports, view.row.flow, first));
+                }
+            });
+            (part, next)
+        },
+        |_, part| {
+            let room = MAX_FLOWS.saturating_sub(found.len());
+            found.extend(part.into_iter().take(room));
+        },
+    );
     if walked.await.is_err() {
         return;
     }

@@ -25,16 +25,16 @@ pub(super) struct Journal {
     file: Option<FileIdentity>,
     /// The log and its index.
     logs: Vec<FileIdentity>,
-    /// How often what is kept has changed, the history apart.
+    /// Changes of the intents and of the stop of all INT since the start.
     revision: u64,
 }
 
 /// An intent as it is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
-    /// Its keys, as in `[[intents]]`.
+    /// The intent's keys, as in `[[intents]]`.
     pub(super) body: Value,
-    /// Who added it.
+    /// The user who added it.
     pub(super) by: String,
     /// When, ns since 1970.
     pub(super) added: u64,
@@ -45,26 +45,26 @@ pub(super) struct Kept {
 pub(super) struct Entry {
     /// When, ns since 1970.
     pub(super) time: u64,
-    /// Who.
+    /// The user, `file` or `manager`.
     pub(super) by: String,
-    /// What was done: `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; or what happened to a device.
+    /// The action: `add`, `replace`, `remove`, `end`, `drill_down`, `apply`, `stop`, `start`; or the event of a device.
     pub(super) action: String,
     /// The intent or the device.
     pub(super) subject: String,
-    /// For people.
+    /// A sentence about it.
     pub(super) text: String,
 }
 
 impl Entry {
     /// An entry. Texts may be those of devices: they are cut, and control characters are replaced.
     pub(super) fn new(time: u64, [by, action, subject, text]: [&str; 4]) -> Self {
-        let short = |text: &str| text::bounded(text, MAX_SUBJECT);
+        let [by, action, subject] = [by, action, subject].map(|text| text::bounded(text, MAX_SUBJECT));
         let lines: Vec<String> = text.lines().map(|line| text::bounded(line, MAX_TEXT)).collect();
         Self {
             time,
-            by: short(by),
-            action: short(action),
-            subject: short(subject),
+            by,
+            action,
+            subject,
             text: lines.join("\n").chars().take(MAX_TEXT).collect(),
         }
     }
@@ -88,13 +88,19 @@ impl Journal {
                 "there is no folder {folder} for [manager] state; create it"
             )));
         }
-        let open = || {
-            let database = match file {
-                Some(file) => Connection::open(file)?,
-                None => Connection::open_in_memory()?,
-            };
-            database.execute_batch(DURABLE)?;
-            database.execute_batch(
+        Self::open_database(file).map_err(|error| {
+            let error = Error::sqlite(file.unwrap_or(Path::new(IN_MEMORY)), error);
+            CliError::new(format!("cannot open [manager] state: {}", with_remedy(&error)))
+        })
+    }
+
+    fn open_database(file: Option<&Path>) -> Sql<Self> {
+        let database = match file {
+            Some(file) => Connection::open(file)?,
+            None => Connection::open_in_memory()?,
+        };
+        database.execute_batch(DURABLE)?;
+        database.execute_batch(
                 "CREATE TABLE IF NOT EXISTS intents (
                      name TEXT PRIMARY KEY, body TEXT NOT NULL, by TEXT NOT NULL, added INTEGER NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS history (
@@ -110,20 +116,11 @@ impl Journal {
                      confirm TEXT, ports TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
-            let (file, logs) = (
-                file.and_then(FileIdentity::read),
-                file.map_or_else(Vec::new, logs_of),
-            );
-            Ok(Self {
-                database,
-                file,
-                logs,
-                revision: 0,
-            })
-        };
-        open().map_err(|error: rusqlite::Error| {
-            let error = Error::sqlite(file.unwrap_or(Path::new(IN_MEMORY)), error);
-            CliError::new(format!("cannot open [manager] state: {}", with_remedy(&error)))
+        Ok(Self {
+            database,
+            file: file.and_then(FileIdentity::read),
+            logs: file.map_or_else(Vec::new, logs_of),
+            revision: 0,
         })
     }
 
@@ -134,6 +131,13 @@ impl Journal {
             .as_ref()
             .map_or(Path::new(IN_MEMORY), FileIdentity::path);
         done.map_err(|error| Error::sqlite(path, error))
+    }
+
+    /// Changes the database, after the file was written again if it was removed.
+    fn write<T>(&mut self, change: impl FnOnce(&mut Connection) -> Sql<T>) -> Result<T, Error> {
+        self.restore()?;
+        let done = change(&mut self.database);
+        self.located(done)
     }
 
     /// Writes the file again if something removed it, or its log: it is open, so all of it is still there.
@@ -153,36 +157,26 @@ impl Journal {
             None if self.logs.iter().all(FileIdentity::is_in_place) => Ok(()),
             None | Some(FileChange::Removed) => {
                 let path = file.path().to_owned();
-                self.write_again(&path)
+                let temp = temp_file(&path);
+                path.parent()
+                    .map_or(Ok(()), fs::create_dir_all)
+                    // Of an attempt that failed.
+                    .and_then(|()| remove_database(&temp))
+                    .map_err(|error| Error::Io(path.clone(), error))?;
+                self.database
+                    .execute("VACUUM INTO ?1", [temp.to_string_lossy()])
+                    .map_err(|error| Error::sqlite(&temp, error))?;
+                replace_file(&temp, &path).map_err(|error| Error::Io(path.clone(), error))?;
+                self.database = self.located(reopen(&path))?;
+                self.file = FileIdentity::read(&path);
+                self.logs = logs_of(&path);
+                tracing::warn!(
+                    file = %path.display(),
+                    "the journal or its log was removed while hopwise ran, and is written again"
+                );
+                Ok(())
             }
         }
-    }
-
-    fn write_again(&mut self, path: &Path) -> Result<(), Error> {
-        let temp = temp_file(path);
-        let cannot = |error: io::Error| Error::Io(path.to_owned(), error);
-        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(cannot)?;
-        // Of an attempt that failed.
-        remove_database(&temp).map_err(cannot)?;
-        self.database
-            .execute("VACUUM INTO ?1", [temp.to_string_lossy()])
-            .map_err(|error| Error::sqlite(&temp, error))?;
-        let out = File::open(&temp).map_err(cannot)?;
-        out.sync_all().map_err(cannot)?;
-        // SQLite would take the log of the old file for that of the new one.
-        logs_of(path)
-            .iter()
-            .try_for_each(|log| fs::remove_file(log.path()))
-            .map_err(cannot)?;
-        save::publish(&out, &temp, path).map_err(cannot)?;
-        self.database = self.located(reopen(path))?;
-        self.file = FileIdentity::read(path);
-        self.logs = logs_of(path);
-        tracing::warn!(
-            file = %path.display(),
-            "the journal or its log was removed while hopwise ran, and is written again"
-        );
-        Ok(())
     }
 
     /// A term, at least `least`: above that of every earlier run, and of other managers that took theirs earlier. In microseconds, so that
@@ -239,17 +233,15 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be saved.
-    pub(super) fn set_opening(&mut self, (node, port): (u32, u32), opening: bool) -> Result<(), Error> {
-        self.restore()?;
+    pub(super) fn set_opening(&mut self, node: u32, port: u32, opening: bool) -> Result<(), Error> {
         let change = match opening {
             true => "INSERT OR REPLACE INTO opening VALUES (?1, ?2)",
             false => "DELETE FROM opening WHERE node = ?1 AND port = ?2",
         };
-        self.located(self.database.execute(change, [node, port]))?;
-        Ok(())
+        self.write(|database| database.execute(change, [node, port]).map(drop))
     }
 
-    /// These ports.
+    /// Returns the ports that were in a link and are not announced yet.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -262,12 +254,10 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn set_devices(&mut self, devices: &[(Device, Vec<u32>)]) -> Result<(), Error> {
-        self.restore()?;
-        let done = replace_devices(&mut self.database, devices);
-        self.located(done)
+        self.write(|database| replace_devices(database, devices))
     }
 
-    /// These devices.
+    /// Returns the devices that were driven, with their ports.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -286,14 +276,9 @@ impl Journal {
     }
 
     fn set(&mut self, name: &str, value: u64) -> Result<(), Error> {
-        self.restore()?;
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        let done = self.database.execute(
-            "INSERT OR REPLACE INTO settings VALUES (?1, ?2)",
-            params![name, value],
-        );
-        self.located(done)?;
-        Ok(())
+        let change = "INSERT OR REPLACE INTO settings VALUES (?1, ?2)";
+        self.write(|database| database.execute(change, params![name, value]).map(drop))
     }
 
     /// All intents, by name.
@@ -309,9 +294,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn keep(&mut self, name: &str, kept: &Kept) -> Result<(), Error> {
-        self.restore()?;
         self.revision += 1;
-        self.located(keep(&self.database, name, kept))
+        self.write(|database| keep(database, name, kept))
     }
 
     /// Forgets intents, and then keeps others: all, or nothing.
@@ -319,10 +303,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn change(&mut self, gone: &[String], kept: &[(String, Intent, Kept)]) -> Result<(), Error> {
-        self.restore()?;
         self.revision += 1;
-        let done = replace_intents(&mut self.database, gone, kept);
-        self.located(done)
+        self.write(|database| replace_intents(database, gone, kept))
     }
 
     /// Forgets an intent.
@@ -330,9 +312,8 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Error> {
-        self.restore()?;
         self.revision += 1;
-        self.located(forget(&self.database, name))
+        self.write(|database| forget(database, name))
     }
 
     /// Adds an entry to the history, which keeps the last [`MAX_HISTORY`] of the manager and as many of others. What the manager writes
@@ -342,9 +323,7 @@ impl Journal {
     /// # Errors
     /// It cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
-        self.restore()?;
-        let done = insert_note(&mut self.database, entry);
-        self.located(done)
+        self.write(|database| insert_note(database, entry))
     }
 
     /// The last entries, newest first. `subject`: only of this intent or device.
@@ -496,6 +475,17 @@ fn read_history(database: &Connection, subject: Option<&str>, limit: usize) -> S
     rows.collect()
 }
 
+/// Puts a copy of the database in the place of the file.
+fn replace_file(temp: &Path, path: &Path) -> io::Result<()> {
+    let out = File::open(temp)?;
+    out.sync_all()?;
+    // SQLite would take the log of the old file for that of the new one.
+    logs_of(path)
+        .iter()
+        .try_for_each(|log| fs::remove_file(log.path()))?;
+    save::publish(&out, temp, path)
+}
+
 /// Opens the file that was written again.
 fn reopen(path: &Path) -> Sql<Connection> {
     let database = Connection::open(path)?;
@@ -558,12 +548,12 @@ fn forget(database: &Connection, name: &str) -> Sql<()> {
 
 /// The log of a database and its index, which are there while it is open.
 fn logs_of(path: &Path) -> Vec<FileIdentity> {
-    let beside = |end: &str| {
+    let logs = ["-wal", "-shm"].into_iter().filter_map(|end| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         FileIdentity::read(Path::new(&name))
-    };
-    [beside("-wal"), beside("-shm")].into_iter().flatten().collect()
+    });
+    logs.collect()
 }
 
 impl Drop for Journal {
@@ -723,8 +713,8 @@ mod tests {
             )])
             .unwrap();
         journal.set_devices(&[(device.clone(), vec![1, 2])]).unwrap();
-        for (port, opening) in [((7, 1), true), ((7, 2), true), ((7, 1), false)] {
-            journal.set_opening(port, opening).unwrap();
+        for (port, opening) in [(1, true), (2, true), (1, false)] {
+            journal.set_opening(7, port, opening).unwrap();
         }
         journal.note(&entry(7, "a")).unwrap();
         journal.note(&entry(8, "b")).unwrap();

@@ -11,13 +11,13 @@ use runtime::monitor::CollectorMonitor;
 use runtime::slice;
 
 /// The ends of a link, the lower one first.
-pub(super) type Link = [(NodeId, PortId); 2];
+pub(super) type LearnedLink = [(NodeId, PortId); 2];
 
-/// What was learned so far.
+/// The links that were learned so far.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     /// The links, and when they were last seen, ns.
-    seen: BTreeMap<Link, u64>,
+    seen: BTreeMap<LearnedLink, u64>,
     /// When to look again, ns.
     next: u64,
 }
@@ -28,33 +28,35 @@ impl Learning {
         &mut self,
         monitor: &impl CollectorMonitor,
         now: u64,
-    ) -> Option<BTreeSet<Link>> {
+    ) -> Option<BTreeSet<LearnedLink>> {
         if now < self.next {
             return None;
         }
         self.next = now + INTERVAL;
         let mut found = BTreeSet::new();
-        let step = move |collector: &Collector, first: u32| {
-            let mut part = BTreeSet::new();
-            let next = slice::visit_flows(collector, first, |view| {
-                let recent = view.row.last_seen.saturating_add(LIFETIME) >= now;
-                if recent && !view.truncated && !view.looped && part.len() < MAX_LINKS {
-                    part.extend(links(view.hops()));
-                }
-            });
-            (part, next)
-        };
-        let walked = monitor.walk(step, |_, part: BTreeSet<Link>| {
-            let room = MAX_LINKS.saturating_sub(found.len());
-            found.extend(part.into_iter().take(room));
-        });
+        let walked = monitor.walk(
+            move |collector: &Collector, first: u32| {
+                let mut part = BTreeSet::new();
+                let next = slice::visit_flows(collector, first, |view| {
+                    let recent = view.row.last_seen.saturating_add(LIFETIME) >= now;
+                    if recent && !view.truncated && !view.looped && part.len() < MAX_LINKS {
+                        part.extend(links(view.hops()));
+                    }
+                });
+                (part, next)
+            },
+            |_, part: BTreeSet<LearnedLink>| {
+                let room = MAX_LINKS.saturating_sub(found.len());
+                found.extend(part.into_iter().take(room));
+            },
+        );
         // A collector that is too busy to answer is asked again.
         walked.await.ok()?;
         Some(self.update(&found, now))
     }
 
     /// Takes over which links flows pass now.
-    fn update(&mut self, found: &BTreeSet<Link>, now: u64) -> BTreeSet<Link> {
+    fn update(&mut self, found: &BTreeSet<LearnedLink>, now: u64) -> BTreeSet<LearnedLink> {
         self.seen.retain(|_, seen| seen.saturating_add(LIFETIME) >= now);
         for link in found {
             if self.seen.len() < MAX_LINKS || self.seen.contains_key(link) {
@@ -66,19 +68,19 @@ impl Learning {
 }
 
 /// The links between consecutive hops whose interfaces are known.
-fn links(hops: impl Iterator<Item = HopView>) -> Vec<Link> {
+fn links(hops: impl Iterator<Item = HopView>) -> Vec<LearnedLink> {
     let hops: Vec<HopView> = hops.collect();
-    let link = |pair: &[HopView]| {
+    let links = hops.windows(2).filter_map(|pair| {
         let [from, to] = pair else { return None };
         let out = (from.node?, from.egress_if.filter(|port| *port != 0)?);
         let into = (to.node?, u32::from(to.ingress_if.filter(|port| *port != 0)?));
         (out.0 != into.0).then_some(if out < into { [out, into] } else { [into, out] })
-    };
-    hops.windows(2).filter_map(link).collect()
+    });
+    links.collect()
 }
 
 /// Those whose ends have one peer only: of a port with several, nothing is known.
-fn unambiguous<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> BTreeSet<Link> {
+fn unambiguous<'a>(links: impl Iterator<Item = &'a LearnedLink> + Clone) -> BTreeSet<LearnedLink> {
     let mut peers: BTreeMap<(NodeId, PortId), u32> = BTreeMap::new();
     for end in links.clone().flatten() {
         *peers.entry(*end).or_default() += 1;
@@ -93,7 +95,7 @@ fn unambiguous<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> BTreeSet<Li
 const INTERVAL: u64 = 5_000_000_000;
 /// A link that no flow has passed for this time is forgotten, ns.
 const LIFETIME: u64 = 60_000_000_000;
-/// Links at most.
+/// Maximum number of links.
 const MAX_LINKS: usize = 65_536;
 
 #[cfg(test)]
@@ -137,7 +139,7 @@ mod tests {
     fn a_port_with_two_peers_teaches_nothing_and_links_expire() {
         let (a, b, c) = ([(1, 1), (2, 1)], [(1, 1), (3, 1)], [(2, 2), (3, 2)]);
         let mut learning = Learning::default();
-        let found = |links: &[Link]| links.iter().copied().collect();
+        let found = |links: &[LearnedLink]| links.iter().copied().collect();
         assert_eq!(learning.update(&found(&[a, c]), 0), BTreeSet::from([a, c]));
         assert_eq!(learning.update(&found(&[b, c]), LIFETIME), BTreeSet::from([c]));
         assert_eq!(

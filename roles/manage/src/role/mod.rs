@@ -30,7 +30,7 @@ use tokio::{
 
 use self::requests::{Requests, Work};
 pub use self::{
-    core::{Core, Error, Wanted},
+    core::{Core, Error, PutIntent},
     count::expect,
     drivers::Namespaces,
 };
@@ -43,17 +43,17 @@ use runtime::control::Control;
 use runtime::monitor::CollectorMonitor;
 use terminal::CliError;
 
-/// What the manager's thread receives.
+/// An event of the manager's thread.
 enum Event {
-    /// From a driver.
+    /// A message of a driver.
     Driver(Message),
-    /// From the API or the main thread.
+    /// A request of the API or of the main thread.
     Work(Work<Core>),
-    /// The end.
+    /// The thread must end.
     Stop,
 }
 
-/// What has arrived at the manager's thread: requests do not take the place of what drivers say.
+/// The queues of the manager's thread: requests do not displace messages of drivers.
 struct Arriving {
     messages: mpsc::Receiver<Message>,
     work: mpsc::Receiver<Work<Core>>,
@@ -97,7 +97,7 @@ impl fmt::Debug for ToDevice {
 /// Takes the answer to a command.
 pub type Reply = Box<dyn FnOnce(Answer) + Send>;
 
-/// A running manager.
+/// A running manager, which stops when it is dropped.
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
@@ -112,15 +112,16 @@ pub struct Handle {
 }
 
 impl Role {
-    /// Starts the manager. `monitor`: of the collector of this process, whose reports verify intents. `reach`: devices in this process,
-    /// and the namespaces of the others.
+    /// Starts the manager. `monitor`: of the collector of this process, whose reports verify intents. `local`: devices in this
+    /// process. `namespaces`: those of the others.
     ///
     /// # Errors
     /// The state cannot be read; the message says what to do.
     pub fn start(
         configuration: Arc<Configuration>,
         monitor: Arc<impl CollectorMonitor>,
-        reach: (Option<Local>, Namespaces),
+        local: Option<Local>,
+        namespaces: Namespaces,
         control: &Control,
     ) -> Result<Self, CliError> {
         let (messages, said) = mpsc::channel(MAX_MESSAGES);
@@ -134,8 +135,8 @@ impl Role {
         let (ready, started) = std::sync::mpsc::sync_channel(1);
         let handle = Handle { requests };
         let own = handle.clone();
-        let (main, (local, namespaces)) = (control.clone(), reach);
-        let work = move || {
+        let main = control.clone();
+        let thread = control.spawn("manager", move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = match runtime {
                 Ok(runtime) => runtime,
@@ -147,13 +148,8 @@ impl Role {
                 }
             };
             runtime.block_on(async move {
-                match Core::new(
-                    &configuration,
-                    (local, namespaces),
-                    &main,
-                    nic::time::now(),
-                    teller(messages),
-                ) {
+                let send = message_sender(messages);
+                match Core::new(&configuration, local, namespaces, &main, nic::time::now(), send) {
                     Ok(core) => {
                         let _ = ready.send(Ok(()));
                         if let Some(peer) = peer::address(&configuration.manager) {
@@ -167,27 +163,29 @@ impl Role {
                     }
                 }
             });
-        };
-        let thread = control.spawn("manager", work)?;
+        })?;
         let role = Self {
             handle,
             stop: Some(stop),
             thread: Some(thread),
         };
-        let failed = || Err(CliError::new("the manager does not start; please report it"));
-        started.recv_timeout(START).unwrap_or_else(|_| failed())?;
-        Ok(role)
+        match started.recv_timeout(START) {
+            Ok(started) => started.map(|()| role),
+            Err(_) => Err(CliError::new("the manager does not start; please report it")),
+        }
     }
 
-    /// A handle to it.
+    /// Returns a handle for requests to the manager.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
     /// Takes over the inventory and the intents of another version of the file.
     pub fn reload(&self, configuration: Arc<Configuration>) {
-        let work = move |core: &mut Core, now| core.reload(&configuration, now);
-        if !self.handle.requests.post(Box::new(work)) {
+        let posted = self.handle.requests.post(Box::new(move |core: &mut Core, now| {
+            core.reload(&configuration, now)
+        }));
+        if !posted {
             tracing::warn!("the manager has stopped; inventory and intents of the file are not changed");
         }
     }
@@ -223,8 +221,8 @@ impl Handle {
     }
 }
 
-/// Passes on what drivers say.
-fn teller(messages: mpsc::Sender<Message>) -> impl Fn(Message) + Clone + Send + Sync + 'static {
+/// Passes messages of drivers on to the manager's thread.
+fn message_sender(messages: mpsc::Sender<Message>) -> impl Fn(Message) + Clone + Send + Sync + 'static {
     move |message| {
         // One that does not fit is lost like an answer of the network: the core asks again.
         let _ = messages.try_send(message);
@@ -265,10 +263,11 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<i
     firing.abort();
 }
 
-/// Counts once a second what the collector knows of the flows of intents.
+/// Counts twice a second the reports of the flows of intents.
 async fn count(own: Handle, monitor: Arc<impl CollectorMonitor>, collectors: BTreeSet<IpAddr>) {
     let mut learning = learn::Learning::default();
-    let (mut known, mut counting) = (BTreeSet::new(), count::Counting::default());
+    let mut known = BTreeSet::new();
+    let mut counting = count::Counting::default();
     loop {
         time::sleep(COUNT_INTERVAL).await;
         if let Some(links) = learning.learn(&*monitor, nic::time::now()).await {
@@ -314,7 +313,7 @@ const MESSAGES_PER_TURN: usize = 256;
 const WORK_PER_TURN: usize = 8;
 /// Time limit of the start.
 const START: Duration = Duration::from_secs(30);
-/// Longest sleep.
+/// Longest sleep between two steps.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// Time between two counts.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);

@@ -44,12 +44,15 @@ pub(super) async fn follow(own: Handle, peer: Address) {
             Err(_) => None,
         };
         let content = copied.map(|copied| copied.map(|(_, view)| view));
-        let complete = own.requests.own(move |core, now| core.copied(content, now)).await;
+        let complete = own
+            .requests
+            .own(move |core, now| core.apply_copy(content, now))
+            .await;
         known = etag.filter(|_| complete == Some(true));
     }
 }
 
-/// What the other manager has, and its version; `None`: still the version that is known.
+/// Reads the intents of the other manager and their version; `None` if that is still the known version.
 async fn read(peer: &Address, known: Option<&str>) -> Result<Option<(String, CopyView)>, String> {
     let Some((etag, body)) = hopwise::get(peer, "/domain/intents", known).await? else {
         return Ok(None);

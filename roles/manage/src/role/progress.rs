@@ -8,14 +8,14 @@ use std::{collections::BTreeMap, time::Duration};
 use super::view::{ChangeView, DeviceState, DomainState, EntryView, IntentState};
 use runtime::monitor::{CollectorMonitor, StreamMessage};
 
-/// What is compared.
+/// The states that are compared.
 pub(super) struct States {
     pub(super) devices: Vec<DeviceState>,
     pub(super) intents: Vec<IntentState>,
     pub(super) domain: DomainState,
 }
 
-/// What was sent last.
+/// The states that were sent last.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Clients so far when states were sent last; `None`: there was no client.
@@ -63,14 +63,14 @@ impl Progress {
             return Some(Duration::from_nanos(self.next - now));
         }
         for change in self.changes(states(), now) {
-            monitor.publish_change(message(&change));
+            monitor.publish_change(&message(&change));
         }
         let pause = INTERVAL.max(nic::time::now().saturating_sub(now).saturating_mul(9));
         self.next = now.saturating_add(pause);
         Some(Duration::from_nanos(pause))
     }
 
-    /// What differs from what was sent last.
+    /// Returns the states that differ from those that were sent last.
     fn changes(&mut self, states: States, now: u64) -> Vec<ChangeView> {
         let mut changes: Vec<_> = self.noted.drain(..).map(ChangeView::History).collect();
         let devices = states
@@ -94,16 +94,15 @@ impl Progress {
         if figures {
             self.figures = now.saturating_add(FIGURES);
         }
-        let same = |a: &IntentState, b: &IntentState| match figures {
-            true => a == b,
-            false => (&a.etag, &a.state) == (&b.etag, &b.state),
-        };
         changes.extend(changed(
             &mut self.intents,
             intents,
             "intent",
             ChangeView::Intent,
-            same,
+            |a, b| match figures {
+                true => a == b,
+                false => (&a.etag, &a.state) == (&b.etag, &b.state),
+            },
         ));
         let domain = Some(states.domain);
         if self.domain != domain {
@@ -152,7 +151,7 @@ fn message(change: &ChangeView) -> StreamMessage {
     };
     // A plain struct of numbers and texts always has a JSON form.
     StreamMessage {
-        name,
+        name: Some(name),
         text: serde_json::to_string(change).unwrap_or_default().into(),
     }
 }
@@ -213,7 +212,7 @@ mod tests {
         assert_eq!(
             message(&changes[0]),
             StreamMessage {
-                name: "intent",
+                name: Some("intent"),
                 text: text.into()
             }
         );

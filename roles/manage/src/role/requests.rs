@@ -14,29 +14,24 @@ use tokio::{
     time,
 };
 
-/// What the thread executes with its state.
+/// A request that the thread executes on its state.
 pub(super) type Work<S> = Box<dyn FnOnce(&mut S, u64) + Send>;
 
 /// The way to a thread with the state `S`.
 pub(super) struct Requests<S> {
     queue: mpsc::Sender<Work<S>>,
-    /// Room for those that only read.
+    /// Permits for those that only read.
     questions: Arc<Semaphore>,
-    /// Room for the others: who may only read does not keep them out.
+    /// Permits for the others: who may only read does not keep them out.
     changes: Arc<Semaphore>,
 }
 
 impl<S> Clone for Requests<S> {
     fn clone(&self) -> Self {
-        let Self {
-            queue,
-            questions,
-            changes,
-        } = self;
         Self {
-            queue: queue.clone(),
-            questions: Arc::clone(questions),
-            changes: Arc::clone(changes),
+            queue: self.queue.clone(),
+            questions: Arc::clone(&self.questions),
+            changes: Arc::clone(&self.changes),
         }
     }
 }
@@ -51,12 +46,11 @@ impl<S: 'static> Requests<S> {
     /// Requests, and the thread's end.
     pub(super) fn new() -> (Self, mpsc::Receiver<Work<S>>) {
         let (queue, work) = mpsc::channel(MAX_QUESTIONS + MAX_CHANGES + MAX_OWN);
-        let room = |most| Arc::new(Semaphore::new(most));
         (
             Self {
                 queue,
-                questions: room(MAX_QUESTIONS),
-                changes: room(MAX_CHANGES),
+                questions: Arc::new(Semaphore::new(MAX_QUESTIONS)),
+                changes: Arc::new(Semaphore::new(MAX_CHANGES)),
             },
             work,
         )
@@ -94,12 +88,12 @@ impl<S: 'static> Requests<S> {
 
     async fn execute<T: Send + 'static>(
         &self,
-        room: Option<&Arc<Semaphore>>,
+        permits: Option<&Arc<Semaphore>>,
         limit: Duration,
         work: impl FnOnce(&mut S, u64) -> T + Send + 'static,
     ) -> Option<T> {
-        let place = match room {
-            Some(room) => Some(Arc::clone(room).try_acquire_owned().ok()?),
+        let permit = match permits {
+            Some(permits) => Some(Arc::clone(permits).try_acquire_owned().ok()?),
             None => None,
         };
         let (reply, mut answer) = oneshot::channel();
@@ -110,7 +104,7 @@ impl<S: 'static> Requests<S> {
             if !reply.is_closed() && !begun.swap(true, Ordering::AcqRel) {
                 let _ = reply.send(work(state, now));
             }
-            drop(place);
+            drop(permit);
         });
         self.queue.try_send(work).ok()?;
         match time::timeout(limit, &mut answer).await {

@@ -1,8 +1,10 @@
 //! Manager, intents and devices, for the API.
 
+use std::collections::BTreeSet;
+
 use manager::{
-    device::{Capabilities, Change, Restart, Rule},
-    inventory::{Inventory, PortRole},
+    device::{Capabilities, Rule},
+    inventory::{DeviceRole, Inventory, PortRole},
     plan::{Cost, Plan},
     reconcile::{DeviceStatus, Phase, Wait},
 };
@@ -11,7 +13,7 @@ use serde_json::Value;
 
 use super::{drivers, journal::Entry};
 
-/// Intents.
+/// All intents with their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -27,23 +29,23 @@ pub struct IntentsView {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Intent"))]
 pub struct IntentView {
-    /// Its name.
+    /// The name of the intent.
     pub name: String,
-    /// Its version, for `If-Match`.
+    /// The version, for `If-Match`.
     pub etag: String,
     /// `file`: in the configuration, and changed only there; `api`: added while running; `drill_down`: installed for a while by the rule
     /// of another one.
     pub origin: String,
-    /// That other one, of a drill-down.
+    /// The other intent, of a drill-down.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Who added it.
+    /// The user who added it.
     pub by: String,
-    /// When, nanoseconds since the Unix epoch.
+    /// Time of the addition, nanoseconds since the Unix epoch.
     pub added: u64,
     /// End time, nanoseconds since the Unix epoch, or null for never.
     pub end: Option<u64>,
-    /// Its keys, as in `[[intents]]`.
+    /// The intent's keys, as in `[[intents]]`.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
     pub intent: Value,
     /// `stopped`, `refused`, `pending`, `installed`, `seen`, `complete` or `silent`.
@@ -64,7 +66,7 @@ pub struct IntentView {
     pub notes: Vec<String>,
     /// Flows that matched, among those that the collector knows.
     pub flows: u64,
-    /// Reports per second.
+    /// Reports of its flows per second.
     pub rate: f64,
 }
 
@@ -92,18 +94,18 @@ pub struct CopyView {
     schemars(rename = "CopiedIntent")
 )]
 pub struct CopiedView {
-    /// Its name.
+    /// The name of the intent.
     pub name: String,
-    /// Its keys, as in `[[intents]]`.
+    /// The intent's keys, as in `[[intents]]`.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
     pub intent: Value,
-    /// Who added it.
+    /// The user who added it.
     pub by: String,
-    /// When, nanoseconds since the Unix epoch.
+    /// Time of the addition, nanoseconds since the Unix epoch.
     pub added: u64,
 }
 
-/// Devices.
+/// All devices with their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -115,19 +117,19 @@ pub struct DevicesView {
     pub devices: Vec<DeviceView>,
 }
 
-/// A device.
+/// A device, its state and its ports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Device"))]
 pub struct DeviceView {
-    /// Node id.
+    /// The device's node id.
     pub node: u32,
-    /// Its name.
+    /// The name in the inventory.
     pub name: String,
-    /// Its driver.
+    /// The driver that configures it.
     pub driver: String,
     /// Where the driver finds it.
     pub address: String,
-    /// Its labels.
+    /// Labels of the inventory.
     pub labels: Vec<String>,
     /// `switch`: a node of the domain; outside it, `aggregator` or `translator`.
     #[serde(default)]
@@ -149,7 +151,7 @@ pub struct DeviceView {
     pub extra: usize,
     /// Entries of its watchlist.
     pub watch_entries: EntriesView,
-    /// Its filters.
+    /// Entries of its filters.
     pub filter_entries: EntriesView,
     /// Those of them by rule.
     #[serde(default)]
@@ -158,7 +160,7 @@ pub struct DeviceView {
     pub rules: Option<Vec<String>>,
     /// Entries of other controllers.
     pub foreign: Vec<String>,
-    /// Its ports.
+    /// The ports, by number.
     pub ports: Vec<DevicePortView>,
     /// Capabilities reported by the driver; null if not known yet.
     pub capabilities: Option<CapabilitiesView>,
@@ -184,7 +186,7 @@ pub struct DeviceCounterView {
     pub about: Option<String>,
     /// Meaning of the counter.
     pub name: String,
-    /// Packets.
+    /// Packets that were counted.
     pub packets: u64,
 }
 
@@ -239,9 +241,9 @@ pub struct EntriesView {
     schemars(rename = "DevicePort")
 )]
 pub struct DevicePortView {
-    /// Number.
+    /// The number of the port.
     pub port: u32,
-    /// Interface.
+    /// Name of the interface.
     pub name: Option<String>,
     /// `fabric`, `edge`, `unused` or `disputed`.
     pub role: String,
@@ -270,9 +272,9 @@ pub struct DevicePortView {
     schemars(rename = "DeviceNeighbour")
 )]
 pub struct NeighbourView {
-    /// Its system name, or its chassis id.
+    /// The system name, or the chassis id.
     pub system: String,
-    /// Its port id: the name of an interface, as a rule.
+    /// The port id: usually the name of an interface.
     pub port: String,
     /// Reason why this neighbour is not a link, or null if it is one.
     pub note: Option<String>,
@@ -284,7 +286,7 @@ pub struct NeighbourView {
 pub struct PlanView {
     /// The plan in a few lines.
     pub text: String,
-    /// Changes by device.
+    /// The changes of each device.
     pub devices: Vec<DevicePlanView>,
     /// Cost of the intent; null in a plan that is not for one intent.
     pub cost: Option<CostView>,
@@ -300,13 +302,13 @@ pub struct PlanView {
     schemars(rename = "DevicePlan")
 )]
 pub struct DevicePlanView {
-    /// Node id.
+    /// The device's node id.
     pub node: u32,
-    /// Its name.
+    /// The name of the device.
     pub name: String,
-    /// Rules added.
+    /// Number of rules to add.
     pub added: usize,
-    /// Rules removed.
+    /// Number of rules to remove.
     pub removed: usize,
     /// The changes in the order in which they are applied, as text.
     pub changes: Vec<String>,
@@ -336,7 +338,7 @@ pub struct CostView {
     pub expectation: String,
 }
 
-/// The domain.
+/// The domain of devices that carry INT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Domain"))]
 pub struct DomainView {
@@ -348,12 +350,12 @@ pub struct DomainView {
     pub dscp: u8,
     /// Treatment of the L4 checksum of packets with INT.
     pub l4_checksum: String,
-    /// Where reports go.
+    /// Addresses to which devices send reports.
     pub collectors: Vec<String>,
     /// DTA collectors of the map that devices get; empty: they have their own.
     #[serde(default)]
     pub dta_collectors: Vec<String>,
-    /// Number of devices.
+    /// Number of devices in the domain.
     pub devices: usize,
     /// Number of devices in sync.
     pub in_sync: usize,
@@ -387,11 +389,11 @@ pub struct DomainView {
     schemars(rename = "ManagerHistory")
 )]
 pub struct ManagerHistoryView {
-    /// Result.
+    /// The entries, newest first.
     pub history: Vec<EntryView>,
 }
 
-/// Result.
+/// An entry of the manager's history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -399,7 +401,7 @@ pub struct ManagerHistoryView {
     schemars(rename = "ManagerHistoryEntry")
 )]
 pub struct EntryView {
-    /// When, nanoseconds since the Unix epoch.
+    /// Nanoseconds since the Unix epoch.
     pub time: u64,
     /// Origin of the action: the name in the request, `file` or `manager`.
     pub by: String,
@@ -408,7 +410,7 @@ pub struct EntryView {
     pub action: String,
     /// The intent or device.
     pub subject: String,
-    /// For people.
+    /// A sentence about it.
     pub text: String,
 }
 
@@ -427,9 +429,9 @@ pub enum ChangeView {
     Intent(IntentState),
     /// A removed intent or device.
     Removed {
-        /// `intent` or `device`.
+        /// The kind of what was removed: `intent` or `device`.
         what: String,
-        /// Its name.
+        /// The name of it.
         name: String,
     },
     /// The state of the domain.
@@ -442,11 +444,11 @@ pub enum ChangeView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceState {
-    /// Node id.
+    /// The device's node id.
     pub node: u32,
-    /// Its name.
+    /// The name of the device.
     pub name: String,
-    /// As in `Device`.
+    /// The state, as in `Device`.
     pub state: String,
     /// The state in one sentence.
     pub text: String,
@@ -462,17 +464,17 @@ pub struct DeviceState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntentState {
-    /// Its name.
+    /// The name of the intent.
     pub name: String,
-    /// Its version.
+    /// The version of the intent.
     pub etag: String,
-    /// As in `Intent`.
+    /// The state, as in `Intent`.
     pub state: String,
     /// The state in one sentence.
     pub text: String,
     /// Flows that matched, among those that the collector knows.
     pub flows: u64,
-    /// Reports per second.
+    /// Reports of its flows per second.
     pub rate: f64,
 }
 
@@ -484,7 +486,7 @@ pub struct DomainState {
     pub acting: bool,
     /// All INT was stopped by an operator.
     pub stopped: bool,
-    /// Number of devices.
+    /// Number of devices in the domain.
     pub devices: usize,
     /// Number of devices in sync.
     pub in_sync: usize,
@@ -495,7 +497,7 @@ pub struct DomainState {
 impl PlanView {
     /// A plan, with the names of `inventory`.
     pub(super) fn new(plan: &Plan, inventory: &Inventory) -> Self {
-        let device = |device: &manager::plan::DevicePlan| DevicePlanView {
+        let devices = plan.devices.iter().map(|device| DevicePlanView {
             node: device.node,
             name: inventory.name(device.node),
             added: device.added,
@@ -503,12 +505,12 @@ impl PlanView {
             changes: device
                 .changes
                 .iter()
-                .map(|(_, change): &(_, Change)| change.to_string())
+                .map(|(_, change)| change.to_string())
                 .collect(),
-        };
+        });
         Self {
             text: plan.to_string(),
-            devices: plan.devices.iter().map(device).collect(),
+            devices: devices.collect(),
             cost: None,
             notes: plan
                 .devices
@@ -520,21 +522,13 @@ impl PlanView {
 }
 
 impl From<Entry> for EntryView {
-    fn from(
-        Entry {
-            time,
-            by,
-            action,
-            subject,
-            text,
-        }: Entry,
-    ) -> Self {
+    fn from(entry: Entry) -> Self {
         Self {
-            time,
-            by,
-            action,
-            subject,
-            text,
+            time: entry.time,
+            by: entry.by,
+            action: entry.action,
+            subject: entry.subject,
+            text: entry.text,
         }
     }
 }
@@ -611,12 +605,36 @@ impl DeviceView {
             others,
             ready,
         } = status;
-        let entries = |is: fn(&Rule) -> bool, others, size| {
-            let used = rules.iter().flatten().filter(|rule| is(rule)).count();
-            EntriesView { used, others, size }
+        let mut watch_entries = EntriesView {
+            used: 0,
+            others: others.watch,
+            size: room.0,
         };
-        let has = |rule: Rule| rules.as_ref().is_some_and(|rules| rules.contains(&rule));
-        let port = |port| {
+        let mut filter_entries = EntriesView {
+            used: 0,
+            others: others.filter,
+            size: room.1,
+        };
+        let mut rule_filters = EntriesView {
+            used: 0,
+            others: 0,
+            size: can.map_or(0, |can| can.rules.filters),
+        };
+        let mut sources = BTreeSet::new();
+        let mut sinks = BTreeSet::new();
+        for rule in rules.iter().flatten() {
+            match rule {
+                Rule::Watch(_) => watch_entries.used += 1,
+                Rule::Filter(filter) => {
+                    filter_entries.used += 1;
+                    rule_filters.used += usize::from(filter.rule.is_some());
+                }
+                Rule::Source(port) => _ = sources.insert(*port),
+                Rule::Sink(port) => _ = sinks.insert(*port),
+                _ => {}
+            }
+        }
+        let ports = inventory.ports(node).map(|port| {
             let role = inventory.role((node, port));
             let peer = match role {
                 PortRole::Fabric(node, port) => Some(format!("{}:{port}", inventory.name(node))),
@@ -628,12 +646,12 @@ impl DeviceView {
                 role: role.word().to_owned(),
                 peer,
                 mtu: inventory.mtu((node, port)),
-                source: has(Rule::Source(port)),
-                sink: has(Rule::Sink(port)),
+                source: sources.contains(&port),
+                sink: sinks.contains(&port),
                 opening: false,
                 neighbour: None,
             }
-        };
+        });
         let device = inventory.device(node);
         let note = device.and_then(drivers::note);
         let text = sentence(&phase, waits.as_ref(), [silence.clone(), note]);
@@ -644,8 +662,7 @@ impl DeviceView {
             address: device.map(|device| device.address.clone()).unwrap_or_default(),
             labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
             role: device
-                .map(|device| device.role)
-                .unwrap_or_default()
+                .map_or(DeviceRole::Switch, |device| device.role)
                 .word()
                 .to_owned(),
             does: None,
@@ -655,14 +672,10 @@ impl DeviceView {
             ready,
             missing: difference.0,
             extra: difference.1,
-            watch_entries: entries(|rule| matches!(rule, Rule::Watch(_)), others.watch, room.0),
-            filter_entries: entries(|rule| matches!(rule, Rule::Filter(_)), others.filter, room.1),
-            rule_filters: entries(
-                |rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some()),
-                0,
-                can.map_or(0, |can| can.rules.filters),
-            ),
-            ports: inventory.ports(node).map(port).collect(),
+            watch_entries,
+            filter_entries,
+            rule_filters,
+            ports: ports.collect(),
             rules: rules.map(|rules| rules.iter().map(Rule::to_string).collect()),
             foreign,
             capabilities: can.map(CapabilitiesView::new),
@@ -681,11 +694,6 @@ impl CapabilitiesView {
             ("ranges", kinds.ranges),
             ("dscp", kinds.dscp),
         ];
-        let restart = match can.restart {
-            Restart::Keeps => "keeps",
-            Restart::Waits => "waits",
-            Restart::Forwards => "forwards",
-        };
         Self {
             modes: can.modes.iter().map(|mode| mode.word().to_owned()).collect(),
             instructions: manager::instruction::names(can.bits),
@@ -698,7 +706,7 @@ impl CapabilitiesView {
                 .filter(|(_, can)| *can)
                 .map(|(kind, _)| kind.to_owned())
                 .collect(),
-            restart: restart.to_owned(),
+            restart: can.restart.word().to_owned(),
         }
     }
 }

@@ -16,14 +16,14 @@ section! {
     /// Another format in which the driver `files` writes the rules of the device of `[inventory]` with this name, in addition to
     /// `desired.txt`.
     pub struct FilesSettings("[manager.files.NAME]") {
-        /// The form.
+        /// The format of the rules.
         pub format: FilesFormat = FilesFormat::Bmv2,
         /// For `bmv2`, the pipeline map of the program: `hopwise-int`, `onos-int`, `geant-int`, or a file. For `config_db`, the path map: `sonic-tam`, or a
         /// file.
         pub map: String = String::new(),
         /// P4Info of the program as text. Not set: that of hopwise's program for `map`. For `bmv2`.
         pub p4info: Option<PathBuf> = None,
-        /// How its reports are sent, as `[manager.p4runtime.NAME.report]`. For `bmv2`.
+        /// Port and addresses of its reports, as `[manager.p4runtime.NAME.report]`. For `bmv2`.
         pub report: Option<P4ReportSettings> = None,
         /// Routes of programs whose map has them, as `[[manager.p4runtime.NAME.routes]]`. For `bmv2`.
         pub routes: Vec<P4RouteSettings> = Vec::new(),
@@ -59,7 +59,9 @@ impl FilesSettings {
 
     fn bmv2(&self, device: &Device) -> Result<(Format, Capabilities), Wrong> {
         let driver = self.p4().driver(device)?;
-        let ((_, map), local, info) = (driver.map, driver.local, self.info()?);
+        let map = driver.map.1;
+        let local = driver.local;
+        let info = self.info()?;
         let program = Program::new(&map, &info, &local).map_err(|problems| {
             (
                 "map",
@@ -67,8 +69,9 @@ impl FilesSettings {
             )
         })?;
         let can = program.capabilities();
-        let render = move |_: &_, after: &_| Ok(vec![("bmv2.txt", commands(&map, &info, &local, after)?)]);
-        Ok((Format::new(render), can))
+        let format =
+            Format::new(move |_, after| Ok(vec![("bmv2.txt", commands(&map, &info, &local, after)?)]));
+        Ok((format, can))
     }
 
     /// For `bmv2`, the settings of the same program with the driver `p4runtime`.
@@ -85,17 +88,12 @@ impl FilesSettings {
     fn info(&self) -> Result<P4Info, Wrong> {
         let Some(file) = &self.p4info else {
             let included = INCLUDED.iter().find(|program| program.map == Some(&*self.map));
-            let missing = || {
-                (
-                    "p4info",
-                    "the program is missing; add p4info = \"/etc/hopwise/int.p4info.txtpb\" or the like"
-                        .to_owned(),
-                )
+            let Some(included) = included else {
+                let message =
+                    "the program is missing; add p4info = \"/etc/hopwise/int.p4info.txtpb\" or the like";
+                return Err(("p4info", message.to_owned()));
             };
-            return included
-                .ok_or_else(missing)?
-                .info()
-                .map_err(|error| ("p4info", error));
+            return included.info().map_err(|error| ("p4info", error));
         };
         let text = read::file(file).map_err(|error| {
             (
@@ -103,7 +101,7 @@ impl FilesSettings {
                 format!("cannot read {}: {error}; correct the name", file.display()),
             )
         })?;
-        p4runtime::text::info(&text).map_err(|error| ("p4info", format!("{}: {error}", file.display())))
+        p4runtime::binary::info(&text).map_err(|error| ("p4info", format!("{}: {error}", file.display())))
     }
 
     fn config_db(&self) -> Result<(Format, Capabilities), Wrong> {
@@ -118,7 +116,7 @@ impl FilesSettings {
         }
         let map = path_map(Path::new(&self.map)).map_err(|error| ("map", error))?;
         let can = map.capabilities().clone();
-        let render = move |before: &_, after: &_| {
+        let format = Format::new(move |before, after| {
             Ok(vec![
                 ("config_db.json", format!("{:#}\n", map.config_db(after)?)),
                 (
@@ -126,8 +124,8 @@ impl FilesSettings {
                     format!("{:#}\n", map.config_db_patch(before, after)?),
                 ),
             ])
-        };
-        Ok((Format::new(render), can))
+        });
+        Ok((format, can))
     }
 }
 

@@ -12,7 +12,7 @@ use settings::{read, section};
 use net::tls;
 
 section! {
-    /// How the driver `gnmi` drives the device of `[inventory]` with this name.
+    /// Settings of the driver `gnmi` for the device of `[inventory]` with this name.
     pub struct GnmiSettings("[manager.gnmi.NAME]") {
         /// The path map, which maps rules to objects of the device and says where ports are described: `sonic-tam` (a template), or
         /// a file.
@@ -55,23 +55,22 @@ pub fn path_map(name: &Path) -> Result<PathMap, String> {
             "there is no path map `{written}`; write {names}, or a file with a path map"
         ));
     }
-    let text =
-        read::file(name).map_err(|error| format!("cannot read {written}: {error}; correct the name"))?;
+    let text = read_file(name)?;
     PathMap::read(&text, &written).map_err(|error| error.to_string())
 }
 
+fn read_file(file: &Path) -> Result<String, String> {
+    read::file(file).map_err(|error| format!("cannot read {}: {error}; correct the name", file.display()))
+}
+
 impl GnmiSettings {
-    /// What the driver needs to know. Files are read.
+    /// Returns the settings of the driver. Reads the files that they name.
     ///
     /// # Errors
     /// A key and what is wrong with it.
     pub fn driver(&self, device: &Device) -> Result<DriverSettings, (&'static str, String)> {
-        let text = |file: &Path| {
-            read::file(file)
-                .map_err(|error| format!("cannot read {}: {error}; correct the name", file.display()))
-        };
         let map = path_map(self.map.as_deref().unwrap_or(Path::new(""))).map_err(|error| ("map", error))?;
-        let password = self.password_file.as_deref().map(text).transpose();
+        let password = self.password_file.as_deref().map(read_file).transpose();
         let password = password.map_err(|error| ("password_file", error))?;
         let user = match (&self.user, password) {
             (Some(user), Some(file)) => {
@@ -96,10 +95,10 @@ impl GnmiSettings {
         let ca = self
             .ca
             .as_deref()
-            .map(text)
+            .map(read_file)
             .transpose()
             .map_err(|error| ("ca", error))?;
-        let identity = self.identity(text)?;
+        let identity = self.identity()?;
         let peer = Peer {
             address: device.address.clone(),
             user,
@@ -116,7 +115,7 @@ impl GnmiSettings {
     }
 
     /// Certificate and key of this client.
-    fn identity(&self, text: impl Fn(&Path) -> Result<String, String>) -> Result<Option<Pair>, Wrong> {
+    fn identity(&self) -> Result<Option<Pair>, Wrong> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(None),
             (Some(_), Some(_)) if self.ca.is_none() => {
@@ -125,8 +124,8 @@ impl GnmiSettings {
                 Err(("certificate", message.to_owned()))
             }
             (Some(certificate), Some(key)) => {
-                let certificate = text(certificate).map_err(|error| ("certificate", error))?;
-                let key = text(key).map_err(|error| ("key", error))?;
+                let certificate = read_file(certificate).map_err(|error| ("certificate", error))?;
+                let key = read_file(key).map_err(|error| ("key", error))?;
                 Ok(Some((certificate.into_bytes(), key.into_bytes())))
             }
             _ => Err((

@@ -57,12 +57,12 @@ section! {
         pub clocks: Clocks = Clocks::Free,
         /// Whether changes of the network are applied automatically, or after approval by an operator.
         pub apply: ApplySetting = ApplySetting::Auto,
-        /// How long the network must be stable before a change is applied.
+        /// Time for which the network must be stable before a change is applied.
         pub calm: Duration = Duration::from_secs(1),
         /// Interval at which a device that reports no change is read again; for a slow device at least four times the duration of a
         /// read.
         pub poll: Duration = Duration::from_secs(10),
-        /// How long a device may take to answer a request, `"100ms"` to `"10m"`. After a timeout, the device's limit doubles, up to
+        /// Time in which a device must answer a request, `"100ms"` to `"10m"`. After a timeout, the device's limit doubles, up to
         /// 64 s or this time; once it answers, its limit is four times the duration of the answer.
         pub request_timeout: Duration = Duration::from_secs(2),
         /// The longest time that a packet spends in the domain: the queues and links of the longest path. A sink remains for this
@@ -126,7 +126,7 @@ section! {
 }
 
 section! {
-    /// A collector.
+    /// A collector to which devices send reports.
     pub struct CollectorEntry("[[manager.collectors]]") {
         /// Where it receives reports: address and port.
         pub address: Option<SocketAddr> = None,
@@ -153,7 +153,7 @@ choice! {
 }
 
 impl ManagerSettings {
-    /// What connections with TLS to devices need; `None` without `ca`.
+    /// Returns the TLS configuration of connections to devices; `None` without `ca`.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -176,9 +176,10 @@ impl ManagerSettings {
         let map = collector_map::load(file).map_err(|error| error.to_string())?;
         let map = dta_map(&map).map_err(|error| format!("{}: {error}", file.display()))?;
         if map.text.len() > MAX_MAP {
-            let (shown, len) = (file.display(), map.text.len() / 1024);
             return Err(format!(
-                "{shown} has {len} KiB, and switches accept at most {} KiB; create it with fewer `--lists`",
+                "{} has {} KiB, and switches accept at most {} KiB; create it with fewer `--lists`",
+                file.display(),
+                map.text.len() / 1024,
                 MAX_MAP / 1024
             ));
         }
@@ -199,17 +200,14 @@ impl ManagerSettings {
 
     /// The settings of the core, without the map of DTA collectors. `inventory`: in which the collectors' devices are.
     pub fn core(&self, inventory: &Inventory) -> CoreSettings {
-        let collector = |entry: &CollectorEntry| {
-            let at = entry.at.as_deref().and_then(|name| inventory.node(name).ok());
-            let budget = entry.budget.as_ref().map(|budget| budget.0).unwrap_or_default();
+        let collectors = self.collectors.iter().filter_map(|entry| {
             Some(Collector {
                 address: entry.address?,
                 capacity: entry.capacity.max(1),
-                at,
-                budget,
+                at: entry.at.as_deref().and_then(|name| inventory.node(name).ok()),
+                budget: entry.budget.as_ref().map(|budget| budget.0).unwrap_or_default(),
             })
-        };
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        });
         CoreSettings {
             domain: DomainSettings {
                 encoding: Encoding {
@@ -217,14 +215,14 @@ impl ManagerSettings {
                     l4_checksum: self.l4_checksum,
                 },
                 synchronised: self.clocks == Clocks::Synchronised,
-                collectors: self.collectors.iter().filter_map(collector).collect(),
+                collectors: collectors.collect(),
                 dta_map: None,
             },
             // A request of a thousand rules would exceed what the API of a switch reads.
             timing: Timing {
-                timeout: ns(self.request_timeout),
-                poll: ns(self.poll),
-                drain: ns(self.drain),
+                timeout: nanoseconds(self.request_timeout),
+                poll: nanoseconds(self.poll),
+                drain: nanoseconds(self.drain),
                 batch: 500,
                 ..Timing::default()
             },
@@ -232,11 +230,11 @@ impl ManagerSettings {
                 ApplySetting::Auto => ApplyMode::Auto,
                 ApplySetting::Manual => ApplyMode::Manual,
             },
-            calm: ns(self.calm),
+            calm: nanoseconds(self.calm),
             drill_downs: Limits {
                 at_once: self.drill_downs.at_once as usize,
                 per_minute: self.drill_downs.per_minute as usize,
-                longest: ns(self.drill_downs.longest),
+                longest: nanoseconds(self.drill_downs.longest),
                 flows: self.drill_downs.flows as usize,
             },
             ..CoreSettings::default()
@@ -244,17 +242,19 @@ impl ManagerSettings {
     }
 }
 
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Longest map of DTA collectors, bytes: a change of rules with it is a body that a switch's API reads.
 const MAX_MAP: usize = 192 << 10;
 
-/// Reports inconsistent settings of manager, inventory and intents. `collects`: of a process with a collector. Returns what the intents ask
-/// of it.
+/// Reports inconsistent settings of manager, inventory and intents. `collects`: of a process with a collector. Returns the rules and
+/// thresholds that the intents ask of it.
 pub fn check(
-    (manager, inventory, intents): (
-        Option<&ManagerSettings>,
-        &InventorySettings,
-        &[intent::IntentSettings],
-    ),
+    manager: Option<&ManagerSettings>,
+    inventory: &InventorySettings,
+    intents: &[intent::IntentSettings],
     collects: bool,
     root: &Node<'_>,
     reader: &mut Reader<'_>,
@@ -277,9 +277,12 @@ pub fn check(
         }
         return asked;
     };
-    let mut refuse = |path: &[&str], message: String| reader.refuse(span_of(root, path), message);
-    check_collectors(manager, &inventory, collects, &mut refuse);
-    check_manager(manager, &inventory, root, &mut refuse);
+    check_collectors(manager, &inventory, collects, &mut |path, message| {
+        reader.refuse(span_of(root, path), message);
+    });
+    check_manager(manager, &inventory, root, &mut |path, message| {
+        reader.refuse(span_of(root, path), message);
+    });
     asked
 }
 
@@ -434,8 +437,10 @@ fn check_devices(
                     device.role.word()
                 ),
             )),
-            "gnmi" => gnmi(manager, device),
-            "p4runtime" => p4runtime(manager, device),
+            "gnmi" => with_table(device, &manager.gnmi, "192.0.2.11:9339")
+                .and_then(|settings| settings.driver(device).map(drop)),
+            "p4runtime" => with_table(device, &manager.p4runtime, "192.0.2.11:9559")
+                .and_then(|settings| settings.driver(device).map(drop)),
             "files" => files(manager, device),
             _ => driver(device)
                 .and_then(|()| secure(device, manager))
@@ -486,14 +491,12 @@ fn index_of(root: &Node<'_>, name: &str) -> String {
         .get("inventory")
         .and_then(|table| table.get_ref().get("devices"));
     let devices = devices.and_then(|devices| devices.get_ref().as_array());
-    let is_named = |device: &Node<'_>| {
-        device
-            .get_ref()
-            .get("name")
-            .and_then(|written| written.get_ref().as_str())
-            == Some(name)
-    };
-    let index = devices.and_then(|devices| devices.iter().position(is_named));
+    let index = devices.and_then(|devices| {
+        devices.iter().position(|device| {
+            let written = device.get_ref().get("name");
+            written.and_then(|written| written.get_ref().as_str()) == Some(name)
+        })
+    });
     index.map(|index| index.to_string()).unwrap_or_default()
 }
 
@@ -546,70 +549,23 @@ fn in_the_clear(to: &str, key: &str) -> String {
     )
 }
 
-/// Checks the settings of a device with the driver `gnmi`: a key, and what is wrong with it.
-fn gnmi(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
-    let Device {
-        name,
-        address,
-        options,
-        ..
-    } = device;
-    if options.confirm.is_some() {
-        return Err((
-            "",
-            format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it"),
-        ));
-    }
-    if address.is_empty() {
-        let message = format!(
-            "the address of `{name}` is missing; add address = \"192.0.2.11:9339\" or the like to the device"
-        );
-        return Err(("", message));
-    }
-    let missing = || {
-        (
-            "",
-            format!("the settings of `{name}` are missing; add [manager.gnmi.{name}]"),
-        )
+/// Checks a device that is reached at an address, with the settings of its driver in a table of `[manager]`. Returns its settings.
+fn with_table<'a, T>(
+    device: &Device,
+    tables: &'a BTreeMap<String, T>,
+    example: &str,
+) -> Result<&'a T, (&'static str, String)> {
+    let Device { name, driver, .. } = device;
+    let message = if device.options.confirm.is_some() {
+        format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it")
+    } else if device.address.is_empty() {
+        format!("the address of `{name}` is missing; add address = \"{example}\" or the like to the device")
+    } else if let Some(settings) = tables.get(name) {
+        return Ok(settings);
+    } else {
+        format!("the settings of `{name}` are missing; add [manager.{driver}.{name}]")
     };
-    manager
-        .gnmi
-        .get(name)
-        .ok_or_else(missing)?
-        .driver(device)
-        .map(drop)
-}
-
-/// Checks the settings of a device with the driver `p4runtime`: a key, and what is wrong with it.
-fn p4runtime(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
-    let Device {
-        name,
-        address,
-        options,
-        ..
-    } = device;
-    if options.confirm.is_some() {
-        return Err((
-            "",
-            format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it"),
-        ));
-    }
-    if address.is_empty() {
-        return Err((
-            "",
-            format!(
-                "the address of `{name}` is missing; add address = \"192.0.2.11:9559\" or the like to the device"
-            ),
-        ));
-    }
-    let missing = || {
-        (
-            "",
-            format!("the settings of `{name}` are missing; add [manager.p4runtime.{name}]"),
-        )
-    };
-    let settings = manager.p4runtime.get(name).ok_or_else(missing)?;
-    settings.driver(device).map(|_| ())
+    Err(("", message))
 }
 
 /// Checks the driver of a device, and the keys that only some drivers need.
@@ -683,7 +639,7 @@ pub fn asks(intent: &Intent) -> bool {
     tell.rule.is_some() || (tell.filter.is_none() && !tell.thresholds.is_empty())
 }
 
-/// What intents, each with its flows, ask of the collector.
+/// Returns the rules and thresholds that intents, each with its flows, ask of the collector.
 pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
     let mut asked = Asked::default();
     for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {

@@ -1,7 +1,6 @@
 //! `[manager.p4runtime.NAME]`: how the driver `p4runtime` drives a device of `[inventory]`.
 
 use std::{
-    fs,
     io::Read as _,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
@@ -20,7 +19,7 @@ use manager::{device::Restart, inventory::Device};
 use settings::{choice, read, section};
 
 section! {
-    /// How the driver `p4runtime` drives the device of `[inventory]` with this name.
+    /// Settings of the driver `p4runtime` for the device of `[inventory]` with this name.
     pub struct P4RuntimeSettings("[manager.p4runtime.NAME]") {
         /// The pipeline map of the device's program: `hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`, `hopwise-aggregator`, `hopwise-dta-translator`, `onos-int`, `geant-int`, `fabric-tna`, or a file with a map.
         pub map: String = String::new(),
@@ -29,21 +28,21 @@ section! {
         /// P4Runtime role of this client, if several controllers share the device's tables. Not set: the manager is the only
         /// controller.
         pub role: Option<String> = None,
-        /// How its reports are sent. Programs that route reports themselves need only the source.
+        /// Port and addresses of its reports. Programs that route reports themselves need only the source.
         pub report: Option<P4ReportSettings> = None,
-        /// What the device does after a restart. Not set: as the map says.
+        /// Behaviour of the device after a restart. Not set: as the map says.
         pub restart: Option<P4Restart> = None,
         /// The program to load if the device reports that it has none. A loaded program is never replaced: a device with a
         /// different P4Info is not driven.
         pub load: Option<P4LoadSettings> = None,
-        /// Its routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`). A restarted device gets them when its ports to hosts
+        /// The device's routes, of a program that forwards by routes of the map (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`). A restarted device gets them when its ports to hosts
         /// remove INT. None: another controller installs them.
         pub routes: Vec<P4RouteSettings> = Vec::new(),
         /// The MTUs of its ports, of a program whose map has them (`hopwise-int`, `hopwise-sf`, `hopwise-dta-reporter`).
         pub mtus: Vec<P4MtuSettings> = Vec::new(),
-        /// What a device with `role = "aggregator"` does.
+        /// Settings of a device with `role = "aggregator"`.
         pub aggregator: Option<AggregatorSettings> = None,
-        /// What a device with `role = "translator"` does.
+        /// Settings of a device with `role = "translator"`.
         pub translator: Option<TranslatorSettings> = None,
         /// TLS. Not set: the connection is not encrypted.
         pub tls: Option<P4TlsSettings> = None,
@@ -51,9 +50,9 @@ section! {
 }
 
 section! {
-    /// How a device sends its reports.
+    /// Port and addresses of the reports of a device.
     pub struct P4ReportSettings("[manager.p4runtime.NAME.report]") {
-        /// The port.
+        /// The port by which they leave.
         pub port: u32 = 0,
         /// Their source address, by which the collector distinguishes devices.
         pub source: Option<IpAddr> = None,
@@ -69,7 +68,7 @@ section! {
     pub struct P4RouteSettings("[[manager.p4runtime.NAME.routes]]") {
         /// Destination: an address or a prefix.
         pub to: Option<Prefix> = None,
-        /// The port.
+        /// The port to the next hop.
         pub port: u32 = 0,
         /// The MAC address of the port.
         pub source_mac: String = String::new(),
@@ -81,7 +80,7 @@ section! {
 section! {
     /// The MTU of a port.
     pub struct P4MtuSettings("[[manager.p4runtime.NAME.mtus]]") {
-        /// The port.
+        /// Number of the port.
         pub port: u32 = 0,
         /// Longest packet in bytes, without the Ethernet header.
         pub mtu: u16 = 1500,
@@ -89,12 +88,12 @@ section! {
 }
 
 section! {
-    /// A compiled program.
+    /// A compiled program that is loaded into a device.
     pub struct P4LoadSettings("[manager.p4runtime.NAME.load]") {
         /// A hopwise program for BMv2: `hopwise-int`, `hopwise-sf`, `hopwise-aggregator` or `hopwise-dta-translator`. Not set: the
         /// program in the two files.
         pub program: Option<String> = None,
-        /// Its P4Info, text or binary (`p4c --p4runtime-files x.txtpb` or `x.bin`).
+        /// P4Info of the program, text or binary (`p4c --p4runtime-files x.txtpb` or `x.bin`).
         pub p4info: Option<PathBuf> = None,
         /// The device's configuration, such as the BMv2 JSON.
         pub config: Option<PathBuf> = None,
@@ -116,20 +115,20 @@ section! {
 }
 
 choice! {
-    /// What a device does after a restart.
+    /// Behaviour of a device after a restart.
     pub enum P4Restart("\"keeps\" or \"forwards\"") {
-        /// Its entries survive.
+        /// The entries survive a restart.
         Keeps = "keeps",
         /// It forwards without them.
         Forwards = "forwards",
     }
 }
 
-/// Longest file, bytes.
+/// Maximum size of a file, bytes.
 const MAX_FILE: u64 = 256 << 20;
 
 impl P4RuntimeSettings {
-    /// What the driver needs to know. Files are read.
+    /// Returns the settings of the driver. Reads the files that they name.
     ///
     /// # Errors
     /// A key and what is wrong with it.
@@ -173,18 +172,20 @@ impl P4RuntimeSettings {
         })
     }
 
-    /// What a device outside the domain does, in a few words.
+    /// Returns the function of a device outside the domain, in a few words.
     pub fn about(&self) -> Option<String> {
         let aggregator = self.aggregator.as_ref().map(AggregatorSettings::about);
         aggregator.or_else(|| self.translator.as_ref().map(TranslatorSettings::about))
     }
 
-    /// What a device outside the domain does.
+    /// Returns the settings of a device outside the domain.
     fn role(&self, device: &Device, map: &Map) -> Result<Option<Role>, (&'static str, String)> {
-        let (of_map, of_device) = (map.role().map(RoleKind::word), device.role);
+        let of_map = map.role().map(RoleKind::word);
+        let of_device = device.role;
         let wanted = of_device.is_outside().then(|| of_device.word());
         if of_map != wanted {
-            let (map, name) = (&self.map, &device.name);
+            let map = &self.map;
+            let name = &device.name;
             let why = match of_map {
                 Some(word) => {
                     format!(
@@ -283,12 +284,11 @@ impl P4ReportSettings {
                 );
             }
         };
-        let mac = |text: Option<&String>| text.map_or(Ok(0), |text| mac(text));
         Ok(Report {
             port: self.port,
             source,
-            source_mac: mac(self.source_mac.as_ref())?,
-            mac: mac(self.mac.as_ref())?,
+            source_mac: self.source_mac.as_deref().map_or(Ok(0), mac)?,
+            mac: self.mac.as_deref().map_or(Ok(0), mac)?,
         })
     }
 }
@@ -315,12 +315,11 @@ impl P4LoadSettings {
                     "`program` is one that hopwise has; remove it, or `p4info` and `config`".to_owned(),
                 );
             }
-            let unknown = || {
-                format!(
+            let Some((p4info, config)) = map::program(program) else {
+                return Err(format!(
                     "there is no program `{program}`; write \"hopwise-int\", \"hopwise-sf\", \"hopwise-aggregator\" or \"hopwise-dta-translator\", or `p4info` and `config`"
-                )
+                ));
             };
-            let (p4info, config) = map::program(program).ok_or_else(unknown)?;
             return Ok(Load::new(
                 p4runtime::program::info(p4info.to_owned().into_bytes())?,
                 config.to_vec(),
@@ -357,18 +356,17 @@ impl P4TlsSettings {
 
 /// The bytes of a file.
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let problem = |error: std::io::Error| format!("{}: {error}", path.display());
-    let length = fs::metadata(path).map_err(problem)?.len();
-    if length > MAX_FILE {
+    let mut bytes = Vec::new();
+    // One byte more than is accepted shows that the file is too long.
+    read::open(path)
+        .and_then(|open| open.take(MAX_FILE + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    if bytes.len() as u64 > MAX_FILE {
         return Err(format!(
             "{} is longer than {} MiB",
             path.display(),
             MAX_FILE >> 20
         ));
     }
-    let mut bytes = Vec::new();
-    read::open(path)
-        .and_then(|open| open.take(MAX_FILE).read_to_end(&mut bytes))
-        .map_err(problem)?;
     Ok(bytes)
 }

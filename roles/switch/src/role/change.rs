@@ -10,12 +10,15 @@ use settings::{json::read, setting::Setting};
 
 /// Checks that no port was added, removed or moved to another interface, and that `edge` is unchanged.
 pub fn same_ports(old: &[PortSettings], new: &[PortSettings]) -> Result<(), String> {
-    let fixed = |port: &PortSettings| (port.number, port.interface.clone(), port.edge);
-    if old.iter().map(fixed).eq(new.iter().map(fixed)) {
+    if old.iter().map(fixed_settings).eq(new.iter().map(fixed_settings)) {
         Ok(())
     } else {
         Err("ports cannot be added, removed or moved to other interfaces, nor `edge` changed, while it runs; restart".to_owned())
     }
+}
+
+fn fixed_settings(port: &PortSettings) -> (u16, &str, bool) {
+    (port.number, &port.interface, port.edge)
 }
 
 /// The flows to watch, from a list of tables as `[[switch.watch]]`.

@@ -15,7 +15,8 @@ pub(super) struct ChecksumLog {
 impl ChecksumLog {
     /// Logs a line if the sink found more wrong checksums, and the last line is old enough.
     pub(super) fn check(&mut self, now: u64, node: u32, l4_checksum: &str, stats: &Stats) {
-        let (total, examined) = (stats.checksums_wrong, stats.checksums_examined);
+        let total = stats.checksums_wrong;
+        let examined = stats.checksums_examined;
         if let Some(new) = self.due(now, total) {
             tracing::warn!(
                 node,

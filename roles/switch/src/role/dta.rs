@@ -29,7 +29,7 @@ pub struct Dta {
     next_tick: u64,
     /// The map of the manager.
     map: Option<Arc<DtaMap>>,
-    /// What waited when a map with fewer or other collectors came.
+    /// Operations that waited when a map with fewer or other collectors was applied.
     abandoned: u64,
 }
 
@@ -203,7 +203,9 @@ impl Dta {
     /// Current state and counters.
     pub fn view(&self, now: u64, switch: &Switch) -> DtaView {
         let map = self.map.as_ref().map(|map| map.collectors.clone());
-        let (abandoned, sent, unsent) = (self.abandoned, self.sockets.stats.sent, self.sockets.stats.lost);
+        let abandoned = self.abandoned;
+        let sent = self.sockets.stats.sent;
+        let unsent = self.sockets.stats.lost;
         let Some(SwitchReporter { reporter, .. }) = switch.dta() else {
             return DtaView {
                 map,
@@ -214,7 +216,9 @@ impl Dta {
             };
         };
         let stats = reporter.stats();
-        let mappings = reporter.mappings().map(mapping_view);
+        let mappings = reporter
+            .mappings()
+            .map(|(mapping, stats)| mapping_view(mapping, stats));
         let tables = reporter.tables().map(|(table, stats)| TableView {
             name: table.name.clone(),
             counted: stats.counted,
@@ -257,7 +261,7 @@ fn waiting(reporter: &Reporter, now: u64) -> u64 {
     reports + reporter.mappings().map(|(_, stats)| stats.pending).sum::<u64>()
 }
 
-fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
+fn mapping_view(mapping: &Mapping, stats: &MappingStats) -> MappingView {
     let MappingStats {
         made,
         sent,
@@ -302,21 +306,21 @@ pub struct DtaView {
     pub abandoned: u64,
     /// Reports originated, without retransmissions.
     pub reports: u64,
-    /// Datagrams sent.
+    /// Datagrams sent to translators.
     pub sent: u64,
     /// Datagrams that the kernel refused.
     pub unsent: u64,
-    /// Control messages processed.
+    /// Control messages of translators that were processed.
     pub controls: u64,
     /// Control messages that are malformed, for another reporter, or from an unknown peer.
     pub controls_refused: u64,
-    /// Collectors.
+    /// The collectors to which it reports.
     pub collectors: Vec<ReporterCollector>,
     /// Reports by mapping, as `[[switch.dta.report]]`.
     pub mappings: Vec<MappingView>,
-    /// Tables of counters.
+    /// Tables of counters per key.
     pub tables: Vec<TableView>,
-    /// Sketches.
+    /// Sketches that the switch maintains.
     pub sketches: Vec<SketchView>,
 }
 
@@ -328,13 +332,13 @@ pub struct DtaView {
     schemars(rename = "SwitchDtaMapping")
 )]
 pub struct MappingView {
-    /// Name, as configured.
+    /// Name of the mapping, as configured.
     pub name: String,
     /// The trigger of a report.
     pub on: Name,
     /// DTA operations; for Append, list entries.
     pub operations: u64,
-    /// Operations sent.
+    /// Operations that the mapping sent.
     pub sent: u64,
     /// Entries that wait for a full batch.
     pub pending: u64,
@@ -356,9 +360,9 @@ pub struct MappingView {
     schemars(rename = "SwitchDtaTable")
 )]
 pub struct TableView {
-    /// Name, as configured.
+    /// Name of the table, as configured.
     pub name: String,
-    /// Packets counted.
+    /// Packets that the table counted.
     pub counted: u64,
     /// Packets that lack a field of the key.
     pub without_key: u64,
@@ -366,11 +370,11 @@ pub struct TableView {
     pub records: u64,
     /// Records evicted by other records.
     pub evicted: u64,
-    /// Periods completed.
+    /// Periods that the table completed.
     pub periods: u64,
 }
 
-/// A sketch.
+/// A sketch of the switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -378,15 +382,15 @@ pub struct TableView {
     schemars(rename = "SwitchDtaSketch")
 )]
 pub struct SketchView {
-    /// Name, as configured.
+    /// Name of the sketch, as configured.
     pub name: String,
-    /// Sketch id.
+    /// ID of the sketch in reports.
     pub id: u16,
-    /// Packets counted.
+    /// Packets that the sketch counted.
     pub counted: u64,
-    /// Epochs completed.
+    /// Epochs that the sketch completed.
     pub epochs: u64,
-    /// Columns sent.
+    /// Columns sent to translators.
     pub columns: u64,
     /// Columns sent again after a NACK.
     pub retransmitted: u64,
@@ -394,7 +398,7 @@ pub struct SketchView {
     pub expired: u64,
     /// Columns suppressed because of congestion.
     pub suppressed: u64,
-    /// NACKs processed.
+    /// NACKs of translators that were processed.
     #[serde(default)]
     pub nacks: u64,
     /// NACKs ignored: about columns never sent or no longer stored, or beyond the limit of retransmissions.

@@ -35,8 +35,8 @@ struct Port {
     changed: bool,
     /// LLDPDUs that it still sends at the fast interval.
     fast: u8,
-    heard: Option<Heard>,
-    /// Until then, ns, a second system was heard: whose link it is, is not known.
+    neighbour: Option<Neighbour>,
+    /// Until then, ns, a second system was neighbour: whose link it is, is not known.
     several: u64,
 }
 
@@ -51,9 +51,9 @@ impl Port {
     }
 }
 
-/// A neighbour.
+/// A neighbour, and the time until which its announcement is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Heard {
+struct Neighbour {
     /// Chassis ID and Port ID as received.
     key: Vec<u8>,
     view: NeighbourView,
@@ -118,11 +118,11 @@ impl Lldp {
                 port.several = 0;
             }
             if port
-                .heard
+                .neighbour
                 .as_ref()
                 .is_some_and(|heard| heard.end <= now || !works)
             {
-                port.heard = None;
+                port.neighbour = None;
                 port.changed = true;
             } else if was_several && port.several == 0 {
                 port.changed = true;
@@ -152,11 +152,10 @@ impl Lldp {
         let interface = &settings.interface.as_bytes()[..settings.interface.len().min(MAX_NAME)];
         let system = &self.system.as_bytes()[..self.system.len().min(MAX_NAME)];
         let description = format!("port {}", settings.number);
-        let mac = |number| dataplane::router::Port::mac_for(self.node, number);
         let lldpdu = Lldpdu {
             chassis: Id {
                 subtype: chassis::MAC,
-                bytes: &mac(0),
+                bytes: &dataplane::router::Port::mac_for(self.node, 0),
             },
             port: Id {
                 subtype: port::INTERFACE_NAME,
@@ -168,7 +167,7 @@ impl Lldp {
         };
         ethernet::Repr {
             dst: NEAREST_BRIDGE,
-            src: mac(settings.number),
+            src: dataplane::router::Port::mac_for(self.node, settings.number),
             ethertype: ETHERTYPE,
         }
         .emit(frame);
@@ -194,28 +193,28 @@ impl Lldp {
             lldpdu.port.bytes,
         ]
         .concat();
-        let same = port.heard.as_ref().is_none_or(|heard| heard.key == key);
+        let same = port.neighbour.as_ref().is_none_or(|heard| heard.key == key);
         let end = now + u64::from(lldpdu.ttl) * SECOND;
         if lldpdu.ttl == 0 {
-            port.changed |= same && port.heard.take().is_some();
+            port.changed |= same && port.neighbour.take().is_some();
         } else if !same {
             // The first one stays until it expires: a port has one neighbour, and the others make it doubtful.
             port.changed |= port.several == 0;
             port.several = port.several.max(end);
         } else {
-            let new = Heard {
+            let new = Neighbour {
                 key,
                 view: view(&lldpdu),
                 end,
             };
-            port.changed |= port.heard.as_ref().map(|heard| &heard.view) != Some(&new.view);
-            if port.heard.is_none() {
+            port.changed |= port.neighbour.as_ref().map(|heard| &heard.view) != Some(&new.view);
+            if port.neighbour.is_none() {
                 // A new neighbour shall not wait for the next interval.
                 let soonest = port.sent.map_or(now, |sent| now.max(sent + FAST_INTERVAL));
                 (port.fast, port.next) = (FAST, soonest.min(port.next));
                 self.next = self.next.min(port.next);
             }
-            port.heard = Some(new);
+            port.neighbour = Some(new);
         }
         self.changes += port.count(now);
         Ok(())
@@ -224,7 +223,7 @@ impl Lldp {
     /// The neighbour of the port with this index.
     pub(super) fn neighbour(&self, index: usize) -> Option<NeighbourView> {
         let port = self.ports.get(index)?;
-        let view = port.heard.as_ref()?.view.clone();
+        let view = port.neighbour.as_ref()?.view.clone();
         Some(NeighbourView {
             several: port.several != 0,
             ..view
@@ -234,15 +233,14 @@ impl Lldp {
 
 fn view(lldpdu: &Lldpdu<'_>) -> NeighbourView {
     let chassis = id_text(lldpdu.chassis, chassis::MAC);
-    let filled = |text: &&[u8]| !text.is_empty();
     NeighbourView {
         system: lldpdu
             .system_name
-            .filter(filled)
+            .filter(|text| !text.is_empty())
             .map_or_else(|| chassis.clone(), text),
         port: id_text(lldpdu.port, port::MAC),
         chassis,
-        description: lldpdu.port_description.filter(filled).map(text),
+        description: lldpdu.port_description.filter(|text| !text.is_empty()).map(text),
         ttl: lldpdu.ttl,
         several: false,
     }
@@ -279,7 +277,7 @@ const INTERVAL: u64 = 30 * SECOND;
 const FAST_INTERVAL: u64 = SECOND;
 /// Shortest time between two changes of the neighbour of a port that are told, ns.
 const CHANGE_INTERVAL: u64 = SECOND;
-/// How many of them (`txFastInit`).
+/// Number of frames in fast transmission (`txFastInit`).
 const FAST: u8 = 4;
 /// `msgTxInterval` times `msgTxHold` (4), and one, in seconds.
 const TTL: u16 = 121;

@@ -44,7 +44,7 @@ pub struct Managed {
     version: watch::Sender<Version>,
 }
 
-/// What a manager waits for.
+/// The version of the rules for which a manager waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// The version of the rules.
@@ -61,12 +61,12 @@ struct Saved {
     rules: Vec<RuleView>,
 }
 
-/// What a manager asks for.
+/// The request of a manager.
 #[derive(Clone, Debug)]
 pub enum Proposal {
     /// To become the only writer.
     Claim(Election),
-    /// To change rules.
+    /// Changes the rules as their only writer.
     Apply {
         /// The election of the writer.
         election: Election,
@@ -87,7 +87,7 @@ pub struct Prepared {
     file: Option<Arc<SavedFile>>,
 }
 
-/// Why a proposal is refused.
+/// The reason that a proposal is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The switch has no `[switch.managed]`.
@@ -125,7 +125,7 @@ impl Managed {
         Ok(managed)
     }
 
-    /// Its rules.
+    /// Returns the rules in force.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -213,19 +213,13 @@ impl Managed {
     /// # Errors
     /// The reason; nothing changes.
     pub fn prepare(&self, proposal: Proposal, file: &SwitchSettings) -> Result<Prepared, Refused> {
-        let prepared = |rules, election| Prepared {
-            rules,
-            election,
-            before: self.etag(),
-            file: self.file.clone(),
-        };
         match proposal {
             // A claim has an election of its own: if two managers had the same one, neither could fence the other off.
             Proposal::Claim(election) if election <= self.election => Err(Refused::NotPrimary(self.election)),
             Proposal::Apply { election, .. } if election < self.election => {
                 Err(Refused::NotPrimary(self.election))
             }
-            Proposal::Claim(election) => Ok(prepared(self.rules.clone(), election)),
+            Proposal::Claim(election) => Ok(self.prepared(self.rules.clone(), election)),
             Proposal::Apply { etag, election, .. } if etag != self.etag() || election != self.election => {
                 Err(Refused::Stale)
             }
@@ -233,14 +227,22 @@ impl Managed {
                 changes, election, ..
             } => {
                 let rules = changed(&self.rules, &changes).map_err(Refused::Wrong)?;
-                let has_map = |rules: &Rules| rules.iter().any(|rule| matches!(rule, Rule::DtaMap(_)));
                 if has_map(&self.rules) && !has_map(&rules) {
                     let why = "a map of DTA collectors can be replaced, not removed: reports would have no destination";
                     return Err(Refused::Wrong(why.to_owned()));
                 }
                 check(&rules, file).map_err(Refused::Wrong)?;
-                Ok(prepared(rules, election))
+                Ok(self.prepared(rules, election))
             }
+        }
+    }
+
+    fn prepared(&self, rules: Rules, election: Election) -> Prepared {
+        Prepared {
+            rules,
+            election,
+            before: self.etag(),
+            file: self.file.clone(),
         }
     }
 
@@ -248,7 +250,7 @@ impl Managed {
     ///
     /// # Errors
     /// Something else was put in force meanwhile.
-    pub fn take(&mut self, prepared: Prepared) -> Result<Rules, Refused> {
+    pub fn apply(&mut self, prepared: Prepared) -> Result<Rules, Refused> {
         if prepared.before != self.etag() {
             return Err(Refused::Stale);
         }
@@ -267,7 +269,7 @@ impl Managed {
         self.publish();
     }
 
-    /// What is in force, to be saved again.
+    /// Returns the rules and the election in force, to be saved again.
     pub fn current(&self) -> Prepared {
         Prepared {
             rules: self.rules.clone(),
@@ -289,12 +291,12 @@ impl Prepared {
             election: self.election.into(),
             rules: rules::views(&self.rules),
         };
-        let write = || {
-            let mut text = serde_json::to_vec_pretty(&saved)?;
+        let text = serde_json::to_vec_pretty(&saved).map_err(std::io::Error::from);
+        let written = text.and_then(|mut text| {
             text.push(b'\n');
             file.replace(text)
-        };
-        write().map_err(|error| {
+        });
+        written.map_err(|error| {
             format!(
                 "cannot save the rules in {}: {error}; {}",
                 file.path().display(),
@@ -306,20 +308,25 @@ impl Prepared {
 
 /// The saved rules; `None` if there is no file yet.
 fn load(file: &SavedFile) -> Result<Option<(Election, Rules)>, CliError> {
-    let wrong = |error: String| {
-        CliError::new(format!(
-            "cannot read the rules in {}: {error}; remove the file, and the switch waits for its manager",
-            file.path().display()
-        ))
-    };
     let text = match file.read() {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(error.to_string())),
+        Err(error) => return Err(unreadable(file, &error)),
     };
-    let saved: Saved = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    let rules = rules::rules(&saved.rules).map_err(wrong)?;
+    let saved: Saved = serde_json::from_slice(&text).map_err(|error| unreadable(file, &error))?;
+    let rules = rules::rules(&saved.rules).map_err(|error| unreadable(file, &error))?;
     Ok(Some((saved.election.into(), rules)))
+}
+
+fn unreadable(file: &SavedFile, error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(format!(
+        "cannot read the rules in {}: {error}; remove the file, and the switch waits for its manager",
+        file.path().display()
+    ))
+}
+
+fn has_map(rules: &Rules) -> bool {
+    rules.iter().any(|rule| matches!(rule, Rule::DtaMap(_)))
 }
 
 /// The rules after changes.
@@ -338,7 +345,8 @@ fn changed(rules: &Rules, changes: &[Change]) -> Result<Rules, String> {
             }
         }
     }
-    let (mut last, mut keys) = (None::<&Rule>, std::collections::BTreeSet::new());
+    let mut last = None::<&Rule>;
+    let mut keys = std::collections::BTreeSet::new();
     for rule in &after {
         let twice = match rule {
             Rule::Watch(watch) => !keys.insert((true, watch.key)),
@@ -413,7 +421,8 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
     };
     // Checked with the file: here it would lack its collectors.
     settings.dta = settings.dta.filter(|dta| !dta.waits_for_map());
-    let (mut watched, mut filtered) = (Vec::new(), Vec::new());
+    let mut watched = Vec::new();
+    let mut filtered = Vec::new();
     for rule in rules {
         match rule {
             Rule::Encoding(encoding) => {
@@ -441,11 +450,11 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
 }
 
 fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
-    let items = Item::of(watch.bits).ok_or_else(|| {
+    let items = Item::from_bits(watch.bits).ok_or_else(|| {
         let other = watch.bits & !Item::delivered();
         format!("this switch does not measure {}", instruction::names(other))
     })?;
-    let Ports { sport, dport } = Ports::of(&watch.key)?;
+    let Ports { sport, dport } = Ports::from_key(&watch.key)?;
     Ok(WatchSettings {
         src: watch.key.src,
         dst: watch.key.dst,
@@ -466,48 +475,37 @@ fn watch_settings(watch: &device::Watch) -> Result<WatchSettings, String> {
 }
 
 fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
-    let Ports { sport, dport } = Ports::of(&rule.key)?;
-    let flows = FilterSettings {
+    let Ports { sport, dport } = Ports::from_key(&rule.key)?;
+    let mut settings = FilterSettings {
         src: rule.key.src,
         dst: rule.key.dst,
         sport,
         dport,
         proto: rule.key.proto.map(Protocol),
+        algorithm: Some(match rule.algorithm {
+            FilterAlgorithm::Noop => filter::FilterAlgorithm::Noop,
+            FilterAlgorithm::Change => filter::FilterAlgorithm::Change,
+            FilterAlgorithm::PerHop => filter::FilterAlgorithm::PerHop,
+            FilterAlgorithm::PerFlow => filter::FilterAlgorithm::PerFlow,
+            FilterAlgorithm::Rule => filter::FilterAlgorithm::Rule,
+        }),
         ..FilterSettings::default()
     };
-    let compared = |algorithm| {
-        let metric = filter::FilterMetric::of(rule.metric);
-        let message = || {
-            format!(
-                "a filter cannot compare {}; use another metric in `tell.thresholds`",
-                rule.metric
-            )
-        };
-        let threshold = Some(Amount::new(rule.metric, rule.threshold));
-        Ok::<_, String>(FilterSettings {
-            algorithm: Some(algorithm),
-            metric: Some(metric.ok_or_else(message)?),
-            threshold,
-            ..flows.clone()
-        })
-    };
     match rule.algorithm {
-        FilterAlgorithm::Noop => Ok(FilterSettings {
-            algorithm: Some(filter::FilterAlgorithm::Noop),
-            ..flows.clone()
-        }),
-        FilterAlgorithm::Change => Ok(FilterSettings {
-            algorithm: Some(filter::FilterAlgorithm::Change),
-            ..flows.clone()
-        }),
-        FilterAlgorithm::PerHop => compared(filter::FilterAlgorithm::PerHop),
-        FilterAlgorithm::PerFlow => compared(filter::FilterAlgorithm::PerFlow),
-        FilterAlgorithm::Rule => Ok(FilterSettings {
-            algorithm: Some(filter::FilterAlgorithm::Rule),
-            rule: Some(rule.rule.as_deref().unwrap_or_default().to_owned()),
-            ..flows.clone()
-        }),
+        FilterAlgorithm::Noop | FilterAlgorithm::Change => {}
+        FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow => {
+            let metric = filter::FilterMetric::from_metric(rule.metric).ok_or_else(|| {
+                format!(
+                    "a filter cannot compare {}; use another metric in `tell.thresholds`",
+                    rule.metric
+                )
+            })?;
+            settings.metric = Some(metric);
+            settings.threshold = Some(Amount::new(rule.metric, rule.threshold));
+        }
+        FilterAlgorithm::Rule => settings.rule = Some(rule.rule.as_deref().unwrap_or_default().to_owned()),
     }
+    Ok(settings)
 }
 
 /// The ports of a key, as in the configuration.
@@ -517,20 +515,24 @@ struct Ports {
 }
 
 impl Ports {
-    fn of(key: &FlowMatch) -> Result<Self, String> {
+    fn from_key(key: &FlowMatch) -> Result<Self, String> {
         if key.dscp.is_some() {
             return Err("this switch does not match the DSCP; remove `dscp` from the intent".to_owned());
         }
-        let range = |ports| match ports {
-            ANY_PORT => Ok(None),
-            (first, last) => PortRange::new(first, last)
-                .map(Some)
-                .map_err(|error| error.to_string()),
-        };
         Ok(Self {
-            sport: range(key.sport)?,
-            dport: range(key.dport)?,
+            sport: port_range(key.sport)?,
+            dport: port_range(key.dport)?,
         })
+    }
+}
+
+/// Returns `None` for all ports.
+fn port_range(ports: (u16, u16)) -> Result<Option<PortRange>, String> {
+    match ports {
+        ANY_PORT => Ok(None),
+        (first, last) => PortRange::new(first, last)
+            .map(Some)
+            .map_err(|error| error.to_string()),
     }
 }
 
@@ -573,11 +575,12 @@ mod tests {
 
     fn claim(managed: &mut Managed, term: u64) -> Result<(), Refused> {
         let prepared = managed.prepare(Proposal::Claim(election(term)), &file())?;
-        managed.take(prepared).map(|_| ())
+        managed.apply(prepared).map(|_| ())
     }
 
     fn apply(managed: &mut Managed, term: u64, changes: &[Change]) -> Result<(), Refused> {
-        let (etag, changes) = (managed.etag(), changes.to_vec());
+        let etag = managed.etag();
+        let changes = changes.to_vec();
         let prepared = managed.prepare(
             Proposal::Apply {
                 election: election(term),
@@ -587,7 +590,7 @@ mod tests {
             &file(),
         )?;
         prepared.save().map_err(Refused::Wrong)?;
-        managed.take(prepared).map(|_| ())
+        managed.apply(prepared).map(|_| ())
     }
 
     fn adds(rules: Rules) -> Vec<Change> {
@@ -617,7 +620,7 @@ mod tests {
         let versions = managed.versions();
         apply(&mut managed, 2, &adds([Rule::Forwarding].into())).unwrap();
         assert!(versions.has_changed().unwrap());
-        assert_eq!(managed.take(late.unwrap()).unwrap_err(), Refused::Stale);
+        assert_eq!(managed.apply(late.unwrap()).unwrap_err(), Refused::Stale);
         assert_eq!(
             (managed.rules(), managed.forwards()),
             (&Rules::from([Rule::Forwarding]), true)

@@ -16,7 +16,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -29,10 +28,13 @@ use crate::settings::SwitchSettings;
 use ::view::switch::RulesView;
 pub use change::{filters, port, same_ports, watch};
 pub use dta::{Dta, DtaView, MappingView, SketchView, TableView};
-use managed::Version;
 pub use managed::{Managed, Prepared, Proposal, Refused, matched};
 pub use ports::Forwarder;
-use runtime::{control::Control, intercept::SwitchEnd, lock::lock};
+use runtime::{
+    control::{Control, StoppableThread},
+    intercept::SwitchEnd,
+    lock::lock,
+};
 use terminal::CliError;
 pub use view::{FilterView, PortView, SwitchView};
 
@@ -56,12 +58,11 @@ pub struct Ready {
     requests: Requests,
 }
 
-/// A running switch.
+/// A running switch with its thread.
 #[derive(Debug)]
 pub struct Role {
     handle: Handle,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: StoppableThread,
 }
 
 /// A handle to a switch.
@@ -71,7 +72,7 @@ pub struct Handle {
     /// Set when work is in the channel.
     flag: Arc<AtomicBool>,
     wake: Arc<UnixStream>,
-    /// Its last view.
+    /// The last view that the thread returned.
     last: Arc<Mutex<Option<SwitchView>>>,
     /// Held while rules are saved and put in force.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -87,17 +88,16 @@ struct Waiting {
 
 impl Default for Waiting {
     fn default() -> Self {
-        let room = |most| Arc::new(Semaphore::new(most));
         Self {
-            readers: room(MAX_READERS),
-            managers: room(MAX_MANAGERS),
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
+            managers: Arc::new(Semaphore::new(MAX_MANAGERS)),
         }
     }
 }
 
 impl Waiting {
     /// A place, while it is held; `None`: all are taken.
-    fn place(&self, requester: Requester) -> Option<OwnedSemaphorePermit> {
+    fn acquire(&self, requester: Requester) -> Option<OwnedSemaphorePermit> {
         let room = match requester {
             Requester::Reader => &self.readers,
             Requester::Manager => &self.managers,
@@ -132,15 +132,13 @@ impl Ready {
         let (near, far) = ends.map_err(|error| {
             CliError::io("cannot start the switch", error, "raise the limit on open files")
         })?;
-        let (wake, last, turn) = (Arc::new(near), Arc::default(), Arc::default());
-        let waiting = Waiting::default();
         let handle = Handle {
             requests,
             flag: Arc::clone(&flag),
-            wake,
-            last,
-            turn,
-            waiting,
+            wake: Arc::new(near),
+            last: Arc::default(),
+            turn: Arc::default(),
+            waiting: Waiting::default(),
         };
         Ok(Self {
             forwarder,
@@ -163,14 +161,8 @@ impl Ready {
             handle,
             requests,
         } = self;
-        let stop = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&stop);
-        let thread = control.spawn("switch", move || ports::run(forwarder, requests, &ends))?;
-        Ok(Role {
-            handle,
-            stop,
-            thread: Some(thread),
-        })
+        let thread = control.spawn_stoppable("switch", move |stop| ports::run(forwarder, requests, &stop))?;
+        Ok(Role { handle, thread })
     }
 }
 
@@ -199,20 +191,13 @@ impl Role {
             .recv_timeout(RESPONSE_TIMEOUT)
             .unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
-
-    fn stop(&mut self) {
-        // Relaxed: the flag orders no other memory.
-        self.stop.store(true, Ordering::Relaxed);
-        self.handle.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Drop for Role {
     fn drop(&mut self) {
-        self.stop();
+        self.thread.request_stop();
+        self.handle.wake();
+        self.thread.stop();
     }
 }
 
@@ -234,7 +219,7 @@ impl Handle {
         }
     }
 
-    /// Its view, or the last one if it does not respond in time.
+    /// Returns the current view, or the last one if the switch does not respond in time.
     pub async fn last_view(&self) -> Option<SwitchView> {
         if let Ok(Some(view)) = time::timeout(MOMENT, self.ask(|forwarder| forwarder.view())).await {
             *lock(&self.last) = Some(view);
@@ -242,7 +227,7 @@ impl Handle {
         lock(&self.last).clone()
     }
 
-    /// Its rules; `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
+    /// Returns the rules. `known`: waits for another version than this one, for a while; `seen`: or for another number of changes of
     /// neighbours than this one. When too many wait already, it answers at once.
     ///
     /// # Errors
@@ -253,22 +238,21 @@ impl Handle {
         seen: Option<u64>,
         requester: Requester,
     ) -> Result<RulesView, RulesError> {
-        let read = |forwarder: &mut Forwarder| {
-            let view = forwarder.rules_view()?;
-            Some((view, forwarder.managed()?.versions()))
-        };
         let (view, mut versions) = self
-            .ask(read)
+            .ask(|forwarder| Some((forwarder.rules_view()?, forwarder.managed()?.versions())))
             .await
             .ok_or(RulesError::Silent)?
             .ok_or(Refused::NotManaged)?;
         let Some(known) = known else { return Ok(view) };
-        let Some(_place) = self.waiting.place(requester) else {
+        let Some(_permit) = self.waiting.acquire(requester) else {
             return Ok(view);
         };
-        let is_other =
-            |version: &Version| version.etag != known || seen.is_some_and(|seen| seen != version.neighbours);
-        let other = async { versions.wait_for(is_other).await.is_ok() };
+        let other = async {
+            let changed = versions.wait_for(|version| {
+                version.etag != known || seen.is_some_and(|seen| seen != version.neighbours)
+            });
+            changed.await.is_ok()
+        };
         match time::timeout(LONGEST_WAIT, other).await {
             // The switch has ended.
             Ok(false) => Err(RulesError::Silent),
@@ -291,11 +275,11 @@ impl Handle {
         let _turn = self.turn.lock().await;
         let prepared = self.ask(move |forwarder| forwarder.prepare(proposal)).await;
         let prepared = save(prepared.ok_or(RulesError::Silent)??).await?;
-        let done = move |forwarder: &mut Forwarder| {
+        let applied = self.ask(move |forwarder| {
             forwarder.put_in_force(prepared)?;
             forwarder.rules_view().ok_or((Refused::NotManaged, None))
-        };
-        match self.ask(done).await.ok_or(RulesError::Silent)? {
+        });
+        match applied.await.ok_or(RulesError::Silent)? {
             Ok(view) => Ok(view),
             Err((refused, current)) => {
                 if let Some(current) = current {
@@ -323,14 +307,14 @@ impl Handle {
     }
 }
 
-/// Why rules cannot be read or changed.
+/// The reason that rules cannot be read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RulesError {
     /// The switch is overloaded or has ended.
     Silent,
     /// The rules cannot be saved, with the reason and what to do.
     NotSaved(String),
-    /// The switch refuses.
+    /// The switch refuses the proposal.
     Refused(Refused),
 }
 
@@ -368,13 +352,17 @@ mod tests {
     #[test]
     fn readers_that_wait_leave_the_places_of_managers_and_connections() {
         let waiting = Waiting::default();
-        let readers: Vec<_> = (0..512).map_while(|_| waiting.place(Requester::Reader)).collect();
+        let readers: Vec<_> = (0..512)
+            .map_while(|_| waiting.acquire(Requester::Reader))
+            .collect();
         assert_eq!(readers.len(), MAX_READERS);
         let managers: Vec<_> = (0..512)
-            .map_while(|_| waiting.place(Requester::Manager))
+            .map_while(|_| waiting.acquire(Requester::Manager))
             .collect();
         assert_eq!(managers.len(), MAX_MANAGERS);
         drop(readers);
-        assert!(waiting.place(Requester::Reader).is_some() && waiting.place(Requester::Manager).is_none());
+        assert!(
+            waiting.acquire(Requester::Reader).is_some() && waiting.acquire(Requester::Manager).is_none()
+        );
     }
 }

@@ -44,7 +44,7 @@ pub struct Forwarder {
     pub(super) ports: Vec<Port>,
     pub(super) reports: Reports,
     pub(super) dta: Option<Dta>,
-    /// `None`: switched off.
+    /// The LLDP agent; `None` if LLDP is off.
     pub(super) lldp: Option<Lldp>,
     /// The connection to the translator for which reports are intercepted.
     intercept: Option<SwitchEnd>,
@@ -56,11 +56,11 @@ pub struct Forwarder {
     checksum_log: ChecksumLog,
 }
 
-/// A port's interface.
+/// A port with its interface and sockets.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) frames: frames::Port,
-    /// Why it is closed; it will be reopened.
+    /// Reason that the port is closed until it is opened again.
     pub(super) failed: Option<String>,
     /// MTU of the interface, bytes.
     pub(super) mtu: u16,
@@ -79,7 +79,7 @@ struct Staged {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     sender: Option<Sender>,
-    /// Datagrams sent.
+    /// Datagrams sent to collectors.
     pub(super) sent: u64,
     /// Datagrams not sent: there is no route, or the kernel refused them.
     pub(super) lost: u64,
@@ -111,12 +111,12 @@ const AWAKE: u64 = 20_000;
 const CHECK_INTERVAL: u64 = 1_000_000_000;
 /// Interval between attempts to pass reports to a translator that has not taken the last ones, ns.
 const RETRY: u64 = 1_000_000;
-/// Longest sleep, ns.
+/// Longest sleep of the thread, ns.
 const LONGEST_REST: u64 = 1_000_000_000;
 /// A frame that waited longer than this has a wrong timestamp, ns.
 const LONGEST_WAIT: u64 = 1_000_000_000;
 
-/// Runs until `stop`.
+/// Forwards frames until `stop`.
 pub(super) fn run(mut forwarder: Forwarder, mut requests: Requests, stop: &AtomicBool) {
     time::wake_precisely();
     let mut poll_fds = PollFds::default();
@@ -145,11 +145,8 @@ impl Forwarder {
         for port in &settings.ports {
             ports.push(Port::open(port, settings.ring)?);
         }
-        let mtu_of = |interface: &str| {
-            let named = |port: &&Port| port.frames.interface() == interface;
-            ports.iter().find(named).map_or(USUAL_MTU, |port| port.mtu)
-        };
-        let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
+        let clock = Clock::new();
+        let scratch = [Vec::new(), Vec::new()];
         let file = settings;
         let managed = file
             .managed
@@ -161,7 +158,7 @@ impl Forwarder {
             .as_ref()
             .map_or_else(|| Ok(file.clone()), |managed| managed.settings(&file));
         let settings = settings.map_err(|error| CliError::new(format!("[switch.managed] state: {error}")))?;
-        let mut config = switch::router(&settings, &mtu_of);
+        let mut config = switch::router(&settings, &|interface| mtu_of(&ports, interface));
         if let Some(managed) = &managed {
             config.switch.available = managed.bits();
             config.ports.iter_mut().for_each(|port| managed.fit(port));
@@ -253,7 +250,7 @@ impl Forwarder {
         self.router.queued() == 0 && !self.ports.iter().any(|port| port.frames.is_ready())
     }
 
-    /// Its counters, and the number of queued frames.
+    /// Returns the router's counters, and the number of queued frames.
     pub fn totals(&self) -> (&Stats, u64) {
         (self.router.stats(), self.router.queued())
     }
@@ -328,11 +325,15 @@ impl Forwarder {
         else {
             return;
         };
-        let works = |index: usize| ports[index].failed.is_none();
-        lldp.poll(now, &settings.ports, &works, &mut |index, frame| {
-            router.originated(index, frame.len());
-            staged[index].push(frame);
-        });
+        lldp.poll(
+            now,
+            &settings.ports,
+            &|index| ports[index].failed.is_none(),
+            &mut |index, frame| {
+                router.originated(index, frame.len());
+                staged[index].push(frame);
+            },
+        );
         if let Some(managed) = managed {
             managed.set_neighbours(lldp.changes());
         }
@@ -380,7 +381,8 @@ impl Forwarder {
         let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else {
             return;
         };
-        let (reports, messages) = (reports.close(), replies.close());
+        let reports = reports.close();
+        let messages = replies.close();
         if reports + messages > 0 {
             tracing::warn!(
                 reports,
@@ -404,7 +406,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends pending reports.
+    /// Sends the pending reports to the collectors.
     fn report(&mut self) {
         let outbox = self.router.reports();
         if outbox.is_empty() {
@@ -434,7 +436,7 @@ impl Forwarder {
         }
     }
 
-    /// The DTA view.
+    /// Returns the view of the DTA reporter; `None` without one.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
         self.dta
             .as_ref()
@@ -442,11 +444,11 @@ impl Forwarder {
     }
 
     /// Whether a manager may hand out the map of its DTA collectors.
-    pub(super) fn takes_dta_map(&self) -> bool {
-        self.file.dta.as_ref().is_some_and(DtaSettings::takes_map)
+    pub(super) fn accepts_dta_map(&self) -> bool {
+        self.file.dta.as_ref().is_some_and(DtaSettings::accepts_map)
     }
 
-    /// The active settings.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &SwitchSettings {
         &self.settings
     }
@@ -553,7 +555,7 @@ impl Forwarder {
             return Err((Refused::NotManaged, None));
         };
         let before = managed
-            .take(prepared)
+            .apply(prepared)
             .map_err(|refused| (refused, Some(managed.current())))?;
         if *managed.rules() == before {
             return Ok(());
@@ -575,7 +577,8 @@ impl Forwarder {
         let Some(managed) = &self.managed else {
             return Ok(());
         };
-        let (settings, bits) = (managed.settings(&self.file)?, managed.bits());
+        let settings = managed.settings(&self.file)?;
+        let bits = managed.bits();
         let config = switch::int_config(&settings);
         self.follow_map()?;
         let switch = self.router.switch_mut();
@@ -653,6 +656,11 @@ impl Forwarder {
     }
 }
 
+fn mtu_of(ports: &[Port], interface: &str) -> u16 {
+    let port = ports.iter().find(|port| port.frames.interface() == interface);
+    port.map_or(USUAL_MTU, |port| port.mtu)
+}
+
 /// Passes a frame, or its segments, to the router.
 fn receive(
     router: &mut Router,
@@ -671,8 +679,10 @@ fn receive(
         return router.unreadable(port);
     }
     if let Some(size) = arrived.unfinished.segment {
-        let mut each = |frame: &[u8]| router.receive(now, port, frame, ingress, staging);
-        if offload::segment(arrived.data, size, part, &mut each).is_err() {
+        let segmented = offload::segment(arrived.data, size, part, &mut |frame| {
+            router.receive(now, port, frame, ingress, staging);
+        });
+        if segmented.is_err() {
             router.unreadable(port);
         }
         return;
@@ -826,7 +836,8 @@ impl Port {
 
     /// Counters of the interface.
     pub(super) fn stats(&mut self) -> frames::Stats {
-        let (now, before) = (self.frames.stats(), self.before);
+        let now = self.frames.stats();
+        let before = self.before;
         frames::Stats {
             received: before.received + now.received,
             ring_full: before.ring_full + now.ring_full,

@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::{
     DtaView,
     lldp::Lldp,
-    managed::{Managed, WATCH_ENTRIES, matched},
+    managed::{WATCH_ENTRIES, matched},
     ports::Forwarder,
 };
 use crate::settings::{Item, PortSettings, filter::FilterSettings};
-use settings::setting::Setting;
+use settings::{setting::Setting, values::as_nanoseconds};
 use view::{
     NamedCounts,
     rules::{self, MatchedView},
@@ -26,13 +26,13 @@ use view::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Switch"))]
 pub struct SwitchView {
-    /// Node id.
+    /// Node id in reports and INT metadata.
     node: u32,
-    /// Name, as configured.
+    /// Name of the switch, as configured.
     name: Option<String>,
     /// Balance of all frames.
     pub totals: Totals,
-    /// Its ports.
+    /// State and counters of the ports.
     pub ports: Vec<PortView>,
     /// Watched flows, as in the configuration.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Map<String, Value>>"))]
@@ -45,9 +45,9 @@ pub struct SwitchView {
     roles: Value,
     /// Filters of the sink.
     pub filters: Vec<FilterView>,
-    /// INT counters.
+    /// Counters of INT processing.
     pub int: IntView,
-    /// Datagrams with reports.
+    /// Datagrams with reports, by outcome.
     pub reports: ReportsView,
     /// DTA reports; null without `[switch.dta]`.
     pub dta: Option<DtaView>,
@@ -65,28 +65,28 @@ pub struct SwitchView {
     schemars(rename = "SwitchTotals")
 )]
 pub struct Totals {
-    /// Frames received.
+    /// Frames received on all ports.
     received: u64,
     /// ARP, neighbour discovery, ICMP and LLDP frames that the switch sent itself, and messages of a translator to reporters.
     pub originated: u64,
-    /// Frames sent.
+    /// Frames sent on all ports.
     sent: u64,
     /// ARP, neighbour discovery, LLDP and other frames for the switch itself, and intercepted reports.
     pub consumed: u64,
-    /// Of those consumed: DTA reports intercepted for the translator of this process.
+    /// Consumed frames that were DTA reports for the translator of this process.
     pub intercepted: u64,
     /// DTA reports with VLAN tags, which are forwarded instead of intercepted.
     #[serde(default)]
     pub intercept_tagged: u64,
-    /// Of those originated: messages of the translator to reporters.
+    /// Originated frames that were messages of the translator to reporters.
     pub replies: u64,
     /// Messages to reporters without a route, or longer than the MTU; not part of `originated`.
     pub replies_refused: u64,
     /// In queues, on links, or waiting for address resolution.
     pub queued: u64,
-    /// Frames dropped.
+    /// Frames dropped for any reason.
     dropped: u64,
-    /// Drops by reason.
+    /// Frames dropped, by reason.
     drops: NamedCounts,
     /// Frames dropped under overload before they were read; not part of `received`.
     ring_full: u64,
@@ -102,9 +102,9 @@ pub struct Totals {
     schemars(rename = "SwitchPort")
 )]
 pub struct PortView {
-    /// Port number.
+    /// Number of the port, as configured.
     pub number: u16,
-    /// Network interface.
+    /// Network interface of the port.
     pub interface: String,
     /// MAC address; hosts send to it.
     mac: String,
@@ -113,26 +113,26 @@ pub struct PortView {
     /// Settings, as in the configuration.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
     settings: Value,
-    /// Effective MTU, bytes.
+    /// MTU in effect, bytes.
     mtu: u16,
     /// The neighbour from received LLDP; null if there is none, or `lldp` is false.
     #[serde(default)]
     neighbour: Option<NeighbourView>,
-    /// Frames received.
+    /// Frames received on this port.
     pub received: u64,
     /// Bytes of these frames.
     pub received_bytes: u64,
-    /// Frames sent.
+    /// Frames sent on this port.
     pub sent: u64,
     /// Bytes of these frames.
     pub sent_bytes: u64,
     /// Frames dropped under overload before they were read; not part of `received`.
     pub ring_full: u64,
-    /// Drops by reason.
+    /// Frames dropped at this port, by reason.
     pub drops: NamedCounts,
-    /// Egress queue.
+    /// Queue of frames that leave through the port.
     pub queue: QueueView,
-    /// Ingress queue.
+    /// Queue of frames that arrive at the port.
     pub ingress_queue: QueueView,
 }
 
@@ -144,12 +144,22 @@ pub struct PortView {
     schemars(rename = "SwitchQueue")
 )]
 pub struct QueueView {
-    /// Bytes queued.
+    /// Bytes in the queue now.
     pub bytes: u32,
-    /// Frames queued.
+    /// Frames in the queue now.
     frames: u32,
     /// Largest number of bytes that were queued.
     max_bytes: u32,
+}
+
+impl From<dataplane::router::QueueStats> for QueueView {
+    fn from(queue: dataplane::router::QueueStats) -> Self {
+        Self {
+            bytes: queue.bytes,
+            frames: queue.frames,
+            max_bytes: queue.max_bytes,
+        }
+    }
 }
 
 /// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
@@ -165,7 +175,7 @@ pub struct FilterView {
     settings: Value,
     /// Packets reported, by reason.
     pub reported: ReportedView,
-    /// Packets not reported.
+    /// Packets that the filter suppressed.
     pub suppressed: u64,
     /// Packets whose register held another flow or node; they were reported as the first of their key.
     pub collisions: u64,
@@ -187,7 +197,7 @@ pub struct ReportedView {
     pub ended: u64,
     /// The keep-alive time passed.
     pub keep_alive: u64,
-    /// Values are missing.
+    /// Packets without a value that the filter needs.
     pub missing_value: u64,
 }
 
@@ -200,7 +210,8 @@ impl FilterView {
             keep_alive: counts.of(Decision::KeepAlive),
             missing_value: counts.of(Decision::MissingValue),
         };
-        let (suppressed, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
+        let suppressed = counts.of(Decision::Suppressed);
+        let collisions = counts.collisions;
         Self {
             settings: settings.show().to_json(),
             reported,
@@ -221,9 +232,8 @@ impl Forwarder {
     /// Current state and counters.
     pub fn view(&mut self) -> SwitchView {
         let ports: Vec<PortView> = (0..self.ports.len()).map(|index| self.port_view(index)).collect();
-        let (stats, queued) = (self.router.stats(), self.router.queued());
-        let of =
-            |reason: &Drop| Some((reason.name(), stats.dropped(*reason))).filter(|(_, count)| *count > 0);
+        let stats = self.router.stats();
+        let queued = self.router.queued();
         let totals = Totals {
             received: stats.received(),
             originated: stats.originated,
@@ -235,7 +245,7 @@ impl Forwarder {
             replies_refused: stats.replies_refused,
             queued,
             dropped: stats.drops(),
-            drops: Drop::ALL.iter().filter_map(of).collect(),
+            drops: NamedCounts::nonzero(Drop::ALL.map(|reason| (reason.name(), stats.dropped(reason)))),
             ring_full: ports.iter().map(|port| port.ring_full).sum(),
             balanced: stats.is_balanced(queued),
         };
@@ -263,17 +273,10 @@ impl Forwarder {
 
     fn port_view(&mut self, index: usize) -> PortView {
         let counted = self.ports[index].stats();
-        let (port, settings) = (&self.router.config().ports[index], &self.settings.ports[index]);
+        let port = &self.router.config().ports[index];
+        let settings = &self.settings.ports[index];
         let stats = self.router.stats().ports[index];
-        let of = |reason: &Drop| {
-            Some((reason.name(), stats.drops[*reason as usize])).filter(|(_, count)| *count > 0)
-        };
         let mac: Vec<String> = port.mac.iter().map(|byte| format!("{byte:02x}")).collect();
-        let queue = |queue: dataplane::router::QueueStats| QueueView {
-            bytes: queue.bytes,
-            frames: queue.frames,
-            max_bytes: queue.max_bytes,
-        };
         PortView {
             number: settings.number,
             interface: settings.interface.clone(),
@@ -287,9 +290,11 @@ impl Forwarder {
             sent: stats.sent,
             sent_bytes: stats.sent_bytes,
             ring_full: counted.ring_full,
-            drops: Drop::ALL.iter().filter_map(of).collect(),
-            queue: queue(self.router.queue(index)),
-            ingress_queue: queue(self.router.queue_in(index)),
+            drops: NamedCounts::nonzero(
+                Drop::ALL.map(|reason| (reason.name(), stats.drops[reason as usize])),
+            ),
+            queue: self.router.queue(index).into(),
+            ingress_queue: self.router.queue_in(index).into(),
         }
     }
 
@@ -301,12 +306,8 @@ impl Forwarder {
         }
     }
 
-    /// Its INT counters.
+    /// Returns the counters of INT processing.
     pub fn counters_view(&self) -> CountersView {
-        let lease = |managed: &Managed| LeaseView {
-            election: managed.election().into(),
-            silence: u64::try_from(managed.silence().as_nanos()).unwrap_or(u64::MAX),
-        };
         let switch = self.router.switch();
         let matched = self
             .managed()
@@ -316,7 +317,10 @@ impl Forwarder {
             node: self.settings.node,
             int: (*switch.stats()).into(),
             reports: Some(self.reports_view()),
-            lease: self.managed().map(lease),
+            lease: self.managed().map(|managed| LeaseView {
+                election: managed.election().into(),
+                silence: as_nanoseconds(managed.silence()),
+            }),
             matched: matched
                 .iter()
                 .map(
@@ -365,7 +369,7 @@ impl Forwarder {
                 watch_entries: WATCH_ENTRIES,
                 filter_entries: dataplane::filter::MAX_FILTERS,
                 sampling: true,
-                dta: self.takes_dta_map(),
+                dta: self.accepts_dta_map(),
             },
             ports: ports.map(port).collect(),
             neighbour_changes: self.lldp.as_ref().map_or(0, Lldp::changes),

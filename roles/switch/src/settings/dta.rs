@@ -6,22 +6,22 @@ use dataplane::dta::{
     Action, Condition, Config, ConfigError, Field, Mapping, Part, Repeat, SendOptions, Spread, Trigger,
     sketches, table,
 };
-use detect::{Match, PortRange, Prefix};
-use toml::de::DeValue;
+use detect::{PortRange, Prefix};
 use wire::dta::{
     CONTROL_PORT, Priority,
     layout::{Columns, SketchKind},
 };
 
-use dta::collector_map::CollectorMap;
+use super::flow_match;
+use dta::{collector_map::CollectorMap, settings::SketchKind as SketchSetting};
 use runtime::collector_map;
 
 use settings::{
     choice,
-    read::{Node, Reader},
+    read::{Node, Reader, Value},
     section,
     setting::{Setting, Shown},
-    values::Protocol,
+    values::{Protocol, as_nanoseconds},
 };
 
 section! {
@@ -54,9 +54,9 @@ section! {
         pub list: Vec<ListSettings> = Vec::new(),
         /// The mappings: what is reported, and when.
         pub report: Vec<MappingSettings> = Vec::new(),
-        /// Counters per key.
+        /// Tables of counters per key.
         pub table: Vec<TableSettings> = Vec::new(),
-        /// Sketches.
+        /// Sketches that the switch maintains.
         pub sketch: Vec<SketchSettings> = Vec::new(),
     }
 }
@@ -64,7 +64,7 @@ section! {
 section! {
     /// Lists of one collector.
     pub struct ListSettings("[[switch.dta.list]]") {
-        /// First list.
+        /// Number of the first list.
         pub first: u32 = 0,
         /// Last list. Not set: the first is the only one.
         pub last: Option<u32> = None,
@@ -77,21 +77,21 @@ section! {
     /// A mapping from the switch's data to reports: the trigger, the conditions, the operation and its fields. See [the
     /// fields](dta-fields.md).
     pub struct MappingSettings("[[switch.dta.report]]") {
-        /// A display name.
+        /// A name for displays.
         pub name: String = String::new(),
-        /// The trigger.
+        /// The trigger of the operation.
         pub on: Option<MappingTrigger> = None,
         /// Name of the table, for triggers of a table.
         pub table: Option<String> = None,
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Conditions that must all be met.
         pub when: Vec<ConditionSetting> = Vec::new(),
@@ -99,7 +99,7 @@ section! {
         pub every: u32 = 1,
         /// Report each hop of a path separately, instead of the path. Postcards always do.
         pub each_hop: bool = false,
-        /// The operation.
+        /// The operation to send.
         pub operation: Option<OperationName> = None,
         /// Number of the store. For `key-write`, `key-increment`, `postcard`.
         pub store: Option<u16> = None,
@@ -147,7 +147,7 @@ choice! {
         Queue = "queue",
         /// A packet passes a congested queue, up to the quota of the queue.
         CongestedPacket = "congested_packet",
-        /// Every packet.
+        /// Every packet that matches.
         Packet = "packet",
         /// A table's record is evicted by another.
         Evicted = "evicted",
@@ -161,7 +161,7 @@ choice! {
 }
 
 choice! {
-    /// An operation.
+    /// A DTA operation of a mapping.
     pub enum OperationName("\"key-write\", \"append\", \"key-increment\" or \"postcard\"") {
         /// A value under a key.
         KeyWrite = "key-write",
@@ -177,7 +177,7 @@ choice! {
 choice! {
     /// Priority of reports under congestion.
     pub enum PriorityName("\"low\", \"medium\" or \"high\"") {
-        /// Dropped first.
+        /// Dropped before all others.
         Low = "low",
         /// Dropped when dropping reports of low priority is not enough.
         Medium = "medium",
@@ -187,8 +187,8 @@ choice! {
 }
 
 choice! {
-    /// Which packets a switch counts.
-    pub enum AtName("\"anywhere\", \"source\" or \"sink\"") {
+    /// The packets that a switch counts.
+    pub enum AtName("\"anywhere\", \"source\" or \"sink\"") for table::At {
         /// All that it forwards.
         Anywhere = "anywhere",
         /// Packets that enter from a host.
@@ -207,13 +207,13 @@ section! {
         pub key: Vec<FieldSetting> = Vec::new(),
         /// Source address of packets to count.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch at which a packet is counted, so that not every switch counts it.
         pub at: AtName = AtName::Anywhere,
@@ -230,19 +230,19 @@ section! {
     /// A sketch: a summary of all packets of an epoch, which the translator merges with those of other switches. All keys
     /// except `at` and the flows must be the same at all switches.
     pub struct SketchSettings("[[switch.dta.sketch]]") {
-        /// A display name.
+        /// A name for displays.
         pub name: String = String::new(),
         /// Number of the sketch.
         pub id: u16 = 0,
         /// Kind of the sketch.
-        pub kind: Option<SketchName> = None,
+        pub kind: Option<SketchSetting> = None,
         /// Fields of the key: what is counted or distinguished.
         pub key: Vec<FieldSetting> = Vec::new(),
         /// The field to sample, as 32 bits: an IPv4 address, a Flow ID, or a number. For `aroma`.
         pub item: Option<FieldSetting> = None,
         /// Rows, 1 to 16.
         pub depth: u8 = 4,
-        /// Columns.
+        /// Columns of the sketch.
         pub columns: u32 = 4096,
         /// Bytes of a counter, 4 or 8. Not set: 4, or 8 for `aroma`.
         pub width: Option<u8> = None,
@@ -250,13 +250,13 @@ section! {
         pub bytes: bool = false,
         /// Source address of packets to count.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
         /// Role of the switch at which a packet is counted, so that not every switch counts it.
         pub at: AtName = AtName::Source,
@@ -273,20 +273,6 @@ section! {
         pub essential: bool = true,
         /// Sets the immediate flag, so that the collector's CPU is notified.
         pub immediate: bool = false,
-    }
-}
-
-choice! {
-    /// A kind of sketch.
-    pub enum SketchName("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
-        /// Count of each key, never too low.
-        CountMin = "count-min",
-        /// Count of each key, too high as often as too low.
-        Count = "count",
-        /// Number of distinct keys.
-        HyperLogLog = "hyperloglog",
-        /// A sample of the keys, each as likely as any other.
-        Aroma = "aroma",
     }
 }
 
@@ -336,7 +322,7 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
     reader: &mut Reader<'_>,
     kind: &str,
 ) -> Option<T> {
-    let DeValue::String(text) = node.get_ref() else {
+    let Value::String(text) = node.get_ref() else {
         reader.expected(node, kind);
         return None;
     };
@@ -352,36 +338,19 @@ struct Wrong {
     why: String,
 }
 
-fn flows(
-    addresses: (Option<Prefix>, Option<Prefix>),
-    ports: (Option<PortRange>, Option<PortRange>),
-    proto: Option<Protocol>,
-) -> Match {
-    Match {
-        src: addresses.0,
-        dst: addresses.1,
-        src_port: ports.0.unwrap_or(PortRange::ANY),
-        dst_port: ports.1.unwrap_or(PortRange::ANY),
-        proto: proto.map(|protocol| protocol.0),
+impl Wrong {
+    /// A problem of `[switch.dta]` itself, not of one of its lists.
+    fn of_table(key: &'static str, why: String) -> Self {
+        Self {
+            place: ("", 0),
+            key,
+            why,
+        }
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn priority(name: PriorityName) -> Priority {
     Priority::from_name(name.word()).unwrap_or_default()
-}
-
-impl AtName {
-    fn at(self) -> table::At {
-        match self {
-            Self::Anywhere => table::At::Anywhere,
-            Self::Source => table::At::Source,
-            Self::Sink => table::At::Sink,
-        }
-    }
 }
 
 impl MappingSettings {
@@ -419,18 +388,15 @@ impl MappingSettings {
                 format!("\"{}\" does not use this key; remove it", operation.word()),
             ));
         }
-        let store = || {
-            self.store.ok_or((
-                "store",
-                "the store is missing; add store = 1 or the like".to_owned(),
-            ))
-        };
-        let (key, copies) = (fields(&self.key), self.copies.unwrap_or(2));
-        let missing =
-            |key: &'static str, example: &str| (key, format!("it is missing; add {key} = {example}"));
+        let store = self.store.ok_or((
+            "store",
+            "the store is missing; add store = 1 or the like".to_owned(),
+        ));
+        let key = fields(&self.key);
+        let copies = self.copies.unwrap_or(2);
         Ok(match operation {
             OperationName::KeyWrite => Action::KeyWrite {
-                store: store()?,
+                store: store?,
                 copies,
                 key,
                 data: fields(&self.data),
@@ -440,7 +406,7 @@ impl MappingSettings {
                     .delta
                     .ok_or_else(|| missing("delta", "\"packets\" or \"1:u8\""))?;
                 Action::KeyIncrement {
-                    store: store()?,
+                    store: store?,
                     copies,
                     key,
                     delta,
@@ -449,7 +415,7 @@ impl MappingSettings {
             OperationName::Postcard => {
                 let FieldSetting(value) = self.value.ok_or_else(|| missing("value", "\"node\""))?;
                 Action::Postcard {
-                    store: store()?,
+                    store: store?,
                     key,
                     value,
                 }
@@ -460,7 +426,7 @@ impl MappingSettings {
                 spread: fields(&self.spread),
                 entry: fields(&self.data),
                 entries: self.entries,
-                hold: nanoseconds(self.hold),
+                hold: as_nanoseconds(self.hold),
             },
         })
     }
@@ -496,7 +462,7 @@ impl MappingSettings {
             name: self.name.clone(),
             on: trigger.unwrap_or(Trigger::Path),
             table,
-            flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
+            flows: flow_match(self.src, self.dst, self.sport, self.dport, self.proto),
             when: conditions(&self.when),
             every: self.every,
             each_hop: self.each_hop,
@@ -510,15 +476,19 @@ impl MappingSettings {
     }
 }
 
+fn missing(key: &'static str, example: &str) -> (&'static str, String) {
+    (key, format!("it is missing; add {key} = {example}"))
+}
+
 impl TableSettings {
     fn table(&self) -> table::Config {
         table::Config {
             name: self.name.clone(),
             key: fields(&self.key),
-            flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
-            at: self.at.at(),
+            flows: flow_match(self.src, self.dst, self.sport, self.dport, self.proto),
+            at: self.at.into(),
             slots: self.slots,
-            period: nanoseconds(self.period),
+            period: as_nanoseconds(self.period),
             having: conditions(&self.having),
         }
     }
@@ -529,7 +499,7 @@ impl SketchSettings {
         let kind = self
             .kind
             .ok_or_else(|| ("kind", "say which; add kind = \"count-min\"".to_owned()))?;
-        let kind = SketchKind::from_name(kind.word()).unwrap_or(SketchKind::CountMin);
+        let kind = SketchKind::from(kind);
         let counts = if self.bytes {
             sketches::Counts::Bytes
         } else {
@@ -554,11 +524,11 @@ impl SketchSettings {
             key: fields(&self.key),
             item: self.item.map(|item| item.0),
             counts,
-            flows: flows((self.src, self.dst), (self.sport, self.dport), self.proto),
-            at: self.at.at(),
-            epoch: nanoseconds(self.epoch),
+            flows: flow_match(self.src, self.dst, self.sport, self.dport, self.proto),
+            at: self.at.into(),
+            epoch: as_nanoseconds(self.epoch),
             per_report: self.per_report,
-            pace: nanoseconds(self.pace),
+            pace: as_nanoseconds(self.pace),
             options: SendOptions {
                 priority: priority(self.priority),
                 essential: self.essential,
@@ -618,19 +588,12 @@ impl DtaSettings {
     }
 
     /// Whether a manager's map can say all that a map says.
-    pub fn takes_map(&self) -> bool {
+    pub fn accepts_map(&self) -> bool {
         self.list.is_empty() && self.sketch_collector == 0
     }
 
     /// The collectors' addresses, and the assignment of keys to collectors.
     fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
-        let at = |key| {
-            move |why| Wrong {
-                place: ("", 0),
-                key,
-                why,
-            }
-        };
         let lists = self
             .list
             .iter()
@@ -642,51 +605,43 @@ impl DtaSettings {
                 lists.collect(),
                 self.sketch_collector,
             );
-            return Ok((self.collectors.clone(), spread.map_err(at("collectors"))?));
+            return Ok((
+                self.collectors.clone(),
+                spread.map_err(|why| Wrong::of_table("collectors", why))?,
+            ));
         };
-        let map = collector_map::load(file).map_err(|error| at("map")(error.to_string()))?;
+        let map = collector_map::load(file).map_err(|error| Wrong::of_table("map", error.to_string()))?;
         self.with_map(&map)
     }
 
     fn with_map(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
-        let at = |key| {
-            move |why| Wrong {
-                place: ("", 0),
-                key,
-                why,
-            }
-        };
-        let (own_lists, own_sketches) = (!self.list.is_empty(), self.sketch_collector != 0);
+        let own_lists = !self.list.is_empty();
+        let own_sketches = self.sketch_collector != 0;
         if own_lists || own_sketches {
             let why = "the map says who keeps it; remove this, or the map".to_owned();
-            return Err(at(if own_lists { "list" } else { "sketch_collector" })(why));
+            let key = if own_lists { "list" } else { "sketch_collector" };
+            return Err(Wrong::of_table(key, why));
         }
-        let spread = map.spread().map_err(at("map"))?;
+        let spread = map.spread().map_err(|why| Wrong::of_table("map", why))?;
         if self.collectors.is_empty() {
-            return Ok((map.reports().map_err(at("map"))?, spread));
+            return Ok((map.reports().map_err(|why| Wrong::of_table("map", why))?, spread));
         }
         if self.collectors.len() != spread.collectors() {
-            let (own, there) = (self.collectors.len(), spread.collectors());
+            let own = self.collectors.len();
+            let there = spread.collectors();
             let why =
                 format!("there are {own}, and {there} in the map; name as many, in the map's order, or none");
-            return Err(at("collectors")(why));
+            return Err(Wrong::of_table("collectors", why));
         }
         Ok((self.collectors.clone(), spread))
     }
 
     fn build(&self, node: u32) -> Result<Config, Wrong> {
-        let at = |list, index| {
-            move |(key, why): (&'static str, String)| Wrong {
-                place: (list, index),
-                key,
-                why,
-            }
-        };
         let mut config = Config {
             reporter: self.reporter.unwrap_or(node),
             longest: self.longest.into(),
             repeat: Repeat {
-                probe: nanoseconds(self.probe),
+                probe: as_nanoseconds(self.probe),
                 ..Repeat::default()
             },
             ..Config::default()
@@ -698,15 +653,21 @@ impl DtaSettings {
             self.spread()?.1
         };
         for (index, report) in self.report.iter().enumerate() {
-            config
-                .mappings
-                .push(report.mapping(&self.table).map_err(at("report", index))?);
+            let mapping = report.mapping(&self.table).map_err(|(key, why)| Wrong {
+                place: ("report", index),
+                key,
+                why,
+            })?;
+            config.mappings.push(mapping);
         }
         config.tables = self.table.iter().map(TableSettings::table).collect();
         for (index, sketch) in self.sketch.iter().enumerate() {
-            config
-                .sketches
-                .push(sketch.sketch().map_err(at("sketch", index))?);
+            let sketch = sketch.sketch().map_err(|(key, why)| Wrong {
+                place: ("sketch", index),
+                key,
+                why,
+            })?;
+            config.sketches.push(sketch);
         }
         dataplane::dta::check(&config).map_err(|ConfigError { part, key, why }| {
             let place = match part {
@@ -729,7 +690,7 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
         let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like".to_owned();
         return refuse(&["dta", "collectors"], why);
     }
-    if settings.waits_for_map() && !settings.takes_map() {
+    if settings.waits_for_map() && !settings.accepts_map() {
         let key = if settings.list.is_empty() {
             "sketch_collector"
         } else {
@@ -763,13 +724,15 @@ pub fn check(settings: &DtaSettings, node: u32, managed: bool, refuse: &mut dyn 
         refuse(&["dta", "map"], why.to_owned());
     }
     for (index, table) in settings.table.iter().enumerate() {
-        let same = |other: &TableSettings| other.name == table.name;
         if table.name.is_empty() {
             refuse(
                 &["dta", "table", &index.to_string()],
                 "a table needs a name".to_owned(),
             );
-        } else if settings.table[..index].iter().any(same) {
+        } else if settings.table[..index]
+            .iter()
+            .any(|other| other.name == table.name)
+        {
             let why = format!("there are two tables {:?}; rename one", table.name);
             refuse(&["dta", "table", &index.to_string(), "name"], why);
         }

@@ -11,10 +11,14 @@ use detect::{
     detector::{Change, MAX_REGISTERS},
 };
 
+use super::flow_match;
 use settings::{
     choice, section,
     setting::Setting,
-    values::{Amount, Clocks, Fraction, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold},
+    values::{
+        Amount, Clocks, Fraction, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold,
+        as_nanoseconds,
+    },
 };
 
 section! {
@@ -22,17 +26,17 @@ section! {
     /// first filter that matches the flow applies; without a match, every packet is reported. SF-INT, drop and queue reports
     /// are not filtered.
     pub struct FilterSettings("[[switch.filter]]") {
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
-        /// Detection algorithm.
+        /// Detection algorithm of the filter.
         pub algorithm: Option<FilterAlgorithm> = None,
         /// The metric to compare. For `per_hop`, `per_hop_of_flow`, `per_flow`, `moving_average`.
         pub metric: Option<FilterMetric> = None,
@@ -53,7 +57,7 @@ section! {
 }
 
 choice! {
-    /// Detection algorithm.
+    /// Detection algorithm of a filter.
     pub enum FilterAlgorithm("\"noop\", \"per_hop\", \"per_hop_of_flow\", \"per_flow\", \"moving_average\", \"change\" or \"rule\"") {
         /// Every packet is reported.
         Noop = "noop",
@@ -74,16 +78,16 @@ choice! {
 
 choice! {
     /// The metric that a filter compares.
-    pub enum FilterMetric("\"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"") {
+    pub enum FilterMetric("\"flow_latency\", \"hop_latency\", \"queue_occupancy\", \"queue_congestion\" or \"link_utilization\"") for Metric {
         /// Along the whole path, ns.
         FlowLatency = "flow_latency",
         /// In a node, ns.
         HopLatency = "hop_latency",
         /// Device units; of this switch, bytes.
         QueueOccupancy = "queue_occupancy",
-        /// Device units.
+        /// Thresholds in units of the device.
         QueueCongestion = "queue_congestion",
-        /// Millionths.
+        /// Thresholds in millionths of the link's rate.
         LinkUtilization = "link_utilization",
     }
 }
@@ -91,24 +95,24 @@ choice! {
 section! {
     /// INT role of this switch for some flows, regardless of their ports. The first match applies.
     pub struct RoleSettings("[[switch.role]]") {
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
-        /// IP protocol.
+        /// IP protocol to match.
         pub proto: Option<Protocol> = None,
-        /// The role.
+        /// Role of the switch for these packets.
         pub role: Option<RoleName> = None,
     }
 }
 
 choice! {
     /// INT role of a switch for a flow.
-    pub enum RoleName("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") {
+    pub enum RoleName("\"source\", \"transit\", \"sink\", \"source_and_sink\" or \"off\"") for Role {
         /// INT source: inserts INT as `[[switch.watch]]` says, and does not strip it.
         Source = "source",
         /// INT transit: adds its record to existing INT.
@@ -143,13 +147,7 @@ type Problem = (&'static str, String);
 
 impl FilterSettings {
     fn flows(&self) -> Match {
-        Match {
-            src: self.src,
-            dst: self.dst,
-            src_port: self.sport.unwrap_or(PortRange::ANY),
-            dst_port: self.dport.unwrap_or(PortRange::ANY),
-            proto: self.proto.map(|protocol| protocol.0),
-        }
+        flow_match(self.src, self.dst, self.sport, self.dport, self.proto)
     }
 
     /// The rule, if it is one; its text is checked only here.
@@ -194,7 +192,7 @@ impl FilterSettings {
         idle.map(|(key, _)| key).collect()
     }
 
-    /// Its algorithm; `None` if only its rule's text is invalid, which [`rule_errors`] reports.
+    /// Returns the algorithm; `None` if only the text of its rule is invalid, which [`rule_errors`] reports.
     fn detector(&self) -> Result<Option<Detector>, Problem> {
         let algorithm = self.algorithm.ok_or_else(|| {
             (
@@ -229,7 +227,7 @@ impl FilterSettings {
                 ..Detector::noop()
             }));
         }
-        let metric = self.metric.map(FilterMetric::metric).ok_or_else(|| {
+        let metric = self.metric.map(Metric::from).ok_or_else(|| {
             (
                 "metric",
                 format!("{word} compares a metric; add metric = \"queue_occupancy\" or the like"),
@@ -255,18 +253,11 @@ impl FilterSettings {
     }
 
     fn change(&self) -> Result<Change, Problem> {
-        let bits = |key, written: Option<u8>, usual: u8| match written.unwrap_or(usual) {
-            bits @ 0..=64 => Ok(bits),
-            _ => Err((
-                key,
-                "write a number from 0 to 63, or 64 to leave it out".to_owned(),
-            )),
-        };
         let keep_alive = self.keep_alive.unwrap_or(Duration::from_secs(1));
         Ok(Change {
-            latency_bits: bits("latency_bits", self.latency_bits, 17)?,
-            queue_bits: bits("queue_bits", self.queue_bits, 14)?,
-            keep_alive: u64::try_from(keep_alive.as_nanos()).unwrap_or(u64::MAX),
+            latency_bits: ignored_bits("latency_bits", self.latency_bits.unwrap_or(17))?,
+            queue_bits: ignored_bits("queue_bits", self.queue_bits.unwrap_or(14))?,
+            keep_alive: as_nanoseconds(keep_alive),
         })
     }
 
@@ -283,7 +274,7 @@ impl FilterSettings {
 
 impl FilterMetric {
     /// The word for a metric; `None`: filters cannot compare it.
-    pub fn of(metric: Metric) -> Option<Self> {
+    pub fn from_metric(metric: Metric) -> Option<Self> {
         let all = [
             Self::FlowLatency,
             Self::HopLatency,
@@ -291,21 +282,20 @@ impl FilterMetric {
             Self::QueueCongestion,
             Self::LinkUtilization,
         ];
-        all.into_iter().find(|one| one.metric() == metric)
-    }
-
-    fn metric(self) -> Metric {
-        match self {
-            Self::FlowLatency => Metric::FlowLatency,
-            Self::HopLatency => Metric::HopLatency,
-            Self::QueueOccupancy => Metric::QueueOccupancy,
-            Self::QueueCongestion => Metric::QueueCongestion,
-            Self::LinkUtilization => Metric::LinkUtilization,
-        }
+        all.into_iter().find(|one| Metric::from(*one) == metric)
     }
 }
 
-/// How a threshold of a metric is written.
+/// Checks the number of low bits in which a change does not count.
+fn ignored_bits(key: &'static str, bits: u8) -> Result<u8, Problem> {
+    if bits > 64 {
+        let message = "write a number from 0 to 63, or 64 to leave it out";
+        return Err((key, message.to_owned()));
+    }
+    Ok(bits)
+}
+
+/// Describes the notation of a metric's threshold.
 fn written_as(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency | Metric::HopLatency => LatencyThreshold::KIND,
@@ -430,15 +420,15 @@ pub fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)> {
 /// # Errors
 /// A sentence; it cannot happen with settings that were checked.
 pub fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String> {
-    let one = |filter: &FilterSettings| match filter.detector() {
+    let filters = set.filters.iter().map(|filter| match filter.detector() {
         Ok(Some(detector)) => Ok(dataplane::Filter {
             flows: filter.flows(),
             detector,
         }),
         Ok(None) => Err("a filter's rule is wrong".to_owned()),
         Err((_, message)) => Err(message),
-    };
-    let filters = set.filters.iter().map(one).collect::<Result<_, _>>()?;
+    });
+    let filters = filters.collect::<Result<_, _>>()?;
     let units = Units {
         synchronised: set.clocks == Clocks::Synchronised,
         ..Units::default()
@@ -448,22 +438,15 @@ pub fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String> {
 
 /// The roles by flow.
 pub fn roles(settings: &[RoleSettings]) -> Roles {
-    let one = |written: &RoleSettings| {
-        let flows = Match {
-            src: written.src,
-            dst: written.dst,
-            src_port: written.sport.unwrap_or(PortRange::ANY),
-            dst_port: written.dport.unwrap_or(PortRange::ANY),
-            proto: written.proto.map(|protocol| protocol.0),
-        };
-        let role = match written.role? {
-            RoleName::Source => Role::Source,
-            RoleName::Transit => Role::Transit,
-            RoleName::Sink => Role::Sink,
-            RoleName::SourceAndSink => Role::SourceAndSink,
-            RoleName::Off => Role::Off,
-        };
-        Some((flows, role))
-    };
-    Roles::new(settings.iter().filter_map(one).collect())
+    let roles = settings.iter().filter_map(|written| {
+        let flows = flow_match(
+            written.src,
+            written.dst,
+            written.sport,
+            written.dport,
+            written.proto,
+        );
+        Some((flows, written.role?.into()))
+    });
+    Roles::new(roles.collect())
 }

@@ -9,7 +9,7 @@ use std::{
 use dataplane::{
     Watch, Watchlist,
     report::{Format, Version},
-    router::{self, Link, Port, Route},
+    router::{self, LinkConfig, Port, Route},
     sf,
     switch::{self, Congestion, Mark},
     watchlist::Mode,
@@ -23,8 +23,10 @@ use dta::DtaSettings;
 use filter::{FilterSet, FilterSettings, RoleSettings};
 use manager::device::L4Checksum;
 use settings::{
-    choice, section,
-    values::{Clocks, Fraction, Protocol, Rate, Size},
+    choice,
+    problems::Problems,
+    section,
+    values::{Clocks, Fraction, Protocol, Rate, Size, as_nanoseconds},
 };
 
 section! {
@@ -34,7 +36,7 @@ section! {
     pub struct SwitchSettings("[switch]") {
         /// Node ID in INT and in reports; not 0.
         pub node: u32 = 0,
-        /// A display name.
+        /// Name of the switch in displays and in LLDP.
         pub name: Option<String> = None,
         /// Destination of reports, sent by UDP through the network stack of this machine. Not set: none are sent.
         pub reports: Option<SocketAddr> = None,
@@ -48,7 +50,7 @@ section! {
         pub l4_checksum: L4Checksum = L4Checksum::Update,
         /// Thresholds of queue reports. Not set: queues are not reported.
         [live] pub queue_reports: Option<QueueReportSettings> = None,
-        /// SF-INT.
+        /// Settings of SF-INT on this switch.
         pub sf: SfSettings = SfSettings::default(),
         /// Source address of ICMP errors, which `traceroute` shows. 192.0.0.8 is for nodes without an address (RFC 7600).
         pub address: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)),
@@ -60,9 +62,9 @@ section! {
         pub ring: usize = 1024,
         /// Seed of the random loss and reordering; the same seed selects the same frames.
         pub seed: u64 = 1,
-        /// Ports.
+        /// The ports of the switch.
         [live] pub ports: Vec<PortSettings> = Vec::new(),
-        /// Routes.
+        /// The routes between the ports.
         [live] pub routes: Vec<RouteSettings> = Vec::new(),
         /// Watchlist: flows to measure, at the edge port where they enter (postcards: everywhere). The first match applies.
         [live] pub watch: Vec<WatchSettings> = Vec::new(),
@@ -94,10 +96,10 @@ section! {
 
 choice! {
     /// Version of Telemetry Report.
-    pub enum ReportVersion("\"1.0\" or \"2.0\"") {
-        /// 1.0.
+    pub enum ReportVersion("\"1.0\" or \"2.0\"") for Version {
+        /// Version 1.0 of Telemetry Report.
         V10 = "1.0",
-        /// 2.0.
+        /// Version 2.0 of Telemetry Report.
         V20 = "2.0",
     }
 }
@@ -147,7 +149,7 @@ section! {
 
 choice! {
     /// Contents of an SF-INT report.
-    pub enum SfForm("\"full\", \"compact\" or \"stack\"") {
+    pub enum SfForm("\"full\", \"compact\" or \"stack\"") for sf::Form {
         /// The packet's headers, including INT.
         Full = "full",
         /// INT only, without the flow.
@@ -177,7 +179,7 @@ section! {
         [live] pub mtu: Option<u16> = None,
         /// Link rate, bits per second.
         [live] pub rate: Option<Rate> = None,
-        /// Queue capacity, bytes.
+        /// Capacity of the queue, bytes.
         [live] pub depth: Size = Size(256 << 10),
         /// Propagation delay of the link.
         [live] pub delay: Duration = Duration::ZERO,
@@ -207,7 +209,7 @@ section! {
     pub struct RouteSettings("[[switch.routes]]") {
         /// Destination: a network or an address.
         pub to: Option<Prefix> = None,
-        /// Egress port.
+        /// Port through which packets leave.
         pub port: u16 = 0,
         /// Next hop on an edge port. Not set: the destination is directly connected.
         pub via: Option<IpAddr> = None,
@@ -217,17 +219,17 @@ section! {
 section! {
     /// A watchlist entry: flows to measure, and how.
     pub struct WatchSettings("[[switch.watch]]") {
-        /// Source address.
+        /// Source addresses to match.
         pub src: Option<Prefix> = None,
-        /// Destination address.
+        /// Destination addresses to match.
         pub dst: Option<Prefix> = None,
-        /// Source port.
+        /// Source ports to match.
         pub sport: Option<PortRange> = None,
-        /// Destination port.
+        /// Destination ports to match.
         pub dport: Option<PortRange> = None,
         /// IP protocol. INT supports only TCP and UDP.
         pub proto: Option<Protocol> = None,
-        /// INT mode.
+        /// INT mode of these flows.
         pub mode: WatchMode = WatchMode::Md,
         /// Metadata that every node adds.
         pub items: Vec<Item> = Item::USUAL.to_vec(),
@@ -265,13 +267,13 @@ choice! {
         NodeId = "node_id",
         /// Ingress and egress port.
         Interfaces = "interfaces",
-        /// Hop latency.
+        /// Latency of the hop.
         HopLatency = "hop_latency",
         /// Queue ID and its depth on enqueue, bytes.
         Queue = "queue",
-        /// Ingress timestamp.
+        /// Time of arrival at the hop.
         IngressTs = "ingress_ts",
-        /// Egress timestamp.
+        /// Time of departure from the hop.
         EgressTs = "egress_ts",
         /// Level-2 ingress and egress interface: `logical` of the ports.
         L2Interfaces = "l2_interfaces",
@@ -315,12 +317,12 @@ impl Item {
     }
 
     /// The items of these instruction bits; `None` if one of the bits has no value in this switch.
-    pub fn of(bits: u16) -> Option<Vec<Self>> {
+    pub fn from_bits(bits: u16) -> Option<Vec<Self>> {
         let items = Self::DELIVERED.into_iter().filter(|item| bits & item.bit() != 0);
         (bits & !Self::delivered() == 0).then(|| items.collect())
     }
 
-    /// Its instruction bit, bit 0 the most significant.
+    /// Returns the instruction bit; bit 0 is the most significant.
     fn bit(self) -> u16 {
         0x8000
             >> match self {
@@ -339,7 +341,7 @@ impl Item {
 }
 
 impl SwitchSettings {
-    /// Its filters and roles.
+    /// Returns the filters and roles of the settings.
     pub fn filter_set(&self) -> FilterSet<'_> {
         FilterSet {
             filters: &self.filter,
@@ -430,7 +432,7 @@ pub fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String))
     }
 }
 
-/// What a manager decides is not written in the file.
+/// Refuses settings in the file that a manager decides.
 fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let written = [
         ("reports", settings.reports.is_some()),
@@ -449,15 +451,11 @@ fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Stri
 }
 
 fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let reserved = |port: &PortSettings| matches!(port.logical, Some(0 | u32::MAX));
-    for (index, _) in settings
-        .ports
-        .iter()
-        .enumerate()
-        .filter(|(_, port)| reserved(port))
-    {
-        let path = ["switch", "ports", &index.to_string(), "logical"];
-        refuse(&path, "write a number from 1 to 4294967294".to_owned());
+    for (index, port) in settings.ports.iter().enumerate() {
+        if matches!(port.logical, Some(0 | u32::MAX)) {
+            let path = ["switch", "ports", &index.to_string(), "logical"];
+            refuse(&path, "write a number from 1 to 4294967294".to_owned());
+        }
     }
     if settings.ports.is_empty() {
         refuse(
@@ -518,12 +516,12 @@ fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String
 fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     for (index, route) in settings.routes.iter().enumerate() {
         let position = index.to_string();
-        let mut refuse_key =
-            |key: &str, message: String| refuse(&["switch", "routes", &position, key], message);
+        let table = ["switch", "routes", &position];
+        let mut problems = Problems::new(&table, refuse);
         let Some(to) = route.to else {
-            refuse_key(
+            problems.add(
                 "to",
-                "a route needs a destination; add to = \"10.0.2.0/24\" or the like".to_owned(),
+                "a route needs a destination; add to = \"10.0.2.0/24\" or the like",
             );
             continue;
         };
@@ -539,21 +537,24 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
                 route.port,
                 numbers.join(", ")
             );
-            refuse_key("port", message);
+            problems.add("port", message);
         }
         if route.via.is_some_and(|via| via.is_ipv6() != to.is_v6()) {
-            refuse_key(
+            problems.add(
                 "via",
-                "it is of the other family; write an address of the destination's".to_owned(),
+                "it is of the other family; write an address of the destination's",
             );
         } else if route.via.is_some() && port.is_some_and(|port| !port.edge) {
-            refuse_key(
+            problems.add(
                 "via",
-                "only on edge ports; on others the next hop is always the switch at the other end".to_owned(),
+                "only on edge ports; on others the next hop is always the switch at the other end",
             );
         }
-        let same = |other: &RouteSettings| (other.to, other.port) == (route.to, route.port);
-        if settings.routes[..index].iter().any(same) {
+        let before = &settings.routes[..index];
+        if before
+            .iter()
+            .any(|other| other.to == route.to && other.port == route.port)
+        {
             refuse(
                 &["switch", "routes", &position],
                 "this route is written twice; remove one".to_owned(),
@@ -564,10 +565,7 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
 
 /// The configuration of its INT.
 pub fn int_config(settings: &SwitchSettings) -> switch::Config {
-    let version = match settings.report_version {
-        ReportVersion::V10 => Version::V10,
-        ReportVersion::V20 => Version::V20,
-    };
+    let version = settings.report_version.into();
     // Report 1.0 has no fields for the whole record, so the record goes onto the packet's stack.
     let metadata_on_stack = version == Version::V10;
     switch::Config {
@@ -591,12 +589,8 @@ pub fn int_config(settings: &SwitchSettings) -> switch::Config {
         sf: sf::Config {
             registers: settings.sf.registers,
             single: settings.sf.single,
-            aging: nanoseconds(settings.sf.aging),
-            form: match settings.sf.form {
-                SfForm::Full => sf::Form::Full,
-                SfForm::Compact => sf::Form::Compact,
-                SfForm::Stack => sf::Form::Stack,
-            },
+            aging: as_nanoseconds(settings.sf.aging),
+            form: settings.sf.form.into(),
             urgent: sf::Urgent {
                 every: settings.sf.urgent_every,
                 queue: settings.sf.urgent_queue.map(bytes),
@@ -614,17 +608,30 @@ pub fn congestion(settings: &SwitchSettings) -> Option<Congestion> {
     })
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn bytes(size: Size) -> u32 {
     u32::try_from(size.0).unwrap_or(u32::MAX)
 }
 
+/// The flows with these fields; `None` is any value.
+fn flow_match(
+    src: Option<Prefix>,
+    dst: Option<Prefix>,
+    sport: Option<PortRange>,
+    dport: Option<PortRange>,
+    proto: Option<Protocol>,
+) -> Match {
+    Match {
+        src,
+        dst,
+        src_port: sport.unwrap_or(PortRange::ANY),
+        dst_port: dport.unwrap_or(PortRange::ANY),
+        proto: proto.map(|protocol| protocol.0),
+    }
+}
+
 /// The flows it watches.
 pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
-    let one = |watch: &WatchSettings| Watch {
+    let watches = settings.iter().map(|watch| Watch {
         mode: match watch.mode {
             WatchMode::Md => Mode::Md21,
             WatchMode::Md10 => Mode::Md10,
@@ -636,27 +643,27 @@ pub fn watchlist(settings: &[WatchSettings]) -> Watchlist {
         hops: watch.hops,
         sample: watch.sample,
         drops: watch.drops,
-        ..Watch::new(Match {
-            src: watch.src,
-            dst: watch.dst,
-            src_port: watch.sport.unwrap_or(PortRange::ANY),
-            dst_port: watch.dport.unwrap_or(PortRange::ANY),
-            proto: watch.proto.map(|protocol| protocol.0),
-        })
-    };
-    Watchlist::new(settings.iter().map(one).collect())
+        ..Watch::new(flow_match(
+            watch.src,
+            watch.dst,
+            watch.sport,
+            watch.dport,
+            watch.proto,
+        ))
+    });
+    Watchlist::new(watches.collect())
 }
 
-/// The routes.
+/// Converts the routes of the settings for the router.
 pub fn routes(settings: &SwitchSettings) -> Vec<Route> {
-    let one = |route: &RouteSettings| {
+    let routes = settings.routes.iter().filter_map(|route| {
         Some(Route {
             to: route.to?,
             port: route.port,
             via: route.via,
         })
-    };
-    settings.routes.iter().filter_map(one).collect()
+    });
+    routes.collect()
 }
 
 /// A port of `node`. `mtu`: of its interface.
@@ -670,21 +677,21 @@ pub fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
         sink: None,
         mtu: settings.mtu.unwrap_or(mtu),
         up: settings.up,
-        out: Link {
+        out: LinkConfig {
             rate: settings.rate.map(|rate| rate.0),
             depth: bytes(settings.depth),
-            delay: nanoseconds(settings.delay),
+            delay: as_nanoseconds(settings.delay),
             loss: settings.loss.0,
             reorder: settings.reorder.0,
-            reorder_delay: nanoseconds(settings.reorder_delay),
+            reorder_delay: as_nanoseconds(settings.reorder_delay),
         },
-        into: Link {
+        into: LinkConfig {
             rate: settings.in_rate.map(|rate| rate.0),
             depth: bytes(settings.in_depth),
-            delay: nanoseconds(settings.in_delay),
+            delay: as_nanoseconds(settings.in_delay),
             loss: settings.in_loss.0,
             reorder: settings.in_reorder.0,
-            reorder_delay: nanoseconds(settings.in_reorder_delay),
+            reorder_delay: as_nanoseconds(settings.in_reorder_delay),
         },
     }
 }
@@ -776,7 +783,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(
-            (Item::of(0xa000), Item::of(1)),
+            (Item::from_bits(0xa000), Item::from_bits(1)),
             (Some(vec![Item::NodeId, Item::HopLatency]), None)
         );
     }

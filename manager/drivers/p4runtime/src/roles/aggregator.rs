@@ -21,7 +21,7 @@ const REST_SESSION: u32 = 501;
 const REST_PORT: u32 = 1;
 
 section! {
-    /// What a device with `role = "aggregator"` does: postcards in, aggregates out (`map = "hopwise-aggregator"`).
+    /// A device with `role = "aggregator"`: postcards in, aggregates out (`map = "hopwise-aggregator"`).
     pub struct AggregatorSettings("[manager.p4runtime.NAME.aggregator]") {
         /// UDP ports to which nodes send their postcards, at any address.
         pub(crate) listen: Vec<u16> = vec![32766],
@@ -37,7 +37,7 @@ section! {
         pub(crate) aggregator: Option<u32> = None,
         /// The key that selects one of several destinations: `flow` or `node`.
         pub(crate) spread: P4Spread = P4Spread::Flow,
-        /// Where aggregates go.
+        /// Destinations of the aggregates.
         pub(crate) destinations: Vec<DestinationSettings> = Vec::new(),
         /// Ports between which other packets pass.
         pub(crate) cross_connect: Vec<CrossConnectSettings> = Vec::new(),
@@ -65,17 +65,17 @@ section! {
 choice! {
     /// The kind of aggregates.
     pub enum P4AggregateKind("\"agg\", \"agg_n\", \"agg_nf\", \"cor\", \"cor_n\" or \"cor_nf\"") {
-        /// Agg(R).
+        /// Agg(R): any R postcards.
         Agg = "agg",
-        /// Agg_N(R).
+        /// Agg_N(R): R postcards of a node.
         AggNode = "agg_n",
-        /// Agg_{N,F}(R).
+        /// Agg_{N,F}(R): R postcards of a node and a flow.
         AggNodeFlow = "agg_nf",
-        /// Cor(R).
+        /// Cor(R): a summary of any R postcards.
         Cor = "cor",
-        /// Cor_N(R).
+        /// Cor_N(R): a summary of R postcards of a node.
         CorNode = "cor_n",
-        /// Cor_{N,F}(R).
+        /// Cor_{N,F}(R): a summary of R postcards of a node and a flow.
         CorNodeFlow = "cor_nf",
     }
 }
@@ -83,9 +83,9 @@ choice! {
 choice! {
     /// The key that selects a destination.
     pub enum P4Spread("\"flow\" or \"node\"") {
-        /// The flow.
+        /// The flow of the postcards.
         Flow = "flow",
-        /// The node.
+        /// The node of the postcards.
         Node = "node",
     }
 }
@@ -197,15 +197,15 @@ impl AggregatorSettings {
 
 impl DestinationSettings {
     fn row(&self, number: usize) -> Result<Row, String> {
-        let key = |name: &str| format!("destinations[{number}].{name}");
+        let at = format!("destinations[{number}]");
         let to = self
             .to
-            .ok_or_else(|| format!("{}: write it like \"192.0.2.100:32767\"", key("to")))?;
+            .ok_or_else(|| format!("{at}.to: write it like \"192.0.2.100:32767\""))?;
         let source = self
             .source
-            .ok_or_else(|| format!("{}: write the address from which aggregates come", key("source")))?;
-        let source_mac = mac(&self.source_mac).map_err(|error| format!("{}: {error}", key("source_mac")))?;
-        let next_mac = mac(&self.mac).map_err(|error| format!("{}: {error}", key("mac")))?;
+            .ok_or_else(|| format!("{at}.source: write the address from which aggregates come"))?;
+        let source_mac = mac(&self.source_mac).map_err(|error| format!("{at}.source_mac: {error}"))?;
+        let next_mac = mac(&self.mac).map_err(|error| format!("{at}.mac: {error}"))?;
         let (action, src, dst) = match (source, to.ip()) {
             (IpAddr::V4(source), IpAddr::V4(to)) => {
                 ("send", u128::from(source.to_bits()), u128::from(to.to_bits()))
@@ -213,13 +213,12 @@ impl DestinationSettings {
             (IpAddr::V6(source), IpAddr::V6(to)) => ("send_v6", source.to_bits(), to.to_bits()),
             _ => {
                 return Err(format!(
-                    "{}: write an address of the same family as `to`",
-                    key("source")
+                    "{at}.source: write an address of the same family as `to`"
                 ));
             }
         };
         let params = vec![
-            ("port", u128::from(port(self.port, &key("port"))?)),
+            ("port", u128::from(port(self.port, &format!("{at}.port"))?)),
             ("src_mac", source_mac.into()),
             ("dst_mac", next_mac.into()),
             ("src_ip", src),

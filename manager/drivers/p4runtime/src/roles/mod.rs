@@ -12,7 +12,7 @@ mod translator;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use settings::section;
+use settings::{choice, section};
 
 pub use self::aggregator::AggregatorSettings;
 pub use self::stores::{Offer, StoreSettings};
@@ -25,22 +25,14 @@ const TIMER_ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 /// Upper limit of the numbers of ports.
 const MAX_PORTS: u32 = 511;
 
-/// The kind of a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RoleKind {
-    /// Receives postcards and sends aggregates.
-    Aggregator,
-    /// Receives DTA reports and sends RoCEv2.
-    Translator,
-}
-
-impl RoleKind {
-    /// Returns the word in a map, in the inventory, and of the table of settings.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Aggregator => "aggregator",
-            Self::Translator => "translator",
-        }
+choice! {
+    /// The kind of a role: a word of a map, of the inventory, and of the table of settings.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum RoleKind("\"aggregator\" or \"translator\"") {
+        /// Receives postcards and sends aggregates.
+        Aggregator = "aggregator",
+        /// Receives DTA reports and sends RoCEv2.
+        Translator = "translator",
     }
 }
 

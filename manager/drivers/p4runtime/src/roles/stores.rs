@@ -62,29 +62,29 @@ section! {
 choice! {
     /// The structure of a store.
     pub enum P4StoreKind("\"key-write\", \"append\", \"key-increment\", \"sketch\" or \"postcarding\"") {
-        /// Data under keys.
+        /// Data that is stored under keys.
         KeyWrite = "key-write",
-        /// Lists.
+        /// Lists of entries of one size.
         Append = "append",
-        /// Counters under keys.
+        /// Counters that are stored under keys.
         KeyIncrement = "key-increment",
-        /// A sketch.
+        /// A sketch of network-wide counters.
         Sketch = "sketch",
-        /// Paths under keys.
+        /// Paths that are stored under keys.
         Postcarding = "postcarding",
     }
 }
 
 choice! {
-    /// What a sketch counts.
+    /// Kind of a sketch.
     pub enum P4SketchKind("\"count-min\", \"count\", \"hyperloglog\" or \"aroma\"") {
-        /// Count-Min.
+        /// A Count-Min sketch of frequencies.
         CountMin = "count-min",
-        /// Count sketch.
+        /// A Count sketch of frequencies.
         Count = "count",
         /// The number of distinct keys.
         HyperLogLog = "hyperloglog",
-        /// Samples.
+        /// Uniform samples of keys.
         Aroma = "aroma",
     }
 }

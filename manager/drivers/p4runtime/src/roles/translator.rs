@@ -24,7 +24,7 @@ const SOURCE_PORT: u16 = 0xc000;
 const BURST: u64 = 10_000_000;
 
 section! {
-    /// What a device with `role = "translator"` does: DTA reports in, RoCEv2 out (`map = "hopwise-dta-translator"`). Over IPv4.
+    /// A device with `role = "translator"`: DTA reports in, RoCEv2 out (`map = "hopwise-dta-translator"`). Over IPv4.
     pub struct TranslatorSettings("[manager.p4runtime.NAME.translator]") {
         /// The ports at which reports arrive. ACKs, NACKs and notices of congestion leave by them.
         pub(crate) report_ports: Vec<u32> = Vec::new(),
@@ -37,7 +37,7 @@ section! {
         pub(crate) reporter_rate: u64 = 0,
         /// Reports that a sender may send at once.
         pub(crate) reporter_burst: u32 = 4096,
-        /// How long a notice of congestion holds.
+        /// Time for which a notice of congestion holds.
         pub(crate) hold: Duration = Duration::from_micros(500),
         /// After so long, the numbers of a reporter that was silent are not compared with earlier ones.
         pub(crate) idle: Duration = Duration::from_secs(10),
@@ -67,7 +67,7 @@ section! {
 section! {
     /// A reporter of a translator.
     pub struct ReporterSettings("[[manager.p4runtime.NAME.translator.reporters]]") {
-        /// Its reporter ID.
+        /// ID of the reporter.
         pub(crate) id: u32 = 0,
         /// The only address that may use it.
         pub(crate) address: Option<IpAddr> = None,
@@ -77,7 +77,7 @@ section! {
 section! {
     /// A collector of a translator: where its memory is, and the queue pairs that write it.
     pub struct CollectorSettings("[[manager.p4runtime.NAME.translator.collectors]]") {
-        /// Its address, to which RoCEv2 goes.
+        /// The address to which RoCEv2 goes.
         pub(crate) address: Option<IpAddr> = None,
         /// The address to which reporters send its reports. Not set: `address`. Reports to it are translated wherever they arrive.
         pub(crate) reports: Option<IpAddr> = None,
@@ -95,7 +95,7 @@ section! {
         pub(crate) unreliable: u32 = 0,
         /// The collector's number of its reliable queue pair (RC).
         pub(crate) reliable: u32 = 0,
-        /// What the collector calls our end of the reliable queue pair. The first packet has PSN 0; after a NAK, the PSN is that of the NAK.
+        /// The collector's number of the remote end of the reliable queue pair. The first packet has PSN 0; after a NAK, the PSN is that of the NAK.
         pub(crate) own: u32 = 1,
         /// RDMA operations per second that it supports: above it, reports of low priority are dropped first. 0: no limit.
         pub(crate) rate: u64 = 0,
@@ -136,19 +136,21 @@ impl TranslatorSettings {
         let mut registers = RegisterUse::default();
         let mut destinations = BTreeSet::new();
         for (number, collector) in self.collectors.iter().enumerate() {
-            let with_key = |error: String| format!("collectors[{number}].{error}");
-            let link = collector.link().map_err(with_key)?;
-            rows.extend(collector.rows(number as u8, &link).map_err(with_key)?);
+            let at = format!("collectors[{number}]");
+            let link = collector.link().map_err(|error| format!("{at}.{error}"))?;
+            let entries = collector.rows(number as u8, &link);
+            rows.extend(entries.map_err(|error| format!("{at}.{error}"))?);
             for (index, store) in link.stores.iter().enumerate() {
                 registers
                     .add(number as u8, store, &waits)
-                    .map_err(|error| format!("collectors[{number}].stores[{index}]: {error}"))?;
+                    .map_err(|error| format!("{at}.stores[{index}]: {error}"))?;
             }
-            let reports = collector.reports_to(&link).map_err(with_key)?;
+            let reports = collector.reports_to(&link);
+            let reports = reports.map_err(|error| format!("{at}.{error}"))?;
             if !destinations.insert(reports) {
-                return Err(with_key(format!(
-                    "reports: {reports} is another collector's; give it an address of its own"
-                )));
+                return Err(format!(
+                    "{at}.reports: {reports} is another collector's; give it an address of its own"
+                ));
             }
         }
         check_duplicates(&registers.rows)?;

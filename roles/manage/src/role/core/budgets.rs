@@ -12,20 +12,16 @@ use manager::{
     verify::State,
 };
 
-use super::{
-    super::count::Totals,
-    Core, Held,
-    silence::{Counted, arrives},
-};
+use super::{super::count::Totals, Core, ManagedIntent, silence::arrives};
 use runtime::monitor::MAX_COUNTED_FLOWS;
 
 /// The budgets, and the rates that they are compared with.
 #[derive(Debug, Default)]
-pub(super) struct Keeping {
+pub(super) struct BudgetControl {
     budgets: Budgets,
     /// Intents as their budgets have changed them.
     moved: BTreeMap<String, Intent>,
-    /// What was counted last, and when.
+    /// The totals of the last measurement, and its time, ns.
     last: Option<(u64, Totals)>,
     /// The latest counters of each device.
     devices: BTreeMap<NodeId, Window>,
@@ -33,17 +29,25 @@ pub(super) struct Keeping {
     collectors: BTreeMap<SocketAddr, CollectorLoad>,
     /// Intents with a budget of events that nobody counts.
     uncounted: BTreeSet<String>,
-    /// Why a change of an intent was refused last.
+    /// The reason of the last refused change of an intent.
     refused: BTreeMap<String, String>,
     /// Events per second of intents.
     events: BTreeMap<String, f64>,
 }
 
-/// What a device counted, and when it reported that, ns.
+/// The packets that a device has counted, and the time of its message, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     at: u64,
     packets: u64,
+}
+
+/// A collector with a budget.
+#[derive(Clone, Debug)]
+pub(super) struct Budgeted {
+    budget: Budget,
+    /// The devices that report there; `None`: the collector is in this process.
+    devices: Option<BTreeSet<NodeId>>,
 }
 
 /// The last two messages of a device: what it counts is known only at their times.
@@ -81,7 +85,7 @@ impl Window {
         (seconds > 0.0).then(|| to.packets.saturating_sub(from.packets) as f64 / seconds)
     }
 
-    /// Whether the device still tells what it counts.
+    /// Returns whether the device still reports its counters.
     fn is_followed(&self, now: u64) -> bool {
         now <= self.to.at.saturating_add(FOLLOWED)
     }
@@ -89,11 +93,11 @@ impl Window {
 
 /// Time between two messages that are compared, at least, ns: messages that waited arrive together.
 const LEAST: u64 = 900_000_000;
-/// A device that tells nothing for this time, ns, is left out.
+/// A device that reports nothing for this time, ns, is left out.
 const FOLLOWED: u64 = 5_000_000_000;
 
-impl Keeping {
-    /// Forgets an intent.
+impl BudgetControl {
+    /// Forgets the budget of an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.budgets.forget(name);
         self.moved.remove(name);
@@ -107,7 +111,7 @@ impl Keeping {
     }
 
     /// An intent as its budget has changed it.
-    pub(super) fn in_force<'a>(&'a self, held: &'a Held) -> &'a Intent {
+    pub(super) fn in_force<'a>(&'a self, held: &'a ManagedIntent) -> &'a Intent {
         self.moved.get(&held.intent.name).unwrap_or(&held.intent)
     }
 
@@ -117,7 +121,7 @@ impl Keeping {
         &mut self,
         totals: Totals,
         counters: &BTreeMap<NodeId, Counters>,
-        sessions: BTreeMap<SocketAddr, (Budget, Option<BTreeSet<NodeId>>)>,
+        sessions: BTreeMap<SocketAddr, Budgeted>,
         now: u64,
     ) {
         self.devices.retain(|node, _| counters.contains_key(node));
@@ -133,34 +137,24 @@ impl Keeping {
         };
         let seconds = now.saturating_sub(then).max(1) as f64 / 1e9;
         // What counts anew after a restart says nothing about the time before.
-        let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
-        let share = |(at, (budget, devices)): (SocketAddr, (Budget, Option<BTreeSet<NodeId>>))| {
-            let (reports, events, since) = match devices {
-                None => (
-                    rate(totals.reports, before.reports),
-                    rate(totals.events, before.events),
-                    Some(then),
-                ),
+        let reports = totals.reports.saturating_sub(before.reports) as f64 / seconds;
+        let events = totals.events.saturating_sub(before.events) as f64 / seconds;
+        let loads = sessions.into_iter().map(|(at, Budgeted { budget, devices })| {
+            let (rates, since) = match devices {
+                None => (Rates { reports, events }, Some(then)),
                 Some(devices) => {
                     let (reports, since) = self.reported(&devices, now);
-                    (reports, 0.0, since)
+                    (Rates { reports, events: 0.0 }, since)
                 }
             };
-            (
-                at,
-                CollectorLoad {
-                    budget,
-                    rates: Rates { reports, events },
-                    since,
-                },
-            )
-        };
-        self.collectors = sessions.into_iter().map(share).collect();
-        let of_intent = |(name, events): (&String, &u64)| {
+            (at, CollectorLoad { budget, rates, since })
+        });
+        self.collectors = loads.collect();
+        let by_intent = totals.of_intents.iter().filter_map(|(name, events)| {
             let old = before.of_intents.get(name)?;
-            Some((name.clone(), rate(*events, *old)))
-        };
-        self.events = totals.of_intents.iter().filter_map(of_intent).collect();
+            Some((name.clone(), events.saturating_sub(*old) as f64 / seconds))
+        });
+        self.events = by_intent.collect();
     }
 
     /// Takes over which intents are not counted; returns those that were before.
@@ -169,7 +163,7 @@ impl Keeping {
         now.difference(&before).cloned().collect()
     }
 
-    /// What devices report per second, and since when; `None`: not known of all that are followed, or of none.
+    /// Returns the reports per second of devices, and since when that is known; `None`: not of all that are followed, or of none.
     fn reported(&self, devices: &BTreeSet<NodeId>, now: u64) -> (f64, Option<u64>) {
         let known = devices.iter().filter_map(|node| self.devices.get(node));
         let followed: Vec<&Window> = known.filter(|window| window.is_followed(now)).collect();
@@ -183,47 +177,47 @@ impl Core {
     /// Keeps intents and collectors to their budgets, by the reports and events of the last moment.
     pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
         let sessions = self.budgeted();
-        let counters = |(node, counted): (&NodeId, &Counted)| {
-            (
-                *node,
-                Counters {
-                    at: counted.at,
-                    packets: counted.reported.packets,
-                },
-            )
-        };
-        let counters = self.reported.iter().map(counters).collect();
-        for name in self.keeping.no_longer_counted(&totals.uncounted) {
+        let counters = self.device_reports.iter().map(|(node, device)| {
+            let at = device.at;
+            let packets = device.reported.packets;
+            (*node, Counters { at, packets })
+        });
+        let counters = counters.collect();
+        for name in self.budgets.no_longer_counted(&totals.uncounted) {
             self.note(now, "manager", "budget", &name, &uncounted());
         }
-        self.keeping.measure(totals, &counters, sessions, now);
-        let mut budgets = std::mem::take(&mut self.keeping.budgets);
+        self.budgets.measure(totals, &counters, sessions, now);
+        let mut budgets = std::mem::take(&mut self.budgets.budgets);
         let kept: Vec<BudgetedIntent<'_>> = self
             .intents
             .iter()
             .filter_map(|(name, held)| self.kept(name, held, now))
             .collect();
-        let (moves, stuck) = budgets.observe(&kept, &self.keeping.collectors, now);
-        self.keeping.budgets = budgets;
+        let (moves, stuck) = budgets.observe(&kept, &self.budgets.collectors, now);
+        self.budgets.budgets = budgets;
         for (name, step) in moves {
-            self.make(&name, &step, now);
+            self.apply_move(&name, &step, now);
         }
         for load in stuck {
-            self.tell_stuck(&load, now);
+            self.note_exceeded(&load, now);
         }
     }
 
-    /// The collectors with a budget, and the devices that report there; `None`: it is the one of this process.
-    fn budgeted(&self) -> BTreeMap<SocketAddr, (Budget, Option<BTreeSet<NodeId>>)> {
+    /// Returns the collectors with a budget.
+    fn budgeted(&self) -> BTreeMap<SocketAddr, Budgeted> {
         let collectors = self.manager.compiler().settings().collectors.iter();
-        let of = |at: SocketAddr| {
-            let is_here = self.is_local || self.listens.iter().any(|listen| arrives(listen, at, &self.local));
-            let devices = self.reported.keys().copied();
-            (!is_here).then(|| devices.filter(|node| self.session(*node) == Some(at)).collect())
-        };
         let budgeted = collectors.filter(|collector| !collector.budget.is_empty());
         budgeted
-            .map(|one| (one.address, (one.budget, of(one.address))))
+            .map(|collector| {
+                let at = collector.address;
+                let mut listens = self.listens.iter();
+                let is_here = self.is_local || listens.any(|listen| arrives(listen, at, &self.local));
+                let nodes = self.device_reports.keys().copied();
+                let devices =
+                    (!is_here).then(|| nodes.filter(|node| self.session(*node) == Some(at)).collect());
+                let budget = collector.budget;
+                (at, Budgeted { budget, devices })
+            })
             .collect()
     }
 
@@ -240,19 +234,19 @@ impl Core {
     }
 
     /// An intent that can become coarser, with what is known of it now.
-    fn kept<'a>(&'a self, name: &'a str, held: &Held, now: u64) -> Option<BudgetedIntent<'a>> {
+    fn kept<'a>(&'a self, name: &'a str, held: &ManagedIntent, now: u64) -> Option<BudgetedIntent<'a>> {
         let bounds = held.intent.bounds()?;
         let outcome = self.manager.compiler().outcome(name)?;
-        let names = |node| self.manager.inventory().name(node);
-        let reports = match self.verifier.state(name, names, now) {
+        let inventory = self.manager.inventory();
+        let reports = match self.verifier.state(name, |node| inventory.name(node), now) {
             Some(State::Seen(figures) | State::Complete(figures)) => Some(figures.rate),
             Some(State::Installed) => Some(0.0),
             _ => None,
         };
-        let events = self.keeping.events.get(name).copied();
+        let events = self.budgets.events.get(name).copied();
         let (budget, rates) = known(held.intent.budget, reports, events);
         let ends = self
-            .since
+            .totals
             .get(name)
             .into_iter()
             .flat_map(|since| since.ends.keys());
@@ -272,17 +266,17 @@ impl Core {
     }
 
     /// Makes an intent coarser or finer.
-    fn make(&mut self, name: &str, step: &Move, now: u64) {
+    fn apply_move(&mut self, name: &str, step: &Move, now: u64) {
         let Some(held) = self.intents.get(name) else {
             return;
         };
         if step.from != step.to {
             let intent = held.intent.with_detail(step.to);
             if let Err(refusal) = self.manager.add_intent(intent.clone(), now) {
-                self.keeping.budgets.undo(name, step);
+                self.budgets.budgets.undo(name, step);
                 // It is tried again every second, and logged once.
                 let refusal = refusal.to_string();
-                if self.keeping.refused.get(name) != Some(&refusal) {
+                if self.budgets.refused.get(name) != Some(&refusal) {
                     tracing::warn!(
                         intent = name,
                         reason = refusal,
@@ -295,22 +289,23 @@ impl Core {
                         name,
                         &format!("the detail stays: {refusal}"),
                     );
-                    self.keeping.refused.insert(name.to_owned(), refusal);
+                    self.budgets.refused.insert(name.to_owned(), refusal);
                 }
                 return;
             }
-            self.keeping.refused.remove(name);
+            self.budgets.refused.remove(name);
             // Sampling may change.
             self.changed = now;
-            self.matching.renew();
+            self.matches.renew();
             // Thresholds without a filter are the collector's.
-            self.asking.is_due |= held.intent.reporting.filter.is_none();
-            self.keeping.moved.insert(name.to_owned(), intent);
+            self.detection.is_due |= held.intent.reporting.filter.is_none();
+            self.budgets.moved.insert(name.to_owned(), intent);
         }
         self.note(now, "manager", "budget", name, &step.to_string());
     }
 
-    fn tell_stuck(&mut self, load: &Load, now: u64) {
+    /// Reports a collector over its budget whose intents cannot become coarser.
+    fn note_exceeded(&mut self, load: &Load, now: u64) {
         let text = format!(
             "{load} exceed its budget of {}, and no intent that reports there can become coarser; raise it, or give intents a filter with a threshold, or coarsest = {{ sample = \"1 in 64\" }}",
             load.budget
@@ -326,8 +321,8 @@ impl Core {
     }
 
     /// The share of packets that is measured for an intent now: its budget may have changed it.
-    pub(super) fn sample_of(&self, held: &Held) -> u32 {
-        self.keeping.in_force(held).sample.max(1)
+    pub(super) fn sample_of(&self, held: &ManagedIntent) -> u32 {
+        self.budgets.in_force(held).sample.max(1)
     }
 }
 
@@ -350,7 +345,7 @@ fn known(budget: Budget, reports: Option<f64>, events: Option<f64>) -> (Budget, 
     }
 }
 
-/// What an operator does about an intent whose events nobody counts.
+/// The note about an intent whose events nobody counts.
 fn uncounted() -> String {
     format!(
         "its events are not counted, and its budget in events/s has no effect: the intents with such a budget have more than {MAX_COUNTED_FLOWS} flow entries together; narrow `match`, or write the budget in reports/s"
@@ -387,14 +382,22 @@ mod tests {
             reports: Some(10),
             events: Some(5),
         };
-        let sessions = || BTreeMap::from([(here, (budget, None)), (there, (budget, Some([7, 8, 9].into())))]);
+        let devices = Some(BTreeSet::from([7, 8, 9]));
+        let sessions = || {
+            let elsewhere = Budgeted {
+                budget,
+                devices: devices.clone(),
+            };
+            let devices = None;
+            BTreeMap::from([(here, Budgeted { budget, devices }), (there, elsewhere)])
+        };
         let totals = |reports, events| Totals {
             reports,
             events,
             of_intents: [("a".to_owned(), events / 2), (format!("b{events}"), 9)].into(),
             uncounted: BTreeSet::new(),
         };
-        let mut keeping = Keeping::default();
+        let mut keeping = BudgetControl::default();
         // The last device tells nothing any more.
         let first = counters(&[(6, SECOND, 5), (7, SECOND, 1000), (8, SECOND, 50), (9, 0, 7)]);
         keeping.measure(totals(100, 10), &first, sessions(), SECOND);
@@ -463,7 +466,7 @@ mod tests {
             events: None,
         };
         assert_eq!(known(without, Some(3.0), None), (without, rates(0.0)));
-        let mut keeping = Keeping::default();
+        let mut keeping = BudgetControl::default();
         let mut newly = |names: &[&str]| {
             keeping.no_longer_counted(&names.iter().map(|name| (*name).to_owned()).collect())
         };
@@ -481,7 +484,7 @@ mod tests {
             reports: Some(150),
             events: None,
         };
-        let mut keeping = Keeping::default();
+        let mut keeping = BudgetControl::default();
         let mut seen = BTreeSet::new();
         for half in 0..20 {
             let now = half * SECOND / 2;
@@ -491,7 +494,14 @@ mod tests {
             keeping.measure(
                 Totals::default(),
                 &all,
-                [(at, (budget, Some([7].into())))].into(),
+                [(
+                    at,
+                    Budgeted {
+                        budget,
+                        devices: Some([7].into()),
+                    },
+                )]
+                .into(),
                 now,
             );
             let share = keeping.collectors.get(&at).copied().unwrap_or_default();

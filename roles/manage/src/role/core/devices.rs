@@ -14,16 +14,17 @@ use manager::{
 use super::{
     super::{
         drivers,
-        learn::Link,
+        learn::LearnedLink,
         view::{
             DeviceCounterView, DeviceState, DeviceView, DevicesView, DomainState, DomainView, NeighbourView,
         },
     },
     Core, Error,
+    inventory::AllLeaving,
 };
 
 impl Core {
-    /// All devices.
+    /// Returns all devices with their states, ports and counters.
     pub fn devices(&self, now: u64) -> DevicesView {
         let inventory = self.manager.inventory();
         let mut hosts: BTreeMap<(NodeId, PortId), Vec<&str>> = BTreeMap::new();
@@ -32,7 +33,7 @@ impl Core {
                 hosts.entry(at).or_default().push(&host.name);
             }
         }
-        let view = |status: manager::reconcile::DeviceStatus| {
+        let devices = self.manager.devices().into_iter().map(|status| {
             let can = self.manager.compiler().capabilities(status.node);
             let silence = self.silence(status.node, now);
             let node = status.node;
@@ -50,15 +51,15 @@ impl Core {
             view.does = outside.and_then(|device| self.settings.p4runtime.get(&device.name)?.about());
             view.text.push_str(self.leaving_text(node));
             view
-        };
+        });
         DevicesView {
-            devices: self.manager.devices().into_iter().map(view).collect(),
+            devices: devices.collect(),
         }
     }
 
     /// The states of all devices.
     pub(in crate::role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
-        let state = |status: manager::reconcile::DeviceStatus| {
+        let states = self.manager.device_states().map(|status| {
             let silence = self.silence(status.node, now);
             let note = self
                 .manager
@@ -69,8 +70,8 @@ impl Core {
             let mut state = DeviceState::new(status, silence, note);
             state.text.push_str(leaving);
             state
-        };
-        self.manager.device_states().map(state).collect()
+        });
+        states.collect()
     }
 
     fn leaving_text(&self, node: NodeId) -> &'static str {
@@ -106,13 +107,13 @@ impl Core {
         }
     }
 
-    /// One device, by name or node id.
+    /// Returns a device by name or node id.
     ///
     /// # Errors
     /// There is none.
     pub fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
-        let named = |device: &DeviceView| device.name == name || name.parse() == Ok(device.node);
-        let found = self.devices(now).devices.into_iter().find(named);
+        let mut devices = self.devices(now).devices.into_iter();
+        let found = devices.find(|device| device.name == name || name.parse() == Ok(device.node));
         found.ok_or_else(|| {
             Error::Unknown(format!(
                 "there is no device `{name}`; use a name or node id of the list of devices"
@@ -120,7 +121,7 @@ impl Core {
         })
     }
 
-    /// The domain.
+    /// Returns the state and the settings of the domain.
     pub fn domain(&self, now: u64) -> DomainView {
         let inventory = self.manager.inventory();
         let compiler = self.manager.compiler();
@@ -132,7 +133,7 @@ impl Core {
                 .iter()
                 .map(|(port, (other, end))| [*node, *port, *other, *end])
         });
-        let contradiction = |one: manager::inventory::Contradiction| {
+        let contradictions = inventory.contradictions().into_iter().map(|one| {
             let claims = one.claims.iter().map(|(origin, peer)| match peer {
                 Peer::Hosts => format!("hosts ({})", origin.word()),
                 Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.word()),
@@ -144,18 +145,17 @@ impl Core {
                 one.port.1,
                 claims.join(" and to ")
             )
-        };
-        let suggestion = |one: manager::inventory::Suggestion| {
-            let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
+        });
+        let suggestions = inventory.suggestions().into_iter().map(|one| {
             let claims = one.claims.iter().map(|(origin, at)| match origin {
                 Origin::Learned => "by paths that the collector knows".to_owned(),
-                origin => format!("by {} ({})", name(*at), origin.word()),
+                origin => format!("by {} ({})", port_name(inventory, *at), origin.word()),
             });
             let mut claims: Vec<String> = claims.collect();
             claims.dedup();
-            let [a, b] = one.between.map(name);
+            let [a, b] = one.between.map(|end| port_name(inventory, end));
             format!("[\"{a}\", \"{b}\"] is claimed {}", claims.join(" and "))
-        };
+        });
         DomainView {
             acting: self.manager.is_acting(),
             stopped: self.stopped,
@@ -175,17 +175,13 @@ impl Core {
             in_sync: self.in_sync(),
             longest_path: compiler.longest_path(),
             links: links.filter(|[a, _, b, _]| a < b).collect(),
-            contradictions: inventory
-                .contradictions()
-                .into_iter()
-                .map(contradiction)
-                .collect(),
+            contradictions: contradictions.collect(),
             hosts: inventory
                 .hosts()
                 .take(MAX_HOST_NAMES)
                 .map(|host| host.name.clone())
                 .collect(),
-            suggestions: inventory.suggestions().into_iter().map(suggestion).collect(),
+            suggestions: suggestions.collect(),
             manual: self.manager.is_manual(),
             waits: self.waits(),
             copy: self.copy_text(now),
@@ -219,57 +215,55 @@ impl Core {
     pub(super) fn add_counters(&mut self, node: NodeId, mut counters: Vec<Counter>) {
         if self.drivers.contains_key(&node) {
             counters.truncate(MAX_COUNTERS);
-            self.counted.insert(node, counters);
+            self.device_counters.insert(node, counters);
         }
     }
 
     fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
-        let counters = self.counted.get(&node).map_or(&[][..], Vec::as_slice);
-        let view = |Counter {
-                        object,
-                        about,
-                        name,
-                        packets,
-                    }: &Counter| DeviceCounterView {
-            object: object.clone(),
-            about: about.clone(),
-            name: name.clone(),
-            packets: *packets,
-        };
-        counters.iter().map(view).collect()
+        let counters = self.device_counters.get(&node).map_or(&[][..], Vec::as_slice);
+        counters
+            .iter()
+            .map(|counter| DeviceCounterView {
+                object: counter.object.clone(),
+                about: counter.about.clone(),
+                name: counter.name.clone(),
+                packets: counter.packets,
+            })
+            .collect()
     }
 
     /// The name and the counters of each device that has some, by node id.
     pub fn device_counters(&self) -> Vec<(String, Vec<DeviceCounterView>)> {
         let inventory = self.manager.inventory();
-        self.counted
+        self.device_counters
             .keys()
             .map(|node| (inventory.name(*node), self.counters(*node)))
             .collect()
     }
 
     /// Takes over the links that the collector has learned.
-    pub(in crate::role) fn learn(&mut self, links: BTreeSet<Link>, now: u64) {
+    pub(in crate::role) fn learn(&mut self, links: BTreeSet<LearnedLink>, now: u64) {
         if self.learned != links {
             self.learned = links;
             self.join_facts(now);
         }
     }
 
-    /// What is configured, what devices say and what was learned become the inventory.
+    /// Builds the inventory from the configuration, the facts of devices and the learned links.
     pub(super) fn join_facts(&mut self, now: u64) {
         let mut inventory = self.inventory_of_file();
-        let leaves = |node: &NodeId| self.leaving.contains_key(node);
-        for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
+        let leaving = &self.leaving;
+        let facts = self.facts.iter().filter(|(node, _)| !leaving.contains_key(node));
+        for (node, facts) in facts.clone() {
             add_ports(&mut inventory, *node, &facts.ports);
         }
-        for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
-            add_neighbours(&mut inventory, *node, &facts.ports, leaves);
+        for (node, facts) in facts {
+            add_neighbours(&mut inventory, *node, &facts.ports, leaving);
         }
         for [a, b] in self
             .learned
             .iter()
-            .filter(|ends| !ends.iter().any(|(node, _)| leaves(node)))
+            .filter(|ends| !ends.iter().any(|(node, _)| leaving.contains_key(node)))
         {
             // Of devices and ports that the inventory does not have, nothing is learned.
             if [a, b]
@@ -284,37 +278,26 @@ impl Core {
             self.note_links(&inventory, now);
             self.note_opening(&inventory);
             self.manager.set_inventory(inventory, now);
-            self.asking.is_due = true;
-            self.matching.renew();
+            self.detection.is_due = true;
+            self.matches.renew();
         }
     }
 
     /// Writes links that come or go into the history.
     fn note_links(&mut self, inventory: &Inventory, now: u64) {
-        let links = |inventory: &Inventory| -> BTreeSet<Link> {
-            let all = inventory.topology().devices.into_iter();
-            let ends = all.flat_map(|(node, ports)| {
-                ports
-                    .links
-                    .into_iter()
-                    .map(move |(port, other)| [(node, port), other])
-            });
-            ends.filter(|[a, b]| a < b).collect()
-        };
-        let (before, after) = (links(self.manager.inventory()), links(inventory));
-        let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
-        let entry = |[a, b]: &Link, text: &str| (name(*a), format!("{text} {}", name(*b)));
-        let appeared = after.difference(&before).map(|link| entry(link, "leads to"));
-        let gone = before
-            .difference(&after)
-            .map(|link| entry(link, "no longer leads to"));
-        for (subject, text) in appeared.chain(gone).collect::<Vec<_>>() {
+        let before = links(self.manager.inventory());
+        let after = links(inventory);
+        let appeared = after.difference(&before).map(|link| (link, "leads to"));
+        let gone = before.difference(&after).map(|link| (link, "no longer leads to"));
+        for ([a, b], change) in appeared.chain(gone) {
+            let subject = port_name(inventory, *a);
+            let text = format!("{change} {}", port_name(inventory, *b));
             tracing::info!(port = subject, text, "the topology changed");
             self.note(now, "manager", "link", &subject, &text);
         }
     }
 
-    /// What the neighbour of a port announces, and what follows from it, for people.
+    /// Returns the neighbour that LLDP announces at a port, and a note if it is not a link.
     fn neighbour(&self, node: NodeId, number: PortId) -> Option<NeighbourView> {
         let port = self
             .facts
@@ -354,7 +337,22 @@ impl Core {
     }
 }
 
-/// Adds what a device says about its ports.
+/// A port as `DEVICE:PORT`.
+fn port_name(inventory: &Inventory, at: (NodeId, PortId)) -> String {
+    format!("{}:{}", inventory.name(at.0), at.1)
+}
+
+/// The links between devices, each with its lower end first.
+fn links(inventory: &Inventory) -> BTreeSet<LearnedLink> {
+    let all = inventory.topology().devices.into_iter();
+    let ends = all.flat_map(|(node, ports)| {
+        let links = ports.links.into_iter();
+        links.map(move |(port, other)| [(node, port), other])
+    });
+    ends.filter(|[a, b]| a < b).collect()
+}
+
+/// Adds the ports that a device reports.
 fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     for port in ports {
         let at = (node, port.port);
@@ -370,13 +368,8 @@ fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     }
 }
 
-/// Adds the links that a device hears. The names of all ports must be known. `leaves`: devices that are heard no more.
-fn add_neighbours(
-    inventory: &mut Inventory,
-    node: NodeId,
-    ports: &[PortFacts],
-    leaves: impl Fn(&NodeId) -> bool,
-) {
+/// Adds the links that a device learns from LLDP. The names of all ports must be known. `leaving`: devices that are left out.
+fn add_neighbours(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts], leaving: &AllLeaving) {
     // What the device is configured with is worth more than what somebody behind the port announces.
     for port in ports.iter().filter(|port| !port.hosts) {
         let Some(neighbour) = &port.neighbour else {
@@ -385,7 +378,7 @@ fn add_neighbours(
         if let Some((other, end)) = inventory
             .resolve(neighbour)
             .ok()
-            .filter(|(other, _)| !leaves(other))
+            .filter(|(other, _)| !leaving.contains_key(other))
         {
             // A port that hears its own device has no link.
             let _ = inventory.set_peer((node, port.port), Some(Peer::Port(other, end)), Origin::Device);

@@ -9,14 +9,14 @@ use manager::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{super::journal::Kept, Core, Held, Origin};
+use super::{super::journal::Kept, Core, ManagedIntent, Origin};
 use runtime::monitor::CollectorMonitor;
 
-/// What became of rules with `then`.
+/// The drill-downs of rules with `then`, as far as they were denied.
 #[derive(Debug, Default)]
-pub(super) struct Drills {
+pub(super) struct DrillDowns {
     /// The collector has their names.
-    pub(super) is_told: bool,
+    pub(super) is_followed: bool,
     /// By intent: what was denied and is not in the history yet.
     denied: BTreeMap<String, Refusals>,
 }
@@ -28,17 +28,17 @@ struct Refusals {
     count: u64,
     /// When that was, ns.
     noted: u64,
-    /// The last reason.
+    /// The reason of the last one.
     reason: String,
 }
 
-impl Drills {
+impl DrillDowns {
     /// Forgets what was denied to an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.denied.remove(name);
     }
 
-    /// Why an intent got no drill-down lately.
+    /// Returns the reason for which an intent got no drill-down in the last minute.
     pub(super) fn denied(&self, name: &str, now: u64) -> Option<&str> {
         let denied = self
             .denied
@@ -51,19 +51,15 @@ impl Drills {
 impl Core {
     /// Follows the rules that lead to drill-downs.
     pub(super) fn set_followed(&mut self, monitor: &impl CollectorMonitor) {
-        if !std::mem::replace(&mut self.drills.is_told, true) {
-            let has = |held: &&Held| held.intent.reporting.then.is_some();
-            monitor.set_followed(
-                self.intents
-                    .values()
-                    .filter(has)
-                    .map(|held| held.intent.name.clone())
-                    .collect(),
-            );
+        if !std::mem::replace(&mut self.drill_downs.is_followed, true) {
+            let intents = self.intents.values().map(|held| &held.intent);
+            let followed = intents.filter(|intent| intent.reporting.then.is_some());
+            monitor.set_followed(followed.map(|intent| intent.name.clone()).collect());
         }
     }
 
-    /// What the rule of an intent, which became true for `flow`, asks for; `None`: nothing. `missed`: others came too fast.
+    /// Returns the scope of the drill-down that the rule of an intent asks for, now that it became true for `flow`. `missed`: others
+    /// came too fast.
     pub(in crate::role) fn scope_of(
         &mut self,
         name: &str,
@@ -128,7 +124,7 @@ impl Core {
         self.note(now, "manager", "drill_down", parent, &text);
         self.intents.insert(
             name,
-            Held {
+            ManagedIntent {
                 intent: child,
                 kept,
                 origin: Origin::DrillDown(parent.to_owned()),
@@ -138,19 +134,19 @@ impl Core {
 
     /// Removes drill-downs that have ended, which the core has removed.
     pub(super) fn end_drill_downs(&mut self, now: u64) {
-        let gone = |(name, held): (&String, &Held)| match &held.origin {
+        let gone = self.intents.iter().filter_map(|(name, held)| match &held.origin {
             Origin::DrillDown(parent) if self.manager.intent(name).is_none() => {
                 Some((name.clone(), parent.clone()))
             }
             _ => None,
-        };
-        for (name, parent) in self.intents.iter().filter_map(gone).collect::<Vec<_>>() {
+        });
+        for (name, parent) in gone.collect::<Vec<_>>() {
             self.drop_intent(&name, now);
             self.note(now, "manager", "end", &parent, &format!("{name} has ended"));
         }
     }
 
-    /// What was asked for, unless it was denied: then it is counted, and logged once a minute.
+    /// Returns the result unless it was denied: then the denial is counted, and logged once a minute.
     fn denied<T>(&mut self, name: &str, result: Result<T, Denied>, now: u64) -> Option<T> {
         match result {
             Ok(done) => return Some(done),
@@ -161,7 +157,7 @@ impl Core {
     }
 
     fn deny(&mut self, name: &str, reason: String, now: u64) {
-        let denied = self.drills.denied.entry(name.to_owned()).or_default();
+        let denied = self.drill_downs.denied.entry(name.to_owned()).or_default();
         denied.count += 1;
         let is_new = denied.reason != reason;
         if !is_new && now < denied.noted.saturating_add(QUIET) {
@@ -206,32 +202,19 @@ fn body(intent: &Intent) -> Value {
         priority,
         ..
     } = intent;
-    let texts = |list: Vec<String>| (!list.is_empty()).then(|| json!(list));
-    let ports = |list: &[Ports]| {
-        let limited = list.iter().filter(|ports| **ports != ANY_PORT);
-        texts(
-            limited
-                .map(|(first, last)| {
-                    if first == last {
-                        first.to_string()
-                    } else {
-                        format!("{first}-{last}")
-                    }
-                })
-                .collect(),
-        )
-    };
-    let keys = [
-        ("src", texts(flows.src.iter().map(ToString::to_string).collect())),
-        ("dst", texts(flows.dst.iter().map(ToString::to_string).collect())),
-        ("sport", ports(&flows.sport)),
-        ("dport", ports(&flows.dport)),
-        ("proto", (!flows.proto.is_empty()).then(|| json!(flows.proto))),
-    ];
-    let keys: Map<String, Value> = keys
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect();
+    let mut keys: Map<String, Value> = [
+        ("src", flows.src.iter().map(ToString::to_string).collect()),
+        ("dst", flows.dst.iter().map(ToString::to_string).collect()),
+        ("sport", port_texts(&flows.sport)),
+        ("dport", port_texts(&flows.dport)),
+    ]
+    .into_iter()
+    .filter(|(_, texts): &(_, Vec<String>)| !texts.is_empty())
+    .map(|(key, texts)| (key.to_owned(), json!(texts)))
+    .collect();
+    if !flows.proto.is_empty() {
+        keys.insert("proto".to_owned(), json!(flows.proto));
+    }
     let watch: Vec<String> = watch.iter().map(ToString::to_string).collect();
     let mut body = json!({"name": name, "match": keys, "watch": watch, "priority": priority});
     if *both_directions {
@@ -244,6 +227,20 @@ fn body(intent: &Intent) -> Value {
         body["at"] = json!({"edges": at.edges});
     }
     body
+}
+
+/// Port ranges as in `[[intents]]`, without those of all ports.
+fn port_texts(ports: &[Ports]) -> Vec<String> {
+    let limited = ports.iter().filter(|ports| **ports != ANY_PORT);
+    limited
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
+        .collect()
 }
 
 /// Time between two entries of the history about the same reason, ns.
@@ -282,7 +279,7 @@ mod tests {
             },
             ..Intent::default()
         };
-        let read = manager::intent::read_one(&settings::json::inline(&body(&intent)), 0).unwrap();
+        let read = manager::intent::read_one(&settings::json::tree(&body(&intent)), 0).unwrap();
         let flows = Flows {
             sport: Vec::new(),
             ..intent.flows.clone()

@@ -26,9 +26,12 @@ use super::{
         journal::Kept,
         view::{CostView, IntentState, IntentView, IntentsView, PlanView},
     },
-    Core, Error, Held, Installed, Origin, Wanted,
+    Core, Error, InstallCheck, ManagedIntent, Origin, PutIntent,
 };
-use crate::{program::Configuration, settings::supported};
+use crate::{
+    program::Configuration,
+    settings::{matches, supported},
+};
 use terminal::units;
 
 impl Core {
@@ -40,29 +43,32 @@ impl Core {
 
     /// Replaces the intents of the file.
     pub(super) fn set_file(&mut self, all: &Arc<Configuration>, now: u64) {
-        self.asking.set_settings(Arc::clone(all));
-        let in_file = |(_, held): &(&String, &Held)| held.origin == Origin::File;
-        let mut old: Vec<String> = self
+        self.detection.set_settings(Arc::clone(all));
+        let in_file = self
             .intents
             .iter()
-            .filter(in_file)
-            .map(|(name, _)| name.clone())
-            .collect();
+            .filter(|(_, held)| held.origin == Origin::File);
+        let mut old: Vec<String> = in_file.map(|(name, _)| name.clone()).collect();
         for settings in &all.intents {
-            let body = settings.show().to_written();
-            let Ok(intent) = read(&body, all.collects(), now) else {
+            let intent = settings.intent();
+            if intent.check(now).is_err() || supported(&intent, all.collects()).is_err() {
                 continue;
-            };
-            let (name, by) = (intent.name.clone(), "file".to_owned());
+            }
+            let body = settings.show().to_written();
+            let name = intent.name.clone();
             old.retain(|old| *old != name);
             let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
             if before.is_none_or(|before| before.kept.body != body) {
                 let until = intent.until.map(|until| Until::At(until.end(now)));
                 let intent = Intent { until, ..intent };
                 self.forget(&name);
-                let kept = Kept { body, by, added: now };
+                let kept = Kept {
+                    body,
+                    by: "file".to_owned(),
+                    added: now,
+                };
                 self.hold(
-                    Held {
+                    ManagedIntent {
                         intent,
                         kept,
                         origin: Origin::File,
@@ -83,10 +89,11 @@ impl Core {
     }
 
     /// Takes over an intent. One that the present network refuses is kept, and compiled again when the network changes.
-    pub(super) fn hold(&mut self, held: Held, now: u64) {
+    pub(super) fn hold(&mut self, held: ManagedIntent, now: u64) {
         let name = held.intent.name.clone();
-        (self.asking.is_due, self.drills.is_told) = (true, false);
-        self.matching.renew();
+        self.detection.is_due = true;
+        self.drill_downs.is_followed = false;
+        self.matches.renew();
         self.changed = now;
         if !self.stopped
             && let Err(refusal) = self.manager.keep_intent(held.intent.clone(), now)
@@ -97,7 +104,8 @@ impl Core {
     }
 
     pub(super) fn drop_intent(&mut self, name: &str, now: u64) {
-        (self.asking.is_due, self.drills.is_told) = (true, false);
+        self.detection.is_due = true;
+        self.drill_downs.is_followed = false;
         self.changed = now;
         self.intents.remove(name);
         self.manager.remove_intent(name, now);
@@ -107,25 +115,25 @@ impl Core {
     /// Forgets what was counted for an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.verifier.remove(name);
-        self.since.remove(name);
-        self.keeping.forget(name);
-        self.drills.forget(name);
-        self.matching.forget(name);
+        self.totals.remove(name);
+        self.budgets.forget(name);
+        self.drill_downs.forget(name);
+        self.matches.forget(name);
     }
 
     /// Adds or replaces an intent.
     ///
     /// # Errors
     /// The reason; nothing changes.
-    pub fn put(&mut self, wanted: Wanted, now: u64) -> Result<IntentView, Error> {
+    pub fn put(&mut self, request: PutIntent, now: u64) -> Result<IntentView, Error> {
         self.check_acting()?;
-        let Wanted {
+        let PutIntent {
             body,
             by,
             if_match,
             is_new,
-        } = wanted;
-        let intent = read(&body, self.asking.collects(), now).map_err(Error::Wrong)?;
+        } = request;
+        let intent = read(&body, self.detection.collects(), now).map_err(Error::Wrong)?;
         let name = intent.name.clone();
         let before = self.intents.get(&name);
         check_version(&name, before, if_match.as_deref())?;
@@ -156,7 +164,7 @@ impl Core {
             ..intent
         };
         self.hold(
-            Held {
+            ManagedIntent {
                 intent,
                 kept,
                 origin: Origin::Api,
@@ -167,40 +175,36 @@ impl Core {
         self.intent(&name, now)
     }
 
-    /// The flows of an intent, and the intents that measure flows now: what its reports are expected from.
+    /// Returns the flows of an intent, and the intents that measure flows now, from which its reports are estimated.
     ///
     /// # Errors
     /// The intent is wrong.
     pub fn expecting(&self, body: &Value, now: u64) -> Result<Expecting, Error> {
-        let matches = |intent: &Intent| {
-            let entries = intent.entries().ok()?;
-            Some(entries.iter().map(manager::flows::FlowMatch::to_match).collect())
-        };
-        let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
-        let measuring = |(name, held): (&String, &Held)| {
+        let intent = read(body, self.detection.collects(), now).map_err(Error::Wrong)?;
+        let measuring = self.intents.iter().filter_map(|(name, held)| {
             let outcome = self.manager.compiler().outcome(name)?;
             Some(Measuring {
-                flows: matches(&held.intent)?,
+                flows: matches(&held.intent.entries().ok()?),
                 sample: self.sample_of(held),
                 mode: outcome.mode,
                 rank: (held.intent.priority, Reverse(name.clone())),
                 filters: held.intent.reporting.filter.is_some(),
                 everywhere: held.intent.at == At::default(),
             })
-        };
+        });
         Ok(Expecting {
-            flows: matches(&intent).unwrap_or_default(),
-            measuring: self.intents.iter().filter_map(measuring).collect(),
+            flows: matches(&intent.entries().unwrap_or_default()),
+            measuring: measuring.collect(),
             since: self.changed,
         })
     }
 
-    /// What adding an intent would change. `expected`: what the collector knows of its flows.
+    /// Returns the changes that adding an intent would make. `expected`: the flows of it that the collector knows.
     ///
     /// # Errors
     /// As [`Core::put`].
     pub fn dry_run(&self, body: &Value, expected: &Expected, now: u64) -> Result<PlanView, Error> {
-        let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
+        let intent = read(body, self.detection.collects(), now).map_err(Error::Wrong)?;
         if let Some(held) = self.intents.get(&intent.name) {
             may_be_replaced(&intent.name, held)?;
         }
@@ -226,8 +230,11 @@ impl Core {
         view.notes.extend(outcome.notes.iter().map(ToString::to_string));
         view.notes
             .extend(overlap.iter().flat_map(|overlap| overlap.notes()));
-        let rest = |rule| format!("packets that other intents match too: {}", rule_text(rule, links));
-        view.notes.extend(others.iter().map(rest));
+        view.notes.extend(
+            others
+                .iter()
+                .map(|rule| format!("packets that other intents match too: {}", rule_text(rule, links))),
+        );
         for (name, overlap) in overlaps.iter().filter(|(name, _)| **name != intent.name) {
             view.notes.extend(
                 overlap
@@ -246,12 +253,7 @@ impl Core {
     ///
     /// # Errors
     /// There is none, it has another version, the file has it, or another manager decides.
-    pub fn remove(
-        &mut self,
-        (name, if_match): (&str, Option<&str>),
-        by: &str,
-        now: u64,
-    ) -> Result<(), Error> {
+    pub fn remove(&mut self, name: &str, if_match: Option<&str>, by: &str, now: u64) -> Result<(), Error> {
         self.check_acting()?;
         let held = self.intents.get(name).ok_or_else(|| unknown(name))?;
         check_version(name, Some(held), if_match)?;
@@ -264,7 +266,7 @@ impl Core {
         Ok(())
     }
 
-    /// One intent.
+    /// Returns an intent with its state.
     ///
     /// # Errors
     /// There is none.
@@ -275,29 +277,20 @@ impl Core {
 
     /// The states of all intents.
     pub(in crate::role) fn intent_states(&self, now: u64) -> Vec<IntentState> {
-        let state = |(name, held): (&String, &Held)| {
-            let IntentView {
-                name,
-                etag,
-                state,
-                text,
-                flows,
-                rate,
-                ..
-            } = self.intent_view(name, held, now);
-            IntentState {
-                name,
-                etag,
-                state,
-                text,
-                flows,
-                rate,
-            }
-        };
-        self.intents.iter().map(state).collect()
+        let views = self.intents(now).intents.into_iter();
+        views
+            .map(|view| IntentState {
+                name: view.name,
+                etag: view.etag,
+                state: view.state,
+                text: view.text,
+                flows: view.flows,
+                rate: view.rate,
+            })
+            .collect()
     }
 
-    /// All intents.
+    /// Returns all intents with their states.
     pub fn intents(&self, now: u64) -> IntentsView {
         let intents = self
             .intents
@@ -308,10 +301,10 @@ impl Core {
         }
     }
 
-    fn intent_view(&self, name: &str, held: &Held, now: u64) -> IntentView {
+    fn intent_view(&self, name: &str, held: &ManagedIntent, now: u64) -> IntentView {
         let status = self.manager.intent(name);
-        let names = |node| self.manager.inventory().name(node);
-        let state = self.verifier.state(name, names, now);
+        let inventory = self.manager.inventory();
+        let state = self.verifier.state(name, |node| inventory.name(node), now);
         let (flows, rate) = match &state {
             Some(State::Seen(figures) | State::Complete(figures)) => (figures.flows, figures.rate),
             _ => (0, 0.0),
@@ -335,7 +328,8 @@ impl Core {
             text = format!("{idle}; {text}");
         }
         let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
-        let (overlap, links) = (self.overlap(name), self.manager.compiler().longest_path());
+        let overlap = self.overlap(name);
+        let links = self.manager.compiler().longest_path();
         let own = outcome.map(|outcome| EffectiveRule {
             whole: true,
             mode: outcome.mode,
@@ -370,7 +364,7 @@ impl Core {
             devices: outcome
                 .iter()
                 .flat_map(|outcome| &outcome.nodes)
-                .map(|node| names(*node))
+                .map(|node| inventory.name(*node))
                 .collect(),
             notes: notes
                 .chain(overlap.iter().flat_map(|overlap| overlap.notes()))
@@ -380,7 +374,7 @@ impl Core {
         }
     }
 
-    /// What is to be said of an intent besides its state.
+    /// Returns what the text of an intent adds to its state.
     fn remarks(&self, name: &str, now: u64) -> String {
         let mut text = String::new();
         if let Some(taken) = self
@@ -393,10 +387,10 @@ impl Core {
                 taken.modes.0.word()
             ));
         }
-        if let Some(reason) = self.asking.left_out(name) {
+        if let Some(reason) = self.detection.left_out(name) {
             text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
         }
-        if let Some(detail) = self.keeping.coarser(name) {
+        if let Some(detail) = self.budgets.coarser(name) {
             let compared = self
                 .intents
                 .get(name)
@@ -410,7 +404,7 @@ impl Core {
         if !drill_downs.is_empty() {
             text.push_str(&format!("; its rule became true: see {}", drill_downs.join(", ")));
         }
-        if let Some(reason) = self.drills.denied(name, now) {
+        if let Some(reason) = self.drill_downs.denied(name, now) {
             text.push_str(&format!("; a drill-down was not installed: {reason}"));
         }
         text
@@ -421,35 +415,35 @@ impl Core {
         if !matches!(state, "seen" | "complete" | "silent") {
             return None;
         }
-        let lost = |node: &NodeId| match self.manager.phase(*node)? {
+        let nodes = self.totals.get(name)?.nodes.iter();
+        let lost = nodes.filter_map(|node| match self.manager.phase(*node)? {
             phase @ (Phase::Unreachable { .. } | Phase::Failed { .. }) if !self.manager.is_claimed(*node) => {
                 Some((self.manager.inventory().name(*node), phase.to_string()))
             }
             _ => None,
-        };
-        let lost: Vec<(String, String)> = self.since.get(name)?.nodes.iter().filter_map(lost).collect();
+        });
+        let lost: Vec<(String, String)> = lost.collect();
         verify::unreachable_text(&lost, self.verifier.last_report(name, now))
     }
 
     /// Devices whose reports an intent lacks: those at which its flows end, or, when no flow is known, any of the domain.
     fn silent_devices(&self, name: &str, state: &str, now: u64) -> Vec<String> {
-        let ends = self.since.get(name).map(|since| &since.ends);
-        let concerns = |node: &&NodeId| match state {
-            "installed" => true,
-            "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
-            "seen" | "complete" | "silent" => ends.is_some_and(|ends| ends.contains_key(node)),
-            _ => false,
-        };
-        self.reported
+        let ends = self.totals.get(name).map(|since| &since.ends);
+        self.device_reports
             .keys()
-            .filter(concerns)
+            .filter(|node| match state {
+                "installed" => true,
+                "silent" if ends.is_none_or(BTreeMap::is_empty) => true,
+                "seen" | "complete" | "silent" => ends.is_some_and(|ends| ends.contains_key(node)),
+                _ => false,
+            })
             .filter_map(|node| self.silence(*node, now))
             .collect()
     }
 
     /// The state of an intent, as a word and as a sentence.
     fn described(&self, status: Option<&IntentStatus>, state: Option<State>) -> (String, String) {
-        let names = |node| self.manager.inventory().name(node);
+        let inventory = self.manager.inventory();
         let Some(status) = status else {
             return match self.stopped {
                 true => ("stopped".to_owned(), "all INT is stopped".to_owned()),
@@ -467,12 +461,10 @@ impl Core {
         let state = state.unwrap_or(State::Pending);
         let text = match &state {
             State::Pending => {
-                let lacks = |node: &&NodeId| self.manager.phase(**node) != Some(&Phase::InSync);
-                let waiting: Vec<String> = outcome
-                    .nodes
-                    .iter()
-                    .filter(lacks)
-                    .map(|node| names(*node))
+                let nodes = outcome.nodes.iter();
+                let waiting: Vec<String> = nodes
+                    .filter(|node| self.manager.phase(**node) != Some(&Phase::InSync))
+                    .map(|node| inventory.name(*node))
                     .collect();
                 if !waiting.is_empty() {
                     format!("waits for {}", waiting.join(", "))
@@ -497,7 +489,7 @@ impl Core {
                     figures.rate
                 )
             }
-            State::Seen(figures) => verify::missing_text(&figures.missing, names),
+            State::Seen(figures) => verify::missing_text(&figures.missing, |node| inventory.name(node)),
             State::Complete(figures) => format!(
                 "{}, {:.0} reports/s, the last one {} s ago; every path is complete",
                 units::counted(figures.flows, "flow"),
@@ -513,26 +505,25 @@ impl Core {
         (state.word().to_owned(), text)
     }
 
-    /// Tells the verifier which intents all their devices have, if that may have changed. `Some`: it is to be done at this time.
+    /// Tells the verifier which intents all their devices have, if that may have changed. Returns the time of the next check, if one
+    /// is due.
     pub(super) fn check_installed(&mut self, now: u64) -> Option<u64> {
-        if !self.installed.is_due {
+        if !self.install_check.is_due {
             return None;
         }
-        if now < self.installed.next {
-            return Some(self.installed.next);
+        if now < self.install_check.next {
+            return Some(self.install_check.next);
         }
         let mut lacking: BTreeMap<NodeId, Option<BTreeSet<&str>>> = BTreeMap::new();
         for name in self.intents.keys() {
-            let mut has = |node: &NodeId| {
-                let lacking = lacking
-                    .entry(*node)
-                    .or_insert_with(|| self.manager.lacking(*node));
-                lacking
-                    .as_ref()
-                    .is_some_and(|lacking| !lacking.contains(name.as_str()))
-            };
             let is_installed = match self.manager.compiler().outcome(name) {
-                Some(outcome) => outcome.nodes.iter().all(&mut has),
+                Some(outcome) => outcome.nodes.iter().all(|node| {
+                    let lacking = lacking
+                        .entry(*node)
+                        .or_insert_with(|| self.manager.lacking(*node));
+                    let lacking = lacking.as_ref();
+                    lacking.is_some_and(|lacking| !lacking.contains(name.as_str()))
+                }),
                 // All INT is stopped, or the network refuses it.
                 None if self.stopped => continue,
                 None => false,
@@ -540,31 +531,29 @@ impl Core {
             self.verifier.set_installed(name, is_installed, now);
         }
         let took = nic::time::now().saturating_sub(now);
-        self.installed = Installed {
+        self.install_check = InstallCheck {
             is_due: false,
             next: now + INSTALLED.max(took.saturating_mul(9)),
         };
         None
     }
 
-    /// The flows of each intent, and the instruction bits that are asked for: what is counted.
+    /// Returns the flows of each intent, and the instruction bits that are asked for.
     pub(in crate::role) fn watched(&self) -> Vec<count::Watched> {
-        let watched = |(name, held): (&String, &Held)| {
+        let watched = self.intents.iter().filter_map(|(name, held)| {
             let outcome = self.manager.compiler().outcome(name)?;
-            let entries = held.intent.entries().ok()?;
-            let flows = entries.iter().map(manager::flows::FlowMatch::to_match).collect();
             Some(count::Watched {
                 name: name.clone(),
-                flows,
+                flows: matches(&held.intent.entries().ok()?),
                 bits: outcome.bits,
                 mode: outcome.mode,
                 events: held.intent.budget.events.is_some(),
             })
-        };
-        self.intents.iter().filter_map(watched).collect()
+        });
+        watched.collect()
     }
 
-    /// What was counted for each intent.
+    /// Processes the reports that were counted for each intent.
     pub(in crate::role) fn observe(
         &mut self,
         counted: BTreeMap<String, IntentCounters>,
@@ -573,7 +562,7 @@ impl Core {
     ) {
         for (name, mut counters) in counted {
             if self.intents.contains_key(&name) {
-                count::Since::add_to(&mut self.since, &name, &mut counters);
+                count::IntentTotals::add_to(&mut self.totals, &name, &mut counters);
                 counters.sources = self.sources(&name, &counters.sources);
                 counters.arrivals = self.arrivals;
                 self.verifier.observe(&name, counters, now);
@@ -584,15 +573,10 @@ impl Core {
 
     /// Forgets intents whose time is over, which the core has removed.
     pub(super) fn end_intents(&mut self, now: u64) {
-        let over = |held: &Held| {
-            held.intent
-                .until
-                .is_some_and(|until| matches!(until, Until::At(end) if end <= now))
-        };
         let ended: Vec<String> = self
             .intents
             .iter()
-            .filter(|(_, held)| over(held))
+            .filter(|(_, held)| matches!(held.intent.until, Some(Until::At(end)) if end <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in ended {
@@ -652,7 +636,7 @@ pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, Str
                 .to_owned(),
         );
     }
-    let intent = intent::read_one(&settings::json::inline(body), now)?;
+    let intent = intent::read_one(&settings::json::tree(body), now)?;
     supported(&intent, collects)
         .map(|()| intent)
         .map_err(|(_, message)| message)
@@ -671,7 +655,7 @@ fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
     threshold.into_iter().chain(sample).collect::<Vec<_>>().join(", ")
 }
 
-fn etag_of(held: &Held) -> String {
+fn etag_of(held: &ManagedIntent) -> String {
     format!("{:x}", held.kept.added)
 }
 
@@ -682,23 +666,22 @@ fn unknown(name: &str) -> Error {
 }
 
 /// Refuses if the intent is not of the version that is asked for; `*`: of any.
-fn check_version(name: &str, held: Option<&Held>, if_match: Option<&str>) -> Result<(), Error> {
-    let stale = |message| Err(Error::Stale(message));
+fn check_version(name: &str, held: Option<&ManagedIntent>, if_match: Option<&str>) -> Result<(), Error> {
     match (if_match, held) {
         (None, _) | (Some("*"), Some(_)) => Ok(()),
         (Some(etag), Some(held)) if etag == etag_of(held) => Ok(()),
-        (Some(_), Some(held)) => stale(format!(
+        (Some(_), Some(held)) => Err(Error::Stale(format!(
             "`{name}` was replaced by {} in the meantime; review it, and repeat the change if it still applies",
             held.kept.by
-        )),
-        (Some(_), None) => stale(format!(
+        ))),
+        (Some(_), None) => Err(Error::Stale(format!(
             "the intent `{name}` no longer exists; add it as a new one"
-        )),
+        ))),
     }
 }
 
 /// The refusal of a new intent with a name that is taken.
-fn taken(name: &str, held: &Held) -> Error {
+fn taken(name: &str, held: &ManagedIntent) -> Error {
     match may_be_replaced(name, held) {
         Err(error) => error,
         Ok(()) => Error::Stale(format!(
@@ -709,7 +692,7 @@ fn taken(name: &str, held: &Held) -> Error {
 }
 
 /// Whether somebody may write another intent in place of this one.
-fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
+fn may_be_replaced(name: &str, held: &ManagedIntent) -> Result<(), Error> {
     match &held.origin {
         Origin::Api => Ok(()),
         Origin::File => Err(in_file(name)),
@@ -725,7 +708,7 @@ fn in_file(name: &str) -> Error {
     ))
 }
 
-/// What the cheapest mode costs in knowledge.
+/// The note that SF-INT was chosen, and what it does not measure.
 const SF_CHOSEN: &str = "SF-INT is the cheapest mode: each packet carries a part of a path's records, so there is no flow latency, and sets of records that stay incomplete are lost; mode \"md\" measures every packet whole";
 
 /// Shortest time between two looks at which intents are installed, ns.
@@ -737,7 +720,7 @@ mod tests {
 
     #[test]
     fn a_change_is_refused_if_it_is_for_another_version() {
-        let held = |origin| Held {
+        let held = |origin| ManagedIntent {
             intent: Intent {
                 name: "web".to_owned(),
                 ..Intent::default()

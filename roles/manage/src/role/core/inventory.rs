@@ -1,6 +1,9 @@
 //! A changed inventory: devices that come, change or go while the manager runs, and ports that hosts may be connected to.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use manager::{
     device::{NodeId, PortId, Rule, Rules},
@@ -18,12 +21,12 @@ use super::{
 };
 use crate::{program::Configuration, settings::ManagerSettings};
 
-/// How drivers reach their devices and the manager's thread.
+/// The ways from drivers to their devices and to the manager's thread.
 pub(super) struct Reach {
     /// The devices are inside this process.
     pub(super) local: Option<Local>,
     pub(super) namespaces: Namespaces,
-    pub(super) tell: Arc<dyn Fn(Message) + Send + Sync>,
+    pub(super) send: Arc<dyn Fn(Message) + Send + Sync>,
 }
 
 /// A device that the inventory does not have any more. It is driven until it measures nothing.
@@ -39,11 +42,18 @@ impl Core {
         let Reach {
             local,
             namespaces,
-            tell,
+            send,
         } = &self.reach;
-        let tell = Arc::clone(tell);
-        let reach = (local.as_ref(), namespaces);
-        let (driver, can) = Driver::start(device, &self.settings, reach, move |message| tell(message));
+        let send = Arc::clone(send);
+        let (driver, can) = Driver::start(
+            device,
+            &self.settings,
+            local.as_ref(),
+            namespaces,
+            move |message| {
+                send(message);
+            },
+        );
         self.manager.set_capabilities(device.node, can, now);
         self.drivers.insert(device.node, driver);
     }
@@ -83,7 +93,9 @@ impl Core {
         for device in inventory.devices() {
             let known = self.leaving.remove(&device.node).map(|leaving| leaving.device);
             match known.as_ref().or_else(|| old.device(device.node)) {
-                Some(known) if is_same_way((known, &before), (device, &self.settings)) => {}
+                Some(known)
+                    if is_same_device(known, device)
+                        && has_same_settings(&device.name, &before, &self.settings) => {}
                 Some(_) => {
                     self.forget_device(device.node, now);
                     self.start_driver(device, now);
@@ -150,16 +162,15 @@ impl Core {
         if self.leaving.is_empty() || !self.is_acting() {
             return;
         }
-        let is_clean = |status: &manager::reconcile::DeviceStatus| {
-            self.leaving.contains_key(&status.node)
-                && status.phase == Phase::InSync
-                && status.difference == (0, 0)
-                && self.manager.rules(status.node).is_some_and(measures_nothing)
-        };
         let clean: Vec<NodeId> = self
             .manager
             .device_states()
-            .filter(is_clean)
+            .filter(|status| {
+                self.leaving.contains_key(&status.node)
+                    && status.phase == Phase::InSync
+                    && status.difference == (0, 0)
+                    && self.manager.rules(status.node).is_some_and(measures_nothing)
+            })
             .map(|status| status.node)
             .collect();
         for node in clean {
@@ -225,8 +236,9 @@ impl Core {
 
     /// Whether a device of the inventory is the same one with another node id.
     fn is_replaced(&self, device: &Device) -> bool {
-        let is_same = |other: &Device| other.driver == device.driver && other.address == device.address;
-        !device.address.is_empty() && self.inventory.devices().any(is_same)
+        let mut devices = self.inventory.devices();
+        !device.address.is_empty()
+            && devices.any(|other| other.driver == device.driver && other.address == device.address)
     }
 
     /// Saves which devices are driven.
@@ -245,23 +257,23 @@ impl Core {
     /// Forgets what is known of a device: another one may answer in its place.
     fn forget_device(&mut self, node: NodeId, now: u64) {
         self.facts.remove(&node);
-        self.lease.0.forget(node);
-        self.reported.remove(&node);
-        self.counted.remove(&node);
+        self.lease.forget(node);
+        self.device_reports.remove(&node);
+        self.device_counters.remove(&node);
         self.reporters.remove(&node.to_string());
-        self.matching.forget_device(node);
-        self.noted.0.remove(&node);
+        self.matches.forget_device(node);
+        self.logged_states.0.remove(&node);
         let mut without = self.manager.inventory().clone();
         without.remove_device(node);
         self.manager.set_inventory(without, now);
     }
 
-    /// How many devices keep the lease of the manager that acts.
+    /// Counts the devices that keep the lease of the acting manager.
     pub(super) fn count_lease_keepers(&mut self) {
-        let keeps = |(node, driver): &(&NodeId, &Driver)| {
+        let keepers = self.drivers.iter().filter(|(node, driver)| {
             matches!(driver, Driver::Hopwise(_)) && !self.leaving.contains_key(node)
-        };
-        self.lease.1 = self.drivers.iter().filter(keeps).count();
+        });
+        self.lease_keepers = keepers.count();
     }
 
     /// The inventory of the file, with the devices that leave: nothing is known to be behind their ports.
@@ -289,18 +301,11 @@ impl Core {
     /// Remembers the ports that were in a link and are not any more: they are announced.
     pub(super) fn note_opening(&mut self, new: &Inventory) {
         let old = self.manager.inventory();
-        let links = |inventory: &Inventory| -> Vec<(NodeId, PortId)> {
-            let devices = inventory.topology().devices.into_iter();
-            devices
-                .flat_map(|(node, ports)| ports.links.into_keys().map(move |port| (node, port)))
-                .collect()
-        };
-        let still: std::collections::BTreeSet<_> = links(new).into_iter().collect();
-        let opened = links(old)
-            .into_iter()
-            .filter(|port| !still.contains(port) && new.device(port.0).is_some());
-        for port in opened.collect::<Vec<_>>() {
-            self.set_opening(port, true);
+        let still = linked_ports(new);
+        for port in linked_ports(old) {
+            if !still.contains(&port) && new.device(port.0).is_some() {
+                self.set_opening(port, true);
+            }
         }
         for port in still {
             if self.opening.contains(&port) {
@@ -314,7 +319,7 @@ impl Core {
             true => self.opening.insert(port),
             false => self.opening.remove(&port),
         };
-        if let Err(error) = self.journal.set_opening(port, opening) {
+        if let Err(error) = self.journal.set_opening(port.0, port.1, opening) {
             tracing::warn!(%error, "cannot save in [manager] state which ports become edge ports");
         }
     }
@@ -326,14 +331,14 @@ impl Core {
                 self.opening.insert(port);
                 self.manager.announce_when_ready(port.0, port.1);
             } else {
-                self.journal.set_opening(port, false)?;
+                self.journal.set_opening(port.0, port.1, false)?;
             }
         }
         Ok(())
     }
 
     /// A port that was in a link is a sink, and no packet with INT can be in its queue.
-    pub(super) fn edge_ready(&mut self, (node, port): (NodeId, PortId), now: u64) {
+    pub(super) fn edge_ready(&mut self, node: NodeId, port: PortId, now: u64) {
         // Others had no link: nobody waits for them.
         if !self.opening.contains(&(node, port)) {
             return;
@@ -364,25 +369,28 @@ fn free_name(inventory: &Inventory, device: &Device) -> String {
     name
 }
 
-/// Whether the driver need not be started again. `before`, `after`: a device, and how devices are driven.
-fn is_same_way(before: (&Device, &ManagerSettings), after: (&Device, &ManagerSettings)) -> bool {
-    let way = |(device, settings): (&Device, &ManagerSettings)| {
-        let Device {
-            name,
-            driver,
-            address,
-            options,
-            role,
-            ..
-        } = device.clone();
-        let (gnmi, p4runtime) = (
-            settings.gnmi.get(&name).cloned(),
-            settings.p4runtime.get(&name).cloned(),
-        );
-        let files = settings.files.get(&name).cloned();
-        (name, driver, address, options, role, gnmi, p4runtime, files)
-    };
-    way(before) == way(after)
+/// The ports of all links between devices.
+fn linked_ports(inventory: &Inventory) -> BTreeSet<(NodeId, PortId)> {
+    let devices = inventory.topology().devices.into_iter();
+    devices
+        .flat_map(|(node, ports)| ports.links.into_keys().map(move |port| (node, port)))
+        .collect()
+}
+
+/// Tells whether a driver reaches both devices in the same way. Otherwise it must be started again.
+fn is_same_device(before: &Device, after: &Device) -> bool {
+    before.name == after.name
+        && before.driver == after.driver
+        && before.address == after.address
+        && before.options == after.options
+        && before.role == after.role
+}
+
+/// Tells whether the settings of a device's driver are the same. Otherwise it must be started again.
+fn has_same_settings(name: &str, before: &ManagerSettings, after: &ManagerSettings) -> bool {
+    before.gnmi.get(name) == after.gnmi.get(name)
+        && before.p4runtime.get(name) == after.p4runtime.get(name)
+        && before.files.get(name) == after.files.get(name)
 }
 
 /// Whether a device with these rules inserts nothing and reports nothing of its own. Each device of a domain with INT has the instructions:
@@ -393,7 +401,7 @@ fn measures_nothing(rules: &Rules) -> bool {
         .any(|rule| matches!(rule, Rule::Source(_) | Rule::Watch(_)))
 }
 
-/// Devices that leave.
+/// Devices that are not in the inventory any more and are still driven.
 pub(super) type AllLeaving = BTreeMap<NodeId, Leaving>;
 
 #[cfg(test)]
@@ -412,7 +420,9 @@ mod tests {
                 .clone()
         };
         let (old, settings) = (device(""), ManagerSettings::default());
-        let same = |new: &Device, new_settings| is_same_way((&old, &settings), (new, new_settings));
+        let same = |new: &Device, new_settings| {
+            is_same_device(&old, new) && has_same_settings(&old.name, &settings, new_settings)
+        };
         assert!(same(
             &device(", labels = [\"x\"], ports = 4, edge = [1]"),
             &settings

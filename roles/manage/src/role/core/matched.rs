@@ -15,29 +15,29 @@ use manager::{
 
 use super::Core;
 
-/// Packets that matched.
+/// Packets that matched at devices, by intent.
 #[derive(Debug, Default)]
-pub(super) struct Matching {
-    /// By device and entry: the number that the device told last.
-    told: BTreeMap<NodeId, HashMap<FlowMatch, u64>>,
+pub(super) struct MatchCounters {
+    /// By device and entry: the number that the device reported last.
+    reported: BTreeMap<NodeId, HashMap<FlowMatch, u64>>,
     /// The intents whose packets an entry of a device counts.
     served: HashMap<(NodeId, FlowMatch), Arc<[String]>>,
     /// Devices of which there were too many, as the history says.
     cut: BTreeSet<NodeId>,
-    /// What intents are to each other, when it was asked for.
+    /// The overlaps of intents, once they were asked for.
     overlaps: OnceCell<Overlaps>,
-    /// By intent and device: packets since they were first told.
+    /// By intent and device: packets since they were first reported.
     packets: BTreeMap<String, BTreeMap<NodeId, u64>>,
 }
 
-impl Matching {
+impl MatchCounters {
     /// Intents or the network have changed: other entries serve other intents.
     pub(super) fn renew(&mut self) {
         self.served.clear();
         self.overlaps.take();
     }
 
-    /// Forgets an intent.
+    /// Forgets the packets of an intent.
     pub(super) fn forget(&mut self, name: &str) {
         self.packets.remove(name);
         self.renew();
@@ -45,21 +45,26 @@ impl Matching {
 
     /// Forgets a device, in whose place another one may count.
     pub(super) fn forget_device(&mut self, node: NodeId) {
-        self.told.remove(&node);
+        self.reported.remove(&node);
         self.packets
             .values_mut()
             .for_each(|packets| _ = packets.remove(&node));
         self.renew();
     }
 
-    /// Takes over what a device has told. `served`: the intents of an entry.
-    fn add(&mut self, node: NodeId, told: &[(FlowMatch, u64)], served: impl Fn(&FlowMatch) -> Vec<String>) {
-        let is_first = !self.told.contains_key(&node);
-        let before = self.told.entry(node).or_default();
-        let now: HashMap<FlowMatch, u64> = told.iter().copied().collect();
+    /// Adds the packets that a device reports. `served`: the intents of an entry.
+    fn add(
+        &mut self,
+        node: NodeId,
+        reported: &[(FlowMatch, u64)],
+        served: impl Fn(&FlowMatch) -> Vec<String>,
+    ) {
+        let is_first = !self.reported.contains_key(&node);
+        let before = self.reported.entry(node).or_default();
+        let now: HashMap<FlowMatch, u64> = reported.iter().copied().collect();
         let before = std::mem::replace(before, now);
-        for (key, packets) in told {
-            // An entry without packets is not told, so that one that is new begins at 0.
+        for (key, packets) in reported {
+            // An entry without packets is not reported, so that one that is new begins at 0.
             let start = if is_first { *packets } else { 0 };
             let last = before.get(key).copied().unwrap_or(start);
             let more = if last <= *packets {
@@ -87,8 +92,9 @@ impl Core {
     /// Takes over how many of the packets that match were measured at a device.
     pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: u64) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
-            if self.matching.cut.insert(node) {
-                let (device, entries) = (self.manager.inventory().name(node), packets.len());
+            if self.matches.cut.insert(node) {
+                let device = self.manager.inventory().name(node);
+                let entries = packets.len();
                 let text = format!(
                     "packets that match are not compared with reports, so that silence of an intent is not found: {} intents (at most {MAX_INTENTS}), {entries} entries of {device} (at most {MAX_ENTRIES}); use fewer intents with wider prefixes",
                     self.intents.len()
@@ -102,22 +108,18 @@ impl Core {
             }
             return;
         }
-        self.matching.cut.remove(&node);
+        self.matches.cut.remove(&node);
         let compiler = self.manager.compiler();
         // Packets of an intent that another one has measured in its own mode are that one's.
-        let served = |key: &FlowMatch| {
-            compiler
-                .measured(node, key)
-                .into_iter()
-                .map(str::to_owned)
-                .collect()
-        };
-        self.matching.add(node, packets, served);
+        self.matches.add(node, packets, |key| {
+            let served = compiler.measured(node, key).into_iter();
+            served.map(str::to_owned).collect()
+        });
     }
 
-    /// What other intents are to this one; `None`: it is not compiled, or there are too many to look for it.
+    /// Returns the overlap of this intent with others; `None` if it is not compiled, or if there are too many to look for it.
     pub(super) fn overlap(&self, name: &str) -> Option<&Overlap> {
-        self.matching
+        self.matches
             .overlaps
             .get_or_init(|| self.manager.compiler().overlaps())
             .get(name)
@@ -130,34 +132,29 @@ impl Core {
         name: &str,
         reported: &BTreeMap<NodeId, SourceCounters>,
     ) -> BTreeMap<NodeId, SourceCounters> {
-        let packets = self.matching.packets.get(name);
+        let packets = self.matches.packets.get(name);
         let (Some(packets), Some(held)) = (packets, self.intents.get(name)) else {
             return BTreeMap::new();
         };
         if held.intent.reporting.filter.is_some() || !(self.is_local || self.all_report_here()) {
             return BTreeMap::new();
         }
-        let source = |(node, packets): (&NodeId, &u64)| {
-            let last_report = reported.get(node).and_then(|source| source.last_report);
-            (
-                *node,
-                SourceCounters {
-                    packets: *packets,
-                    sample: self.sample_of(held),
-                    last_report,
-                },
-            )
-        };
-        packets.iter().map(source).collect()
+        let sources = packets.iter().map(|(node, packets)| {
+            let counters = SourceCounters {
+                packets: *packets,
+                sample: self.sample_of(held),
+                last_report: reported.get(node).and_then(|source| source.last_report),
+            };
+            (*node, counters)
+        });
+        sources.collect()
     }
 
     /// Whether each device that reports does so to the collector of this process.
     fn all_report_here(&self) -> bool {
         let desired = self.manager.compiler().desired().iter();
-        let reports =
-            |rules: &manager::device::Rules| rules.iter().any(|rule| matches!(rule, Rule::Session(_)));
         let mut all = desired
-            .filter(|(_, rules)| reports(rules))
+            .filter(|(_, rules)| rules.iter().any(|rule| matches!(rule, Rule::Session(_))))
             .map(|(node, _)| *node)
             .peekable();
         all.peek().is_some() && all.all(|node| self.reports_here(node))
@@ -183,7 +180,7 @@ mod tests {
             80 => vec!["a".to_owned(), "b".to_owned()],
             _ => vec!["b".to_owned()],
         };
-        let mut matching = Matching::default();
+        let mut matching = MatchCounters::default();
         // What was counted before the manager began is no evidence.
         matching.add(7, &[(key(80), 100)], served);
         matching.add(7, &[(key(80), 130), (key(81), 5)], served);

@@ -14,9 +14,9 @@ use manager::{
 use super::{super::count::Arrived, Core};
 use settings::listen::Listen;
 
-/// What a device counts of its reports.
+/// The reports that a device has sent, by its own count.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct DeviceReports {
     pub(super) reported: Reported,
     /// When it reported this, ns.
     pub(super) at: u64,
@@ -27,9 +27,9 @@ pub(super) struct Counted {
 }
 
 impl Core {
-    /// Takes over what a device counts of its reports.
+    /// Stores the counters of the reports that a device has sent.
     pub(super) fn add_reported(&mut self, node: NodeId, reported: Reported, now: u64) {
-        let before = self.reported.get(&node).copied();
+        let before = self.device_reports.get(&node).copied();
         let packets = before.map(|before| before.reported.packets);
         let is_more = packets.is_some_and(|before| reported.packets > before);
         let advanced = if is_more {
@@ -43,9 +43,9 @@ impl Core {
         } else {
             before.and_then(|before| before.sent)
         };
-        self.reported.insert(
+        self.device_reports.insert(
             node,
-            Counted {
+            DeviceReports {
                 reported,
                 at: now,
                 advanced,
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Compares what devices have reported with what has arrived here. `local`: the addresses of collectors that this host has.
+    /// Compares the reports that devices have sent with those that have arrived here. `local`: the addresses of collectors that this host has.
     pub(in crate::role) fn compare(
         &mut self,
         arrived: &BTreeMap<NodeId, Arrived>,
@@ -66,19 +66,12 @@ impl Core {
         now: u64,
     ) {
         self.local = local;
-        let sum = |of: fn(&Arrived) -> u64| arrived.values().map(of).sum();
         self.arrivals = Arrivals {
-            datagrams: sum(|one| one.datagrams),
-            lost: sum(|one| one.lost),
+            datagrams: arrived.values().map(|one| one.datagrams).sum(),
+            lost: arrived.values().map(|one| one.lost).sum(),
         };
-        for (
-            node,
-            Counted {
-                reported: Reported { packets, sent },
-                ..
-            },
-        ) in self.reported.clone()
-        {
+        for (node, device) in self.device_reports.clone() {
+            let Reported { packets, sent } = device.reported;
             let name = node.to_string();
             if !self.reports_here(node) {
                 self.reporters.remove(&name);
@@ -108,11 +101,12 @@ impl Core {
 
     /// The sentence about a device whose reports do not arrive.
     pub(super) fn silence(&self, node: NodeId, now: u64) -> Option<String> {
-        let names = |node| self.manager.inventory().name(node);
-        match self.reporters.state(&node.to_string(), names, now)? {
+        let inventory = self.manager.inventory();
+        let name = node.to_string();
+        match self.reporters.state(&name, |node| inventory.name(node), now)? {
             State::Silent(silent) => silent.first().map(|silent| {
                 // Its counters are late: datagrams that have arrived are among those that it has sent since then.
-                let sent = self.reported.get(&node).and_then(|counted| counted.sent);
+                let sent = self.device_reports.get(&node).and_then(|counted| counted.sent);
                 let evidence = match silent.evidence {
                     Evidence::Sends(_) if is_old(sent, now) => Evidence::SendsNone,
                     evidence => evidence,
@@ -132,16 +126,11 @@ impl Core {
             return None;
         };
         let ends = self
-            .since
+            .totals
             .get(name)
             .map(|since| &since.ends)
             .filter(|ends| !ends.is_empty());
         let sources: BTreeSet<NodeId> = silent.iter().map(|one| one.node).collect();
-        let is_idle = |node: &NodeId| {
-            self.reported
-                .get(node)
-                .is_some_and(|counted| is_old(counted.advanced, now))
-        };
         let sinks: Vec<NodeId> = match ends {
             Some(ends) => ends.keys().copied().collect(),
             None => {
@@ -154,7 +143,10 @@ impl Core {
         };
         let idle = sinks
             .into_iter()
-            .filter(is_idle)
+            .filter(|node| {
+                let device = self.device_reports.get(node);
+                device.is_some_and(|device| is_old(device.advanced, now))
+            })
             .map(|node| self.manager.inventory().name(node));
         idle_text(idle.collect(), ends.is_some())
     }
@@ -165,7 +157,7 @@ fn is_old(at: Option<u64>, now: u64) -> bool {
     at.is_none_or(|at| now >= at.saturating_add(SILENCE))
 }
 
-/// What is known of a device whose reports do not arrive.
+/// The sentence about a device whose reports do not arrive.
 fn text(silent: &Silence) -> String {
     let Silence {
         name, packets, lost, ..

@@ -10,24 +10,24 @@ use super::{
         journal::Kept,
         view::{CopiedView, CopyView},
     },
-    Core, Error, Held, Origin, intents,
+    Core, Error, ManagedIntent, Origin, intents,
 };
 use terminal::text;
 
-/// The other manager.
+/// The other manager, and what was copied from it.
 #[derive(Debug)]
 pub(super) struct Peer {
     address: String,
-    last: Last,
+    last: CopyState,
     /// When its intents were last those of this manager.
     copied: Option<u64>,
-    /// Why an intent of it is left out.
+    /// The reason for which an intent of it is left out.
     left_out: Option<String>,
 }
 
-/// What became of the last copy.
+/// The state of the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Last {
+enum CopyState {
     /// There is none yet.
     None,
     /// This manager has what the other one has.
@@ -36,7 +36,7 @@ enum Last {
     Partly,
     /// The other one does not act either.
     Idle,
-    /// It failed.
+    /// The last copy failed, for this reason.
     Failed(String),
 }
 
@@ -45,7 +45,7 @@ impl Peer {
     pub(super) fn new(address: String) -> Self {
         Self {
             address,
-            last: Last::None,
+            last: CopyState::None,
             copied: None,
             left_out: None,
         }
@@ -68,11 +68,11 @@ impl Peer {
             .map(|why| format!("; left out: {why}"))
             .unwrap_or_default();
         match last {
-            Last::None => format!("has not copied the intents of {address} yet"),
-            Last::Copied => format!("has the intents of {address}{left_out}"),
-            Last::Partly => format!("is copying the intents of {address}{left_out}"),
-            Last::Idle => format!("{address} is not active either; {has}"),
-            Last::Failed(why) => format!("cannot copy the intents of {address}: {why}; {has}{left_out}"),
+            CopyState::None => format!("has not copied the intents of {address} yet"),
+            CopyState::Copied => format!("has the intents of {address}{left_out}"),
+            CopyState::Partly => format!("is copying the intents of {address}{left_out}"),
+            CopyState::Idle => format!("{address} is not active either; {has}"),
+            CopyState::Failed(why) => format!("cannot copy the intents of {address}: {why}; {has}{left_out}"),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Core {
         }
     }
 
-    /// What a manager on standby has of the other one, in one sentence; `None`: it acts, or it does not copy.
+    /// Returns the state of the copy on a manager on standby as a sentence; `None` if it acts, or does not copy.
     pub(super) fn copy_text(&self, now: u64) -> Option<String> {
         self.peer
             .as_ref()
@@ -102,7 +102,7 @@ impl Core {
             .map(|peer| peer.text(now))
     }
 
-    /// What a manager on standby copies, with its version. `known`: nothing, if it is still this version.
+    /// Returns the state that a manager on standby copies, with its version; none if the version is `known`.
     pub fn copy(&self, known: Option<&str>) -> (String, Option<CopyView>) {
         let acting = self.is_acting();
         let etag = format!("{:x}-{:x}-{acting}", self.started, self.journal.revision());
@@ -113,20 +113,12 @@ impl Core {
             .intents
             .iter()
             .filter(|(_, held)| acting && held.origin == Origin::Api);
-        let intents = added.map(
-            |(
-                name,
-                Held {
-                    kept: Kept { body, by, added },
-                    ..
-                },
-            )| CopiedView {
-                name: name.clone(),
-                intent: body.clone(),
-                by: by.clone(),
-                added: *added,
-            },
-        );
+        let intents = added.map(|(name, held)| CopiedView {
+            name: name.clone(),
+            intent: held.kept.body.clone(),
+            by: held.kept.by.clone(),
+            added: held.kept.added,
+        });
         (
             etag,
             Some(CopyView {
@@ -137,30 +129,32 @@ impl Core {
         )
     }
 
-    /// Takes over what the other manager has; `None`: what it had before. Returns whether this manager has all of it.
-    pub(in crate::role) fn copied(&mut self, copy: Result<Option<CopyView>, String>, now: u64) -> bool {
+    /// Takes over the intents of the other manager; `None` if they are unchanged. Returns whether this manager has all of them.
+    pub(in crate::role) fn apply_copy(&mut self, copy: Result<Option<CopyView>, String>, now: u64) -> bool {
         // Meanwhile this one may have begun to act.
         if self.is_acting() {
             return false;
         }
         let last = match copy {
-            Ok(None) => self.peer.as_ref().map_or(Last::None, |peer| peer.last.clone()),
-            Ok(Some(copy)) if !copy.acting => Last::Idle,
-            Ok(Some(copy)) => self.take_copy(copy, now).unwrap_or_else(|error| match error {
-                Error::NotSaved(why) => Last::Failed(why),
-                error => Last::Failed(format!("{error:?}")),
-            }),
-            Err(why) => Last::Failed(why),
+            Ok(None) => self
+                .peer
+                .as_ref()
+                .map_or(CopyState::None, |peer| peer.last.clone()),
+            Ok(Some(copy)) if !copy.acting => CopyState::Idle,
+            Ok(Some(copy)) => self
+                .take_over_intents(copy, now)
+                .unwrap_or_else(|error| match error {
+                    Error::NotSaved(why) => CopyState::Failed(why),
+                    error => CopyState::Failed(format!("{error:?}")),
+                }),
+            Err(why) => CopyState::Failed(why),
         };
         let Some(peer) = &mut self.peer else { return false };
-        if last == Last::Copied {
+        if last == CopyState::Copied {
             peer.copied = Some(now);
         }
-        let failed = |last: &Last| matches!(last, Last::Failed(_));
-        let (is_new, complete) = (
-            failed(&last) != failed(&peer.last),
-            matches!(last, Last::Copied | Last::Idle),
-        );
+        let is_new = matches!(last, CopyState::Failed(_)) != matches!(peer.last, CopyState::Failed(_));
+        let complete = matches!(last, CopyState::Copied | CopyState::Idle);
         peer.last = last;
         if is_new {
             let text = peer.text(now);
@@ -170,9 +164,9 @@ impl Core {
         complete
     }
 
-    fn take_copy(&mut self, copy: CopyView, now: u64) -> Result<Last, Error> {
+    fn take_over_intents(&mut self, copy: CopyView, now: u64) -> Result<CopyState, Error> {
         self.set_stopped(copy.stopped, BY, now)?;
-        let collects = self.asking.collects();
+        let collects = self.detection.collects();
         let changes = changes(&self.intents, copy.intents, |body| {
             intents::read(body, collects, now)
         });
@@ -184,7 +178,7 @@ impl Core {
         for (name, intent, kept) in changes.kept {
             self.forget(&name);
             self.hold(
-                Held {
+                ManagedIntent {
                     intent,
                     kept,
                     origin: Origin::Api,
@@ -211,21 +205,21 @@ impl Core {
             peer.left_out = changes.left_out;
         }
         Ok(if changes.is_all {
-            Last::Copied
+            CopyState::Copied
         } else {
-            Last::Partly
+            CopyState::Partly
         })
     }
 }
 
-/// How the intents of this manager become those of the other one.
+/// The changes that make the intents of this manager those of the other one.
 #[derive(Debug, PartialEq)]
 struct Changes {
     /// These are removed first.
     gone: Vec<String>,
     /// These are added, or replace those of their names.
     kept: Vec<(String, Intent, Kept)>,
-    /// Why one is left out.
+    /// The reason for which one is left out.
     left_out: Option<String>,
     /// Nothing is left to do after this.
     is_all: bool,
@@ -233,16 +227,16 @@ struct Changes {
 
 /// Compares what this manager has with what the other one has. Its file decides what it has; what it cannot read is left out.
 fn changes(
-    own: &BTreeMap<String, Held>,
+    own: &BTreeMap<String, ManagedIntent>,
     theirs: Vec<CopiedView>,
     read: impl Fn(&Value) -> Result<Intent, String>,
 ) -> Changes {
     let names: BTreeSet<&str> = theirs.iter().map(|one| one.name.as_str()).collect();
-    let is_gone =
-        |(name, held): &(&String, &Held)| held.origin == Origin::Api && !names.contains(name.as_str());
-    let gone: Vec<String> = own.iter().filter(is_gone).map(|(name, _)| name.clone()).collect();
+    let gone = own
+        .iter()
+        .filter(|(name, held)| held.origin == Origin::Api && !names.contains(name.as_str()));
     let mut changes = Changes {
-        gone,
+        gone: gone.map(|(name, _)| name.clone()).collect(),
         kept: Vec::new(),
         left_out: None,
         is_all: true,
@@ -259,8 +253,10 @@ fn changes(
             by: text::bounded(&by, MAX_BY),
             added,
         };
-        let is_kept = |held: &Held| held.origin != Origin::Api || held.kept == kept;
-        if own.get(&name).is_some_and(is_kept) {
+        if own
+            .get(&name)
+            .is_some_and(|held| held.origin != Origin::Api || held.kept == kept)
+        {
             continue;
         }
         if changes.kept.len() == MAX_CHANGES {
@@ -311,14 +307,14 @@ mod tests {
         }
     }
 
-    fn held(name: &str, origin: Origin) -> (String, Held) {
+    fn held(name: &str, origin: Origin) -> (String, ManagedIntent) {
         let intent = Intent {
             name: name.to_owned(),
             ..Intent::default()
         };
         (
             name.to_owned(),
-            Held {
+            ManagedIntent {
                 intent,
                 kept: kept(name, 5),
                 origin,
@@ -399,7 +395,7 @@ mod tests {
         let now = 40_000_000_000;
         let text = |peer: &Peer| peer.text(now);
         assert_eq!(text(&peer), "has not copied the intents of 10.9.0.2:8080 yet");
-        peer.last = Last::Failed("no answer".to_owned());
+        peer.last = CopyState::Failed("no answer".to_owned());
         assert_eq!(
             text(&peer),
             "cannot copy the intents of 10.9.0.2:8080: no answer; none are copied"
@@ -409,7 +405,7 @@ mod tests {
             text(&peer),
             "cannot copy the intents of 10.9.0.2:8080: no answer; has a copy from 30 s ago"
         );
-        (peer.last, peer.left_out) = (Last::Copied, Some("`a`: no bits".to_owned()));
+        (peer.last, peer.left_out) = (CopyState::Copied, Some("`a`: no bits".to_owned()));
         assert_eq!(
             text(&peer),
             "has the intents of 10.9.0.2:8080; left out: `a`: no bits"

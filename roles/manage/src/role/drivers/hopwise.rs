@@ -1,4 +1,4 @@
-//! The driver of hopwise switches: rules through the switch's API, and a long poll that tells at once when they change.
+//! The driver of hopwise switches: rules through the switch's API, and a long poll that returns as soon as they change.
 
 use std::{
     sync::{Arc, Mutex},
@@ -32,10 +32,10 @@ use runtime::lock::lock;
 use terminal::text;
 use view::{
     rules::{self, ChangeView, ElectionView},
-    switch::{CapabilitiesView, CountersView, INSTRUCTIONS, RulesPortView, RulesView},
+    switch::{CapabilitiesView, CountersView, INSTRUCTIONS, RulesView},
 };
 
-/// Where a switch is.
+/// The address of a hopwise process, and how to reach it.
 #[derive(Clone, Debug)]
 pub(in crate::role) struct Address {
     /// The node id that it must have.
@@ -46,26 +46,26 @@ pub(in crate::role) struct Address {
     pub(in crate::role) tls: Option<Result<Arc<ClientConfig>, String>>,
     /// The network namespace in which that is; `None`: the own one.
     pub(in crate::role) namespace: Option<Namespace>,
-    /// Its token.
+    /// The token for its API.
     pub(in crate::role) token: Option<String>,
 }
 
-/// A driver.
+/// The driver of a hopwise switch. It ends when it is dropped.
 #[derive(Debug)]
 pub(in crate::role) struct Driver {
     commands: mpsc::Sender<Command>,
-    known: Known,
+    known: SwitchState,
     tasks: [tokio::task::AbortHandle; 3],
 }
 
 impl Driver {
-    /// Starts the tasks of a driver on the current runtime. `tell` gets what it says.
-    pub(super) fn start(address: Address, tell: impl Fn(Message) + Clone + Send + Sync + 'static) -> Self {
+    /// Starts the tasks of a driver on the current runtime. `send` gets its messages.
+    pub(super) fn start(address: Address, send: impl Fn(Message) + Clone + Send + Sync + 'static) -> Self {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
-        let known = Known::default();
-        let work = tokio::spawn(work(address.clone(), queue, known.clone(), tell.clone()));
-        let count = tokio::spawn(count(address.clone(), known.clone(), tell.clone()));
-        let watch = tokio::spawn(watch(address, known.clone(), tell));
+        let known = SwitchState::default();
+        let work = tokio::spawn(work(address.clone(), queue, known.clone(), send.clone()));
+        let count = tokio::spawn(count(address.clone(), known.clone(), send.clone()));
+        let watch = tokio::spawn(watch(address, known.clone(), send));
         let tasks = [work, watch, count].map(|task| task.abort_handle());
         Self {
             commands,
@@ -91,11 +91,11 @@ impl Drop for Driver {
     }
 }
 
-/// What the driver knows of its switch.
-type Known = Arc<Mutex<Last>>;
+/// The state of the switch, as the driver last saw it.
+type SwitchState = Arc<Mutex<LastSeen>>;
 
 #[derive(Debug, Default)]
-struct Last {
+struct LastSeen {
     /// The version that the driver itself has seen: others' changes have another one.
     etag: String,
     /// With which it claimed the switch.
@@ -104,11 +104,11 @@ struct Last {
     renews: bool,
 }
 
-/// Why a request has no result.
+/// The reason for which a request has no result.
 enum Failure {
-    /// No response.
+    /// There is no response.
     Unreachable(String),
-    /// The switch refused.
+    /// The switch refused it, with this message.
     Refused(StatusCode, String),
 }
 
@@ -129,25 +129,30 @@ impl From<Failure> for Answer {
     }
 }
 
-async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known, tell: impl Fn(Message)) {
+async fn work(
+    address: Address,
+    mut queue: mpsc::Receiver<Command>,
+    known: SwitchState,
+    send: impl Fn(Message),
+) {
     while let Some(command) = queue.recv().await {
         let limit = command.time_limit();
         let Command {
             node, id, request, ..
         } = command;
         let done = time::timeout(limit, execute(&address, request, &known)).await;
-        let late = || {
+        let answer = done.unwrap_or_else(|_| {
             Answer::Late(format!(
                 "{} does not answer within {}",
                 address.authority,
                 rounded_text(limit)
             ))
-        };
-        tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
+        });
+        send(Message::Answer(node, id, answer));
     }
 }
 
-async fn execute(address: &Address, request: Order, known: &Known) -> Answer {
+async fn execute(address: &Address, request: Order, known: &SwitchState) -> Answer {
     let done = match request {
         Order::Read => read(address, known).await.map(|view| {
             let other = Some(view.election.into()).filter(|election| *election > lock(known).claimed);
@@ -163,7 +168,7 @@ async fn execute(address: &Address, request: Order, known: &Known) -> Answer {
     done.unwrap_or_else(Answer::from)
 }
 
-async fn claim(address: &Address, election: Election, known: &Known) -> Result<Answer, Failure> {
+async fn claim(address: &Address, election: Election, known: &SwitchState) -> Result<Answer, Failure> {
     let body = json!(ElectionView::from(election));
     match send(address, Method::POST, "/claim", None, &body).await {
         Err(Failure::Refused(StatusCode::CONFLICT, _)) => {
@@ -182,7 +187,7 @@ async fn apply(
     election: Election,
     etag: &Etag,
     changes: &[Change],
-    known: &Known,
+    known: &SwitchState,
 ) -> Result<Answer, Failure> {
     let changes: Vec<ChangeView> = changes.iter().map(ChangeView::from).collect();
     let body = json!({"election": ElectionView::from(election), "changes": changes});
@@ -198,7 +203,7 @@ async fn apply(
     }
 }
 
-async fn read(address: &Address, known: &Known) -> Result<RulesView, Failure> {
+async fn read(address: &Address, known: &SwitchState) -> Result<RulesView, Failure> {
     let view = checked(
         address,
         send(address, Method::GET, "/rules", None, &Value::Null).await?,
@@ -207,7 +212,7 @@ async fn read(address: &Address, known: &Known) -> Result<RulesView, Failure> {
     Ok(view)
 }
 
-/// What a hopwise switch can do, as far as it does not say so itself.
+/// The capabilities of a hopwise switch, as far as it does not report them itself.
 pub(super) fn capabilities() -> Capabilities {
     Capabilities {
         bits: INSTRUCTIONS,
@@ -218,22 +223,21 @@ pub(super) fn capabilities() -> Capabilities {
 }
 
 fn facts(view: &RulesView) -> Facts {
-    let name = |name: &str| text::bounded(name, MAX_NAME);
-    let port = |port: &RulesPortView| PortFacts {
+    let ports = view.ports.iter().map(|port| PortFacts {
         port: u32::from(port.number),
-        name: Some(name(&port.interface)),
+        name: Some(text::bounded(&port.interface, MAX_NAME)),
         mtu: Some(u32::from(port.mtu)),
         hosts: port.edge,
-        // Whose link it is, is not known if several systems are heard.
+        // Whose link it is, is not known if several systems announce themselves.
         neighbour: port
             .neighbour
             .as_ref()
             .filter(|neighbour| !neighbour.several)
             .map(|neighbour| Neighbour {
-                system: name(&neighbour.system),
-                port: name(&neighbour.port),
+                system: text::bounded(&neighbour.system, MAX_NAME),
+                port: text::bounded(&neighbour.port, MAX_NAME),
             }),
-    };
+    });
     let CapabilitiesView {
         bits,
         watch_entries,
@@ -251,11 +255,11 @@ fn facts(view: &RulesView) -> Facts {
     };
     Facts {
         capabilities,
-        ports: view.ports.iter().map(port).collect(),
+        ports: ports.collect(),
     }
 }
 
-fn remember(view: &RulesView, known: &Known) {
+fn remember(view: &RulesView, known: &SwitchState) {
     lock(known).etag.clone_from(&view.etag);
 }
 
@@ -275,9 +279,11 @@ fn state(view: &RulesView) -> Answer {
     }
 }
 
-/// Tells when the rules change without the driver's doing, when the switch is lost, and what it says about itself.
-async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
-    let (mut last, mut seen, mut facts): (Option<String>, u64, Option<Facts>) = (None, 0, None);
+/// Reports changes of the rules by others, the loss of the switch, and what it says about itself.
+async fn watch(address: Address, known: SwitchState, send: impl Fn(Message)) {
+    let mut last: Option<String> = None;
+    let mut seen = 0;
+    let mut facts: Option<Facts> = None;
     let mut was_there = true;
     loop {
         let begin = time::Instant::now();
@@ -294,30 +300,33 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
                 was_there = true;
                 let is_new = last.as_ref() != Some(&view.etag);
                 if is_new && last.is_some() && lock(&known).etag != view.etag {
-                    tell(Message::Event(address.node, DeviceEvent::Changed));
+                    send(Message::Event(address.node, DeviceEvent::Changed));
                 }
-                (last, seen) = (Some(view.etag.clone()), view.neighbour_changes);
+                last = Some(view.etag.clone());
+                seen = view.neighbour_changes;
                 let now = self::facts(&view);
                 if facts.as_ref() != Some(&now) {
                     facts = Some(now.clone());
-                    tell(Message::Facts(address.node, Box::new(now)));
+                    send(Message::Facts(address.node, Box::new(now)));
                 }
                 // A switch, or whoever is behind its ports, does not decide how much the manager does.
                 time::sleep_until(begin + PAUSE).await;
             }
             Err(reason) => {
                 if was_there {
-                    tell(Message::Event(address.node, DeviceEvent::Lost(reason)));
+                    send(Message::Event(address.node, DeviceEvent::Lost(reason)));
                 }
-                (was_there, last) = (false, None);
+                was_there = false;
+                last = None;
                 time::sleep(AGAIN).await;
             }
         }
     }
 }
 
-/// Tells how many packets the switch has reported and how many it has measured, and renews the lease of a manager that acts. Without an answer, nothing: others tell that it is lost.
-async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
+/// Reports how many packets the switch has reported and measured, and renews the lease of a manager that acts. Without an answer,
+/// it sends nothing: `watch` reports that the switch is lost.
+async fn count(address: Address, known: SwitchState, send: impl Fn(Message)) {
     loop {
         time::sleep(COUNT_INTERVAL).await;
         let counted = time::timeout(REQUEST, counters(&address, &known)).await;
@@ -325,7 +334,7 @@ async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
         let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
         if let Some(view) = view.filter(|view| view.node == address.node) {
             let sent = view.reports.map(|reports| reports.sent);
-            tell(Message::Reported(
+            send(Message::Reported(
                 address.node,
                 Reported {
                     packets: view.int.reported,
@@ -336,15 +345,15 @@ async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
                 .matched
                 .iter()
                 .filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
-            tell(Message::Matched(address.node, matched.collect()));
+            send(Message::Matched(address.node, matched.collect()));
             if let Some(lease) = view.lease {
-                tell(Message::Lease(address.node, lease.election.into(), lease.silence));
+                send(Message::Lease(address.node, lease.election.into(), lease.silence));
             }
         }
     }
 }
 
-async fn counters(address: &Address, known: &Known) -> Result<Bytes, Failure> {
+async fn counters(address: &Address, known: &SwitchState) -> Result<Bytes, Failure> {
     let (renews, claimed) = {
         let mut last = lock(known);
         (std::mem::take(&mut last.renews), last.claimed)
@@ -358,7 +367,7 @@ async fn counters(address: &Address, known: &Known) -> Result<Bytes, Failure> {
             &json!(ElectionView::from(claimed)),
         )
         .await;
-        // Another manager has claimed it: the next read tells.
+        // Another manager has claimed it: the next read shows it.
         if !matches!(renewed, Err(Failure::Refused(..))) {
             return renewed;
         }
@@ -378,20 +387,23 @@ async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {
 /// The body of a response, if it is from the switch that is meant.
 fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
     let Address { node, authority, .. } = address;
-    let wrong = |what: String| Failure::Unreachable(format!("{authority} {what}; correct its address"));
-    let view: RulesView = serde_json::from_slice(&body)
-        .map_err(|_| wrong("does not answer like a hopwise switch".to_owned()))?;
-    if view.node == *node {
-        Ok(view)
-    } else {
-        Err(wrong(format!("is node {}, not {node}", view.node)))
-    }
+    let reason = match serde_json::from_slice::<RulesView>(&body) {
+        Ok(view) if view.node == *node => return Ok(view),
+        Ok(view) => format!("is node {}, not {node}", view.node),
+        Err(_) => "does not answer like a hopwise switch".to_owned(),
+    };
+    Err(Failure::Unreachable(format!(
+        "{authority} {reason}; correct its address"
+    )))
+}
+
+fn unreachable(authority: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Unreachable(format!("{authority}: {error}"))
 }
 
 /// A connection to the API.
 async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
     let authority = &address.authority;
-    let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
     let connecting = async {
         match &address.namespace {
             Some(namespace) => namespace.connect(authority).await,
@@ -400,24 +412,21 @@ async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
     };
     let stream = time::timeout(CONNECT, connecting).await;
     let stream = stream
-        .map_err(|_| unreachable(&"no answer"))?
-        .map_err(|error| unreachable(&error))?;
+        .map_err(|_| unreachable(authority, &"no answer"))?
+        .map_err(|error| unreachable(authority, &error))?;
     let config = address.tls.clone().transpose().map_err(Failure::Unreachable)?;
     tls::secure(config, authority, stream)
         .await
         .map_err(Failure::Unreachable)
 }
 
-/// What connections with TLS to other hopwise processes need.
+/// Returns the TLS configuration of connections to other hopwise processes.
 ///
 /// # Errors
-/// Why there is none.
+/// A file cannot be used, or `ca` is missing.
 pub(in crate::role) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
-    let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
-    settings
-        .client()
-        .map_err(|problem| problem.message)
-        .and_then(|client| client.ok_or_else(without))
+    let client = settings.client().map_err(|problem| problem.message)?;
+    client.ok_or_else(|| "add ca = \"ca.pem\" to [manager]".to_owned())
 }
 
 /// Reads from the API of another hopwise, which need not be a switch: the version and the content, unless that is still the known version.
@@ -430,7 +439,7 @@ pub(in crate::role) async fn get(
     known: Option<&str>,
 ) -> Result<Option<(String, Bytes)>, String> {
     let etag = known.map(|etag| (header::IF_NONE_MATCH, etag));
-    match request(address, (Method::GET, path), etag, &Value::Null).await {
+    match request(address, Method::GET, path, etag, &Value::Null).await {
         Ok(answer) => Ok(Some(answer)),
         Err(Failure::Refused(StatusCode::NOT_MODIFIED, _)) => Ok(None),
         Err(Failure::Refused(StatusCode::UNAUTHORIZED, _)) => {
@@ -449,21 +458,21 @@ async fn send(
     body: &Value,
 ) -> Result<Bytes, Failure> {
     let etag = etag.map(|etag| (header::IF_MATCH, etag));
-    let answer = request(address, (method, &format!("/switch{path}")), etag, body).await;
+    let answer = request(address, method, &format!("/switch{path}"), etag, body).await;
     answer.map(|(_, content)| content)
 }
 
 /// One request on a connection of its own. Returns the version, if there is one, and the content.
 async fn request(
     address: &Address,
-    (method, path): (Method, &str),
+    method: Method,
+    path: &str,
     etag: Option<(HeaderName, &str)>,
     body: &Value,
 ) -> Result<(String, Bytes), Failure> {
     let Address { authority, token, .. } = address;
-    let unreachable = |error: &dyn std::fmt::Display| Failure::Unreachable(format!("{authority}: {error}"));
     let handshake = http1::handshake(TokioIo::new(connect(address).await?)).await;
-    let (mut sender, connection) = handshake.map_err(|error| unreachable(&error))?;
+    let (mut sender, connection) = handshake.map_err(|error| unreachable(authority, &error))?;
     let connection = Task(tokio::spawn(async move {
         // Its error is that of the request.
         let _ = connection.await;
@@ -486,7 +495,7 @@ async fn request(
     request = request.header(header::CONTENT_TYPE, "application/json");
     let request = request
         .body(Full::new(content))
-        .map_err(|error| unreachable(&error))?;
+        .map_err(|error| unreachable(authority, &error))?;
     let response = sender.send_request(request).await;
     let response = response.map_err(|error| Failure::Unreachable(tls::reason(&error, authority)))?;
     let status = response.status();
@@ -498,7 +507,7 @@ async fn request(
         .map(|etag| etag.trim_matches('"').to_owned())
         .unwrap_or_default();
     let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
-    let body = body.map_err(|error| unreachable(&error))?.to_bytes();
+    let body = body.map_err(|error| unreachable(authority, &error))?.to_bytes();
     drop(connection);
     if status.is_success() {
         return Ok((etag, body));
@@ -534,7 +543,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 const REQUEST: Duration = Duration::from_millis(1800);
 /// Above the longest wait of a switch.
 const LONG_POLL: Duration = Duration::from_secs(30);
-/// Between two counts.
+/// Time between two reads of the counters.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest time between two reads of what a switch says.
 const PAUSE: Duration = Duration::from_millis(250);

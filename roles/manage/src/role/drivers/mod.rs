@@ -35,7 +35,7 @@ fn confirm(device: &Device) -> Confirm {
         .unwrap_or_default()
 }
 
-/// What an operator should know of the driver of a device: a promise of the manager that it does not keep.
+/// Returns a note about a promise of the manager that the driver of a device does not keep.
 pub(super) fn note(device: &Device) -> Option<String> {
     let is_believed = device.driver == "files" && confirm(device) == Confirm::Written;
     is_believed.then(|| {
@@ -48,17 +48,17 @@ pub(super) fn note(device: &Device) -> Option<String> {
 
 /// The driver of a device.
 pub(super) enum Driver {
-    /// A switch's API.
+    /// A hopwise switch, through its API.
     Hopwise(hopwise::Driver),
     /// Files, for those who configure the device.
     Files(files::Driver),
-    /// gNMI.
+    /// A device that is configured by gNMI.
     Gnmi(gnmi::Driver),
-    /// P4Runtime.
+    /// A device that is configured by P4Runtime.
     P4Runtime(p4runtime::driver::Driver),
-    /// A device whose settings could be read at the start and no longer can: what is wrong.
+    /// A device whose settings could be read at the start and no longer can, with the error.
     Unusable(String, Arc<dyn Fn(Message) + Send + Sync>),
-    /// Inside this process.
+    /// A device inside this process.
     Local(Local, Arc<dyn Fn(Message) + Send + Sync>),
 }
 
@@ -69,8 +69,9 @@ impl Driver {
     pub(super) fn start(
         device: &Device,
         settings: &ManagerSettings,
-        (local, namespaces): (Option<&Local>, &Namespaces),
-        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+        local: Option<&Local>,
+        namespaces: &Namespaces,
+        send: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
         if let Some(local) = local {
             // Devices of this process live as long as it.
@@ -78,34 +79,38 @@ impl Driver {
                 restart: Restart::Keeps,
                 ..hopwise::capabilities()
             };
-            let _ = local.send(ToDevice::Follow(device.node, Box::new(tell.clone())));
-            return (Self::Local(local.clone(), Arc::new(tell)), can);
+            let _ = local.send(ToDevice::Follow(device.node, Box::new(send.clone())));
+            return (Self::Local(local.clone(), Arc::new(send)), can);
         }
         if device.driver == "files" {
-            return Self::files(device, settings, tell);
+            return Self::files(device, settings, send);
         }
         if device.driver == "gnmi" {
-            return Self::gnmi(device, settings, tell);
+            return Self::gnmi(device, settings, send);
         }
-        if settings.namespace.is_some() && namespaces.of(settings, &device.name).is_none() {
-            let why = "its network namespace is entered at the start only; restart hopwise".to_owned();
-            return (Self::Unusable(why, Arc::new(tell)), Capabilities::default());
+        if settings.namespace.is_some() && namespaces.get(settings, &device.name).is_none() {
+            let why = "its network namespace is entered at the start only; restart hopwise";
+            return Self::unusable(why.to_owned(), send);
         }
         if device.driver == "p4runtime" {
-            return Self::p4runtime(device, settings, namespaces, tell);
+            return Self::p4runtime(device, settings, namespaces, send);
         }
         let (is_secure, authority) = tls::authority(&device.address);
         let address = hopwise::Address {
             node: device.node,
             authority: authority.to_owned(),
             tls: is_secure.then(|| hopwise::client(settings)),
-            namespace: namespaces.of(settings, &device.name),
+            namespace: namespaces.get(settings, &device.name),
             token: settings.token.as_ref().map(|token| token.0.clone()),
         };
         (
-            Self::Hopwise(hopwise::Driver::start(address, tell)),
+            Self::Hopwise(hopwise::Driver::start(address, send)),
             hopwise::capabilities(),
         )
+    }
+
+    fn unusable(why: String, send: impl Fn(Message) + Send + Sync + 'static) -> (Self, Capabilities) {
+        (Self::Unusable(why, Arc::new(send)), Capabilities::default())
     }
 
     /// The manager acts, and renews its lease where that is possible.
@@ -118,7 +123,7 @@ impl Driver {
     fn files(
         device: &Device,
         settings: &ManagerSettings,
-        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+        send: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
         let (format, can) = match settings
             .files
@@ -128,12 +133,7 @@ impl Driver {
         {
             Ok(Some((format, can))) => (Some(format), can),
             Ok(None) => (None, files::capabilities()),
-            Err((key, why)) => {
-                return (
-                    Self::Unusable(format!("`{key}`: {why}"), Arc::new(tell)),
-                    Capabilities::default(),
-                );
-            }
+            Err((key, why)) => return Self::unusable(format!("`{key}`: {why}"), send),
         };
         let settings = files::Settings {
             node: device.node,
@@ -142,28 +142,25 @@ impl Driver {
             confirm: confirm(device),
             format,
         };
-        (Self::Files(files::Driver::start(settings, tell)), can)
+        (Self::Files(files::Driver::start(settings, send)), can)
     }
 
     fn gnmi(
         device: &Device,
         settings: &ManagerSettings,
-        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+        send: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
-        let missing = || format!("add [manager.gnmi.{}]", device.name);
-        let found = settings.gnmi.get(&device.name).ok_or_else(missing);
-        let found = found.and_then(|settings| {
-            settings
-                .driver(device)
-                .map_err(|(key, why)| format!("`{key}`: {why}"))
-        });
-        let started = found.and_then(|settings| {
-            let can = settings.map.capabilities().clone();
-            Ok((gnmi::Driver::start(settings, tell.clone())?, can))
-        });
-        match started {
-            Ok((driver, can)) => (Self::Gnmi(driver), can),
-            Err(why) => (Self::Unusable(why, Arc::new(tell)), Capabilities::default()),
+        let Some(settings) = settings.gnmi.get(&device.name) else {
+            return Self::unusable(format!("add [manager.gnmi.{}]", device.name), send);
+        };
+        let driver = match settings.driver(device) {
+            Ok(driver) => driver,
+            Err((key, why)) => return Self::unusable(format!("`{key}`: {why}"), send),
+        };
+        let can = driver.map.capabilities().clone();
+        match gnmi::Driver::start(driver, send.clone()) {
+            Ok(driver) => (Self::Gnmi(driver), can),
+            Err(why) => Self::unusable(why, send),
         }
     }
 
@@ -171,31 +168,24 @@ impl Driver {
         device: &Device,
         settings: &ManagerSettings,
         namespaces: &Namespaces,
-        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+        send: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
-        let missing = || format!("add [manager.p4runtime.{}]", device.name);
-        let found = settings.p4runtime.get(&device.name).ok_or_else(missing);
-        match found.and_then(|settings| {
-            settings
-                .driver(device)
-                .map_err(|(key, why)| format!("`{key}`: {why}"))
-        }) {
-            Ok(mut driver) => {
-                driver.via = namespaces.of(settings, &device.name).map(|inside| {
-                    Connector::new(move |address| {
-                        let inside = inside.clone();
-                        Box::pin(async move { time::timeout(CONNECT, inside.connect(&address)).await? })
-                    })
-                });
-                let settings = driver;
-                let can = p4runtime::program::capabilities(&settings.map.1, &settings.local);
-                (
-                    Self::P4Runtime(p4runtime::driver::Driver::start(settings, tell)),
-                    can,
-                )
-            }
-            Err(why) => (Self::Unusable(why, Arc::new(tell)), Capabilities::default()),
-        }
+        let Some(of_device) = settings.p4runtime.get(&device.name) else {
+            return Self::unusable(format!("add [manager.p4runtime.{}]", device.name), send);
+        };
+        let mut driver = match of_device.driver(device) {
+            Ok(driver) => driver,
+            Err((key, why)) => return Self::unusable(format!("`{key}`: {why}"), send),
+        };
+        driver.via = namespaces.get(settings, &device.name).map(|inside| {
+            Connector::new(move |address| {
+                let inside = inside.clone();
+                Box::pin(async move { time::timeout(CONNECT, inside.connect(&address)).await? })
+            })
+        });
+        let can = p4runtime::program::capabilities(&driver.map.1, &driver.local);
+        let driver = p4runtime::driver::Driver::start(driver, send);
+        (Self::P4Runtime(driver), can)
     }
 
     /// Hands over a command.
@@ -206,18 +196,20 @@ impl Driver {
             Self::Files(driver) => _ = driver.send(command),
             Self::Gnmi(driver) => _ = driver.send(command),
             Self::P4Runtime(driver) => _ = driver.send(command),
-            Self::Unusable(why, tell) => {
-                tell(Message::Answer(
+            Self::Unusable(why, send) => {
+                send(Message::Answer(
                     command.node,
                     command.id,
                     Answer::Unreachable(why.clone()),
                 ));
             }
-            Self::Local(local, tell) => {
-                let (tell, node, id) = (Arc::clone(tell), command.node, command.id);
+            Self::Local(local, send) => {
+                let send = Arc::clone(send);
+                let node = command.node;
+                let id = command.id;
+                let reply = Box::new(move |answer| send(Message::Answer(node, id, answer)));
                 // When the devices have ended, so does the program.
-                let reply = move |answer| tell(Message::Answer(node, id, answer));
-                let _ = local.send(ToDevice::Command(command, Box::new(reply)));
+                let _ = local.send(ToDevice::Command(command, reply));
             }
         }
     }

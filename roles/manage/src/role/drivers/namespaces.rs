@@ -59,8 +59,8 @@ impl Namespaces {
         Ok(Self(namespaces))
     }
 
-    /// That of a device.
-    pub(super) fn of(&self, manager: &ManagerSettings, device: &str) -> Option<Namespace> {
+    /// Returns the namespace of a device.
+    pub(super) fn get(&self, manager: &ManagerSettings, device: &str) -> Option<Namespace> {
         self.0.get(&name(manager, device)?).cloned()
     }
 }
@@ -78,7 +78,7 @@ impl Namespace {
         let (requests, queue) = sync_channel(MAX_REQUESTS);
         let (entered, result) = sync_channel(1);
         let own = name.to_owned();
-        let work = move || {
+        control.spawn("manager-netns", move || {
             let result = nic::netns::enter(&own);
             let inside = result.is_ok();
             // It only connects.
@@ -87,8 +87,7 @@ impl Namespace {
             if inside {
                 serve(&queue);
             }
-        };
-        control.spawn("manager-netns", work)?;
+        })?;
         match result.recv() {
             Ok(Ok(())) => Ok(Self { requests }),
             Ok(Err(error)) => Err(CliError::new(format!(

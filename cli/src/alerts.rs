@@ -1,0 +1,313 @@
+//! `hopwise alerts`: what is wrong now, and what people say about it.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::remote::{Api, fetch};
+use terminal::text::json_line;
+use terminal::{Align, CliError, Table, units};
+use view::{AlertView, Alerts, Silences};
+
+/// Show alerts; acknowledge and silence them
+///
+/// An alert is a rule and a flow that it is true of. Talks to a running hopwise.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise alerts list                                  firing alerts, and those that ended in the last 15 minutes; exit code 1 if any is firing
+  hopwise alerts list --from 7d                        likewise for the last week
+  hopwise alerts acknowledge 4b555b1fb781792c --comment 'fan tray'
+  hopwise alerts silence 'rule == \"deep queue\" and node == 101' --for 2h
+  hopwise alerts silences                              list active silences
+  hopwise alerts end 3                                 end a silence")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Show alerts, worst first
+    List(List),
+    /// Acknowledge an alert until it fires again
+    Acknowledge(Acknowledge),
+    /// Silence matching alerts for a time
+    Silence(Silence),
+    /// List active silences
+    Silences(Show),
+    /// End a silence
+    End(End),
+}
+
+#[derive(clap::Args, Debug)]
+struct List {
+    /// Beginning of the time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::question::time)]
+    from: u64,
+
+    /// Only firing alerts
+    #[arg(long)]
+    firing: bool,
+
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(clap::Args, Debug)]
+struct Acknowledge {
+    /// ID of the alert, from `list`
+    id: String,
+
+    /// Comment to store with the acknowledgement
+    #[arg(long, default_value = "")]
+    comment: String,
+
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(clap::Args, Debug)]
+struct Silence {
+    /// Which alerts: a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
+    filter: String,
+
+    /// Duration of the silence
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    length: u64,
+
+    /// Reason for the silence
+    #[arg(long, default_value = "")]
+    comment: String,
+
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(clap::Args, Debug)]
+struct End {
+    /// Number of the silence, from `silences`
+    id: u64,
+
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(clap::Args, Debug)]
+struct Show {
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    api: Api,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    match args.command {
+        Command::List(args) => list(&args),
+        Command::Acknowledge(Acknowledge { id, comment, api }) => {
+            let body = json!({"id": id, "comment": comment});
+            change(&api, "POST", "/alerts/acknowledge", &body)?;
+            print(&format!("acknowledged {id}\n"))
+        }
+        Command::Silence(Silence {
+            filter,
+            length,
+            comment,
+            api,
+        }) => {
+            let body = json!({"filter": filter, "seconds": length, "comment": comment});
+            let silence = change(&api, "POST", "/alerts/silences", &body)?;
+            let until = silence["until"].as_u64().unwrap_or_default();
+            print(&format!(
+                "silence {} until {}\n",
+                silence["id"],
+                units::date_time(until)
+            ))
+        }
+        Command::Silences(show) => silences(&show),
+        Command::End(End { id, api }) => {
+            change(&api, "DELETE", &format!("/alerts/silences/{id}"), &Value::Null)?;
+            print(&format!("silence {id} has ended\n"))
+        }
+    }
+}
+
+fn list(args: &List) -> Result<ExitCode, CliError> {
+    let state = if args.firing { "&state=firing" } else { "" };
+    let path = format!("/alerts?from={}{state}", args.from);
+    let alerts: Alerts = fetch(&args.show.api.client()?, &path)?;
+    if args.show.json {
+        print(&json_line(&alerts)?)?;
+    } else if alerts.alerts.is_empty() {
+        print("nothing is wrong\n")?;
+    } else {
+        print(&table(&alerts))?;
+    }
+    Ok(if alerts.firing > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn table(alerts: &Alerts) -> String {
+    let mut table = Table::new([
+        ("id", Align::Left),
+        ("state", Align::Left),
+        ("rule", Align::Left),
+        ("flow", Align::Left),
+        ("where", Align::Left),
+        ("value", Align::Right),
+        ("since", Align::Left),
+        ("times", Align::Right),
+    ]);
+    for one in &alerts.alerts {
+        let place = match (one.node, one.queue) {
+            (Some(node), Some(queue)) => format!("{node} queue {queue}"),
+            (Some(node), None) => node.to_string(),
+            _ => String::new(),
+        };
+        table.row([
+            one.id.clone(),
+            state(one).to_owned(),
+            one.rule.clone(),
+            one.text.clone().unwrap_or_default(),
+            place,
+            one.value.map_or(String::new(), |value| value_of(one, value)),
+            one.since
+                .map_or_else(|| "not stored".to_owned(), units::date_time),
+            units::count(one.count),
+        ]);
+    }
+    let mut text = table.render();
+    if alerts.total > alerts.alerts.len() {
+        text.push_str(&format!(
+            "{} more are not shown\n",
+            alerts.total - alerts.alerts.len()
+        ));
+    }
+    if let Some(since) = alerts.known_since {
+        text.push_str(&format!(
+            "there are too many events of rules: before {}, alerts are missing\n",
+            units::date_time(since)
+        ));
+    }
+    text
+}
+
+fn state(one: &AlertView) -> &str {
+    match (&*one.state, &one.silence, &one.acknowledged) {
+        ("firing", Some(_), _) => "silenced",
+        ("firing", None, Some(_)) => "acknowledged",
+        (state, ..) => state,
+    }
+}
+
+fn value_of(one: &AlertView, value: u64) -> String {
+    match one.metric.as_deref() {
+        Some("flow_latency" | "hop_latency") => units::nanos(value),
+        Some("link_utilization") => format!("{:.1} %", value as f64 / 1e4),
+        _ => units::count(value),
+    }
+}
+
+fn silences(show: &Show) -> Result<ExitCode, CliError> {
+    let Silences { mut silences } = fetch(&show.api.client()?, "/alerts/silences")?;
+    silences.retain(|one| one.active);
+    if show.json {
+        return print(&json_line(&Silences { silences })?);
+    }
+    if silences.is_empty() {
+        return print("no active silences\n");
+    }
+    let columns = [
+        ("silence", Align::Right),
+        ("filter", Align::Left),
+        ("until", Align::Left),
+        ("by", Align::Left),
+        ("comment", Align::Left),
+    ];
+    let mut table = Table::new(columns);
+    for one in silences {
+        table.row([
+            one.id.to_string(),
+            one.filter,
+            units::date_time(one.until),
+            one.by,
+            one.comment,
+        ]);
+    }
+    print(&table.render())
+}
+
+fn change(api: &Api, method: &str, path: &str, body: &Value) -> Result<Value, CliError> {
+    api.client()?
+        .send(method, path, body)
+        .map_err(|error| CliError::new(error.to_string()))
+}
+
+fn print(text: &str) -> Result<ExitCode, CliError> {
+    terminal::print(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds.
+fn duration(text: &str) -> Result<u64, String> {
+    let wrong = || format!("invalid duration {text:?}; write one such as 30m, 2h or 7d");
+    super::question::seconds(text)
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read() {
+        let read = ["90s", "30m", "2h", "7d"].map(|text| duration(text).unwrap());
+        assert_eq!(read, [90, 1_800, 7_200, 604_800]);
+        for wrong in ["", "h", "2", "2w", "-1h", "0h", "99999999999999999999h", "é"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_says_what_is_left_out() {
+        let alert = |state: &'static str| AlertView {
+            id: "4b555b1fb781792c".to_owned(),
+            state: state.into(),
+            rule: "slow".to_owned(),
+            metric: Some("hop_latency".into()),
+            value: Some(1_500),
+            node: Some(101),
+            queue: Some(2),
+            count: 3,
+            ..AlertView::default()
+        };
+        let silenced = AlertView {
+            silence: Some(1),
+            ..alert("firing")
+        };
+        let all = vec![alert("firing"), silenced, alert("resolved")];
+        let text = table(&Alerts {
+            alerts: all,
+            total: 5,
+            known_since: Some(0),
+            ..Alerts::default()
+        });
+        for part in [
+            "firing",
+            "silenced",
+            "resolved",
+            "101 queue 2",
+            "1.50 us",
+            "2 more are not shown",
+            "alerts are missing",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}

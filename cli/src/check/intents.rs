@@ -1,0 +1,360 @@
+//! Would the devices accept the intents? Known without them where all of them run programs that this program has.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use manager::{
+    Manager,
+    compile::Refusal,
+    device::{Capabilities, NodeId, Rules},
+    inventory::Device,
+};
+use p4runtime::{program::Program, programs::INCLUDED};
+
+use config::Settings;
+use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// What becomes of the intents, in lines.
+    pub(super) text: String,
+    /// Intents that are refused, each in a sentence.
+    pub(super) refused: Vec<String>,
+}
+
+/// A manager of the devices of a configuration, without intents; `None`: what they can do is known when they answer.
+fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
+    let manager = settings.manager.as_ref()?;
+    let inventory = manager::inventory::from_settings(&settings.inventory);
+    let switches = inventory.devices().filter(|device| !device.role.is_outside());
+    let can: Option<BTreeMap<NodeId, Capabilities>> = switches
+        .map(|device| Some((device.node, capabilities(manager, device)?)))
+        .collect();
+    let can = can?;
+    let mut simulated = Manager::new(manager.core(&inventory));
+    simulated.set_inventory(inventory, now);
+    can.into_iter()
+        .for_each(|(node, can)| simulated.set_capabilities(node, can, now));
+    Some(simulated)
+}
+
+/// The rules that a device should have by the intents of a configuration; `None`: they depend on what devices answer.
+pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
+    let now = nic::time::now();
+    let mut simulated = simulated(settings, now)?;
+    for of_file in &settings.intents {
+        // `hopwise check` says why one is refused.
+        let _ = simulated.keep_intent(of_file.intent(), now);
+    }
+    simulated
+        .compiler()
+        .desired()
+        .get(&node)
+        .map(|rules| (**rules).clone())
+}
+
+/// What the devices outside the domain get, in lines.
+pub(super) fn roles(settings: &Settings) -> Found {
+    let mut found = Found::default();
+    let Some(manager) = settings.manager.as_ref() else {
+        return found;
+    };
+    let inventory = manager::inventory::from_settings(&settings.inventory);
+    for (index, device) in inventory.outside().enumerate() {
+        if index == MAX_LINES {
+            let _ = writeln!(
+                found.text,
+                "and {} more devices",
+                inventory.outside().count() - MAX_LINES
+            );
+            break;
+        }
+        let Some(of_device) = manager.p4runtime.get(&device.name) else {
+            continue;
+        };
+        let (name, word) = (&device.name, device.role.word());
+        let about = of_device.about().unwrap_or_default();
+        match bound(of_device, device) {
+            Ok(program) => {
+                let Some(role) = program.role() else { continue };
+                let [entries, groups, sessions] = role.size();
+                let _ = write!(
+                    found.text,
+                    "device {name}: {word}: {about}; {entries} entries, {groups} multicast groups, {sessions} clone sessions"
+                );
+                let (frames, every) = (role.frames.len(), role.period);
+                let _ = match frames {
+                    0 => writeln!(found.text, ", no timer frames of the manager"),
+                    _ => writeln!(found.text, ", {frames} timer frames every {every:?}"),
+                };
+            }
+            Err(Some(problem)) => found
+                .refused
+                .push(format!("`{name}` cannot be driven: {problem}")),
+            Err(None) => {
+                let _ = writeln!(
+                    found.text,
+                    "device {name}: {word}: {about}; its entries are unknown until it answers"
+                );
+            }
+        }
+    }
+    found
+}
+
+/// The program of a device with its map, if the program is one of ours.
+///
+/// # Errors
+/// It does not fit; `None`: its P4Info is not known.
+pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Program, Option<String>> {
+    let driver = of_device
+        .driver(device)
+        .map_err(|(key, why)| Some(format!("`{key}`: {why}")))?;
+    let (name, map) = &driver.map;
+    let program = INCLUDED
+        .iter()
+        .find(|program| program.map == Some(name.as_str()))
+        .ok_or(None::<String>)?;
+    let info = program.info().map_err(Some)?;
+    Program::new(map, &info, &driver.local).map_err(|problems| Some(problems.join("; ")))
+}
+
+/// Compiles the intents of a configuration.
+pub(super) fn compiled(settings: &Settings) -> Found {
+    let mut found = Found::default();
+    if settings.manager.is_none() || settings.intents.is_empty() {
+        return found;
+    }
+    let now = nic::time::now();
+    let Some(mut simulated) = simulated(settings, now) else {
+        "intents: whether the devices accept them is unknown until they answer\n".clone_into(&mut found.text);
+        return found;
+    };
+    for (index, of_file) in settings.intents.iter().enumerate() {
+        let intent = of_file.intent();
+        let name = intent.name.clone();
+        match simulated.keep_intent(intent, now) {
+            // It was reported where the file was checked.
+            Err(Refusal::Intent(_)) => {}
+            Err(refusal) => found
+                .refused
+                .push(format!("the intent `{name}` will be refused: {refusal}")),
+            Ok(outcome) if index < MAX_LINES => {
+                let (mode, devices) = (outcome.mode.word(), outcome.nodes.len());
+                let _ = writeln!(found.text, "intent {name}: mode {mode}, on {devices} device(s)");
+            }
+            Ok(_) => {}
+        }
+    }
+    if settings.intents.len() > MAX_LINES {
+        let _ = writeln!(
+            found.text,
+            "and {} more intents",
+            settings.intents.len() - MAX_LINES
+        );
+    }
+    found
+}
+
+/// What a device can do, if its map is that of a program of ours.
+fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
+    let of_device = manager
+        .p4runtime
+        .get(&device.name)
+        .filter(|_| device.driver == "p4runtime")?;
+    Some(bound(of_device, device).ok()?.capabilities())
+}
+
+/// Intents or devices of which it is said what becomes of them.
+const MAX_LINES: usize = 20;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A switch, an aggregator and a translator.
+    pub(crate) const OUTSIDE: &str = r#"
+[inventory]
+devices = [
+    { name = "s1", node = 1, driver = "p4runtime", address = "192.0.2.11:9559", ports = 4 },
+    { name = "agg1", node = 11, role = "aggregator", driver = "p4runtime", address = "192.0.2.21:9559" },
+    { name = "dta1", node = 12, role = "translator", driver = "p4runtime", address = "192.0.2.22:9559" },
+]
+hosts = [
+    { name = "h1", addresses = ["10.0.1.1"], at = "s1:1", mtu = 1400 },
+    { name = "h2", addresses = ["10.0.2.1"], at = "s1:2", mtu = 1400 },
+]
+[manager]
+collectors = [{ address = "192.0.2.100:32766" }]
+
+[manager.p4runtime.s1]
+map = "hopwise-int"
+report = { port = 4, source = "192.0.2.1" }
+routes = [{ to = "10.0.1.1", port = 1, source_mac = "02:00:00:00:01:01", mac = "02:00:00:00:11:01" }]
+
+[manager.p4runtime.agg1]
+map = "hopwise-aggregator"
+load = { program = "hopwise-aggregator" }
+[manager.p4runtime.agg1.aggregator]
+kind = "agg_nf"
+r = 3
+registers = 16
+destinations = [{ to = "192.0.2.100:32767", port = 4, source = "192.0.2.1", source_mac = "02:00:00:00:00:01", mac = "02:00:00:00:01:00" }]
+
+[manager.p4runtime.dta1]
+map = "hopwise-dta-translator"
+load = { program = "hopwise-dta-translator" }
+[manager.p4runtime.dta1.translator]
+report_ports = [1]
+reporters = [{ id = 7, address = "10.0.0.7" }]
+timer_frames = { ports = [64], every = "1s" }
+[[manager.p4runtime.dta1.translator.collectors]]
+address = "192.0.2.200"
+port = 3
+source = "198.51.100.1"
+source_mac = "02:00:00:00:00:03"
+mac = "02:00:00:00:01:00"
+unreliable = 0x100
+reliable = 0x101
+stores = [
+    { kind = "key-write", id = 1, address = 0x7f0000000000, rkey = 8002, slots = 1024, data = 20 },
+    { kind = "append", id = 10, address = 0x7f0002000000, rkey = 8002, lists = 3, entry = 4, entries = 64, batch = 16 },
+]
+
+[[intents]]
+name = "web"
+match = { dst = "10.0.2.1", proto = "tcp", dport = "443" }
+watch = ["flow_path", "hop_latency"]
+mode = "md"
+"#;
+
+    #[test]
+    fn devices_outside_the_domain_are_shown_and_concern_no_intent() {
+        let settings = Settings::parse(OUTSIDE, "h.toml").unwrap_or_else(|error| panic!("{error}"));
+        let found = roles(&settings);
+        let expected = "device agg1: aggregator: agg_nf of 3 postcards to 192.0.2.100:32767; 3 entries, 0 multicast groups, 1 clone sessions, no timer frames of the manager
+device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of essential reports; 13 entries, 6 multicast groups, 1 clone sessions, 3 timer frames every 1s
+";
+        assert_eq!((found.text.as_str(), &*found.refused), (expected, &[][..]));
+        let intents = compiled(&settings);
+        assert_eq!(
+            (intents.text.as_str(), &*intents.refused),
+            ("intent web: mode md, on 1 device(s)\n", &[][..])
+        );
+    }
+
+    #[test]
+    fn what_a_device_outside_the_domain_cannot_be_is_refused_with_its_line() {
+        for (from, to, part) in [
+            (
+                "r = 3\n",
+                "r = 24\n",
+                "r: an aggregate of `agg_nf` has at most 23 postcards",
+            ),
+            (
+                "role = \"aggregator\", ",
+                "",
+                "`hopwise-aggregator` is of a device outside the domain; add role = \"aggregator\" to `agg1`",
+            ),
+            (
+                "role = \"aggregator\"",
+                "role = \"translator\"",
+                "add role = \"aggregator\" to `agg1`",
+            ),
+            (
+                "map = \"hopwise-aggregator\"",
+                "map = \"hopwise-int\"",
+                "`hopwise-int` is the map of a switch, and `agg1` has role = \"aggregator\"",
+            ),
+            (
+                "[manager.p4runtime.agg1.aggregator]",
+                "[manager.p4runtime.s1.aggregator]",
+                "`aggregator` belongs to a device with role = \"aggregator\"",
+            ),
+            (
+                "load = { program = \"hopwise-dta-translator\" }",
+                "mtus = [{ port = 1 }]",
+                "`mtus` belongs to switches of the domain",
+            ),
+            (
+                "slots = 1024",
+                "slots = 1000",
+                "collectors[0].stores[0]: slots must be a power of two",
+            ),
+            (
+                "role = \"translator\", driver = \"p4runtime\"",
+                "role = \"translator\", driver = \"files\"",
+                "only driver = \"p4runtime\" drives a device with a role",
+            ),
+            ("at = \"s1:2\"", "at = \"agg1:2\"", "`agg1` is outside the domain"),
+        ] {
+            let text = OUTSIDE.replacen(from, to, 1);
+            assert_ne!(text, OUTSIDE, "{from}");
+            let error = Settings::parse(&text, "h.toml")
+                .map(drop)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("h.toml:") && error.contains(part),
+                "{part}\n{error}"
+            );
+        }
+    }
+
+    fn found(map: &str, checksum: &str, mode: &str) -> Found {
+        let device = |name: &str, node: u32| {
+            format!(
+                "[manager.p4runtime.{name}]\nmap = \"{map}\"\nreport = {{ port = 4, source = \"192.0.2.{node}\" }}\n"
+            )
+        };
+        let file = format!(
+            "[inventory]
+            devices = [
+                {{ name = \"s1\", node = 1, driver = \"p4runtime\", address = \"192.0.2.11:9559\", ports = 4 }},
+                {{ name = \"s2\", node = 2, driver = \"p4runtime\", address = \"192.0.2.12:9559\", ports = 4 }},
+            ]
+            links = [{{ between = [\"s1:2\", \"s2:2\"] }}]
+            hosts = [
+                {{ name = \"h1\", addresses = [\"10.0.1.1\"], at = \"s1:1\", mtu = 1400 }},
+                {{ name = \"h2\", addresses = [\"10.0.2.1\"], at = \"s2:1\", mtu = 1400 }},
+            ]
+            [manager]
+            collectors = [{{ address = \"192.0.2.100:32766\" }}]
+            {checksum}
+            {}{}
+            [[intents]]
+            name = \"web\"
+            match = {{ dst = \"10.0.2.1\", proto = \"tcp\", dport = \"443\" }}
+            watch = [\"flow_path\", \"hop_latency\"]
+            {mode}",
+            device("s1", 1),
+            device("s2", 2)
+        );
+        compiled(&Settings::parse(&file, "h.toml").unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    #[test]
+    fn intents_are_compiled_for_our_programs() {
+        let fine = found("hopwise-int", "", "mode = \"md\"");
+        assert_eq!(
+            (fine.text.as_str(), &*fine.refused),
+            ("intent web: mode md, on 2 device(s)\n", &[][..])
+        );
+        let postcards = found("hopwise-int", "", "mode = \"postcard\"");
+        assert!(
+            postcards.text.starts_with("intent web: mode postcard"),
+            "{postcards:?}"
+        );
+        let checksum = found("hopwise-int", "l4_checksum = \"leave\"", "mode = \"md\"");
+        let expected = "the intent `web` will be refused: ";
+        assert!(
+            checksum.refused.iter().any(|text| text.starts_with(expected)),
+            "{checksum:?}"
+        );
+        let unknown = found("onos-int", "l4_checksum = \"leave\"", "mode = \"md\"");
+        assert_eq!(
+            unknown.text,
+            "intents: whether the devices accept them is unknown until they answer\n"
+        );
+    }
+}

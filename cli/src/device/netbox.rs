@@ -1,0 +1,417 @@
+//! An inventory from NetBox (REST, 3.3 and newer): devices with their interfaces, what these are cabled to, and the addresses of hosts.
+//!
+//! `connected_endpoints` of an interface is where its cable ends, through patch panels; so the cables themselves are not read.
+//! Pages are asked for by offset: the URL of the next page in an answer is not followed, and no other server gets the token.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    client::{Client, Error, escape},
+    remote::Api,
+};
+use manager::inventory::MAX_DEVICES;
+use net::tls;
+use terminal::CliError;
+
+/// What to read, and as what.
+#[derive(clap::Args, Debug)]
+pub(super) struct Options {
+    /// Read from NetBox (3.3 or newer) at this URL. Its token: --token or NETBOX_TOKEN; https needs --ca
+    #[arg(long, value_name = "URL")]
+    pub(super) netbox: Option<String>,
+
+    /// Only devices that match, by a filter of NetBox's list of devices, such as role=leaf or site=dc1. Repeatable
+    #[arg(long, value_name = "NAME=VALUE", requires = "netbox", value_parser = filter)]
+    filter: Vec<(String, String)>,
+
+    /// Driver of these devices
+    #[arg(long, default_value = "hopwise", requires = "netbox")]
+    pub(super) driver: String,
+
+    /// Address of a device for its driver: {ip} is its primary address, {name} its name
+    #[arg(long, value_name = "TEXT", default_value = "{ip}:8080", requires = "netbox", value_parser = address)]
+    pub(super) address: String,
+
+    /// Custom field of devices with the node id; without it, or where it is empty: the id in NetBox
+    #[arg(long, value_name = "FIELD", requires = "netbox")]
+    pub(super) node_field: Option<String>,
+
+    /// Custom field of interfaces with the number of the port; without it: the place among the physical interfaces, in the order of names
+    #[arg(long, value_name = "FIELD", requires = "netbox")]
+    pub(super) port_field: Option<String>,
+}
+
+fn filter(text: &str) -> Result<(String, String), String> {
+    let read = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = read.ok_or("write NAME=VALUE, such as role=leaf")?;
+    match name {
+        "limit" | "offset" | "brief" | "fields" | "format" => Err(format!("`{name}` is not a filter")),
+        _ => Ok((name.to_owned(), value.to_owned())),
+    }
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let differs = text.contains("{ip}") || text.contains("{name}");
+    differs
+        .then(|| text.to_owned())
+        .ok_or_else(|| "write {ip} or {name} where devices differ".to_owned())
+}
+
+/// Objects of a page that are asked for.
+const PAGE: usize = 250;
+/// Devices in the filter of one request, which bounds its URL.
+const BATCH: usize = 40;
+/// Interfaces and addresses that are read at most.
+const MAX_OBJECTS: usize = 1 << 18;
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    count: usize,
+    results: Vec<T>,
+}
+
+/// An object with an id.
+pub(super) trait Object: DeserializeOwned {
+    /// Its id in NetBox.
+    fn id(&self) -> u64;
+}
+
+/// A reference to another object.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Reference {
+    /// Its id in NetBox.
+    pub(super) id: u64,
+    /// Its name, if its kind has one.
+    #[serde(default)]
+    pub(super) name: Option<String>,
+}
+
+/// A site, role or tag.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Slug {
+    /// Its short name.
+    pub(super) slug: String,
+}
+
+/// A value out of a set.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Choice {
+    /// The value.
+    pub(super) value: String,
+}
+
+/// An address with its prefix length.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Prefix {
+    /// As `10.0.0.1/24`.
+    pub(super) address: String,
+}
+
+/// A device.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Device {
+    pub(super) id: u64,
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) primary_ip: Option<Prefix>,
+    /// Before 4.0 it was `device_role`.
+    #[serde(default, alias = "device_role")]
+    pub(super) role: Option<Slug>,
+    #[serde(default)]
+    pub(super) site: Option<Slug>,
+    #[serde(default)]
+    pub(super) tags: Vec<Slug>,
+    #[serde(default)]
+    pub(super) custom_fields: BTreeMap<String, Value>,
+}
+
+/// An interface of a device.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Interface {
+    pub(super) id: u64,
+    pub(super) device: Reference,
+    pub(super) name: String,
+    #[serde(rename = "type")]
+    pub(super) kind: Choice,
+    #[serde(default)]
+    pub(super) mgmt_only: bool,
+    #[serde(default)]
+    pub(super) mtu: Option<u32>,
+    #[serde(default)]
+    pub(super) connected_endpoints: Option<Vec<Endpoint>>,
+    #[serde(default)]
+    pub(super) connected_endpoints_type: Option<String>,
+    #[serde(default)]
+    pub(super) connected_endpoints_reachable: Option<bool>,
+    #[serde(default)]
+    pub(super) custom_fields: BTreeMap<String, Value>,
+}
+
+impl Interface {
+    /// The interfaces at the other end, with their devices.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
+        let leads = self.connected_endpoints_reachable != Some(false)
+            && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
+        let ends = self.connected_endpoints.iter().flatten().filter(move |_| leads);
+        ends.map(|end| (end.id, end.device.as_ref().map(|device| device.id)))
+    }
+}
+
+/// Where a cable ends.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Endpoint {
+    pub(super) id: u64,
+    #[serde(default)]
+    pub(super) device: Option<Reference>,
+}
+
+/// An address of an interface.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Address {
+    pub(super) id: u64,
+    pub(super) address: String,
+    #[serde(default)]
+    pub(super) role: Option<Choice>,
+    #[serde(default)]
+    pub(super) assigned_object: Option<Assigned>,
+}
+
+/// What has an address.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Assigned {
+    #[serde(default)]
+    pub(super) device: Option<Reference>,
+}
+
+impl Object for Device {
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Object for Interface {
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Object for Address {
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The NetBox, for messages.
+    pub(super) url: String,
+    /// The devices that are to be managed.
+    pub(super) devices: Vec<Device>,
+    /// Their interfaces.
+    pub(super) interfaces: Vec<Interface>,
+    /// The addresses of their neighbours.
+    pub(super) addresses: Vec<Address>,
+}
+
+/// Reads what NetBox has.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Found, CliError> {
+    let source = Source::new(url, api)?;
+    let devices: Vec<Device> = source.list("dcim/devices", &query(&options.filter), MAX_DEVICES)?;
+    let ids: Vec<u64> = devices.iter().map(|device| device.id).collect();
+    let interfaces = source.of_devices("dcim/interfaces", &ids)?;
+    let addresses = source.of_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
+    Ok(Found {
+        url: source.client.url(),
+        devices,
+        interfaces,
+        addresses,
+    })
+}
+
+/// The devices that are connected to these, and not among them: by id, ascending.
+fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
+    let managed: BTreeSet<u64> = devices.iter().copied().collect();
+    let all = interfaces
+        .iter()
+        .flat_map(Interface::ends)
+        .filter_map(|(_, device)| device);
+    let others: BTreeSet<u64> = all.filter(|device| !managed.contains(device)).collect();
+    others.into_iter().collect()
+}
+
+fn query(filters: &[(String, String)]) -> String {
+    let each = filters
+        .iter()
+        .map(|(name, value)| format!("&{}={}", escape(name), escape(value)));
+    each.chain(["&exclude=config_context".to_owned()]).collect()
+}
+
+/// A NetBox.
+struct Source {
+    client: Client,
+}
+
+impl Source {
+    fn new(url: &str, api: &Api) -> Result<Self, CliError> {
+        let bad = || {
+            CliError::new(format!(
+                "`{url}` is not the URL of NetBox; write it like https://netbox.example.org"
+            ))
+        };
+        // Without a scheme, with TLS: the token is a secret.
+        let whole = if url.contains("://") {
+            url.to_owned()
+        } else {
+            format!("https://{url}")
+        };
+        let (secure, rest) = tls::authority(&whole);
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let last = authority.rsplit(']').next().unwrap_or(authority);
+        let port = match (last.contains(':'), secure) {
+            (true, _) => "",
+            (false, true) => ":443",
+            (false, false) => ":80",
+        };
+        let scheme = if secure { "https" } else { "http" };
+        let visible = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+        };
+        if !visible(path) {
+            return Err(bad());
+        }
+        // The token of hopwise is not for others.
+        let token = api
+            .token
+            .clone()
+            .or_else(|| std::env::var("NETBOX_TOKEN").ok())
+            .filter(|token| !token.is_empty());
+        if token.as_deref().is_some_and(|token| !visible(token)) {
+            return Err(CliError::new(
+                "the token of NetBox has characters that no token has; correct NETBOX_TOKEN",
+            ));
+        }
+        let authorization = token.map(|token| {
+            // Tokens of version 2 (4.5) say so.
+            let scheme = if token.starts_with("nbt_") {
+                "Bearer"
+            } else {
+                "Token"
+            };
+            format!("{scheme} {token}")
+        });
+        let url = format!("{scheme}://{authority}{port}");
+        let client = Client::with_tls(&url, None, api.tls_for(&url)?).map_err(|error| match error {
+            Error::Address(_) => bad(),
+            other => CliError::from(other),
+        });
+        if !secure && authorization.is_some() && !tls::is_loopback(authority) {
+            return Err(CliError::new(format!(
+                "the token of NetBox would be sent to {authority} without encryption; write https:// in its URL, with --ca, or leave the token out"
+            )));
+        }
+        let client = client?;
+        let base = if path.is_empty() {
+            "/api/".to_owned()
+        } else {
+            format!("/{path}/api/")
+        };
+        Ok(Self {
+            client: client.for_other(base, authorization),
+        })
+    }
+
+    /// All objects of a list that belong to these devices.
+    fn of_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
+        let mut all = Vec::new();
+        for batch in devices.chunks(BATCH) {
+            let filter: String = batch.iter().map(|id| format!("&device_id={id}")).collect();
+            all.extend(self.list(list, &filter, MAX_OBJECTS - all.len())?);
+        }
+        Ok(all)
+    }
+
+    /// All objects of a list; at most `limit`.
+    fn list<T: Object>(&self, list: &str, query: &str, limit: usize) -> Result<Vec<T>, CliError> {
+        let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
+        let refuse = |why: String| Err(CliError::new(format!("NetBox at {}: {why}", self.client.url())));
+        loop {
+            let path = format!("{list}/?limit={PAGE}&offset={}{query}", all.len());
+            let page: Page<T> = self.page(&path)?;
+            if page.count.max(all.len() + page.results.len()) > limit {
+                return refuse(format!(
+                    "{list} has more than {limit} objects to read; read fewer devices by --filter"
+                ));
+            }
+            let empty = page.results.is_empty();
+            for object in page.results {
+                if !seen.insert(object.id()) {
+                    return refuse(format!("{list} changed while it was read; run the command again"));
+                }
+                all.push(object);
+            }
+            if all.len() >= page.count {
+                return Ok(all);
+            }
+            if empty {
+                return refuse(format!(
+                    "{list} ended after {} of {} objects; run the command again",
+                    all.len(),
+                    page.count
+                ));
+            }
+        }
+    }
+
+    fn page<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        let (url, list) = (self.client.url(), path.split("/?").next().unwrap_or(path));
+        let answer = self.client.get(path).map_err(|error| {
+            CliError::new(match error {
+                Error::Tls(message) => message,
+                Error::Unreachable { source, .. } => {
+                    format!("cannot read {list} of NetBox at {url}: {source}; check the URL of --netbox")
+                }
+                Error::Refused { status: 301..=308, .. } => format!(
+                    "{url} sends to another URL; write that one after --netbox, with https:// if it has TLS"
+                ),
+                Error::Refused { status: status @ (401 | 403), message } => format!(
+                    "NetBox at {url} refuses to show {list} ({status}: {}); set a token that may view it in NETBOX_TOKEN",
+                    detail(&message)
+                ),
+                Error::Refused { status: 404, .. } => {
+                    format!("{url} has no {list}; write the URL of NetBox without /api")
+                }
+                Error::Refused { status, message } => {
+                    format!("NetBox at {url} refuses {list} ({status}: {}); correct --filter", detail(&message))
+                }
+                other => format!("{other}").replace("hopwise listens", "NetBox listens"),
+            })
+        })?;
+        serde_json::from_value(answer).map_err(|error| {
+            CliError::new(format!(
+                "{list} of {url} is not a list of NetBox 3.3 or newer: {error}"
+            ))
+        })
+    }
+}
+
+/// What NetBox says, in one line.
+fn detail(message: &str) -> String {
+    let json = serde_json::from_str::<Value>(message).ok();
+    let detail = json.as_ref().and_then(|json| json.get("detail")?.as_str());
+    detail
+        .unwrap_or(message)
+        .trim_end_matches('.')
+        .chars()
+        .take(200)
+        .collect()
+}

@@ -1,0 +1,77 @@
+//! `hopwise count`: the count of a key.
+
+use std::process::ExitCode;
+
+use super::{Source, print, query};
+use crate::client::escape;
+use dta::key::Key;
+use dta::source::CountAnswer;
+use terminal::CliError;
+use terminal::units;
+
+/// Get the count of a key from a key-increment store of collector memory
+///
+/// If each report added to at least --copies counters, the estimate is never too small; the command also prints the bound of its error.
+/// The memory does not show how many counters reports use: a larger number here gives too small a count.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise count bytes 10.0.0.1               the key is the address
+  hopwise count bytes '10.0.0.1:1234 > 10.0.0.2:80 tcp' --json
+  hopwise count bytes 10.0.0.1 --copies 4    if reports use four counters each")]
+pub struct Args {
+    /// Name of the store, or its ID
+    store: String,
+
+    /// The key
+    key: Key,
+
+    /// Counters that each report adds to, 1 to 4
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
+    copies: u8,
+
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let answer = match args.source.source()? {
+        Some(source) => {
+            let store = source.find(&args.store).map_err(CliError::new)?;
+            store.count(&args.key, args.copies).map_err(CliError::new)?
+        }
+        None => {
+            let map = args.source.map()?;
+            let collectors = map
+                .as_ref()
+                .map(|map| map.collectors_of_key(&args.key))
+                .unwrap_or_default();
+            // Counts from before the map grew are at another collector; only the current one is queried.
+            let collectors = &collectors[..collectors.len().min(1)];
+            let asked = query(&[
+                ("key", Some(args.key.to_string())),
+                ("copies", Some(args.copies.to_string())),
+            ]);
+            let path = format!("/dta/stores/{}/count{asked}", escape(&args.store));
+            let name = |answer: &mut CountAnswer, name: &str| answer.collector = Some(name.to_owned());
+            args.source.ask(collectors, &path, |_| true, name)?
+        }
+    };
+    print(&answer, args.json, |answer| {
+        format!(
+            "{}  (of reports with {}: too large by at most {} with a probability of {:.1} %)\n",
+            units::count(answer.estimate),
+            match args.copies {
+                4 => "4 copies".to_owned(),
+                copies => format!("{copies} to 4 copies"),
+            },
+            units::count(answer.error.ceil() as u64),
+            answer.confidence * 100.0
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,234 @@
+//! `hopwise stores`: the stores of collector memory, their occupancy and expected answers.
+
+use std::{path::Path, process::ExitCode};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Source, print};
+use crate::{client::Client, remote::fetch};
+use dta::source::{Shape, StoreView};
+use dta_role::memory::SnapshotView;
+use terminal::CliError;
+use terminal::{Align, Table, units};
+
+/// List the stores of collector memory with their occupancy and the expected share of answered keys
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise stores
+  hopwise stores --json | jq '.stores[] | {name, occupied}'
+  hopwise stores --directory /dev/shm/hopwise
+  hopwise stores --map map.json              of all collectors of a map
+  hopwise stores --take-snapshot paths       copy a store to a file now; without a name all of them
+  hopwise stores --list-snapshots")]
+pub struct Args {
+    /// Take a snapshot of this store, or of all; wait until it is on disk
+    #[arg(long, value_name = "STORE", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["directory", "snapshot"])]
+    take_snapshot: Option<String>,
+
+    /// List the snapshots
+    #[arg(long, conflicts_with_all = ["directory", "snapshot", "take_snapshot"])]
+    list_snapshots: bool,
+
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// `/dta/stores`, of one collector or several.
+#[derive(Default, Serialize, Deserialize)]
+struct Stores {
+    stores: Vec<FromCollector<StoreView>>,
+}
+
+/// `/dta/snapshots`, of one collector or several.
+#[derive(Default, Serialize, Deserialize)]
+struct Snapshots {
+    snapshots: Vec<FromCollector<SnapshotView>>,
+}
+
+/// An item of a collector.
+#[derive(Serialize, Deserialize)]
+struct FromCollector<T> {
+    #[serde(flatten)]
+    view: T,
+    /// The collector's name in the map; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    collector: Option<String>,
+}
+
+impl<T> FromCollector<T> {
+    fn named(mut self, name: Option<&str>) -> Self {
+        self.collector = name.map(str::to_owned);
+        self
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    if args.list_snapshots || args.take_snapshot.is_some() {
+        let mut all = Snapshots::default();
+        let code = of_each(&args.source, |client, name| {
+            let answer = snapshots(client, args.take_snapshot.as_deref())?;
+            all.snapshots
+                .extend(answer.snapshots.into_iter().map(|one| one.named(name)));
+            Ok(())
+        })?;
+        print(&all, args.json, snapshot_table)?;
+        return Ok(code);
+    }
+    let mut all = Stores::default();
+    let code = if let Some(source) = args.source.source()? {
+        let views = source.stores().iter().map(|store| FromCollector {
+            view: store.view(),
+            collector: None,
+        });
+        all.stores.extend(views);
+        ExitCode::SUCCESS
+    } else {
+        of_each(&args.source, |client, name| {
+            let answer: Stores = fetch(client, "/dta/stores")?;
+            all.stores
+                .extend(answer.stores.into_iter().map(|one| one.named(name)));
+            Ok(())
+        })?
+    };
+    print(&all, args.json, table)?;
+    Ok(code)
+}
+
+/// The snapshots of a collector; with `take`, only those taken now: of this store, or of all without a name.
+fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
+    let Some(store) = take else {
+        return fetch(client, "/dta/snapshots");
+    };
+    let stores: Vec<&str> = Some(store).filter(|name| !name.is_empty()).into_iter().collect();
+    let answer = client.send("POST", "/dta/snapshots", &json!({ "stores": stores }))?;
+    serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// Queries the collector, or each collector of a map. If one of several fails, its error is printed and the others are still queried; then
+/// the exit code is 1.
+fn of_each(
+    source: &Source,
+    mut ask: impl FnMut(&Client, Option<&str>) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let mut code = ExitCode::SUCCESS;
+    for (client, name) in source.each()? {
+        match (ask(&client, name.as_deref()), name) {
+            (Err(error), Some(name)) => {
+                terminal::note(format_args!("{name}: {error}"));
+                code = ExitCode::from(1);
+            }
+            (outcome, _) => outcome?,
+        }
+    }
+    Ok(code)
+}
+
+/// A table, with a first column of collectors when there are several.
+fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, Align); N]) -> Table {
+    let collector = of
+        .iter()
+        .any(|one| one.collector.is_some())
+        .then_some(("collector", Align::Left));
+    Table::new(collector.into_iter().chain(columns))
+}
+
+fn table(answer: &Stores) -> String {
+    let mut table = columns(
+        &answer.stores,
+        [
+            ("store", Align::Left),
+            ("kind", Align::Left),
+            ("id", Align::Right),
+            ("shape", Align::Left),
+            ("memory", Align::Right),
+            ("pages", Align::Left),
+            ("occupied", Align::Right),
+            ("answered, 2 copies", Align::Right),
+            ("fields", Align::Left),
+        ],
+    );
+    for FromCollector {
+        view: store,
+        collector,
+    } in &answer.stores
+    {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let two = store.expected.iter().find(|expected| expected.copies == 2);
+        table.row(collector.clone().into_iter().chain([
+            store.name.clone(),
+            store.shape.kind().to_owned(),
+            store.id.to_string(),
+            shape(store),
+            units::bytes(store.bytes),
+            store.pages.clone(),
+            store.occupied.map(percent).unwrap_or_default(),
+            two.map(|expected| percent(expected.answered)).unwrap_or_default(),
+            store.fields.clone().unwrap_or_default(),
+        ]));
+    }
+    table.render()
+}
+
+fn shape(store: &StoreView) -> String {
+    match &store.shape {
+        Shape::KeyWrite { slots, data, .. } => format!("{} slots of {data} B", units::count(*slots)),
+        Shape::KeyIncrement { slots, .. } => format!("{} counters", units::count(*slots)),
+        Shape::Postcarding { slots, hops, .. } => format!("{} slots of {hops} hops", units::count(*slots)),
+        Shape::Append {
+            lists,
+            entry,
+            entries,
+            batch,
+            ..
+        } => {
+            let last = u64::from(store.id) + u64::from(*lists) - 1;
+            format!(
+                "lists {} to {last}, {} entries of {entry} B, batches of {batch}",
+                store.id,
+                units::count(*entries)
+            )
+        }
+        Shape::Sketch {
+            sketch,
+            depth,
+            columns,
+            ..
+        } => {
+            format!("{sketch}, {depth} x {}", units::count(u64::from(*columns)))
+        }
+    }
+}
+
+fn snapshot_table(answer: &Snapshots) -> String {
+    let names = [
+        ("store", Align::Left),
+        ("taken", Align::Left),
+        ("size", Align::Right),
+        ("file", Align::Left),
+    ];
+    let mut table = columns(&answer.snapshots, names);
+    for FromCollector {
+        view: snapshot,
+        collector,
+    } in &answer.snapshots
+    {
+        let file = Path::new(&snapshot.file).display().to_string();
+        table.row(collector.clone().into_iter().chain([
+            snapshot.store.clone(),
+            units::date_time(snapshot.ts),
+            units::bytes(snapshot.bytes),
+            file,
+        ]));
+    }
+    if table.is_empty() {
+        "no snapshots\n".to_owned()
+    } else {
+        table.render()
+    }
+}

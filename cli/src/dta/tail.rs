@@ -1,0 +1,135 @@
+//! `hopwise tail`: the newest entries of a list, and those that follow.
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use super::{Source, fields_text, query};
+use crate::remote::fetch;
+use dta::source::{DtaSource, Entry, TailAnswer};
+use terminal::CliError;
+use terminal::text::json_line;
+
+/// Time between two polls.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Show the newest entries of a list in collector memory
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise tail 5                             the last 20 entries of list 5
+  hopwise tail 5 --follow                    and new entries as they arrive
+  hopwise tail 5 --json --limit 1000 | jq .fields
+  hopwise tail 5 --directory /dev/shm/hopwise")]
+pub struct Args {
+    /// List ID
+    list: u32,
+
+    /// Wait for new entries and show them
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Maximum number of entries to start with
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+
+    /// Start at this batch
+    #[arg(long)]
+    from: Option<u32>,
+
+    /// One JSON object per entry
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// The source of entries.
+enum Asked {
+    DtaSource(DtaSource),
+    Client(crate::client::Client),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let asked = match args.source.source()? {
+        Some(source) => Asked::DtaSource(source),
+        None => {
+            let map = args.source.map()?;
+            Asked::Client(
+                args.source
+                    .client(map.as_ref().and_then(|map| map.collector_of_list(args.list)))?,
+            )
+        }
+    };
+    let mut answer = ask(&asked, args.list, args.from, args.limit)?;
+    show(&answer, args.json)?;
+    if answer.entries.is_empty() && !args.follow {
+        terminal::note(format_args!(
+            "{}; --follow waits for entries",
+            nothing(&asked, args.list, args.from)?
+        ));
+        return Ok(ExitCode::from(1));
+    }
+    if args.follow {
+        loop {
+            thread::sleep(EVERY);
+            answer = ask(&asked, args.list, Some(answer.next), 10_000)?;
+            show(&answer, args.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why there are no entries from this batch on.
+fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
+    let newest = match from {
+        Some(_) => ask(asked, list, None, 1)?
+            .entries
+            .last()
+            .map(|entry| entry.sequence),
+        None => None,
+    };
+    Ok(match (from, newest) {
+        (Some(from), Some(newest)) => format!("list {list} has no batch {from}: its newest is {newest}"),
+        _ => format!("list {list} is empty"),
+    })
+}
+
+fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAnswer, CliError> {
+    match asked {
+        Asked::DtaSource(source) => source.tail(list, from, limit as usize).map_err(CliError::new),
+        Asked::Client(client) => {
+            let asked = query(&[
+                ("from", from.map(|from| from.to_string())),
+                ("limit", Some(limit.to_string())),
+            ]);
+            fetch(client, &format!("/dta/lists/{list}{asked}"))
+        }
+    }
+}
+
+fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
+    for (lost, why) in [
+        (answer.overwritten, "overwritten before they were read"),
+        (answer.missing, "never arrived"),
+    ] {
+        if lost > 0 {
+            terminal::note(format_args!("{lost} batches {why}"));
+        }
+    }
+    let mut out = String::new();
+    for entry in &answer.entries {
+        match json {
+            true => out.push_str(&json_line(entry)?),
+            false => out.push_str(&line(entry)),
+        }
+    }
+    terminal::print(&out)
+}
+
+fn line(entry: &Entry) -> String {
+    let text = entry
+        .fields
+        .as_ref()
+        .map_or_else(|| format!("0x{}", entry.data), fields_text);
+    format!("{}.{}  {text}\n", entry.sequence, entry.index)
+}

@@ -1,0 +1,453 @@
+//! `hopwise events`: events of a running hopwise or of a store; or live.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::client::{self, Client, Stream};
+use super::event_filter::Filter;
+use super::remote::{Api, fetch, names};
+use terminal::CliError;
+use terminal::Tone;
+use terminal::text::json_line;
+use terminal::{Terminal, units};
+use view::{EventView, Events, Names};
+
+/// List events, newest last, or follow them live
+///
+/// Queries a running hopwise, or with --dir the store itself. Exit code 1 if no event matches.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise events                              the last 50
+  hopwise events --follow --kind drop         drops as they happen
+  hopwise events --node 102 --metric queue_occupancy --limit 500
+  hopwise events --from 2h --to 1h            of the hour before the last
+  hopwise events --dir hopwise-data --flow '10.0.0.1:5000>10.0.0.2:80/17' --json")]
+pub struct Args {
+    /// Continue with new events
+    #[arg(short, long, conflicts_with = "dir")]
+    pub(crate) follow: bool,
+
+    /// One JSON object per event
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Directory of a store to read instead of querying a running hopwise
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Maximum number of events; the latest are listed
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+
+    /// With --follow: how long to wait for reconnection, seconds; 0 exits at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "follow", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub(crate) reconnect: u64,
+
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+
+    #[command(flatten)]
+    pub(crate) api: Api,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    args.filter.check()?;
+    let mut printer = Printer {
+        json: args.json,
+        terminal: Terminal::stdout(),
+        line: String::new(),
+        names: Names::default(),
+    };
+    let events = match &args.dir {
+        Some(dir) => super::stored::events(dir, &args.filter, args.limit)?,
+        None => {
+            let client = args.api.client()?;
+            if !args.json {
+                printer.names = names(&client);
+            }
+            if args.follow {
+                return follow(&client, &args, &mut printer);
+            }
+            latest(&client, &args.filter, args.limit as usize)?
+        }
+    };
+    if events.is_empty() {
+        terminal::note(format_args!(
+            "no event matches; `hopwise events --follow` waits for new ones"
+        ));
+        return Ok(ExitCode::from(1));
+    }
+    events.iter().try_for_each(|event| printer.print(event))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The latest events that pass, oldest first. The server cannot exclude `latest` events, so several requests may be needed.
+fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
+    let mut passed = Vec::new();
+    let mut before = String::new();
+    for _ in 0..MAX_PAGES {
+        let Events { events, next } = fetch(
+            client,
+            &format!("/events?limit={PAGE}{before}{}", filter.query('&')),
+        )?;
+        passed.extend(events.into_iter().filter(|event| filter.passes(event)));
+        match next {
+            Some(next) if passed.len() < limit => before = format!("&before={next}"),
+            _ => break,
+        }
+    }
+    passed.truncate(limit);
+    passed.reverse();
+    Ok(passed)
+}
+
+/// Events per request.
+const PAGE: usize = 1000;
+/// Maximum number of requests.
+const MAX_PAGES: usize = 1000;
+
+/// Prints the live stream, and reconnects when it ends, until the time limit for reconnection.
+fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
+    // The stream has no filter by metric; `drain` applies it.
+    let streamed = Filter {
+        metric: None,
+        ..args.filter.clone()
+    };
+    let path = format!("/events/stream{}", streamed.query('?'));
+    let mut backoff = ReconnectBackoff::new(Duration::from_secs(args.reconnect));
+    let mut stream = client.stream(&path)?;
+    loop {
+        let connected = Instant::now();
+        let cause = drain(stream, &args.filter, printer)?;
+        if connected.elapsed() >= STEADY {
+            backoff = ReconnectBackoff::new(backoff.limit);
+        }
+        if args.reconnect > 0 {
+            terminal::note(format_args!(
+                "{cause}; waiting {} s for hopwise at {}",
+                args.reconnect,
+                client.url()
+            ));
+        }
+        stream = reconnect(client, &path, &mut backoff, &cause)?;
+        terminal::note(format_args!(
+            "reconnected to {}; `hopwise events` lists the events in between",
+            client.url()
+        ));
+    }
+}
+
+/// Prints events until the stream ends; returns the cause.
+fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<String, CliError> {
+    for message in stream {
+        let message = match message {
+            Ok(message) => message,
+            Err(_) => return Ok("the live stream broke".to_owned()),
+        };
+        if message.event == "shed" {
+            // The reader must know that lines are missing.
+            terminal::note(format_args!(
+                "{} events were dropped: the reader of this output is too slow",
+                message.data.trim()
+            ));
+            continue;
+        }
+        let event: EventView = serde_json::from_str(&message.data).map_err(|error| {
+            CliError::new(format!(
+                "the stream contains an event that this version cannot read: {error}"
+            ))
+        })?;
+        if filter.passes(&event) {
+            printer.print(&event)?;
+        }
+    }
+    Ok("the live stream ended".to_owned())
+}
+
+/// Reconnects as soon as a server answers.
+fn reconnect(
+    client: &Client,
+    path: &str,
+    backoff: &mut ReconnectBackoff,
+    cause: &str,
+) -> Result<Stream, CliError> {
+    while let Some(pause) = backoff.next(Instant::now()) {
+        thread::sleep(pause);
+        match client.stream(path) {
+            Ok(stream) => return Ok(stream),
+            // A refusal is final.
+            Err(error @ client::Error::Refused { status: 400..500, .. }) => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+    let (url, waited) = (client.url(), backoff.limit.as_secs());
+    Err(CliError::new(match waited {
+        0 => format!("{cause}; hopwise at {url} has stopped"),
+        _ => format!("{cause}, and hopwise at {url} was not back after {waited} s; start it again"),
+    }))
+}
+
+/// Time limit and back-off of reconnection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct ReconnectBackoff {
+    limit: Duration,
+    pause: Duration,
+    /// When the connection was lost.
+    lost: Option<Instant>,
+}
+
+impl ReconnectBackoff {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            pause: FIRST_PAUSE,
+            lost: None,
+        }
+    }
+
+    /// Pause before the next attempt; `None` after the time limit.
+    fn next(&mut self, now: Instant) -> Option<Duration> {
+        let waited = now.saturating_duration_since(*self.lost.get_or_insert(now));
+        let left = self.limit.checked_sub(waited).filter(|left| !left.is_zero())?;
+        let pause = self.pause.min(left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Some(pause)
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// After this time a connection counts as stable: the next loss resets the back-off.
+const STEADY: Duration = Duration::from_secs(5);
+
+struct Printer {
+    json: bool,
+    terminal: Terminal,
+    line: String,
+    names: Names,
+}
+
+impl Printer {
+    fn print(&mut self, event: &EventView) -> Result<(), CliError> {
+        self.line = if self.json {
+            json_line(event)?
+        } else {
+            sentence(event, &self.names, self.terminal) + "\n"
+        };
+        terminal::print(&self.line)
+    }
+}
+
+/// One line: when, what, where, how much.
+pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
+    let tone = match &*event.kind {
+        "drop" | "loss" | "packet_loss" | "path_loop" => Tone::Bad,
+        "rule_on" | "path_change" | "hop_limit" | "mtu" => Tone::Warn,
+        "rule_off" => Tone::Good,
+        _ => Tone::Dim,
+    };
+    let time = terminal.paint(Tone::Dim, &units::date_time(event.ts));
+    let mut out = format!("{time}  {}", terminal.paint(tone, &format!("{:<11}", event.kind)));
+    let mut say = |text: String| {
+        out.push_str("  ");
+        out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
+    };
+    say(format!(
+        "{:<16}",
+        event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("")
+    ));
+    if let Some(location) = location(event, names) {
+        say(location);
+    }
+    if let Some(text) = &event.text {
+        say(text.clone());
+    }
+    if let Some(hosts) = event
+        .flow
+        .as_ref()
+        .and_then(|flow| names.hosts(&flow.src, &flow.dst))
+    {
+        say(format!("({hosts})"));
+    }
+    if !event.path.is_empty() {
+        say(names.path(&event.path));
+    }
+    if let Some(latency) = event.flow_latency {
+        let basis = event
+            .latency_basis
+            .as_deref()
+            .filter(|basis| *basis != "measured");
+        say(format!(
+            "{}{}",
+            units::nanos(latency),
+            basis.map_or(String::new(), |basis| format!(" ({basis})"))
+        ));
+    }
+    if let Some(change) = change(event) {
+        say(change);
+    }
+    if let Some(reason) = event.reason {
+        say(format!("reason {reason}"));
+    }
+    if !matches!(&*event.basis, "" | "measured") && event.value.is_some() {
+        say(format!("({})", event.basis));
+    }
+    out.trim_end().to_string()
+}
+
+fn location(event: &EventView, names: &Names) -> Option<String> {
+    let mut out = format!("node {}", names.node(event.node?));
+    if let Some(queue) = event.queue {
+        out.push_str(&format!(" queue {queue}"));
+    }
+    if let Some(interface) = event.interface {
+        out.push_str(&format!(" if {}", names.interface(event.node, interface)));
+    }
+    Some(out)
+}
+
+/// `64 → 200 (threshold 10)`; latencies with their unit. The number of hops of a path is omitted: the path itself is shown.
+fn change(event: &EventView) -> Option<String> {
+    let metric = event.metric.as_deref().unwrap_or("");
+    let show = |value: u64| match metric {
+        "flow_latency" | "hop_latency" => units::nanos(value),
+        // Millionths of the link's rate.
+        "link_utilization" => format!("{:.1} %", value as f64 / 1e4),
+        _ => units::count(value),
+    };
+    let value = event.value.filter(|_| metric != "flow_path")?;
+    let threshold = event
+        .threshold
+        .map_or(String::new(), |limit| format!(" (threshold {})", show(limit)));
+    Some(match event.previous {
+        Some(previous) => format!("{} → {}{threshold}", show(previous), show(value)),
+        None => format!("{}{threshold}", show(value)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use view::NamesView;
+
+    fn shown(event: serde_json::Value) -> String {
+        sentence(
+            &serde_json::from_value(event).unwrap(),
+            &Names::default(),
+            Terminal::plain(),
+        )
+    }
+
+    #[test]
+    fn names_stand_for_ids() {
+        let names: NamesView = serde_json::from_value(json!({
+            "nodes": [{"node": 7, "name": "leaf1", "interfaces": [{"interface": 3, "name": "Ethernet8"}]}],
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
+        .unwrap();
+        let flow = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1, "dport": 2, "proto": 6});
+        let event = json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26, "flow": flow,
+            "text": "10.0.0.1:1>10.0.0.2:2/6", "path": [7, 8]});
+        assert_eq!(
+            sentence(
+                &serde_json::from_value(event).unwrap(),
+                &names.into(),
+                Terminal::plain()
+            ),
+            "1970-01-01 00:00:00.000Z  drop                           node leaf1 if Ethernet8  10.0.0.1:1>10.0.0.2:2/6  \
+             (h1>10.0.0.2)  leaf1>8  reason 26"
+        );
+    }
+
+    #[test]
+    fn an_event_reads_as_a_line() {
+        assert_eq!(
+            shown(
+                json!({"ts": 1_250_000_000_u64, "kind": "change", "metric": "queue_occupancy", "node": 102, "queue": 0,
+                "value": 200, "previous": 64, "threshold": 10, "basis": "measured", "flow": null, "path": []})
+            ),
+            "1970-01-01 00:00:01.250Z  change       queue_occupancy   node 102 queue 0  64 → 200 (threshold 10)"
+        );
+        assert_eq!(
+            shown(
+                json!({"ts": 0, "kind": "new", "metric": "flow_path", "text": "10.0.0.1:1>10.0.0.2:2/6", "value": 2,
+                "path": [1, null], "basis": "measured"})
+            ),
+            "1970-01-01 00:00:00.000Z  new          flow_path         10.0.0.1:1>10.0.0.2:2/6  1>?"
+        );
+        assert_eq!(
+            shown(
+                json!({"ts": 0, "kind": "change", "metric": "flow_latency", "text": "a\u{1b}[2J", "value": 1500,
+                "basis": "hop_sum"})
+            ),
+            "1970-01-01 00:00:00.000Z  change       flow_latency      a·[2J  1.50 us  (hop_sum)"
+        );
+        assert_eq!(
+            shown(json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26})),
+            "1970-01-01 00:00:00.000Z  drop                           node 7 if 3  reason 26"
+        );
+    }
+
+    #[test]
+    fn pauses_double_until_the_time_limit() {
+        let start = Instant::now();
+        let (mut backoff, mut now, mut pauses) =
+            (ReconnectBackoff::new(Duration::from_secs(10)), start, Vec::new());
+        while let Some(pause) = backoff.next(now) {
+            pauses.push(pause.as_millis());
+            now += pause;
+        }
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 2250]);
+        assert_eq!(ReconnectBackoff::new(Duration::ZERO).next(start), None);
+    }
+
+    #[test]
+    fn a_filter_is_sent_to_the_server_and_applied_locally() {
+        let filter = Filter {
+            kind: Some("drop".into()),
+            node: Some(7),
+            flow: Some("a>b/6".into()),
+            to: Some(5),
+            ..Filter::default()
+        };
+        assert_eq!(filter.query('?'), "?kind=drop&node=7&flow=a%3Eb%2F6&to=5");
+        let event = |node: u32| {
+            serde_json::from_value(json!({"ts": 0, "kind": "drop", "node": node, "text": "a>b/6"})).unwrap()
+        };
+        assert_eq!(
+            [filter.passes(&event(7)), filter.passes(&event(8))],
+            [true, false]
+        );
+        let times = Filter {
+            from: Some(1),
+            ..filter.clone()
+        };
+        assert!(!times.passes(&event(7)), "before the first time");
+        let latest = serde_json::from_value(json!({"ts": 0, "kind": "latest"})).unwrap();
+        let wanted = Filter {
+            kind: Some("latest".into()),
+            ..Filter::default()
+        };
+        assert_eq!(
+            [Filter::default().passes(&latest), wanted.passes(&latest)],
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn an_unknown_kind_is_refused_with_the_known_ones() {
+        let wrong = Filter {
+            kind: Some("drops".into()),
+            ..Filter::default()
+        };
+        assert_eq!(
+            wrong.check().unwrap_err().to_string(),
+            "`drops` is not a kind of event; use one of new, change, path_change, path_loop, rule_on, rule_off, drop, \
+             loss, expired, hop_limit, mtu, latest, packet_loss"
+        );
+    }
+}

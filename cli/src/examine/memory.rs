@@ -1,0 +1,447 @@
+//! Checks of collector memory that the kernel or an RDMA device writes, of a translator with an RDMA device, and of the secrets of the exchange.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+use nic::capabilities::Cap;
+use nic::device::{Facts, Machine, RdmaDevice};
+
+use super::{Check, Examined, Input, Verdict, interface, machine::size};
+use config::Settings;
+use dta::settings::MemoryMode;
+use dta_role::{exchange::secret::Secret, memory::geometry, translator::settings::TransportMode};
+
+/// A role that writes memory, or whose memory is written, other than by a socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Writer {
+    /// `[collector.memory] mode = "xdp"` on this interface.
+    Kernel { interface: String },
+    /// `mode = "verbs"`: of which section, at which address, and the bytes to lock.
+    Verbs {
+        section: &'static str,
+        address: IpAddr,
+        bytes: u64,
+    },
+    /// Every peer with the secret of the exchange; without a secret, every peer that reaches it.
+    Exchange {
+        section: &'static str,
+        at: SocketAddr,
+        secret_file: Option<PathBuf>,
+    },
+}
+
+/// Memory that a translator's RDMA device locks for requests in flight: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
+/// while it connects again; and queues.
+const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
+
+impl Writer {
+    /// Those of a configuration.
+    pub(super) fn of(settings: &Settings) -> Vec<Self> {
+        let mut writers = Vec::new();
+        if let Some(memory) = &settings.collector.memory {
+            match (memory.mode, &memory.interface) {
+                (MemoryMode::Socket, _) | (MemoryMode::Xdp, None) => {}
+                (MemoryMode::Xdp, Some(interface)) => {
+                    writers.push(Self::Kernel {
+                        interface: interface.clone(),
+                    });
+                }
+                (MemoryMode::Verbs, _) => {
+                    let bytes = memory.stores.iter().map(|store| geometry(store).body_len()).sum();
+                    let address = memory.listen.ip();
+                    writers.push(Self::Verbs {
+                        section: "[collector.memory]",
+                        address,
+                        bytes,
+                    });
+                }
+            }
+        }
+        let translator = settings.translator.as_ref();
+        if let Some(dta) = translator.filter(|dta| dta.mode == TransportMode::Verbs)
+            && let Some(address) = dta.source
+        {
+            let bytes = UNDER_WAY * dta.collectors.len() as u64;
+            writers.push(Self::Verbs {
+                section: "[translator]",
+                address,
+                bytes,
+            });
+        }
+        writers.extend(Self::exchanges(settings));
+        writers
+    }
+
+    /// The exchanges of a configuration, from either side.
+    fn exchanges(settings: &Settings) -> Vec<Self> {
+        let own = settings.collector.memory.iter().map(|memory| Self::Exchange {
+            section: "[collector.memory]",
+            at: memory.exchange,
+            secret_file: memory.secret_file.clone(),
+        });
+        let translator = settings.translator.as_ref();
+        let others = translator.into_iter().flat_map(|dta| {
+            dta.collectors.iter().filter_map(|collector| {
+                let secret_file = dta.secret_file(collector).map(PathBuf::from);
+                Some(Self::Exchange {
+                    section: "[translator]",
+                    at: collector.exchange?,
+                    secret_file,
+                })
+            })
+        });
+        own.chain(others).collect()
+    }
+
+    /// Its interface, if it has one.
+    pub(super) fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Kernel { interface } => Some(interface),
+            Self::Verbs { .. } | Self::Exchange { .. } => None,
+        }
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Self::Kernel { interface } => format!("[collector.memory] on {interface}"),
+            Self::Verbs { section, address, .. } => format!("{section} by the RDMA device of {address}"),
+            Self::Exchange { section, at, .. } => format!("{section} exchange {at}"),
+        }
+    }
+}
+
+/// The facts about its interface and devices.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryFacts {
+    pub(super) facts: Option<Facts>,
+    pub(super) devices: Vec<RdmaDevice>,
+    pub(super) library: Result<(), &'static str>,
+}
+
+/// Examines one. `program`: the kernel's result of loading the responder, if it was tried.
+pub(super) fn examine(
+    writer: &Writer,
+    machine: &Machine,
+    found: MemoryFacts,
+    program: Option<Check>,
+) -> Examined {
+    let mut checks = Vec::new();
+    match writer {
+        Writer::Kernel { interface } => {
+            let mut kernel = kernel(machine);
+            // Some distributions backport features to a kernel with an older version: then the result of loading decides.
+            if program
+                .as_ref()
+                .is_some_and(|program| program.verdict == Verdict::Ok)
+                && kernel.verdict == Verdict::Blocking
+            {
+                kernel = kernel.with(Verdict::Suboptimal);
+            }
+            checks.extend([kernel, capabilities(machine)]);
+            checks.extend(program);
+            match &found.facts {
+                None => checks.push(interface::missing(interface).because(
+                    "Until the interface exists, hopwise does not start: mode = \"xdp\" never falls back to a socket by itself.",
+                )),
+                Some(facts) => checks.extend(interface::of_programs(facts)),
+            }
+        }
+        Writer::Verbs { address, bytes, .. } => {
+            checks.extend([
+                library(found.library),
+                device(*address, &found.devices),
+                locked(*bytes, machine),
+            ]);
+        }
+        Writer::Exchange { at, secret_file, .. } => checks.push(secret(*at, secret_file.as_ref())),
+    }
+    let input = Input {
+        listen: writer.title(),
+        interface: None,
+        sockets: Vec::new(),
+        restricted: None,
+        requested: true,
+    };
+    Examined {
+        input,
+        facts: found.facts,
+        expected: None,
+        checks,
+    }
+}
+
+fn kernel(machine: &Machine) -> Check {
+    let (name, why) = (
+        "kernel",
+        "The responder uses functions of Linux 5.18; if hopwise drops its privileges, it needs 5.19.",
+    );
+    let Some(version) = machine.kernel_version() else {
+        return Check::unknown(name, why);
+    };
+    let check = Check::good(name, machine.kernel.clone().unwrap_or_default(), why);
+    match version {
+        (5, 19..) | (6.., _) => check,
+        (5, 18) => check.with(Verdict::Suboptimal),
+        _ => check.with(Verdict::Blocking),
+    }
+}
+
+/// The name of the check of an exchange's secret.
+pub(super) const EXCHANGE_SECRET: &str = "exchange_secret";
+
+fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
+    let why = "Without a secret, every host that reaches the exchange can write the collector's memory, or pose as a collector: set secret_file in \
+               [collector.memory] and in [translator], or keep it on a loopback address. The exchange and the writes are not encrypted in \
+               any case.";
+    let Some(file) = file else {
+        let found = if at.ip().to_canonical().is_loopback() {
+            return Check::good(EXCHANGE_SECRET, "none, on a loopback address", why);
+        } else {
+            "none, and other machines may reach it"
+        };
+        let check = Check::good(EXCHANGE_SECRET, found, why).with(Verdict::Suboptimal);
+        return check.fixed_by("(umask 077; openssl rand -hex 32 > /etc/hopwise/dta-secret)");
+    };
+    match Secret::read(file) {
+        Ok(_) => Check::good(EXCHANGE_SECRET, format!("in {}", file.display()), why),
+        Err(error) => Check::good(EXCHANGE_SECRET, error.to_string(), why).with(Verdict::Blocking),
+    }
+}
+
+/// Grants the capabilities that the responder needs.
+const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
+
+fn capabilities(machine: &Machine) -> Check {
+    let (name, why) = (
+        "capabilities",
+        "Loading the responder and attaching it requires CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. These are the capabilities of this \
+         process; the packaged service has no CAP_PERFMON.",
+    );
+    let Some(capabilities) = machine.capabilities else {
+        return Check::unknown(name, why);
+    };
+    let wanted = [
+        ("CAP_BPF", capabilities.may_load()),
+        ("CAP_PERFMON", capabilities.may_compute()),
+        ("CAP_NET_ADMIN", capabilities.effective.has(Cap::NET_ADMIN)),
+    ];
+    let missing: Vec<&str> = wanted
+        .into_iter()
+        .filter(|(_, there)| !there)
+        .map(|(name, _)| name)
+        .collect();
+    if missing.is_empty() {
+        return Check::good(name, "all that are needed", why);
+    }
+    Check::good(name, format!("{} missing", missing.join(", ")), why)
+        .with(Verdict::Blocking)
+        .fixed_by(SETCAP)
+}
+
+fn library(found: Result<(), &'static str>) -> Check {
+    let (name, why) = (
+        "rdma_library",
+        "RDMA devices are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.",
+    );
+    match found {
+        Ok(()) => Check::good(name, "libibverbs is there", why),
+        Err(reason) => Check::good(name, reason, why)
+            .with(Verdict::Blocking)
+            .fixed_by("apt install libibverbs1 ibverbs-providers"),
+    }
+}
+
+fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
+    let (name, why) = (
+        "rdma_device",
+        "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; a device has the addresses of its network \
+         interface. Soft-RoCE works, too: `rdma link add rxe0 type rxe netdev eth1`.",
+    );
+    if let Some(device) = devices.iter().find(|device| device.addresses.contains(&address)) {
+        return Check::good(name, format!("{} has {address}", device.name), why);
+    }
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    let found = match names.as_slice() {
+        [] => "there is no RDMA device".to_owned(),
+        names => format!("{address} is of none of {}", names.join(", ")),
+    };
+    Check::good(name, found, why)
+        .with(Verdict::Blocking)
+        .fixed_by("rdma link")
+}
+
+fn locked(bytes: u64, machine: &Machine) -> Check {
+    let (name, why) = (
+        "memlock",
+        "Memory that an RDMA device reads or writes is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both, \
+         but no access to devices: docs/how-to/dta.md, section 6.",
+    );
+    if machine
+        .capabilities
+        .is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK))
+    {
+        return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
+    }
+    let Some(limits) = machine.memlock else {
+        return Check::unknown(name, why);
+    };
+    match limits.soft {
+        u64::MAX => Check::good(name, "not limited", why),
+        soft if soft >= bytes => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why),
+        soft => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why)
+            .with(Verdict::Blocking)
+            .fixed_by(format!("ulimit -l {}", bytes.div_ceil(1024))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use nic::capabilities::{CapSet, Capabilities};
+    use nic::device::Limits;
+
+    use super::*;
+
+    fn machine(kernel: &str, caps: &[Cap]) -> Machine {
+        Machine {
+            kernel: Some(kernel.to_owned()),
+            capabilities: Some(Capabilities {
+                effective: CapSet::of(caps),
+                ..Capabilities::default()
+            }),
+            memlock: Some(Limits {
+                soft: 8 << 20,
+                hard: 8 << 20,
+            }),
+            ..nic::device::machine()
+        }
+    }
+
+    /// Name, verdict and command of all checks.
+    fn checks(writer: &Writer, machine: &Machine, found: &MemoryFacts) -> Vec<String> {
+        let examined = examine(writer, machine, found.clone(), None);
+        let one = |check: &Check| {
+            let fix = check.fix.as_deref().unwrap_or("-");
+            format!("{}: {}: {}: {fix}", check.name, check.verdict.name(), check.found)
+        };
+        examined.checks.iter().map(one).collect()
+    }
+
+    const NOTHING: MemoryFacts = MemoryFacts {
+        facts: None,
+        devices: Vec::new(),
+        library: Ok(()),
+    };
+
+    #[test]
+    fn the_responder_takes_a_kernel_three_capabilities_and_an_interface() {
+        let writer = Writer::Kernel {
+            interface: "eth1".to_owned(),
+        };
+        let all = [Cap::BPF, Cap::PERFMON, Cap::NET_ADMIN];
+        assert_eq!(
+            checks(&writer, &machine("6.1.0-18-amd64", &all), &NOTHING),
+            [
+                "kernel: ok: 6.1.0-18-amd64: -",
+                "capabilities: ok: all that are needed: -",
+                "interface: blocking: there is no eth1: ip -br link"
+            ]
+        );
+        let found = checks(&writer, &machine("5.17.3", &[Cap::SYS_ADMIN]), &NOTHING);
+        assert_eq!(found[0], "kernel: blocking: 5.17.3: -");
+        assert_eq!(
+            found[1],
+            format!("capabilities: blocking: CAP_NET_ADMIN missing: {SETCAP}")
+        );
+        assert_eq!(
+            checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0],
+            "kernel: suboptimal: 5.18.0: -"
+        );
+    }
+
+    #[test]
+    fn an_exchange_reachable_from_other_machines_requires_a_secret() {
+        let file = std::env::temp_dir().join(format!("hopwise-doctor-secret-{}", std::process::id()));
+        std::fs::write(&file, "short").unwrap();
+        let one = |at: &str, secret_file: Option<&PathBuf>| {
+            let (at, secret_file) = (at.parse().unwrap(), secret_file.cloned());
+            let writer = Writer::Exchange {
+                section: "[collector.memory]",
+                at,
+                secret_file,
+            };
+            let examined = examine(&writer, &machine("6.1.0", &[]), NOTHING, None);
+            let [check] = &examined.checks[..] else {
+                panic!("{examined:?}")
+            };
+            format!("{} {}: {}", check.name, check.verdict.name(), check.found)
+        };
+        assert_eq!(
+            one("127.0.0.1:1", None),
+            "exchange_secret ok: none, on a loopback address"
+        );
+        assert_eq!(
+            one("[::1]:1", None),
+            "exchange_secret ok: none, on a loopback address"
+        );
+        let open = "exchange_secret suboptimal: none, and other machines may reach it";
+        assert_eq!([one("0.0.0.0:1", None), one("10.0.0.9:1", None)], [open, open]);
+        let found = one("10.0.0.9:1", Some(&file));
+        assert!(
+            found.starts_with("exchange_secret blocking: ") && !found.contains("short"),
+            "{found}"
+        );
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn verbs_need_the_library_a_device_with_the_address_and_lockable_memory() {
+        let address = IpAddr::from([10, 0, 0, 9]);
+        let writer = Writer::Verbs {
+            section: "[translator]",
+            address,
+            bytes: 16 << 20,
+        };
+        let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
+        let none = MemoryFacts {
+            library: Err("libibverbs.so.1: cannot open shared object file"),
+            ..NOTHING
+        };
+        assert_eq!(
+            checks(&writer, &poor, &none),
+            [
+                "rdma_library: blocking: libibverbs.so.1: cannot open shared object file: apt install libibverbs1 ibverbs-providers",
+                "rdma_device: blocking: there is no RDMA device: rdma link",
+                "memlock: blocking: 8 MiB, 16 MiB needed: ulimit -l 16384"
+            ]
+        );
+        let device = |name: &str, address: IpAddr| RdmaDevice {
+            name: name.to_owned(),
+            addresses: vec![address],
+        };
+        let other = device("mlx5_0", Ipv4Addr::LOCALHOST.into());
+        let found = MemoryFacts {
+            devices: vec![other.clone()],
+            ..NOTHING
+        };
+        assert_eq!(
+            checks(&writer, &rich, &found)[1],
+            "rdma_device: blocking: 10.0.0.9 is of none of mlx5_0: rdma link"
+        );
+        let found = MemoryFacts {
+            devices: vec![other, device("mlx5_1", address)],
+            ..NOTHING
+        };
+        assert_eq!(
+            checks(&writer, &rich, &found),
+            [
+                "rdma_library: ok: libibverbs is there: -",
+                "rdma_device: ok: mlx5_1 has 10.0.0.9: -",
+                "memlock: ok: not limited, by CAP_IPC_LOCK: -"
+            ]
+        );
+    }
+}

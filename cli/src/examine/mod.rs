@@ -1,0 +1,444 @@
+//! Checks whether this machine meets the requirements of a configuration. [`nic::device`] reads the facts; this module judges
+//! each, with the reason and, where there is one, the command that fixes it.
+//!
+//! `hopwise doctor` shows every check; `hopwise run` logs the failed ones at its start.
+
+mod interface;
+mod machine;
+mod memory;
+mod rx_path;
+#[cfg(test)]
+mod tests;
+
+use collect_role::settings::CollectorSettings;
+use collect_role::settings::XdpMode;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use nic::bpf::{LoadOptions, Object};
+use nic::device::{self, Facts, Machine};
+use nic::receive::RxPath;
+
+use collect_role::input::device::{memory as frames_memory, rx_paths};
+use config::Settings;
+use memory::Writer;
+pub(crate) use rx_path::Expected;
+use settings::listen::Listen;
+use terminal::CliError;
+
+/// The judgement of a fact, the worst last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Ok,
+    /// The kernel does not say.
+    Unknown,
+    /// It works, but slower than it could.
+    Suboptimal,
+    /// The input does not work, or not by the requested receive path.
+    Blocking,
+}
+
+impl Verdict {
+    /// The name in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Suboptimal => "suboptimal",
+            Self::Blocking => "blocking",
+        }
+    }
+}
+
+/// A fact, judged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Check {
+    /// What was checked; stable.
+    pub(crate) name: &'static str,
+    pub(crate) verdict: Verdict,
+    /// The fact.
+    pub(crate) found: String,
+    /// Why it matters: a sentence.
+    pub(crate) why: String,
+    /// The command that fixes it.
+    pub(crate) fix: Option<String>,
+}
+
+impl Check {
+    fn good(name: &'static str, found: impl Into<String>, why: &str) -> Self {
+        Self {
+            name,
+            verdict: Verdict::Ok,
+            found: found.into(),
+            why: why.to_owned(),
+            fix: None,
+        }
+    }
+
+    fn because(self, why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            ..self
+        }
+    }
+
+    fn with(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
+    }
+
+    fn fixed_by(self, command: impl Into<String>) -> Self {
+        Self {
+            fix: Some(command.into()),
+            ..self
+        }
+    }
+
+    fn found(self, found: impl Into<String>) -> Self {
+        Self {
+            found: found.into(),
+            ..self
+        }
+    }
+
+    fn unknown(name: &'static str, why: &str) -> Self {
+        Self::good(name, "unknown", why).with(Verdict::Unknown)
+    }
+}
+
+/// A name quoted so that a shell reads it as one word.
+fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:%+".contains(c);
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", name.replace('\'', "'\\''"))
+}
+
+/// Why some settings cannot be seen.
+const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
+
+/// An input, and what it opens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Input {
+    /// As it is written in the configuration.
+    pub(crate) listen: String,
+    /// The interface, of `xdp://`.
+    pub(crate) interface: Option<String>,
+    /// Sockets that it opens.
+    sockets: Vec<SocketAddr>,
+    /// Whether only some senders may report; `None` where that is not examined.
+    restricted: Option<bool>,
+    /// Requested by the user; others are listed for information only.
+    pub(crate) requested: bool,
+}
+
+impl Input {
+    /// The input `xdp://INTERFACE`.
+    pub(crate) fn interface(name: &str, requested: bool) -> Self {
+        Self {
+            listen: format!("xdp://{name}"),
+            interface: Some(name.to_owned()),
+            sockets: Vec::new(),
+            restricted: None,
+            requested,
+        }
+    }
+
+    fn of(listen: &Listen, collector: &CollectorSettings) -> Self {
+        let (any4, any6) = (
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        );
+        let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
+        let any = |port: u16| families.iter().map(move |any| SocketAddr::from((*any, port)));
+        let sockets = match listen {
+            Listen::Udp(address) => vec![*address],
+            Listen::UdpAny(port) => any(*port).collect(),
+            // For packets that the XDP program passes to the network stack.
+            Listen::Xdp { ports, .. } => ports.iter().copied().flat_map(any).collect(),
+        };
+        let interface = listen.interface().map(str::to_owned);
+        let restricted = (!listen.is_loopback()).then(|| collector.is_restricted(listen));
+        Self {
+            listen: listen.to_string(),
+            interface,
+            sockets,
+            restricted,
+            requested: true,
+        }
+    }
+}
+
+fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+/// What a configuration requires of the machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Requirements {
+    pub(crate) inputs: Vec<Input>,
+    /// The network namespace of the inputs' sockets, if it is not ours.
+    namespace: Option<String>,
+    /// Bytes of receive buffer per socket.
+    receive_buffer: u64,
+    /// Memory for the frames of an interface.
+    memory: nic::xdp::Options,
+    /// `mode = "kernel"` is configured: detection in the kernel.
+    kernel_mode: bool,
+    /// The fastest allowed receive path.
+    best: RxPath,
+    /// The slowest acceptable receive path.
+    lowest: RxPath,
+    /// Roles that write memory other than by a socket.
+    writers: Vec<Writer>,
+}
+
+impl Requirements {
+    /// Those of a configuration.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let collector = &settings.collector;
+        let (best, lowest) = rx_paths(&collector.xdp);
+        Self {
+            inputs: collector
+                .listen
+                .iter()
+                .map(|listen| Input::of(listen, collector))
+                .collect(),
+            namespace: collector.namespace.clone(),
+            receive_buffer: collector.receive_buffer.0,
+            memory: frames_memory(&collector.xdp),
+            kernel_mode: collector.xdp.mode == XdpMode::Kernel,
+            best,
+            lowest,
+            writers: Writer::of(settings),
+        }
+    }
+}
+
+/// Intrusive checks, each only on request.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Depth {
+    /// Attach a program and open sockets, for a moment.
+    pub(crate) try_rx_paths: bool,
+    /// Open the inputs' own sockets, for a moment.
+    pub(crate) try_ports: bool,
+}
+
+/// An input, examined.
+#[derive(Clone, Debug)]
+pub(crate) struct Examined {
+    pub(crate) input: Input,
+    /// Of the interface, when there is one.
+    pub(crate) facts: Option<Facts>,
+    /// The expected receive path; `None` if the interface does not exist.
+    pub(crate) expected: Option<Expected>,
+    pub(crate) checks: Vec<Check>,
+}
+
+/// Everything found.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) inputs: Vec<Examined>,
+}
+
+impl Report {
+    /// The worst verdict on the requested inputs.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let requested = self.inputs.iter().filter(|examined| examined.input.requested);
+        let all = self
+            .checks
+            .iter()
+            .chain(requested.flat_map(|examined| &examined.checks));
+        all.map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
+    }
+}
+
+/// Examines the machine and the inputs.
+///
+/// # Errors
+/// The kernel does not answer.
+pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Report, CliError> {
+    let machine = device::machine();
+    let mut inputs = Vec::new();
+    for input in &requirements.inputs {
+        let facts = match &input.interface {
+            Some(name) => device::facts(name).map_err(|error| CliError::new(error.to_string()))?,
+            None => None,
+        };
+        inputs.push(examine_input(requirements, input, facts, &machine, depth));
+    }
+    let mut checks = machine::checks(requirements, &machine, &inputs);
+    if depth.try_rx_paths && inputs.iter().any(|examined| examined.facts.is_some()) {
+        checks.push(program("steering_program", xdp::STEER));
+        checks.extend(
+            requirements
+                .kernel_mode
+                .then(|| program("detection_program", xdp::DETECT)),
+        );
+    }
+    for writer in &requirements.writers {
+        let facts = writer.interface().map(device::facts).transpose();
+        let facts = facts.map_err(|error| CliError::new(error.to_string()))?.flatten();
+        let program = (depth.try_rx_paths && writer.interface().is_some())
+            .then(|| program("responder_program", xdp::RDMA));
+        let found = memory::MemoryFacts {
+            facts,
+            devices: device::rdma_devices(),
+            library: nic::verbs::check_library(),
+        };
+        inputs.push(memory::examine(writer, &machine, found, program));
+    }
+    Ok(Report {
+        machine,
+        checks,
+        inputs,
+    })
+}
+
+fn examine_input(
+    requirements: &Requirements,
+    input: &Input,
+    facts: Option<Facts>,
+    machine: &Machine,
+    depth: Depth,
+) -> Examined {
+    let mut checks = Vec::new();
+    let expected = match (&input.interface, &facts) {
+        (None, _) => Some(Expected::default()),
+        (Some(name), None) => {
+            checks.push(interface::missing(name));
+            None
+        }
+        (Some(_), Some(facts)) => {
+            let expected = match depth.try_rx_paths {
+                true => rx_path::tried(facts, requirements.best),
+                false => rx_path::expect(facts, machine, requirements.best),
+            };
+            checks.extend(interface::checks(facts, machine));
+            checks.extend(rx_path::low(&expected, requirements.lowest));
+            Some(expected)
+        }
+    };
+    checks.extend(input.restricted.map(senders));
+    let sockets = || sockets(&input.sockets, depth.try_ports);
+    checks.extend(match &requirements.namespace {
+        None => sockets(),
+        Some(name) => {
+            nic::netns::within(name, sockets).unwrap_or_else(|error| vec![no_namespace(name, &error)])
+        }
+    });
+    Examined {
+        input: input.clone(),
+        facts,
+        expected,
+        checks,
+    }
+}
+
+/// Checks which senders may report to an input that other machines can reach.
+fn senders(restricted: bool) -> Check {
+    let why = "Reports are not authenticated: anyone who can reach the listener can report any flow, and any loss of any node. Name the senders in \
+               [[collector.allow]], or listen on a loopback address.";
+    match restricted {
+        true => Check::good("senders", "those of [[collector.allow]]", why),
+        false => Check::good("senders", "everyone", why).with(Verdict::Suboptimal),
+    }
+}
+
+/// Checks that the kernel accepts this object's programs and maps. They are removed at once.
+fn program(name: &'static str, object: &[u8]) -> Check {
+    let why = "The kernel's verifier proves that a program terminates and accesses only its own memory; older verifiers accept fewer programs.";
+    match Object::load(object, &LoadOptions::default()) {
+        Ok(_) => Check::good(name, "accepted by the kernel", why),
+        // An error of the verifier has many lines; the log has them all.
+        Err(error) => Check::good(name, error.to_string().lines().next().unwrap_or_default(), why)
+            .with(Verdict::Blocking),
+    }
+}
+
+fn no_namespace(name: &str, error: &nic::Error) -> Check {
+    let why = format!(
+        "The configuration opens the sockets in the network namespace {name} ([collector] namespace); entering it requires root."
+    );
+    Check::good("namespace", error.to_string(), &why)
+        .with(Verdict::Blocking)
+        .fixed_by("ip netns list")
+}
+
+/// Checks that the addresses belong to this machine and, with `try_ports`, that the ports are free.
+fn sockets(addresses: &[SocketAddr], try_ports: bool) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for address in addresses {
+        if !address.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_err() {
+            let why =
+                "Sockets can be opened only on addresses of this machine; 0.0.0.0 and [::] mean all of them.";
+            let check = Check::good("address", format!("{} is not of this machine", address.ip()), why);
+            checks.push(check.with(Verdict::Blocking).fixed_by("ip -br address"));
+        } else if try_ports {
+            checks.push(port(*address));
+        }
+    }
+    checks
+}
+
+fn port(address: SocketAddr) -> Check {
+    let why = "Two programs cannot listen on one port; another hopwise may be running.";
+    match UdpSocket::bind(address) {
+        Ok(_) => Check::good("port", format!("{address} is free"), why),
+        Err(error) => Check::good("port", format!("{address}: {error}"), why)
+            .with(Verdict::Blocking)
+            .fixed_by(format!("ss -ulpn 'sport = :{}'", address.port())),
+    }
+}
+
+/// Interfaces suitable for listening: hardware that is up.
+pub(crate) fn candidates() -> Vec<Input> {
+    let names = device::interfaces().unwrap_or_default();
+    let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());
+    let hardware = known.filter(|facts| facts.up && facts.kind.is_none() && facts.name != "lo");
+    hardware
+        .map(|facts| Input::interface(&facts.name, false))
+        .collect()
+}
+
+/// Logs the failed checks for the inputs of these settings.
+#[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
+pub fn at_start(settings: &Settings) {
+    let requirements = Requirements::of(settings);
+    let report = match examine(&requirements, Depth::default()) {
+        Ok(report) => report,
+        Err(error) => return tracing::warn!(%error, "cannot examine this machine"),
+    };
+    // The socket logs the size of its buffer, and the memory role a missing secret.
+    let logged = [machine::RECEIVE_BUFFER, memory::EXCHANGE_SECRET];
+    let machine = report.checks.iter().filter(|check| !logged.contains(&check.name));
+    let machine = machine.map(|check| ("machine", check));
+    let inputs = report.inputs.iter();
+    let inputs = inputs.flat_map(|found| {
+        found
+            .checks
+            .iter()
+            .map(|check| (found.input.listen.as_str(), check))
+    });
+    let inputs = inputs.filter(|(_, check)| !logged.contains(&check.name));
+    for (
+        of,
+        Check {
+            name,
+            verdict,
+            found,
+            why,
+            fix,
+        },
+    ) in machine.chain(inputs)
+    {
+        let fix = fix.as_deref().unwrap_or("see `hopwise doctor`");
+        match verdict {
+            Verdict::Ok | Verdict::Unknown => {}
+            Verdict::Suboptimal => tracing::info!(of, check = name, found, reason = why, fix, "not optimal"),
+            Verdict::Blocking => tracing::warn!(of, check = name, found, reason = why, fix, "blocking"),
+        }
+    }
+}

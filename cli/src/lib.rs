@@ -1,0 +1,36 @@
+//! The commands of the program, one file for each: its arguments and what it does. Commands that run the daemon are in the
+//! program itself.
+
+#![forbid(unsafe_code)]
+
+pub mod alerts;
+pub mod bench;
+mod capture;
+pub mod check;
+pub mod client;
+pub mod decode;
+pub mod device;
+pub mod doctor;
+pub mod dta;
+mod event_filter;
+pub mod events;
+pub mod examine;
+pub mod export;
+pub mod intent;
+pub mod lab;
+pub mod p4;
+pub mod path;
+mod profile;
+pub mod query;
+mod query_shell;
+mod question;
+pub mod remote;
+pub mod replay;
+pub mod report;
+pub mod schema;
+pub mod silences;
+pub mod sql_helper;
+pub mod store;
+pub mod store_writer;
+mod stored;
+pub mod top;

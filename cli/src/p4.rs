@@ -1,0 +1,765 @@
+//! `hopwise p4`: the P4 programs of this project, and what the manager writes to their tables.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use detect::{Metric, Prefix};
+use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
+use manager::flows::FlowMatch;
+use manager::instruction;
+use p4runtime::{
+    binary,
+    entry::{Bytes, Content, Entry, Field, Key},
+    map::{self, Map},
+    message::{P4Info, P4MatchField, P4Param},
+    notation::Notation,
+    program::{LocalSettings, Program, Report},
+    programs::{INCLUDED, Included},
+    translate::Entries,
+};
+use terminal::{Align, CliError, Table};
+
+use super::check::{self, intents::bound};
+use config::Settings;
+
+/// List the P4 programs of hopwise, check a program, show the entries of roles
+///
+/// A program is a name that `list` shows, or a file with P4Info as text, which P4 compilers write.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise p4 list                          the programs
+  hopwise p4 list int > int.p4info.txtpb   the P4Info of one
+  hopwise p4 check my.p4info.txtpb --map my-map.toml
+  hopwise p4 entries int --node 7 --sink 2 --collector 192.0.2.9:32766 --report-port 3 --report-source 192.0.2.7
+  hopwise p4 entries int --node 7 --source 1 --watch 10.1.0.0/16 --sample 10
+  hopwise p4 entries --config hopwise.toml --device agg1     of a device of a configuration")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// List the programs, or print the P4Info of one
+    List {
+        /// Print its P4Info as text
+        #[arg(value_name = "PROGRAM")]
+        name: Option<String>,
+    },
+    /// Check whether a pipeline map fits a program
+    Check {
+        #[command(flatten)]
+        subject: Subject,
+    },
+    /// Show the entries that the manager would write
+    ///
+    /// To a program with the roles that the options name, or to a device of a configuration with its intents and settings.
+    Entries {
+        /// A name, or a file with P4Info as text
+        #[arg(value_name = "PROGRAM", required_unless_present = "config")]
+        program: Option<String>,
+        /// A built-in pipeline map, or a file; default: that of the program
+        #[arg(long, value_name = "MAP", conflicts_with = "config")]
+        map: Option<String>,
+        /// A configuration with [manager]
+        #[arg(
+            short,
+            long,
+            value_name = "FILE",
+            conflicts_with = "program",
+            requires = "device"
+        )]
+        config: Option<PathBuf>,
+        /// The device of its inventory
+        #[arg(long, value_name = "NAME", requires = "config")]
+        device: Option<String>,
+        #[command(flatten)]
+        wanted: Box<Wanted>,
+    },
+}
+
+/// A program and a map.
+#[derive(clap::Args, Debug)]
+struct Subject {
+    /// A name, or a file with P4Info as text
+    #[arg(value_name = "PROGRAM")]
+    program: String,
+
+    /// A built-in pipeline map, or a file; default: that of the program
+    #[arg(long, value_name = "MAP")]
+    map: Option<String>,
+}
+
+/// The roles of a device.
+#[derive(clap::Args, Debug)]
+struct Wanted {
+    /// Node id
+    #[arg(long, default_value_t = 1)]
+    node: u32,
+
+    /// Ports from hosts: entering packets are compared with the watchlist
+    #[arg(long, value_name = "PORT")]
+    source: Vec<u32>,
+
+    /// Ports to hosts: INT is removed from leaving packets and reported
+    #[arg(long, value_name = "PORT")]
+    sink: Vec<u32>,
+
+    /// Watch the flows to these destinations
+    #[arg(long, value_name = "PREFIX")]
+    watch: Vec<Prefix>,
+
+    /// Filter of these flows at the sink: noop, change, per_hop or per_flow with metric and threshold, as in
+    /// per_flow:hop_latency:100000, or a rule, as in "rule:max(queue_occupancy) > 50 or loop"
+    #[arg(long, requires = "watch", value_name = "ALGORITHM[:METRIC:THRESHOLD|:RULE]")]
+    filter: Option<String>,
+
+    /// Measure one packet of this many
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sample: u32,
+
+    /// Mode of measurement: md, mx, postcard or sf
+    #[arg(long, default_value = "md")]
+    mode: String,
+
+    /// Instruction bits, 0 to 15; default: all that the map has
+    #[arg(long, value_delimiter = ',', value_name = "BITS")]
+    bits: Vec<u8>,
+
+    /// Address and UDP port of the collector
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    collector: Option<SocketAddr>,
+
+    /// Port to which reports go
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    report_port: u32,
+
+    /// Source address of reports
+    #[arg(long, value_name = "ADDRESS", default_value = "192.0.2.1")]
+    report_source: Ipv4Addr,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let (text, code) = match args.command {
+        Command::List { name: None } => (list(), ExitCode::SUCCESS),
+        Command::List { name: Some(name) } => (included(&name)?.text.to_owned(), ExitCode::SUCCESS),
+        Command::Check { subject } => check(&subject)?,
+        Command::Entries {
+            config: Some(config),
+            device,
+            ..
+        } => {
+            let settings = Settings::load(Some(&config))?;
+            (
+                of_device(&settings, &device.unwrap_or_default())?,
+                ExitCode::SUCCESS,
+            )
+        }
+        Command::Entries {
+            program, map, wanted, ..
+        } => {
+            let (info, map) = load(&Subject {
+                program: program.unwrap_or_default(),
+                map,
+            })?;
+            (entries(&info, &map, &wanted)?, ExitCode::SUCCESS)
+        }
+    };
+    terminal::print(&text)?;
+    Ok(code)
+}
+
+fn list() -> String {
+    let columns = [
+        "program",
+        "architecture",
+        "tables",
+        "actions",
+        "registers",
+        "map",
+        "does",
+    ];
+    let right = |name: &str| matches!(name, "tables" | "actions" | "registers");
+    let mut table =
+        Table::new(columns.map(|name| (name, if right(name) { Align::Right } else { Align::Left })));
+    for program in INCLUDED {
+        let (arch, size) = program.size();
+        table.row([
+            program.name.to_owned(),
+            arch,
+            size.tables.to_string(),
+            size.actions.to_string(),
+            size.registers.0.to_string(),
+            program.map.unwrap_or("-").to_owned(),
+            program.about.to_owned(),
+        ]);
+    }
+    table.render()
+}
+
+fn included(name: &str) -> Result<&'static Included, CliError> {
+    let names = INCLUDED.map(|program| program.name).join(", ");
+    Included::named(name)
+        .ok_or_else(|| CliError::new(format!("there is no program `{name}`; give one of {names}")))
+}
+
+fn read(path: &str) -> Result<String, CliError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        CliError::io(
+            format!("cannot read {path}"),
+            error,
+            "give a name that `hopwise p4 list` shows, or a file",
+        )
+    })
+}
+
+/// The P4Info and the map of a subject.
+fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
+    let own = Included::named(&subject.program);
+    let text = match own {
+        Some(program) => program.text.to_owned(),
+        None => read(&subject.program)?,
+    };
+    let info = binary::info(&text).map_err(|why| CliError::new(format!("{}: {why}", subject.program)))?;
+    let of_program = own.and_then(|program| program.map);
+    let name = subject.map.as_deref().or(of_program).ok_or_else(|| {
+        CliError::new(format!(
+            "{} has no pipeline map of its own; give --map",
+            subject.program
+        ))
+    })?;
+    let map = match map::shipped(name) {
+        Some(text) => text.to_owned(),
+        None => read(name)?,
+    };
+    let map = map::read(&map, name).map_err(|error| CliError::new(error.to_string()))?;
+    Ok((info, map))
+}
+
+fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
+    // As an example: those of the device and of its next hop are in the manager's settings.
+    const MAC: u64 = 0x0200_0000_0000;
+    let (port, source) = report;
+    let report = Report {
+        port,
+        source,
+        source_mac: MAC | u64::from(node),
+        mac: MAC,
+    };
+    LocalSettings {
+        node,
+        report: Some(report),
+        ..LocalSettings::default()
+    }
+}
+
+fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
+    let (info, map) = load(subject)?;
+    let mut out = String::new();
+    match Program::new(&map, &info, &local(1, (1, Ipv4Addr::LOCALHOST))) {
+        Ok(program) => {
+            let can = program.capabilities();
+            if let Some(role) = map.role() {
+                let word = role.word();
+                let _ = writeln!(out, "The map fits the program.");
+                let _ = writeln!(
+                    out,
+                    "role: {word}; its entries are those of [manager.p4runtime.NAME.{word}]"
+                );
+                return Ok((out, ExitCode::SUCCESS));
+            }
+            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.word()).collect();
+            let _ = writeln!(out, "The map fits the program.");
+            let _ = writeln!(out, "modes: {}", modes.join(", "));
+            let _ = writeln!(out, "instructions: {}", instruction::names(can.bits));
+            let _ = writeln!(out, "entries of the watchlist: {}", can.watch_entries);
+            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.word()).collect();
+            let _ = match filters.is_empty() {
+                true => writeln!(out, "filters: none"),
+                false => writeln!(
+                    out,
+                    "filters: {}; entries: {}",
+                    filters.join(", "),
+                    can.filter_entries
+                ),
+            };
+            let _ = writeln!(out, "IPv6: {}", if can.matches.ipv6 { "yes" } else { "no" });
+            Ok((out, ExitCode::SUCCESS))
+        }
+        Err(problems) => {
+            problems.iter().for_each(|problem| {
+                let _ = writeln!(out, "{problem}");
+            });
+            Ok((out, ExitCode::FAILURE))
+        }
+    }
+}
+
+/// The rules of the roles, in the order in which the manager adds them.
+fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
+    let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
+    let mode = mode.ok_or_else(|| {
+        CliError::new(format!(
+            "there is no mode `{}`; give md, mx, postcard or sf",
+            wanted.mode
+        ))
+    })?;
+    if let Some(bit) = wanted.bits.iter().find(|bit| **bit > 15) {
+        return Err(CliError::new(format!(
+            "there is no instruction bit {bit}; give 0 to 15"
+        )));
+    }
+    let given = wanted
+        .bits
+        .iter()
+        .fold(0, |bits, bit| bits | instruction::bit(*bit));
+    let bits = if given == 0 { all } else { given };
+    let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
+    rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
+    rules.extend(instruction::numbers(bits).map(Rule::Instruction));
+    if let Some(text) = &wanted.filter {
+        let filter = filter(text).ok_or_else(|| {
+            CliError::new(format!(
+                "there is no filter `{text}`; give noop, change, per_hop:METRIC:THRESHOLD, per_flow:METRIC:THRESHOLD or rule:RULE"
+            ))
+        })?;
+        let rule = |dst: &Prefix| {
+            let key = FlowMatch {
+                dst: Some(*dst),
+                ..FlowMatch::default()
+            };
+            Rule::Filter(Arc::new(Filter {
+                key,
+                ..filter.clone()
+            }))
+        };
+        rules.extend(wanted.watch.iter().map(rule));
+    }
+    rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
+    for dst in &wanted.watch {
+        let key = FlowMatch {
+            dst: Some(*dst),
+            ..FlowMatch::default()
+        };
+        let sample = wanted.sample;
+        rules.push(Rule::Watch(Arc::new(Watch {
+            key,
+            mode,
+            bits,
+            hops: 16,
+            sample,
+            drops: true,
+        })));
+    }
+    Ok(rules)
+}
+
+/// A filter of all flows, as an option has it.
+fn filter(text: &str) -> Option<Filter> {
+    let filter = |algorithm, metric, threshold, rule: Option<&str>| Filter {
+        key: FlowMatch::default(),
+        algorithm,
+        metric,
+        threshold,
+        rule: rule.map(Arc::from),
+    };
+    if let Some(rule) = text.strip_prefix("rule:") {
+        return Some(filter(FilterAlgorithm::Rule, Metric::FlowPath, 0, Some(rule)));
+    }
+    let mut parts = text.split(':');
+    let algorithm = FilterAlgorithm::from_word(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
+    let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
+    let (metric, threshold) = match compares {
+        true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
+        false => (Metric::FlowPath, 0),
+    };
+    parts
+        .next()
+        .is_none()
+        .then(|| filter(algorithm, metric, threshold, None))
+}
+
+/// The entries of a device of a configuration.
+fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
+    let inventory = manager::inventory::from_settings(&settings.inventory);
+    let found = inventory.devices().find(|device| device.name == name);
+    let device = found
+        .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;
+    let of_device = settings
+        .manager
+        .as_ref()
+        .and_then(|manager| manager.p4runtime.get(name));
+    let of_device = of_device.ok_or_else(|| {
+        CliError::new(format!(
+            "`{name}` has no [manager.p4runtime.{name}]: it is not a P4 switch"
+        ))
+    })?;
+    let unknown = || {
+        let map = &of_device.map;
+        CliError::new(format!(
+            "`{map}` is not the map of a hopwise program, so its entries are unknown until `{name}` answers"
+        ))
+    };
+    let program = bound(of_device, device).map_err(|problem| problem.map_or_else(unknown, CliError::new))?;
+    let included = INCLUDED
+        .iter()
+        .find(|program| program.map == Some(&*of_device.map))
+        .ok_or_else(unknown)?;
+    let rules: Rules = match program.role() {
+        Some(_) => [Rule::Forwarding].into(),
+        None => check::intents::rules(settings, device.node).ok_or_else(|| {
+            CliError::new(format!(
+                "the rules of `{name}` are unknown until all devices of the domain answer"
+            ))
+        })?,
+    };
+    written(&program, &included.info().map_err(CliError::new)?, &rules)
+}
+
+fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError> {
+    if let Some(role) = map.role() {
+        let word = role.word();
+        return Err(CliError::new(format!(
+            "the entries of an {word} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{word}]"
+        )));
+    }
+    let program = Program::new(
+        map,
+        info,
+        &local(wanted.node, (wanted.report_port, wanted.report_source)),
+    )
+    .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
+    let rules = rules(wanted, program.capabilities().bits)?;
+    written(&program, info, &rules)
+}
+
+/// The entries of rules, each in a line.
+fn written<'a>(
+    program: &Program,
+    info: &P4Info,
+    rules: impl IntoIterator<Item = &'a Rule>,
+) -> Result<String, CliError> {
+    let names = Names::of(info);
+    let mut written = Vec::new();
+    for entry in program
+        .encode_all(rules, &Entries::new())
+        .map_err(CliError::new)?
+    {
+        // Several rules may be one entry.
+        if !written.contains(&entry) {
+            written.push(entry);
+        }
+    }
+    Ok(written.iter().map(|entry| names.line(entry)).collect())
+}
+
+/// Names of a program by id.
+struct Names {
+    /// Of tables, and of the fields of their keys.
+    tables: BTreeMap<u32, (String, BTreeMap<u32, Place>)>,
+    /// Of actions, and of their parameters.
+    actions: BTreeMap<u32, (String, BTreeMap<u32, Place>)>,
+}
+
+/// A field or parameter.
+#[derive(Clone)]
+struct Place {
+    name: String,
+    notation: Notation,
+}
+
+impl Place {
+    fn new(name: &str, bits: i32) -> Self {
+        Self {
+            name: name.to_owned(),
+            notation: Notation::new(name, bits),
+        }
+    }
+
+    fn field(&self, field: &Field) -> String {
+        format!("{} {}", self.name, self.notation.field(field))
+    }
+}
+
+impl Names {
+    fn of(info: &P4Info) -> Self {
+        let tables = info.tables.iter().filter_map(|table| {
+            let place = |field: &P4MatchField| (field.id, Place::new(&field.name, field.bitwidth));
+            let fields = table.match_fields.iter().map(place).collect();
+            table
+                .preamble
+                .as_ref()
+                .map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
+        });
+        let actions = info.actions.iter().filter_map(|action| {
+            let place = |param: &P4Param| (param.id, Place::new(&param.name, param.bitwidth));
+            let params = action.params.iter().map(place).collect();
+            action
+                .preamble
+                .as_ref()
+                .map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
+        });
+        Self {
+            tables: tables.collect(),
+            actions: actions.collect(),
+        }
+    }
+
+    /// An entry in a line.
+    fn line(&self, entry: &Entry) -> String {
+        let table = |id: &u32| self.tables.get(id).map_or("?", |(name, _)| name.as_str());
+        let mut line = match &entry.key {
+            Key::Clone(session) => format!("clone session {session}"),
+            Key::Group(group) => format!("multicast group {group}"),
+            Key::Default(id) => format!("{}: default entry", table(id)),
+            Key::Table {
+                table: id,
+                priority,
+                fields,
+            } => {
+                let places = self.tables.get(id).map(|(_, places)| places);
+                let text = |(id, value): (&u32, &Field)| {
+                    let place = places.and_then(|places| places.get(id));
+                    place.map_or_else(|| format!("? {value}"), |place| place.field(value))
+                };
+                let fields: Vec<String> = fields.iter().map(text).collect();
+                let key = if fields.is_empty() {
+                    "every packet".to_owned()
+                } else {
+                    fields.join(", ")
+                };
+                let priority = if *priority == 0 {
+                    String::new()
+                } else {
+                    format!(", priority {priority}")
+                };
+                format!("{}: {key}{priority}", table(id))
+            }
+        };
+        match &entry.content {
+            Content::Action(id, params) => {
+                let (action, places) = self.actions.get(id).cloned().unwrap_or_default();
+                let text = |(id, value): (&u32, &Bytes)| match places.get(id) {
+                    Some(place) => format!("{} {}", place.name, place.notation.value(value)),
+                    None => format!("? {value}"),
+                };
+                let params: Vec<String> = params.iter().map(text).collect();
+                let _ = writeln!(line, " -> {action}({})", params.join(", "));
+            }
+            Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
+                let copy = |(port, instance): &(Bytes, u32)| format!("port {port} instance {instance}");
+                let copies: Vec<String> = replicas.iter().map(copy).collect();
+                let _ = writeln!(line, " -> {}", copies.join(", "));
+            }
+            Content::Copies {
+                replicas, truncate, ..
+            } => {
+                let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                let cut = if *truncate == 0 {
+                    String::new()
+                } else {
+                    format!(", at most {truncate} bytes")
+                };
+                let _ = writeln!(line, " -> port {}{cut}", ports.join(", "));
+            }
+            Content::Other => line.push('\n'),
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// A map of three tables.
+    const MAP: &str = r#"
+program = "int"
+modes = ["md"]
+bits = [0, 2]
+dscp = 23
+l4_checksum = "update"
+
+[[session]]
+clone_session = 500
+port = "report_port"
+
+[[sink]]
+table = "sink_port"
+match = { egress_port = "port" }
+action = "to_edge"
+
+[[source]]
+table = "source_port"
+match = { ingress_port = "port" }
+action = "from_edge"
+
+[[watch]]
+table = "watchlist_v4"
+family = "ipv4"
+match = { ipv4_dst = "dst", l4_dport = "dport" }
+action = "watch_md_21"
+params = { remaining_hops = "hops", instructions = "bits", words = "words", drops = 1, sample = "sample", sampler = "sampler" }
+"#;
+
+    #[test]
+    fn a_filter_needs_flows() {
+        let words = "p4 entries int --filter rule:nonsense(";
+        let error = Line::try_parse_from(words.split(' ')).unwrap_err().to_string();
+        assert!(error.contains("--watch"), "{error}");
+    }
+
+    #[test]
+    fn addresses_are_written_as_such() {
+        let bytes = |number: u128| Bytes::from(number);
+        let mac = Place::new("src_mac", 48).notation.value(&bytes(0x0200_0000_0001));
+        let to = Place::new("ipv6_dst", 128);
+        let v6 = to.field(&Field::Ternary(bytes(0xfd00 << 112), bytes(!0 << 64)));
+        let odd = Place::new("ipv4_dst", 32).field(&Field::Ternary(bytes(0x0a00_0001), bytes(0xff00_00ff)));
+        assert_eq!(
+            (mac.as_str(), v6.as_str()),
+            ("02:00:00:00:00:01", "ipv6_dst fd00::/64")
+        );
+        assert_eq!(odd, "ipv4_dst 10.0.0.1 & 255.0.0.255");
+        assert_eq!(Place::new("threshold", 32).notation.value(&bytes(5000)), "5000");
+    }
+
+    #[test]
+    fn entries_are_those_of_the_map() {
+        let map = map::read(MAP, "map.toml").unwrap();
+        let words = "p4 entries int --sink 2 --source 1 --watch 10.1.0.0/16 --collector 192.0.2.9:32766";
+        let Command::Entries { program, wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+            panic!()
+        };
+        let info = Included::named(&program.unwrap()).unwrap().info().unwrap();
+        let written = entries(&info, &map, &wanted).unwrap();
+        let lines = "clone session 500 -> port 0
+sink_port: egress_port 2 -> to_edge()
+source_port: ingress_port 1 -> from_edge()
+watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16, instructions 40960, words 2, drops 1, sample 1, sampler 0)
+";
+        assert_eq!(written, lines);
+        let words = "p4 entries int --watch 10.1.0.0/16 --filter per_hop:hop_latency:5000";
+        let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+            panic!()
+        };
+        let map = map::read(map::shipped("hopwise-int").unwrap(), "hopwise-int").unwrap();
+        let written = entries(&info, &map, &wanted).unwrap();
+        let line = "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_per_hop(filter 1, metric 2, threshold 5000)";
+        assert!(written.lines().any(|written| written == line), "{written}");
+        let words = [
+            "p4",
+            "entries",
+            "int",
+            "--watch",
+            "10.1.0.0/16",
+            "--filter",
+            "rule:max(queue_occupancy) > 50 or loop",
+        ];
+        let Command::Entries { wanted, .. } = Line::parse_from(words).args.command else {
+            panic!()
+        };
+        let written = entries(&info, &map, &wanted).unwrap();
+        for line in [
+            "filter_term_0: filter 7 -> filter_term(subject 2, aggregate 0, node 4294967295, holds_if 2, value 1, hops_if 4, hops 0, clauses 1)",
+            "filter_term_1: filter 7 -> filter_term(subject 4, aggregate 1, node 4294967295, holds_if 1, value 50, hops_if 4, hops 0, clauses 1)",
+            "filter_rules: filter 7, clauses 1 & 1, priority 1 -> filter_fires()",
+            "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_rule(filter 7)",
+        ] {
+            assert!(
+                written.lines().any(|written| written == line),
+                "{line}\n{written}"
+            );
+        }
+        let words = "p4 entries int --watch 10.1.0.0/16 --watch 10.2.0.0/16 --sample 10 --mode mx";
+        let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
+            panic!()
+        };
+        let written = entries(&info, &map, &wanted).unwrap();
+        for line in ["sample 10, sampler 0)", "sample 10, sampler 1)"] {
+            assert!(written.contains(line), "{written}");
+        }
+        for wrong in [
+            "per_hop",
+            "per_hop:hop_latency",
+            "noop:hop_latency:1",
+            "rule",
+            "per_flow:latency:1",
+        ] {
+            assert_eq!(filter(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn entries_of_a_device_are_those_of_its_configuration() {
+        let file = Settings::parse(check::intents::tests::OUTSIDE, "h.toml").unwrap();
+        let written = of_device(&file, "agg1").unwrap();
+        let lines = "destination: destination 0 -> send(port 4, src_mac 02:00:00:00:00:01, dst_mac 02:00:00:00:01:00, src_ip 192.0.2.1, dst_ip 192.0.2.100, dst_port 32767)
+clone session 501 -> port 1
+aggregator: default entry -> aggregate(kind 3, r 3, timer 1000, aggregator 11, registers 15, destinations 1, by_node 0)
+postcard_port: udp_dport 32766 -> accept_postcards()
+";
+        assert_eq!(written, lines);
+        let written = of_device(&file, "dta1").unwrap();
+        for line in [
+            "multicast group 2 -> port 3 instance 1, port 3 instance 2\n",
+            "clone session 513 -> port 1\n",
+            "reporter: collector 0, reporter 7 -> track(index 0, address 167772167)\n",
+        ] {
+            assert!(written.contains(line), "{line}\n{written}");
+        }
+        let switch = of_device(&file, "s1").unwrap();
+        assert!(
+            switch.contains("route_v4: ipv4_dst 10.0.1.1/32 -> next_hop(port 1"),
+            "{switch}"
+        );
+        assert!(switch.contains("watchlist_v4: "), "{switch}");
+        assert!(
+            of_device(&file, "x")
+                .unwrap_err()
+                .to_string()
+                .contains("has no device `x`")
+        );
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        let subject = Subject {
+            program: "aggregator".to_owned(),
+            map: None,
+        };
+        let line = Line::parse_from(["p4", "entries", "aggregator"]);
+        let Command::Entries { wanted, .. } = line.args.command else {
+            panic!()
+        };
+        let refusals = [
+            (
+                included("x").err(),
+                "there is no program `x`; give one of int, sf, aggregator, dta_reporter, dta_translator",
+            ),
+            (
+                load(&subject)
+                    .and_then(|(info, map)| entries(&info, &map, &wanted))
+                    .err(),
+                "the entries of an aggregator are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.aggregator]",
+            ),
+        ];
+        for (error, message) in refusals {
+            assert_eq!(error.map(|error| error.to_string()), Some(message.to_owned()));
+        }
+    }
+}

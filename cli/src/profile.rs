@@ -1,0 +1,22 @@
+//! The profile that is named on the command line.
+
+use collector::Profile;
+use wire::Dialect;
+
+use config::Settings;
+use terminal::CliError;
+
+/// The profile of that name: one of the configuration's, or a dialect's own.
+pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError> {
+    let built_in = || Dialect::ALL.iter().map(|dialect| dialect.name());
+    if name == "default" || settings.profiles.contains_key(name) || built_in().any(|known| known == name) {
+        return Ok(settings.collect().profile(name));
+    }
+    let known: Vec<&str> = built_in()
+        .chain(settings.profiles.keys().map(String::as_str))
+        .collect();
+    Err(CliError::new(format!(
+        "there is no profile `{name}`; there are {}",
+        known.join(", ")
+    )))
+}

@@ -1,0 +1,404 @@
+//! `hopwise query`: SQL over the files of a store.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::runtime;
+
+use super::question::{Format, Printed, Question, time};
+use super::remote::{Api, fetch, parse_path};
+use config::{Settings, build};
+use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
+use terminal::CliError;
+use terminal::json::{self, Object};
+use terminal::progress::Waiting;
+use terminal::{Align, Table, table, units};
+use view::{Names, NamesView};
+
+/// Query the store in SQL; without a query, in a shell
+///
+/// The shell has history, completion of tables and columns (Tab), commands such as `.schema`, and shows long results in $PAGER. Without a
+/// terminal, the query is read from standard input.
+///
+/// Reads the files of the store directly, whether hopwise runs or not. Tables: events, rollups, flows, drops, losses, and
+/// reports if they are stored. Times are ns since the Unix epoch. A query has the limits of the API: a result has at most
+/// 8 MiB, and a query uses at most 1 GiB of memory. With --config or --api, a table shows names in the columns node, interface
+/// (beside node), path, src and dst; the other formats keep ids.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise query \"SELECT kind, count(*) FROM events GROUP BY kind\"
+  hopwise query \"SELECT * FROM flows ORDER BY flow_latency DESC LIMIT 10\"
+  hopwise query \"SELECT ts, value FROM events WHERE flow = '10.0.0.1:5000>10.0.0.2:80/17' AND metric = 'flow_latency'\"
+  hopwise query                               a shell; .help lists its commands
+  hopwise query --from 1h --format csv \"SELECT * FROM drops\" > drops.csv")]
+pub struct Args {
+    /// The query, for example "SELECT * FROM events LIMIT 10"; without it, a shell
+    pub(crate) sql: Option<String>,
+
+    /// Directory of the store (default: $STATE_DIRECTORY, otherwise `hopwise-data` in the current directory)
+    #[arg(long, alias = "store", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+
+    /// Skip files that end before this time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 15m, 2h, 7d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) from: Option<u64>,
+
+    /// Skip files that begin after this time, likewise
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) to: Option<u64>,
+
+    /// Maximum number of rows
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) limit: usize,
+
+    /// Configuration file whose names a table shows in place of ids and addresses
+    #[arg(short, long, value_name = "FILE", conflicts_with = "api")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// URL of a running hopwise whose names a table shows, including those that devices report
+    #[arg(long, value_name = "URL")]
+    pub(crate) api: Option<String>,
+
+    /// Timeout, seconds
+    #[arg(long, default_value_t = 60.0, value_parser = timeout)]
+    pub(crate) timeout: f64,
+}
+
+fn timeout(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("between 0.001 and 86400 seconds".into())
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let names = names_of(&args)?;
+    let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
+    // Reports a missing or unreadable store.
+    super::stored::open(&dir)?;
+    let question = Question {
+        dir,
+        sql: String::new(),
+        format: args.format,
+        from: args.from,
+        to: args.to,
+        limit: args.limit,
+        timeout: Duration::from_secs_f64(args.timeout),
+    };
+    let helper = Asker::new(&question.dir)?;
+    let sql = match args.sql {
+        Some(sql) => sql,
+        None if io::stdin().is_terminal() => {
+            let columns = |view: &str| {
+                Ok(helper
+                    .ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?
+                    .columns)
+            };
+            super::query_shell::run(question.clone(), &|asked| helper.printed(asked, &names), &columns)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => read_query()?,
+    };
+    let printed = helper.printed(&question.about(sql), &names)?;
+    printed.print()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The query of standard input.
+fn read_query() -> Result<String, CliError> {
+    let mut sql = String::new();
+    let read = io::stdin().take(MAX_QUERY + 1).read_to_string(&mut sql);
+    read.map_err(|error| CliError::io("cannot read the query", error, "it is read from standard input"))?;
+    if sql.len() as u64 > MAX_QUERY {
+        return Err(CliError::new(format!(
+            "the query is longer than {} KiB",
+            MAX_QUERY >> 10
+        )));
+    }
+    Ok(sql.trim().trim_end_matches(';').to_owned())
+}
+
+/// Bytes of a query from standard input.
+const MAX_QUERY: u64 = 256 << 10;
+
+/// Runs queries in a process of their own, as the API does: the same one for all of a shell.
+struct Asker {
+    runtime: runtime::Runtime,
+    pool: Pool,
+}
+
+impl Asker {
+    fn new(dir: &Path) -> Result<Self, CliError> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        Ok(Self {
+            runtime,
+            pool: Pool::new(dir.to_owned(), "--timeout"),
+        })
+    }
+
+    fn printed(&self, question: &Question, names: &Names) -> Result<Printed, CliError> {
+        let mut answer = self.ask(question)?;
+        let text = match question.format {
+            Format::Table => as_table(&answer, names),
+            Format::Json => as_json(&answer),
+            Format::Csv => as_csv(&answer),
+        };
+        let mut remarks = std::mem::take(&mut answer.notes);
+        if answer.truncated {
+            let rows = units::counted(answer.rows.len() as u64, "row");
+            let remedy = if answer.rows.len() < question.limit {
+                format!(
+                    "the result is larger than {} MiB; select fewer columns, or split the query",
+                    MAX_BYTES >> 20
+                )
+            } else {
+                "narrow the query or raise --limit".to_owned()
+            };
+            remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
+        }
+        Ok(Printed {
+            format: question.format,
+            text,
+            remarks,
+        })
+    }
+
+    fn ask(&self, question: &Question) -> Result<Rows, CliError> {
+        let Question {
+            sql,
+            from,
+            to,
+            limit,
+            timeout,
+            ..
+        } = question.clone();
+        let request = Request {
+            sql,
+            from,
+            to,
+            max_rows: limit,
+            timeout,
+            notes: Vec::new(),
+        };
+        let waiting = Waiting::on(format!("querying, at most {}", units::clock(timeout)));
+        let answer = self.runtime.block_on(self.pool.query(&request));
+        drop(waiting);
+        match answer {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+            Err(Failure::Query(failure)) => Err(explain(&request.sql, &failure)),
+            Err(Failure::Unavailable(message)) => Err(CliError::new(message)),
+        }
+    }
+}
+
+fn failed(error: io::Error) -> CliError {
+    CliError::io(
+        "cannot run the query",
+        error,
+        "check the memory and process limits of the machine",
+    )
+}
+
+/// The error message, with a caret below its position if that is known.
+fn explain(sql: &str, error: &QueryFailure) -> CliError {
+    let message = &error.message;
+    let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
+        return CliError::new(message.as_str());
+    };
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = sql[start..].lines().next().unwrap_or("");
+    let indent = " ".repeat(sql[start..before.len()].chars().count());
+    CliError::new(format!("{message}\n  {line}\n  {indent}^"))
+}
+
+/// The names that are asked for.
+fn names_of(args: &Args) -> Result<Names, CliError> {
+    match (&args.config, &args.api) {
+        (Some(file), _) => Ok(build::names(&Settings::load(Some(file))?)),
+        (None, Some(url)) => {
+            let client = Api::at(url).client()?;
+            fetch::<NamesView>(&client, "/names").map(Names::from)
+        }
+        (None, None) => Ok(Names::default()),
+    }
+}
+
+/// A cell as people call what it is.
+fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
+    let value = row.get(index)?;
+    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    match columns.get(index)?.as_str() {
+        "node" => Some(names.node(number(value)?)),
+        "interface" => {
+            let node = columns
+                .iter()
+                .position(|column| column == "node")
+                .and_then(|at| row.get(at));
+            Some(names.interface(node.and_then(number), number(value)?))
+        }
+        "path" => Some(names.path(&parse_path(value.as_str()?))),
+        "src" | "dst" => Some(names.host(value.as_str()?)),
+        _ => None,
+    }
+}
+
+fn as_table(answer: &Rows, names: &Names) -> String {
+    let numeric = |index: usize| {
+        let mut values = answer
+            .rows
+            .iter()
+            .filter_map(|row| row.get(index))
+            .filter(|value| **value != Value::Null);
+        values.by_ref().next().is_some_and(|value| value.is_number())
+    };
+    let column = |(index, name): (usize, &String)| {
+        (
+            name.clone(),
+            if numeric(index) { Align::Right } else { Align::Left },
+        )
+    };
+    let mut table = Table::new(answer.columns.iter().enumerate().map(column));
+    for row in &answer.rows {
+        let cell = |(index, value): (usize, &Value)| {
+            named(names, &answer.columns, row, index).unwrap_or_else(|| plain(value))
+        };
+        table.row(row.iter().enumerate().map(cell));
+    }
+    table.render()
+}
+
+fn as_csv(answer: &Rows) -> String {
+    let mut out = table::csv_line(answer.columns.iter().map(String::as_str));
+    for row in &answer.rows {
+        let cells: Vec<String> = row.iter().map(plain).collect();
+        out.push_str(&table::csv_line(cells.iter().map(String::as_str)));
+    }
+    out
+}
+
+fn as_json(answer: &Rows) -> String {
+    let mut out = String::new();
+    for row in &answer.rows {
+        json::object(&mut out, |object| {
+            for (name, value) in answer.columns.iter().zip(row) {
+                field(object, name, value);
+            }
+        });
+        out.push('\n');
+    }
+    out
+}
+
+fn field(object: &mut Object<'_>, name: &str, value: &Value) {
+    match value {
+        Value::String(text) => object.field(name, text),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => object.field(name, number),
+            None => object.field(name, number.as_f64()),
+        },
+        // The helper sends nothing else.
+        _ => object.field(name, None::<u8>),
+    };
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        // As in SQLite: a whole floating-point number is printed without a fraction.
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (None, Some(real)) => real.to_string(),
+            _ => number.to_string(),
+        },
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Rows {
+        let row = |kind: &str, count: Value| vec![Value::from(kind), count, Value::Null];
+        Rows {
+            columns: ["kind", "n", "x"].map(String::from).to_vec(),
+            rows: vec![row("new,er", Value::from(12)), row("dr\"op", Value::from(0.5))],
+            truncated: false,
+            notes: Vec::new(),
+            elapsed_ms: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_result_is_printed_in_three_formats() {
+        let text = as_table(&answer(), &Names::default());
+        assert_eq!(text, "kind      n  x\nnew,er   12\ndr\"op   0.5\n");
+        assert_eq!(
+            as_csv(&answer()),
+            "kind,n,x\r\n\"new,er\",12,\r\n\"dr\"\"op\",0.5,\r\n"
+        );
+        assert_eq!(
+            as_json(&answer()),
+            "{\"kind\":\"new,er\",\"n\":12,\"x\":null}\n{\"kind\":\"dr\\\"op\",\"n\":0.5,\"x\":null}\n"
+        );
+    }
+
+    #[test]
+    fn a_table_shows_names_in_the_columns_that_have_ids() {
+        let view: NamesView = serde_json::from_value(serde_json::json!({
+            "nodes": [{"node": 11, "name": "leaf1", "interfaces": [{"interface": 2, "name": "Ethernet4"}]}],
+            "hosts": [{"address": "10.0.0.1", "name": "h1"}]}))
+        .unwrap();
+        let row = |node: Value| -> Vec<Value> {
+            vec![
+                2.into(),
+                node,
+                "11>12>?".into(),
+                "10.0.0.1".into(),
+                "10.0.0.2".into(),
+                11.into(),
+                "11".into(),
+            ]
+        };
+        let answer = Rows {
+            columns: ["interface", "node", "path", "src", "dst", "n", "value"]
+                .map(String::from)
+                .to_vec(),
+            rows: vec![row(11.into()), row(Value::Null)],
+            ..answer()
+        };
+        let expected = "interface  node  path        src  dst       n  value\n\
+                        Ethernet4  leaf1 leaf1>12>?  h1   10.0.0.2 11  11\n\
+                        2                leaf1>12>?  h1   10.0.0.2 11  11\n";
+        let squeezed = |text: &str| -> Vec<Vec<String>> {
+            text.lines()
+                .map(|line| line.split_whitespace().map(str::to_owned).collect())
+                .collect()
+        };
+        assert_eq!(squeezed(&as_table(&answer, &view.into())), squeezed(expected));
+    }
+
+    #[test]
+    fn an_error_in_sql_points_at_its_position() {
+        let error = QueryFailure {
+            message: "no such column: kin".into(),
+            offset: Some(7),
+        };
+        assert_eq!(
+            explain("SELECT kin FROM events", &error).to_string(),
+            "no such column: kin\n  SELECT kin FROM events\n         ^"
+        );
+    }
+}

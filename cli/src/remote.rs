@@ -1,0 +1,133 @@
+//! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`view`].
+
+use std::{path::PathBuf, sync::Arc};
+
+use rustls::ClientConfig;
+use serde::de::DeserializeOwned;
+
+use super::client::{self, Client};
+use net::tls;
+use terminal::CliError;
+use view::{Names, NamesView};
+
+/// How to reach a running hopwise.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Api {
+    /// URL of the running hopwise
+    #[arg(
+        long = "api",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8080",
+        global = true
+    )]
+    pub url: String,
+
+    /// Bearer token, if required; the environment variable HOPWISE_TOKEN is equivalent and not visible in `ps`
+    #[arg(long, global = true)]
+    pub token: Option<String>,
+
+    /// PEM file with the certificate authorities to trust for an https:// URL; or HOPWISE_CA. Those of the system are not trusted
+    #[arg(long, value_name = "FILE", global = true)]
+    pub ca: Option<PathBuf>,
+
+    /// PEM file with a client certificate, if required; or HOPWISE_CLIENT_CERTIFICATE
+    #[arg(long, value_name = "FILE", global = true)]
+    pub client_certificate: Option<PathBuf>,
+
+    /// PEM file with the client certificate's private key; or HOPWISE_CLIENT_KEY
+    #[arg(long, value_name = "FILE", global = true)]
+    pub client_key: Option<PathBuf>,
+}
+
+impl Api {
+    /// The API at this URL; what else it needs is in the environment.
+    pub fn at(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            token: None,
+            ca: None,
+            client_certificate: None,
+            client_key: None,
+        }
+    }
+
+    /// A client for this API.
+    pub fn client(&self) -> Result<Client, CliError> {
+        let token = self.token.clone().or_else(|| std::env::var("HOPWISE_TOKEN").ok());
+        Client::with_tls(&self.url, token, self.tls_for(&self.url)?).map_err(CliError::from)
+    }
+
+    /// What TLS to `url` needs, if it has TLS.
+    pub fn tls_for(&self, url: &str) -> Result<Option<Arc<ClientConfig>>, CliError> {
+        if tls::authority(url).0 {
+            self.tls()
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// What TLS needs; `None` without authorities.
+    fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
+        let file = |given: &Option<PathBuf>, variable| {
+            given.clone().or_else(|| {
+                std::env::var_os(variable)
+                    .filter(|name| !name.is_empty())
+                    .map(PathBuf::from)
+            })
+        };
+        let certificate = file(&self.client_certificate, "HOPWISE_CLIENT_CERTIFICATE");
+        let key = file(&self.client_key, "HOPWISE_CLIENT_KEY");
+        let config = || {
+            let identity = tls::Identity::from_files(certificate.as_deref(), key.as_deref())?;
+            let ca = file(&self.ca, "HOPWISE_CA");
+            ca.map(|ca| tls::client(&ca, identity.as_ref())).transpose()
+        };
+        config().map_err(|problem| CliError::new(problem.message))
+    }
+}
+
+impl From<client::Error> for CliError {
+    fn from(error: client::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// The response at `path`, as a type. The server's notes about it go to standard error.
+pub fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliError> {
+    let body = client.get_text(path)?;
+    client.take_notes().iter().for_each(terminal::note);
+    serde_json::from_slice(&body).map_err(|error| {
+        CliError::new(format!(
+            "the response of {} does not fit the API of this version: {error}",
+            client.url()
+        ))
+    })
+}
+
+/// The names that a running hopwise knows: none if it does not answer, because ids say the same.
+pub fn names(client: &Client) -> Names {
+    fetch::<NamesView>(client, "/names")
+        .map(Names::from)
+        .unwrap_or_default()
+}
+
+/// Parses the path of the store, `101>102>103`, with `?` where a node id is unavailable.
+pub fn parse_path(text: &str) -> Vec<Option<u32>> {
+    text.split('>')
+        .filter(|node| !node.is_empty())
+        .map(|node| node.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_reads_back_from_its_text() {
+        let path = [Some(101), None, Some(103)];
+        assert_eq!(Names::default().path(&path), "101>?>103");
+        assert_eq!(parse_path("101>?>103"), path);
+        assert_eq!(parse_path(""), []);
+    }
+}

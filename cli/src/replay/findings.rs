@@ -1,0 +1,408 @@
+//! The results of the collector that a replay stores: the latest state of each flow, extremes per node and queue, drops,
+//! losses. Everything is bounded; results that do not fit are counted.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use collector::event::SequenceEvent;
+use collector::{Collector, Config, Drop, Event, FlowRow, Loss, Output, Profile, Rollup};
+use detect::Metric;
+use wire::FlowKey;
+
+use crate::store_writer::StoreWriter;
+
+/// Maximum number of flows.
+const MAX_FLOWS: usize = 2_000_000;
+/// Maximum number of flows that are only counted.
+const MAX_COUNTED: usize = 16_000_000;
+/// Maximum number of notes about sequence numbers.
+const MAX_NOTES: usize = 100_000;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Findings {
+    /// Flows with their last state.
+    pub(super) flows: HashMap<FlowKey, Flow>,
+    /// [`MAX_FLOWS`], except in tests.
+    max_flows: usize,
+    /// Flows beyond `max_flows`, by id.
+    counted: HashSet<u64>,
+    /// Values per metric, node and queue or interface.
+    pub(super) extremes: BTreeMap<(Metric, Option<u32>, Option<u32>), Extremes>,
+    /// Drop reports per node and reason.
+    pub(super) drops: BTreeMap<(Option<u32>, Option<u8>), u64>,
+    /// Drop reports per reason code, by the name that the profile gives it.
+    reasons: BTreeMap<u8, String>,
+    /// Anomalies of sequence numbers, if they were requested.
+    pub(super) notes: Option<Vec<SequenceEvent>>,
+    /// Notes beyond [`MAX_NOTES`].
+    pub(super) notes_left_out: u64,
+    /// The unit of queue occupancy, by the profile's number.
+    units: Vec<String>,
+    /// The profile that decoded the values of each node, by the node's id, `u32::MAX` where unavailable.
+    read_by: BTreeMap<u32, u8>,
+}
+
+/// A flow as last reported.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Flow {
+    /// The last row; its `reports` and `first_seen` include the time before the flow last expired.
+    pub(super) row: FlowRow,
+    /// Reports before the flow last expired.
+    earlier: u64,
+    /// `first_seen` since the flow last expired.
+    born: u64,
+    /// Its nodes, `u32::MAX` where unavailable.
+    pub(super) path: Box<[u32]>,
+}
+
+/// Exact figures over all intervals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Extremes {
+    /// Values.
+    pub(super) count: u64,
+    /// The minimum.
+    pub(super) min: u64,
+    /// The maximum.
+    pub(super) max: u64,
+    /// Their sum.
+    pub(super) sum: u64,
+}
+
+impl Extremes {
+    /// The mean, rounded down.
+    pub(super) fn mean(&self) -> u64 {
+        self.sum / self.count.max(1)
+    }
+}
+
+impl Findings {
+    /// Nothing found yet.
+    pub(super) fn new(config: &Config, notes: bool) -> Self {
+        let profiles = [&config.default_profile]
+            .into_iter()
+            .chain(config.profiles.iter().map(|(_, p)| p));
+        let units = profiles
+            .clone()
+            .map(|profile| profile.queue_unit.clone())
+            .collect();
+        let named = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
+        Self {
+            flows: HashMap::new(),
+            max_flows: MAX_FLOWS,
+            counted: HashSet::new(),
+            extremes: BTreeMap::new(),
+            drops: BTreeMap::new(),
+            reasons: named.collect(),
+            notes: notes.then(Vec::new),
+            notes_left_out: 0,
+            units,
+            read_by: BTreeMap::new(),
+        }
+    }
+
+    /// Records which profile decodes the values of each node that reports queues. The collector may evict a silent node, so this is
+    /// called at intervals.
+    pub(super) fn note_profiles(&mut self, collector: &Collector) {
+        self.read_by
+            .extend(collector.queues().map(|queue| (queue.node, queue.profile)));
+    }
+
+    /// The unit of the node's queue occupancies; empty if it is unknown.
+    pub(super) fn queue_unit(&self, node: Option<u32>) -> &str {
+        let profile = self.read_by.get(&node.unwrap_or(u32::MAX)).copied();
+        profile
+            .and_then(|profile| self.units.get(usize::from(profile)))
+            .map_or("", String::as_str)
+    }
+
+    /// Flows with the most reports first; equal ones in the order of their keys.
+    pub(super) fn busiest(&self, limit: usize) -> Vec<&Flow> {
+        let mut flows: Vec<&Flow> = self.flows.values().collect();
+        flows.sort_by(|a, b| {
+            b.row
+                .reports
+                .cmp(&a.row.reports)
+                .then(a.row.flow.cmp(&b.row.flow))
+        });
+        flows.truncate(limit);
+        flows
+    }
+
+    /// Flows and reports per path, the busiest first.
+    pub(super) fn paths(&self) -> Vec<(&[u32], u64, u64)> {
+        let mut paths: BTreeMap<&[u32], (u64, u64)> = BTreeMap::new();
+        for flow in self.flows.values() {
+            let (flows, reports) = paths.entry(&flow.path).or_default();
+            *flows += 1;
+            *reports += flow.row.reports;
+        }
+        let mut paths: Vec<_> = paths
+            .into_iter()
+            .map(|(path, (flows, reports))| (path, flows, reports))
+            .collect();
+        paths.sort_by_key(|(_, _, reports)| std::cmp::Reverse(*reports));
+        paths
+    }
+
+    /// The number of flows; from 18 million on, a lower bound.
+    pub(super) fn flows_total(&self) -> u64 {
+        (self.flows.len() + self.counted.len()) as u64
+    }
+
+    /// Nodes that reported anything, in order.
+    pub(super) fn nodes(&self) -> Vec<Option<u32>> {
+        let on_paths = self
+            .flows
+            .values()
+            .flat_map(|flow| flow.path.iter().map(|node| known(*node)));
+        let mut nodes: Vec<_> = self
+            .extremes
+            .keys()
+            .map(|(_, node, _)| *node)
+            .chain(on_paths)
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// The series of one metric of one node.
+    pub(super) fn of(
+        &self,
+        metric: Metric,
+        node: Option<u32>,
+    ) -> impl Iterator<Item = (Option<u32>, &Extremes)> {
+        let range = (metric, node, None)..=(metric, node, Some(u32::MAX));
+        self.extremes
+            .range(range)
+            .map(|((_, _, part), extremes)| (*part, extremes))
+    }
+
+    /// The name of a drop reason: the profile's, or its number.
+    pub(super) fn reason(&self, reason: Option<u8>) -> String {
+        let named = reason.and_then(|code| self.reasons.get(&code).cloned());
+        named.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
+    }
+}
+
+/// `None` for the node id that means "unavailable".
+pub(super) fn known(node: u32) -> Option<u32> {
+    (node != u32::MAX).then_some(node)
+}
+
+impl Output for Findings {
+    fn rollup(&mut self, rollup: &Rollup) {
+        // Rollups of seconds cover every value once; those of minutes would count them again.
+        if rollup.interval != 1 || rollup.flow.is_some() {
+            return;
+        }
+        let part = rollup.queue.map(u32::from).or(rollup.interface);
+        let none = Extremes {
+            count: 0,
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+        };
+        let extremes = self
+            .extremes
+            .entry((rollup.metric, rollup.node, part))
+            .or_insert(none);
+        extremes.count += rollup.count;
+        extremes.min = extremes.min.min(rollup.min);
+        extremes.max = extremes.max.max(rollup.max);
+        extremes.sum = extremes.sum.saturating_add(rollup.sum);
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        let room = self.flows.len() < self.max_flows;
+        match self.flows.get_mut(&row.flow) {
+            Some(flow) => flow.update(row, path),
+            None if room => {
+                let flow = Flow {
+                    row: *row,
+                    earlier: 0,
+                    born: row.first_seen,
+                    path: path.into(),
+                };
+                self.flows.insert(row.flow, flow);
+            }
+            None if self.counted.len() < MAX_COUNTED => {
+                self.counted.insert(row.flow.id());
+            }
+            None => {}
+        }
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        *self.drops.entry((drop.node, drop.reason)).or_default() += 1;
+    }
+
+    fn sequence(&mut self, note: &SequenceEvent) {
+        match &mut self.notes {
+            Some(notes) if notes.len() < MAX_NOTES => notes.push(*note),
+            Some(_) => self.notes_left_out += 1,
+            None => {}
+        }
+    }
+}
+
+impl Flow {
+    fn update(&mut self, row: &FlowRow, path: &[u32]) {
+        if row.first_seen != self.born {
+            (self.earlier, self.born) = (self.row.reports, row.first_seen);
+        }
+        let first_seen = self.row.first_seen.min(row.first_seen);
+        self.row = FlowRow {
+            first_seen,
+            reports: self.earlier + row.reports,
+            ..*row
+        };
+        if *self.path != *path {
+            self.path = path.into();
+        }
+    }
+}
+
+/// The output of a replayed collector.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub(super) findings: Findings,
+    pub(super) store_writer: Option<StoreWriter>,
+}
+
+impl Outlet {
+    fn keep(&mut self, give: impl FnOnce(&mut StoreWriter)) {
+        if let Some(store_writer) = &mut self.store_writer {
+            give(store_writer);
+        }
+    }
+}
+
+impl Output for Outlet {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        self.keep(|writer| writer.event(event, path));
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.findings.rollup(rollup);
+        self.keep(|writer| writer.rollup(rollup));
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        self.findings.flow(row, path);
+        self.keep(|writer| writer.flow(row, path));
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.findings.drop_report(drop);
+        self.keep(|writer| writer.drop_report(drop));
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.keep(|writer| writer.loss(loss));
+    }
+
+    fn sequence(&mut self, note: &SequenceEvent) {
+        self.findings.sequence(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collector::event::Basis;
+
+    use super::*;
+
+    fn row(first_seen: u64, reports: u64) -> FlowRow {
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 6);
+        let last_seen = first_seen + reports;
+        FlowRow {
+            flow,
+            flow_latency: Some(7),
+            basis: Basis::HopSum,
+            first_seen,
+            last_seen,
+            reports,
+        }
+    }
+
+    #[test]
+    fn a_flow_that_expired_and_came_back_keeps_its_reports() {
+        let mut findings = Findings::new(&Config::default(), false);
+        for (first_seen, reports, path) in [
+            (10, 5, [1, 2]),
+            (10, 8, [1, 2]),
+            (500, 3, [1, 3]),
+            (500, 4, [1, 3]),
+        ] {
+            findings.flow(&row(first_seen, reports), &path);
+        }
+        let expected = FlowRow {
+            first_seen: 10,
+            last_seen: 504,
+            reports: 12,
+            ..row(500, 4)
+        };
+        let [flow] = findings.busiest(10)[..] else {
+            panic!("one flow")
+        };
+        assert_eq!((flow.row, &*flow.path), (expected, &[1, 3][..]));
+        assert_eq!(findings.paths(), [(&[1, 3][..], 1, 12)]);
+    }
+
+    #[test]
+    fn flows_that_do_not_fit_are_counted_once() {
+        let mut findings = Findings {
+            max_flows: 1,
+            ..Findings::new(&Config::default(), false)
+        };
+        for last in [1, 2, 3, 2, 3, 1] {
+            let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, last], Some((1, 2)), 17);
+            findings.flow(
+                &FlowRow {
+                    flow: key,
+                    ..row(10, 1)
+                },
+                &[1],
+            );
+        }
+        assert_eq!((findings.flows.len(), findings.flows_total()), (1, 3));
+    }
+
+    #[test]
+    fn extremes_are_over_all_seconds_and_no_minute() {
+        let mut findings = Findings::new(&Config::default(), false);
+        let second = |interval, min, max| Rollup {
+            ts: 0,
+            interval,
+            metric: Metric::QueueOccupancy,
+            flow: None,
+            node: Some(102),
+            interface: None,
+            queue: Some(0),
+            count: 2,
+            min,
+            max,
+            sum: min + max,
+            p50: None,
+            p99: None,
+        };
+        for rollup in [second(1, 3, 9), second(1, 1, 200), second(60, 0, 999)] {
+            findings.rollup(&rollup);
+        }
+        let found: Vec<_> = findings.of(Metric::QueueOccupancy, Some(102)).collect();
+        assert_eq!(
+            found,
+            [(
+                Some(0),
+                &Extremes {
+                    count: 4,
+                    min: 1,
+                    max: 200,
+                    sum: 213
+                }
+            )]
+        );
+        assert_eq!(findings.of(Metric::QueueOccupancy, Some(101)).count(), 0);
+    }
+}

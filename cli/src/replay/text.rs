@@ -1,0 +1,424 @@
+//! The findings of a replay as text.
+
+use collector::event::{Basis, Kind};
+use detect::Metric;
+use wire::{FlowKey, Refusal};
+
+use super::Summary;
+use super::clocks::Difference;
+use super::findings::{Extremes, known};
+use super::summary::{anomaly, refused_for, sorted, source, version};
+use terminal::{Align, Table, units};
+use view::Names;
+
+/// Everything, in paragraphs.
+pub(super) fn write(summary: &Summary<'_>) -> String {
+    let paragraphs = [
+        head(summary) + &clocks(summary),
+        joined(summary),
+        paths(summary),
+        flows(summary),
+        nodes(summary),
+        drops(summary),
+        events(summary),
+    ];
+    let rest = [sources(summary), sequence(summary), stored(summary)];
+    let all: Vec<String> = paragraphs
+        .into_iter()
+        .chain(rest)
+        .filter(|text| !text.is_empty())
+        .collect();
+    all.join("\n")
+}
+
+/// The differences between the clocks of interfaces, one a line.
+fn clocks(summary: &Summary<'_>) -> String {
+    let mut out = String::new();
+    for Difference {
+        file,
+        interfaces: [reference, other],
+        ahead,
+    } in summary.differences
+    {
+        out.push_str(&format!(
+            "{}: the clocks of interfaces {reference} and {other} differ by {}; times are those of interface {reference}\n",
+            file.display(),
+            units::nanos(ahead.unsigned_abs())
+        ));
+    }
+    out
+}
+
+fn head(summary: &Summary<'_>) -> String {
+    let Summary {
+        account,
+        collector,
+        findings,
+        elapsed,
+        ..
+    } = summary;
+    let stats = collector.stats();
+    let rate = units::short(stats.reports as f64 / elapsed.as_secs_f64().max(1e-9));
+    let mut out = format!(
+        "{}, {}, {} of {} in {:.2} s ({rate} reports/s)\n",
+        units::counted(account.frames, "frame"),
+        units::counted(account.datagrams, "datagram"),
+        units::counted(stats.reports, "report"),
+        units::counted(findings.flows_total(), "flow"),
+        elapsed.as_secs_f64()
+    );
+    let refused: Vec<String> = Refusal::ALL
+        .iter()
+        .map(|refusal| (refusal.name(), refused_for(summary, *refusal, &stats)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name}: {}", units::count(count)))
+        .collect();
+    if !refused.is_empty() {
+        out.push_str(&format!("refused: {}\n", refused.join(", ")));
+    }
+    let left_out: Vec<String> = Refusal::ALL
+        .iter()
+        .map(|refusal| (refusal.name(), stats.int_refused[refusal.index()]))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name}: {}", units::count(count)))
+        .collect();
+    if !left_out.is_empty() {
+        out.push_str(&format!(
+            "INT or IOAM that cannot be read, left out of reports: {}\n",
+            left_out.join(", ")
+        ));
+    }
+    if account.skipped_total() > 0 {
+        let skipped = account
+            .skipped
+            .iter()
+            .map(|(name, count)| format!("{name}: {}", units::count(*count)));
+        out.push_str(&format!(
+            "skipped, not telemetry: {}\n",
+            skipped.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    if stats.unadmitted_total() > 0 {
+        let count = units::count(stats.unadmitted_total());
+        out.push_str(&format!(
+            "the flow table was full for {count} reports; raise `max_flows` in [collector]\n"
+        ));
+    }
+    if stats.implausible_latencies > 0 {
+        let count = units::count(stats.implausible_latencies);
+        out.push_str(&format!("implausible hop latencies, not used: {count}\n"));
+    }
+    out
+}
+
+/// Accounting of SF-INT records.
+fn joined(summary: &Summary<'_>) -> String {
+    let sf = summary.collector.stats().sf;
+    if sf.records == 0 {
+        return String::new();
+    }
+    let mut out = format!(
+        "SF-INT: {} of {} in {}, {} single\n",
+        units::counted(sf.complete.records, "record"),
+        units::count(sf.records),
+        units::counted(sf.complete.sets, "complete set"),
+        units::count(sf.samples()),
+    );
+    let reasons = collector::stats::Reason::ALL.iter().zip(&sf.partial);
+    let sets: Vec<String> = reasons
+        .filter(|(_, count)| count.sets > 0)
+        .map(|(reason, count)| format!("{}: {}", reason.name(), units::count(count.sets)))
+        .collect();
+    if !sets.is_empty() {
+        out.push_str(&format!("incomplete sets: {}\n", sets.join(", ")));
+    }
+    out
+}
+
+fn path(names: &Names, nodes: &[u32]) -> String {
+    let node = |node: &u32| known(*node).map_or("?".to_string(), |node| names.node(node));
+    if nodes.is_empty() {
+        "none reported".into()
+    } else {
+        nodes.iter().map(node).collect::<Vec<_>>().join(" > ")
+    }
+}
+
+fn paths(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let paths = summary.findings.paths();
+    let mut table = Table::new([("FLOWS", Right), ("REPORTS", Right), ("PATH", Left)]);
+    for (nodes, flows, reports) in paths.iter().take(summary.limit) {
+        table.row([
+            units::count(*flows),
+            units::count(*reports),
+            path(&summary.names, nodes),
+        ]);
+    }
+    listed(&table, paths.len(), summary.limit, "paths")
+}
+
+fn flows(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("REPORTS", Right),
+        ("LATENCY", Right),
+        ("BASIS", Left),
+        ("FLOW", Left),
+        ("PATH", Left),
+    ]);
+    for flow in summary.findings.busiest(summary.limit) {
+        let row = &flow.row;
+        let basis = if row.flow_latency.is_some() && row.basis != Basis::Measured {
+            row.basis.name()
+        } else {
+            ""
+        };
+        table.row([
+            units::count(row.reports),
+            row.flow_latency.map_or("-".into(), units::nanos),
+            basis.to_string(),
+            flow_text(&summary.names, &row.flow),
+            path(&summary.names, &flow.path),
+        ]);
+    }
+    listed(
+        &table,
+        summary.findings.flows.len(),
+        summary.limit,
+        "flows; --limit shows more",
+    )
+}
+
+/// The flow, and the names of its hosts.
+fn flow_text(names: &Names, flow: &FlowKey) -> String {
+    let text = flow.to_string();
+    let hosts = || names.hosts(&flow.src().to_string(), &flow.dst().to_string());
+    match flow.known_id().map_or_else(hosts, |_| None) {
+        Some(hosts) => format!("{text} ({hosts})"),
+        None => text,
+    }
+}
+
+/// The table, and how many rows are not in it.
+fn listed(table: &Table, total: usize, limit: usize, what: &str) -> String {
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut out = table.render();
+    if total > limit {
+        out.push_str(&format!(
+            "… and {} more {what}\n",
+            units::count((total - limit) as u64)
+        ));
+    }
+    out
+}
+
+fn nodes(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let findings = summary.findings;
+    let mut table = Table::new([
+        ("NODE", Right),
+        ("METRIC", Left),
+        ("OF", Left),
+        ("VALUES", Right),
+        ("MIN", Right),
+        ("MEAN", Right),
+        ("MAX", Right),
+        ("UNIT", Left),
+    ]);
+    for node in findings.nodes() {
+        for metric in [
+            Metric::HopLatency,
+            Metric::QueueOccupancy,
+            Metric::QueueCongestion,
+            Metric::LinkUtilization,
+        ] {
+            for (part, found) in findings.of(metric, node) {
+                let shown = (node.map_or("?".into(), |node| summary.names.node(node)), metric);
+                let of = match (metric, part) {
+                    (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => {
+                        format!("queue {queue}")
+                    }
+                    (Metric::LinkUtilization, Some(interface)) => {
+                        format!("interface {}", summary.names.interface(node, interface))
+                    }
+                    _ => String::new(),
+                };
+                table.row(row(shown, of, found, findings.queue_unit(node)));
+            }
+        }
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    }
+}
+
+fn row((node, metric): (String, Metric), of: String, found: &Extremes, queue_unit: &str) -> [String; 8] {
+    let show = |value: u64| match metric {
+        Metric::HopLatency => units::nanos(value),
+        Metric::LinkUtilization => format!("{:.1} %", value as f64 / 1e4),
+        _ => units::count(value),
+    };
+    let unit = if metric == Metric::QueueOccupancy {
+        queue_unit
+    } else {
+        ""
+    };
+    [
+        node,
+        metric.name().to_string(),
+        of,
+        units::count(found.count),
+        show(found.min),
+        show(found.mean()),
+        show(found.max),
+        unit.to_string(),
+    ]
+}
+
+fn drops(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([("DROPPED", Right), ("NODE", Right), ("REASON", Left)]);
+    for ((node, reason), count) in &summary.findings.drops {
+        let node = node.map_or("?".into(), |node| summary.names.node(node));
+        table.row([units::count(*count), node, summary.findings.reason(*reason)]);
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    }
+}
+
+fn events(summary: &Summary<'_>) -> String {
+    let stats = summary.collector.stats();
+    let events = Kind::ALL
+        .into_iter()
+        .map(|kind| (kind.name(), stats.events[kind as usize]));
+    let parts: Vec<String> = events
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {}", units::count(count)))
+        .collect();
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!("events: {}\n", parts.join(", "))
+    }
+}
+
+fn sources(summary: &Summary<'_>) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("SOURCE", Left),
+        ("NODE", Right),
+        ("HW", Right),
+        ("VERSION", Right),
+        ("DATAGRAMS", Right),
+        ("LOST", Right),
+        ("LATE", Right),
+        ("TWICE", Right),
+        ("RESTARTS", Right),
+        ("", Left),
+    ]);
+    for stream in sorted(summary.collector.streams()) {
+        let number = |count: u64| {
+            if stream.countable {
+                units::count(count)
+            } else {
+                "-".into()
+            }
+        };
+        let note = match stream.unconfirmed {
+            _ if stream.mixed => "not countable: several nodes behind one address".to_owned(),
+            _ if !stream.countable => "not countable: its sequence number never moves".to_owned(),
+            0 => String::new(),
+            more => format!(
+                "{} more missing, not confirmed by what follows",
+                units::count(more)
+            ),
+        };
+        table.row([
+            source(&stream.id),
+            stream.id.node.map_or("-".into(), |node| summary.names.node(node)),
+            stream.id.hw_id.to_string(),
+            version(&stream.id),
+            units::count(stream.datagrams),
+            number(stream.lost),
+            number(stream.reordered),
+            number(stream.duplicated),
+            number(stream.restarts),
+            note,
+        ]);
+    }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    }
+}
+
+fn sequence(summary: &Summary<'_>) -> String {
+    let Some(notes) = &summary.findings.notes else {
+        return String::new();
+    };
+    if notes.is_empty() {
+        return "no anomalies of sequence numbers\n".into();
+    }
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("TIME", Left),
+        ("SOURCE", Left),
+        ("NODE", Right),
+        ("HW", Right),
+        ("ANOMALY", Left),
+        ("FIRST", Right),
+        ("COUNT", Right),
+    ]);
+    for note in notes {
+        let (what, first, count) = anomaly(&note.kind);
+        table.row([
+            units::date_time(note.ts),
+            source(&note.stream),
+            note.stream
+                .node
+                .map_or("-".into(), |node| summary.names.node(node)),
+            note.stream.hw_id.to_string(),
+            what.to_string(),
+            first.to_string(),
+            units::count(count.into()),
+        ]);
+    }
+    let mut out = table.render();
+    if summary.findings.notes_left_out > 0 {
+        out.push_str(&format!(
+            "… and {} more\n",
+            units::count(summary.findings.notes_left_out)
+        ));
+    }
+    out.push_str("gap: skipped, may still arrive; lost: did not arrive in time, confirmed or not\n");
+    out
+}
+
+fn stored(summary: &Summary<'_>) -> String {
+    let Some(stored) = &summary.stored else {
+        return String::new();
+    };
+    let mut out = format!(
+        "stored: {} in {}\n",
+        units::counted(stored.stored(), "record"),
+        units::bytes(stored.bytes)
+    );
+    if stored.shed + stored.failed > 0 {
+        let lost = units::count(stored.shed + stored.failed);
+        let reason = stored
+            .message
+            .as_deref()
+            .unwrap_or("the disk could not take them");
+        out.push_str(&format!("not stored: {lost} ({reason})\n"));
+    }
+    out
+}

@@ -1,0 +1,98 @@
+//! The output of a collector that runs in a command: everything to a store, which makes the input wait.
+
+use std::path::Path;
+
+use collector::{Batch, Collector, Drop, Event, FlowRow, LinkUse, Loss, Output, Rollup, event::Nanos};
+use store::Store;
+
+use collect_role::known_links::{self, KnownLinks};
+use config::{Settings, build};
+use terminal::CliError;
+
+/// Records in a batch. It is submitted long before it is full, because a path may have 256 nodes.
+const BATCH: usize = 65_536;
+
+/// Recorded time between two looks at links, ns.
+const LOOK_EVERY: Nanos = 5_000_000_000;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct StoreWriter {
+    store: Store,
+    batch: Batch,
+    known_links: KnownLinks,
+    /// When links were looked at.
+    looked: Nanos,
+}
+
+impl StoreWriter {
+    /// Opens the store in `dir`.
+    pub fn open(dir: &Path, settings: &Settings) -> Result<Self, CliError> {
+        // Records may be old: retention would delete them at once.
+        let config = store::Config {
+            dir: dir.to_path_buf(),
+            max_age: None,
+            max_bytes: None,
+            ..build::store(settings)
+        };
+        let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
+        store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
+        let known_links = KnownLinks::open(Some(dir.join(known_links::FILE)));
+        Ok(Self {
+            store,
+            batch: Batch::with_capacity(BATCH),
+            known_links,
+            looked: 0,
+        })
+    }
+
+    /// Looks at the links in use, if that was some time ago, so that those that fail are known.
+    pub fn look(&mut self, collector: &Collector, now: Nanos) {
+        if now.abs_diff(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            let links: Vec<LinkUse> = collector.topology_links().collect();
+            self.known_links.memory().learn(&links);
+        }
+    }
+
+    /// Closes the store; then everything is on disk.
+    pub fn close(mut self) -> store::Stats {
+        self.known_links.save(true);
+        self.submit();
+        self.store.finish()
+    }
+
+    fn keep(&mut self, give: impl FnOnce(&mut Batch)) {
+        give(&mut self.batch);
+        if self.batch.len() >= self.batch.capacity() / 32 {
+            self.submit();
+        }
+    }
+
+    fn submit(&mut self) {
+        let full = std::mem::take(&mut self.batch);
+        self.batch = self.store.submit(full);
+    }
+}
+
+impl Output for StoreWriter {
+    fn event(&mut self, event: &Event, path: &[u32]) {
+        self.keep(|batch| batch.event(event, path));
+    }
+
+    fn rollup(&mut self, rollup: &Rollup) {
+        self.keep(|batch| batch.rollup(rollup));
+    }
+
+    fn flow(&mut self, row: &FlowRow, path: &[u32]) {
+        self.keep(|batch| batch.flow(row, path));
+    }
+
+    fn drop_report(&mut self, drop: &Drop) {
+        self.keep(|batch| batch.drop_report(drop));
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        self.keep(|batch| batch.loss(loss));
+    }
+}

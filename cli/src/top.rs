@@ -1,0 +1,228 @@
+//! `hopwise top`: the busiest flows, nodes and links of a running hopwise, drawn again every second; or those of another time, from its store.
+
+mod detail;
+mod place;
+mod screen;
+mod snapshot;
+
+use std::process::ExitCode;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use self::{
+    detail::Detail,
+    place::{Action, Range, State, Target},
+    screen::Screen,
+    snapshot::Snapshot,
+};
+use super::client::Client;
+use super::question::time;
+use super::remote::Api;
+use terminal::text::json_line;
+use terminal::{CliError, Terminal, Tone};
+
+/// Watch the busiest flows, nodes and links of a running hopwise, now or at another time
+///
+/// Keys: f flows, n nodes, l links, s change the order, up and down select, enter a flow's hops or a node's flows, esc back,
+/// `[` and `]` the time before and after, - and + longer and shorter, 0 now, / write a filter, q quit.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  hopwise top                                live, every second
+  hopwise top --view nodes --sort queue      nodes with the fullest queues first
+  hopwise top --filter 'src in 10.0.1.0/24'  only flows that a condition matches
+  hopwise top --from 2026-11-26T03:10Z --to 2026-11-26T03:20Z    a past time range
+  hopwise top --from 1h                      the last hour
+  hopwise top --once --json                  one JSON object, for a script")]
+pub struct Args {
+    /// Print once and exit (the default if the output is not a terminal)
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print one JSON object with the responses of /status, /flows, /nodes and /links
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Initial table
+    #[arg(long, value_enum, default_value_t = View::Flows)]
+    pub(crate) view: View,
+
+    /// Initial order
+    #[arg(long, value_enum, default_value_t = Order::Latency)]
+    pub(crate) sort: Order,
+
+    /// Only flows that match this filter, for example "src in 10.0.1.0/24 and path ~ 101>*>103"
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) filter: Option<String>,
+
+    /// From this time on, from the store: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 15m, 2h, 7d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) from: Option<u64>,
+
+    /// Until this time, likewise (default: now)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) to: Option<u64>,
+
+    /// Refresh interval, seconds
+    #[arg(long, default_value_t = 1.0, value_parser = interval)]
+    pub(crate) interval: f64,
+
+    #[command(flatten)]
+    pub(crate) api: Api,
+}
+
+/// One of the tables.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    /// Flows
+    Flows,
+    /// Nodes and their queues
+    Nodes,
+    /// Links between nodes
+    Links,
+}
+
+/// The order of the rows.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// The slowest
+    Latency,
+    /// The fullest queue
+    Queue,
+    /// The most reports (links: the highest utilization)
+    Rate,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("between 0.1 and 3600 seconds".into())
+    }
+}
+
+/// What is on the screen: tables, or one flow.
+enum Shown {
+    Tables(Box<Snapshot>),
+    Flow(Box<Detail>),
+}
+
+impl Shown {
+    fn ask(client: &Client, state: &State, now: u64) -> Result<Self, CliError> {
+        let question = state.range.query(now);
+        match &state.place.flow {
+            Some(flow) => Detail::take(client, flow, &question).map(|detail| Self::Flow(Box::new(detail))),
+            None => Snapshot::take(client, state.place.order, &state.place.filter, &question)
+                .map(|snapshot| Self::Tables(Box::new(snapshot))),
+        }
+    }
+
+    /// How long it is shown before it is asked for again. What a console gives is of whole minutes, and another server's work.
+    fn interval(&self, interval: Duration) -> Duration {
+        match self {
+            Self::Tables(snapshot) if snapshot.is_console() => interval.max(OF_CONSOLE),
+            _ => interval,
+        }
+    }
+
+    /// What the rows lead to.
+    fn rows(&self, state: &State) -> Vec<Target> {
+        match self {
+            Self::Tables(snapshot) => snapshot.table(&state.place, None).1,
+            Self::Flow(_) => Vec::new(),
+        }
+    }
+
+    fn picture(&self, state: &State, client: &Client, terminal: Terminal) -> String {
+        let place = &state.place;
+        match self {
+            Self::Tables(snapshot) => {
+                let head = snapshot.head(place, state.range, client, terminal);
+                let body = snapshot.body(place, terminal, head.lines().count() + 3);
+                format!("{head}\n{body}")
+            }
+            Self::Flow(detail) => detail.picture(state.range, terminal),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let client = args.api.client()?;
+    let terminal = Terminal::stdout();
+    let filter = args.filter.as_deref().unwrap_or_default();
+    let range = Range::of(args.from, args.to, now()).map_err(CliError::new)?;
+    let mut state = State::new(range, args.view, args.sort, filter);
+    if args.json || args.once || !terminal.interactive {
+        let snapshot = Snapshot::take(&client, args.sort, filter, &range.query(now()))?;
+        if args.json {
+            return print(&json_line(&snapshot)?);
+        }
+        return print(&snapshot.picture(&state.place, range, &client, terminal));
+    }
+    let mut shown = Shown::ask(&client, &state, now())?;
+    let screen = Screen::enter();
+    let keys = screen.keys();
+    let interval = Duration::from_secs_f64(args.interval);
+    let mut trouble = String::new();
+    loop {
+        let terminal = Terminal::stdout();
+        let line = state
+            .writing
+            .as_ref()
+            .map(|text| format!("filter: {text}_   enter applies, esc gives up\n"));
+        let line = line.unwrap_or_default() + &trouble;
+        screen::draw(&(line + &shown.picture(&state, &client, terminal)), terminal)?;
+        let action = match keys.next(shown.interval(interval)) {
+            Ok(key) => state.press(key, &shown.rows(&state), now()),
+            Err(RecvTimeoutError::Timeout) if state.range.is_live() => Action::Ask,
+            Err(RecvTimeoutError::Timeout) => Action::Draw,
+            Err(RecvTimeoutError::Disconnected) => {
+                thread::sleep(shown.interval(interval));
+                Action::Ask
+            }
+        };
+        match action {
+            Action::Quit => return Ok(ExitCode::SUCCESS),
+            Action::Draw => {}
+            // The server may be restarting: the old tables stay, with the error above them.
+            Action::Ask => match Shown::ask(&client, &state, now()) {
+                Ok(fresh) => (shown, trouble) = (fresh, String::new()),
+                Err(error) => trouble = terminal.paint(Tone::Bad, &format!("{error}\n")),
+            },
+        }
+    }
+}
+
+fn print(text: &str) -> Result<ExitCode, CliError> {
+    terminal::print(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The time now, ns since the epoch.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How long the tables of a console are shown at least.
+const OF_CONSOLE: Duration = Duration::from_secs(10);
+
+impl Order {
+    fn next(self) -> Self {
+        match self {
+            Self::Latency => Self::Queue,
+            Self::Queue => Self::Rate,
+            Self::Rate => Self::Latency,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Queue => "queue",
+            Self::Rate => "rate",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! One flow: its hops, the paths that it took, and what happened to it.
+
+use super::place::Range;
+use crate::client::{Client, escape};
+use crate::events::sentence;
+use crate::remote::{self, fetch};
+use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
+use view::{Events, FlowDetail, HistoryView, Names};
+
+/// The responses from which the screen is made.
+#[derive(Debug)]
+pub(super) struct Detail {
+    flow: FlowDetail,
+    /// What there is without a store is not asked for: these say why.
+    history: Result<HistoryView, String>,
+    events: Result<Events, String>,
+    names: Names,
+}
+
+impl Detail {
+    /// Asks about a flow, by its id and its text. `range`: parameters of a time, each with `&` before it.
+    pub(super) fn take(
+        client: &Client,
+        (id, text): &(String, String),
+        range: &str,
+    ) -> Result<Self, CliError> {
+        // The store finds a flow faster by its whole text.
+        let name = if range.is_empty() {
+            escape(id)
+        } else {
+            escape(text)
+        };
+        let flow = fetch(
+            client,
+            &format!("/flows/{name}?{}", range.trim_start_matches('&')),
+        )?;
+        let text = escape(text);
+        let history = fetch(
+            client,
+            &format!("/flows/{text}/history?limit={MOST_PATHS}{range}"),
+        );
+        let events = fetch(client, &format!("/events?limit={MOST_EVENTS}&flow={text}{range}"));
+        Ok(Self {
+            flow,
+            history: history.map_err(|error| error.to_string()),
+            events: events.map_err(|error| error.to_string()),
+            names: remote::names(client),
+        })
+    }
+
+    /// The screen.
+    pub(super) fn picture(&self, range: Range, terminal: Terminal) -> String {
+        let flow = &self.flow.flow;
+        let title = terminal.paint(Tone::Strong, &terminal::printable(&flow.text));
+        let latency = flow.flow_latency.map_or("no latency".to_owned(), |latency| {
+            let is_now = range == Range::Now && self.flow.range.is_none();
+            let word = if is_now { "latency" } else { "greatest latency" };
+            format!("{word} {}", units::nanos(latency))
+        });
+        let seen = |ts: u64| units::date_time(ts).chars().take(19).collect::<String>();
+        let mut out = format!(
+            "{title}\n{latency}   {} reports   {} to {} UTC   esc back\n\n",
+            units::count(flow.reports),
+            seen(flow.first_seen),
+            seen(flow.last_seen)
+        );
+        out.push_str(&self.hops().render());
+        out.push_str("\npaths\n");
+        match &self.history {
+            Err(reason) => out.push_str(&format!("  {reason}\n")),
+            Ok(history) if history.paths.is_empty() => out.push_str("  none stored in this time\n"),
+            Ok(history) => {
+                for since in history.paths.iter().rev().take(SHOWN_PATHS) {
+                    out.push_str(&format!(
+                        "  {}  {}\n",
+                        seen(since.ts),
+                        self.names.path(&since.path)
+                    ));
+                }
+            }
+        }
+        out.push_str("\nevents, latest first\n");
+        match &self.events {
+            Err(reason) => out.push_str(&format!("  {reason}\n")),
+            Ok(events) if events.events.is_empty() => out.push_str("  none stored in this time\n"),
+            Ok(events) => {
+                for event in &events.events {
+                    out.push_str(&format!("  {}\n", sentence(event, &self.names, terminal)));
+                }
+            }
+        }
+        out
+    }
+
+    fn hops(&self) -> Table {
+        use Align::{Left, Right};
+        let slowest = self
+            .flow
+            .hops
+            .iter()
+            .filter_map(|hop| hop.hop_latency)
+            .max()
+            .unwrap_or(0);
+        let heads = [
+            ("HOP", Right),
+            ("NODE", Left),
+            ("LATENCY", Right),
+            ("", Left),
+            ("QUEUE", Right),
+            ("OCCUPANCY", Right),
+        ];
+        let mut table = Table::new(heads);
+        for (i, hop) in self.flow.hops.iter().enumerate() {
+            table.row([
+                (i + 1).to_string(),
+                hop.node.map_or("?".to_owned(), |node| self.names.node(node)),
+                hop.hop_latency.map_or("-".to_owned(), units::nanos),
+                plot::bar(hop.hop_latency.unwrap_or(0) as f64, slowest as f64, 12),
+                hop.queue.map_or("-".to_owned(), |queue| queue.to_string()),
+                hop.queue_occupancy.map_or("-".to_owned(), units::count),
+            ]);
+        }
+        table
+    }
+}
+
+const MOST_PATHS: usize = 50;
+const MOST_EVENTS: usize = 20;
+const SHOWN_PATHS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_is_shown_with_its_hops_paths_and_events() {
+        let flow = json!({"id": "00", "flow": {"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1, "dport": 2, "proto": 6},
+            "text": "10.0.0.1:1>10.0.0.2:2/6\u{1b}", "path": [1, null], "flow_latency": 1_500_000, "basis": "hop_sum",
+            "reports": 1_000, "first_seen": 1_000_000_000, "last_seen": 2_000_000_000,
+            "hops": [{"node": 1, "hop_latency": 1_000, "queue": 3, "queue_occupancy": 64}, {"node": null}]});
+        let history = json!({"series": [], "paths": [{"ts": 0, "path": [1, 2]}, {"ts": 1_000_000_000, "path": [1, null]}], "truncated": false});
+        let detail = Detail {
+            flow: serde_json::from_value(flow).unwrap(),
+            history: Ok(serde_json::from_value(history).unwrap()),
+            events: Err("the store is off".to_owned()),
+            names: Names::default(),
+        };
+        let expected = "10.0.0.1:1>10.0.0.2:2/6·
+greatest latency 1.50 ms   1,000 reports   1970-01-01 00:00:01 to 1970-01-01 00:00:02 UTC   esc back
+
+HOP  NODE  LATENCY                QUEUE  OCCUPANCY
+  1  1     1.00 us  ████████████      3         64
+  2  ?           -                    -          -
+
+paths
+  1970-01-01 00:00:01  1>?
+  1970-01-01 00:00:00  1>2
+
+events, latest first
+  the store is off
+";
+        assert_eq!(detail.picture(Range::Last(1), Terminal::plain()), expected);
+    }
+}

@@ -1,0 +1,549 @@
+//! Flows, nodes and links as tables.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+use std::time::Duration;
+
+use super::{
+    Order, View,
+    place::{Place, Range, Target},
+};
+use crate::client::{Client, escape};
+use crate::remote::{self, fetch};
+use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
+use view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
+
+/// The responses from which one screen is made.
+#[derive(Serialize, Debug)]
+pub(super) struct Snapshot {
+    status: StatusView,
+    flows: Flows,
+    nodes: Nodes,
+    links: Links,
+    #[serde(skip)]
+    names: Names,
+}
+
+impl Snapshot {
+    /// Asks for all. `range`: parameters of a time, each with `&` before it.
+    pub(super) fn take(client: &Client, order: Order, filter: &str, range: &str) -> Result<Self, CliError> {
+        let sort = if order == Order::Rate {
+            "reports"
+        } else {
+            "latency"
+        };
+        let filter = escape(filter);
+        Ok(Self {
+            status: fetch(client, "/status")?,
+            flows: fetch(
+                client,
+                &format!("/flows?limit=100&sort={sort}&filter={filter}{range}"),
+            )?,
+            nodes: fetch(client, &format!("/nodes?limit=4096{range}"))?,
+            links: fetch(client, &format!("/links?limit=4096{range}"))?,
+            names: remote::names(client),
+        })
+    }
+
+    /// All that is printed once.
+    pub(super) fn picture(&self, place: &Place, range: Range, client: &Client, terminal: Terminal) -> String {
+        let (table, _) = self.table(place, Some(terminal.height.saturating_sub(6)));
+        let body = if table.is_empty() {
+            format!("{}\n", self.nothing(place.view))
+        } else {
+            table.render()
+        };
+        format!("{}\n{body}", self.head(place, range, client, terminal))
+    }
+
+    /// The table on a screen of which so many lines are taken, with a mark at the selected row.
+    pub(super) fn body(&self, place: &Place, terminal: Terminal, taken: usize) -> String {
+        let (table, rows) = self.table(place, None);
+        if table.is_empty() {
+            return format!("{}\n", self.nothing(place.view));
+        }
+        let room = terminal.height.saturating_sub(taken).max(1);
+        let selected = place.selected.min(rows.len().saturating_sub(1));
+        let first = (selected + 1).saturating_sub(room);
+        let text = table.indented(2).render();
+        let mut lines = text.lines();
+        let mut out = lines.next().unwrap_or_default().to_owned() + "\n";
+        for (row, line) in lines.enumerate().skip(first).take(room) {
+            let line = match row == selected {
+                true => terminal.paint(
+                    Tone::Strong,
+                    &format!("\u{25b8}{}", line.get(1..).unwrap_or(line)),
+                ),
+                false => line.to_owned(),
+            };
+            out.push_str(&line);
+            out.push('\n');
+        }
+        out
+    }
+
+    /// The table of a view, and what its rows lead to. `most`: rows of flows.
+    pub(super) fn table(&self, place: &Place, most: Option<usize>) -> (Table, Vec<Target>) {
+        match place.view {
+            View::Flows => self.flow_table(most.unwrap_or(usize::MAX)),
+            View::Nodes => self.node_table(place.order),
+            View::Links => self.link_table(place.order),
+        }
+    }
+
+    /// Whether a console answered, from ClickHouse.
+    pub(super) fn is_console(&self) -> bool {
+        self.status.console == Some(true)
+    }
+
+    fn nothing(&self, view: View) -> &'static str {
+        if self.flows.range.is_some() {
+            return match view {
+                View::Flows => "no matching flows in this time",
+                _ => "nothing is stored for this time",
+            };
+        }
+        match view {
+            View::Flows if self.status.rates.reports > 0.0 || !self.nodes.nodes.is_empty() => {
+                "no flow matches"
+            }
+            _ => "no reports yet",
+        }
+    }
+
+    /// What is above the tables.
+    pub(super) fn head(&self, place: &Place, range: Range, client: &Client, terminal: Terminal) -> String {
+        let StatusView {
+            version,
+            uptime_s,
+            rates,
+            ..
+        } = &self.status;
+        let uptime = units::clock(Duration::from_secs_f64(uptime_s.clamp(0.0, 1e9)));
+        let first = terminal.paint(Tone::Strong, &format!("hopwise {version}"));
+        let (reports, events) = (units::short(rates.reports), units::short(rates.events));
+        let tabs = [
+            (View::Flows, "f flows"),
+            (View::Nodes, "n nodes"),
+            (View::Links, "l links"),
+        ]
+        .map(|(tab, name)| {
+            if tab == place.view {
+                terminal.paint(Tone::Strong, name)
+            } else {
+                name.into()
+            }
+        });
+        let about = match range {
+            // A console has nothing of now.
+            Range::Now if self.flows.range.is_none() => format!(
+                "{first}  {}  up {uptime}  {reports} reports/s  {events} events/s\n{}{}",
+                client.url(),
+                self.inputs(terminal),
+                self.losses(terminal),
+            ),
+            _ => format!("{first}  {}\n{}", client.url(), self.time(terminal)),
+        };
+        let filter = match place.filter.trim() {
+            "" => String::new(),
+            filter => format!("   filter: {filter}"),
+        };
+        format!(
+            "{about}\n{}   s order: {}   q quit{filter}\n",
+            tabs.join("  "),
+            place.order.name()
+        )
+    }
+
+    /// The time that the answers are about, as they say it.
+    fn time(&self, terminal: Terminal) -> String {
+        let Some(range) = self.flows.range else {
+            return String::new();
+        };
+        let all = [self.flows.range, self.nodes.range, self.links.range];
+        let truncated = all.into_iter().flatten().any(|range| range.truncated);
+        let text = |ts: u64| units::date_time(ts).chars().take(16).collect::<String>();
+        let rest = if truncated {
+            terminal.paint(
+                Tone::Warn,
+                "  incomplete: this time has more flows than are considered",
+            )
+        } else {
+            String::new()
+        };
+        let time = terminal.paint(
+            Tone::Strong,
+            &format!("{} to {} UTC", text(range.from), text(range.to)),
+        );
+        let whence = if self.is_console() {
+            "ClickHouse"
+        } else {
+            "the store"
+        };
+        format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
+    }
+
+    /// The receive method of each interface, and inputs that fail; working sockets are omitted: `in: xdp://eth1 by
+    /// xdp-native · …`.
+    fn inputs(&self, terminal: Terminal) -> String {
+        let listed = self
+            .status
+            .inputs
+            .iter()
+            .filter(|input| input.interface.is_some() || input.message.is_some());
+        let shown: Vec<_> = listed
+            .map(|input| match &input.message {
+                Some(why) => terminal.paint(Tone::Bad, &format!("{} is down: {why}", input.listen)),
+                None => format!("{} by {}", input.listen, input.kind),
+            })
+            .collect();
+        if shown.is_empty() {
+            String::new()
+        } else {
+            format!("in: {}\n", shown.join(" · "))
+        }
+    }
+
+    /// Lost per stage, with the greatest reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0 · …`.
+    fn losses(&self, terminal: Terminal) -> String {
+        let stages = self.status.loss_budget.iter().map(|stage| {
+            let total: u64 = stage.drops.values().sum();
+            let text = format!("{} {}", stage.stage, units::count(total));
+            let text = match stage.drops.iter().max_by_key(|(_, count)| **count) {
+                Some((reason, count)) if *count > 0 => {
+                    terminal.paint(Tone::Bad, &format!("{text} ({reason})"))
+                }
+                _ => text,
+            };
+            match stage.evidence {
+                Some(Evidence {
+                    unconfirmed: more @ 1..,
+                    ..
+                }) => {
+                    format!("{text}, unconfirmed {}", units::count(more))
+                }
+                _ => text,
+            }
+        });
+        format!("lost: {}", stages.collect::<Vec<_>>().join(" · "))
+    }
+
+    fn flow_table(&self, most: usize) -> (Table, Vec<Target>) {
+        use Align::{Left, Right};
+        let slowest = self
+            .flows
+            .flows
+            .iter()
+            .filter_map(|flow| flow.flow_latency)
+            .max()
+            .unwrap_or(0);
+        let mut table = Table::new([
+            ("LATENCY", Right),
+            ("", Left),
+            ("REPORTS", Right),
+            ("FLOW", Left),
+            ("PATH", Left),
+        ]);
+        let mut rows = Vec::new();
+        for flow in self.flows.flows.iter().take(most) {
+            rows.push(Target::Flow {
+                id: flow.id.clone(),
+                text: flow.text.clone(),
+            });
+            table.row([
+                flow.flow_latency.map_or("-".into(), units::nanos),
+                plot::bar(flow.flow_latency.unwrap_or(0) as f64, slowest as f64, 12),
+                units::count(flow.reports),
+                flow.text.clone(),
+                self.names.path(&flow.path),
+            ]);
+        }
+        (table, rows)
+    }
+
+    fn node_table(&self, order: Order) -> (Table, Vec<Target>) {
+        use Align::{Left, Right};
+        let fullest = |node: &NodeView| {
+            node.queues
+                .iter()
+                .max_by_key(|queue| queue.occupancy)
+                .map(|queue| (queue.occupancy, queue.clone()))
+        };
+        let mut nodes: Vec<_> = self.nodes.nodes.iter().collect();
+        nodes.sort_by_key(|node| {
+            Reverse(match order {
+                // Of another time only the extremes are stored.
+                Order::Latency => {
+                    let latency = node.hop_latency;
+                    latency.p99.or(latency.latest).or(latency.max).unwrap_or(0)
+                }
+                Order::Queue => fullest(node).and_then(|(occupancy, _)| occupancy).unwrap_or(0),
+                Order::Rate => node.reports,
+            })
+        });
+        let heads = [
+            ("NODE", Right),
+            ("NAME", Left),
+            ("LATENCY", Right),
+            ("P50", Right),
+            ("P99", Right),
+        ];
+        let more = [
+            ("MAX", Right),
+            ("QUEUE", Right),
+            ("NOW", Right),
+            ("MAX", Right),
+            ("UNIT", Left),
+        ];
+        let last = [("DROPS", Right), ("REPORTS", Right)];
+        // A column that concerns few networks.
+        let implausible = nodes.iter().any(|node| node.implausible_latencies > 0);
+        let odd = implausible.then_some(("IMPLAUSIBLE", Right));
+        let mut table = Table::new(heads.into_iter().chain(more).chain(last).chain(odd));
+        let rows = nodes.iter().map(|node| Target::Node(node.node)).collect();
+        for node in nodes {
+            let latency = node.hop_latency;
+            let span = |value: Option<u64>| value.map_or("-".into(), units::nanos);
+            let queue = fullest(node).map(|(_, queue)| queue);
+            let number = |value: Option<u64>| value.map_or("-".into(), units::count);
+            let row = [
+                node.node.to_string(),
+                node.name.clone().unwrap_or_default(),
+                span(latency.latest),
+                span(latency.p50),
+                span(latency.p99),
+                span(latency.max),
+                queue.as_ref().map_or("-".into(), |queue| {
+                    queue.queue.map_or("all".into(), |id| id.to_string())
+                }),
+                number(queue.as_ref().and_then(|queue| queue.occupancy)),
+                number(queue.as_ref().and_then(|queue| queue.max)),
+                queue.map(|queue| queue.unit).unwrap_or_default(),
+                units::count(node.drops),
+                units::count(node.reports),
+            ];
+            let odd = odd.map(|_| units::count(node.implausible_latencies));
+            table.row(row.into_iter().chain(odd));
+        }
+        (table, rows)
+    }
+
+    fn link_table(&self, order: Order) -> (Table, Vec<Target>) {
+        use Align::{Left, Right};
+        let mut links: Vec<_> = self.links.links.iter().collect();
+        links.sort_by(|a, b| {
+            match order {
+                Order::Latency => a.hop_latency.cmp(&b.hop_latency),
+                Order::Queue => a.queue_occupancy.cmp(&b.queue_occupancy),
+                Order::Rate => a
+                    .utilization
+                    .unwrap_or(0.0)
+                    .total_cmp(&b.utilization.unwrap_or(0.0)),
+            }
+            .reverse()
+        });
+        let heads = [
+            ("LINK", Left),
+            ("IF", Right),
+            ("UTILIZATION", Right),
+            ("", Left),
+            ("QUEUE", Right),
+        ];
+        let mut table = Table::new(
+            heads
+                .into_iter()
+                .chain([("NODE LATENCY", Right), ("FLOWS", Right)]),
+        );
+        let rows = links
+            .iter()
+            .map(|link| Target::Link(link.from, link.to))
+            .collect();
+        for link in links {
+            table.row([
+                format!("{} > {}", self.names.node(link.from), self.names.node(link.to)),
+                link.egress_if.map_or("-".into(), |interface| {
+                    self.names.interface(Some(link.from), interface)
+                }),
+                link.utilization
+                    .map_or("-".into(), |share| format!("{:.1} %", share * 100.0)),
+                plot::bar(link.utilization.unwrap_or(0.0), 1.0, 12),
+                link.queue_occupancy.map_or("-".into(), units::count),
+                link.hop_latency.map_or("-".into(), units::nanos),
+                units::count(link.flows),
+            ]);
+        }
+        (table, rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let status = json!({"version": "0.1.0", "uptime_s": 192, "now": 5,
+            "rates": {"reports": 12_300.0, "events": 40.0, "datagrams": 12_300.0},
+            "loss_budget": [
+                {"stage": "network", "in": 112, "out": 100, "drops": {"lost": 12}, "evidence": {"unconfirmed": 3, "datagrams": 100}},
+                {"stage": "kernel", "in": 100, "out": 100, "drops": {"receive_buffer": 0}}]});
+        let flow = json!({"id": "00", "flow": {"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1, "dport": 2, "proto": 6},
+            "text": "10.0.0.1:1>10.0.0.2:2/6", "path": [1, null, 3], "flow_latency": 1_500_000, "basis": "hop_sum",
+            "reports": 1_000, "first_seen": 1, "last_seen": 2});
+        let nodes = json!({"nodes": [
+            {"node": 1, "name": null, "reports": 9, "last_seen": 2, "hop_latency": {"latest": 5}, "queues": [], "drops": 0},
+            {"node": 3, "name": "leaf3", "reports": 5, "last_seen": 2, "hop_latency": {"latest": 900, "p50": 800, "p99": 990,
+             "min": 1, "max": 1_000}, "queues": [{"queue": 0, "occupancy": 64, "max": 200, "unit": "packets"}], "drops": 2}]});
+        let links = json!({"links": [{"from": 1, "to": 3, "egress_if": 2, "ingress_if": null, "utilization": 0.5,
+            "queue_occupancy": 64, "hop_latency": 900, "flows": 4, "last_seen": 2}]});
+        Snapshot {
+            status: serde_json::from_value(status).unwrap(),
+            flows: serde_json::from_value(json!({"flows": [flow], "total": 1})).unwrap(),
+            nodes: serde_json::from_value(nodes).unwrap(),
+            links: serde_json::from_value(links).unwrap(),
+            names: Names::default(),
+        }
+    }
+
+    fn place(view: View, order: Order) -> Place {
+        Place {
+            view,
+            order,
+            filter: String::new(),
+            selected: 0,
+            flow: None,
+        }
+    }
+
+    fn picture(view: View, order: Order) -> String {
+        let client = Client::new("127.0.0.1:1", None).unwrap();
+        snapshot().picture(&place(view, order), Range::Now, &client, Terminal::plain())
+    }
+
+    #[test]
+    fn flows_show_latency_and_path_under_the_loss_budget() {
+        assert_eq!(
+            picture(View::Flows, Order::Latency),
+            "hopwise 0.1.0  http://127.0.0.1:1  up 3:12  12.3 k reports/s  40.0 events/s
+lost: network 12 (lost), unconfirmed 3 · kernel 0
+f flows  n nodes  l links   s order: latency   q quit
+
+LATENCY                REPORTS  FLOW                     PATH
+1.50 ms  ████████████    1,000  10.0.0.1:1>10.0.0.2:2/6  1>?>3
+"
+        );
+    }
+
+    #[test]
+    fn interfaces_are_shown_with_their_receive_path() {
+        let input = |listen: &str, interface: Option<&str>, message: Option<&str>| view::InputView {
+            listen: listen.to_owned(),
+            kind: "xdp-native".into(),
+            interface: interface.map(str::to_owned),
+            message: message.map(str::to_owned),
+            ..Default::default()
+        };
+        let mut shown = snapshot();
+        assert_eq!(shown.inputs(Terminal::plain()), "");
+        shown.status.inputs = vec![
+            input("udp://0.0.0.0:1", None, None),
+            input("xdp://eth1", Some("eth1"), None),
+            input("xdp://eth2", Some("eth2"), Some("the interface was removed")),
+        ];
+        let expected = "in: xdp://eth1 by xdp-native · xdp://eth2 is down: the interface was removed\n";
+        assert_eq!(shown.inputs(Terminal::plain()), expected);
+    }
+
+    #[test]
+    fn nodes_are_in_the_requested_order() {
+        let rows = |order| {
+            picture(View::Nodes, order)
+                .lines()
+                .skip(5)
+                .map(str::to_string)
+                .collect::<Vec<_>>()
+        };
+        let slow = "   3  leaf3   900 ns  800 ns  990 ns  1.00 us      0   64  200  packets      2        5";
+        let busy = "   1            5 ns       -       -        -      -    -    -               0        9";
+        assert_eq!(rows(Order::Latency), [slow, busy]);
+        assert_eq!(rows(Order::Rate), [busy, slow]);
+    }
+
+    #[test]
+    fn links_show_their_utilization() {
+        let shown = picture(View::Links, Order::Rate);
+        assert_eq!(
+            shown.lines().skip(4).collect::<Vec<_>>(),
+            [
+                "LINK   IF  UTILIZATION          QUEUE  NODE LATENCY  FLOWS",
+                "1 > 3   2       50.0 %  ██████     64        900 ns      4"
+            ]
+        );
+    }
+
+    #[test]
+    fn another_time_is_named_and_has_no_losses_of_now() {
+        let mut past = snapshot();
+        let from = 1_795_269_600_000_000_000;
+        let range = view::RangeView {
+            from,
+            to: from + 600_000_000_000,
+            truncated: true,
+        };
+        past.flows.range = Some(range);
+        let client = Client::new("127.0.0.1:1", None).unwrap();
+        let mut place = place(View::Nodes, Order::Latency);
+        place.filter = "node == 3".to_owned();
+        let shown = past.picture(&place, Range::Between(from, range.to), &client, Terminal::plain());
+        let lines: Vec<&str> = shown.lines().take(3).collect();
+        assert_eq!(
+            lines,
+            [
+                "hopwise 0.1.0  http://127.0.0.1:1",
+                "2026-11-21 14:00 to 2026-11-21 14:10 UTC, from the store   [ earlier  ] later  0 now  incomplete: this time has more flows than are considered",
+                "f flows  n nodes  l links   s order: latency   q quit   filter: node == 3",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_console_names_the_time_that_it_answers_about() {
+        let mut console = snapshot();
+        let from = 1_795_269_600_000_000_000;
+        console.flows.range = Some(view::RangeView {
+            from,
+            to: from + 900_000_000_000,
+            truncated: false,
+        });
+        console.status = serde_json::from_value(json!({"version": "0.1.0", "console": true})).unwrap();
+        let client = Client::new("127.0.0.1:1", None).unwrap();
+        let place = place(View::Flows, Order::Latency);
+        let shown = console.picture(&place, Range::Now, &client, Terminal::plain());
+        let lines: Vec<&str> = shown.lines().take(2).collect();
+        let time = "2026-11-21 14:00 to 2026-11-21 14:15 UTC, from ClickHouse   [ earlier  ] later  0 now";
+        assert_eq!(lines, ["hopwise 0.1.0  http://127.0.0.1:1", time]);
+    }
+
+    #[test]
+    fn the_selected_row_is_marked_and_on_the_screen() {
+        let terminal = Terminal {
+            height: 8,
+            ..Terminal::plain()
+        };
+        let mut place = place(View::Nodes, Order::Latency);
+        place.selected = 1;
+        let (_, rows) = snapshot().table(&place, None);
+        assert_eq!(rows, [Target::Node(3), Target::Node(1)]);
+        let body = snapshot().body(&place, terminal, 3);
+        assert!(
+            body.lines().nth(2).unwrap().starts_with("\u{25b8}    1"),
+            "{body}"
+        );
+        // With room for one row, it is the selected one.
+        let body = snapshot().body(&place, terminal, 7);
+        assert_eq!(body.lines().count(), 2);
+        assert!(body.lines().nth(1).unwrap().contains("\u{25b8}    1"), "{body}");
+    }
+}

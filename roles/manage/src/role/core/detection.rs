@@ -1,0 +1,163 @@
+//! What intents ask of the collector of this process: rules, and thresholds without a filter.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use detect::Match;
+use manager::{
+    flows::{ANY_PORT, FlowMatch},
+    intent::Intent,
+};
+
+use super::{Core, Error, Origin};
+use crate::{
+    program::Configuration,
+    settings::{asked, asks, matches},
+};
+use runtime::control::{Asked, Control};
+
+/// The rules and thresholds that intents ask of the collector, and the way to it.
+#[derive(Debug)]
+pub(super) struct DetectionRequests {
+    /// With the rules and thresholds of the configuration, beside which those of intents must fit.
+    settings: Arc<Configuration>,
+    control: Control,
+    /// As the collector last received them.
+    asked: Arc<Asked>,
+    /// Intents that do not fit, with the reasons.
+    left_out: BTreeMap<String, String>,
+    /// Intents or their flows may have changed.
+    pub(super) is_due: bool,
+}
+
+impl DetectionRequests {
+    /// Nothing is asked yet.
+    pub(super) fn new(settings: Arc<Configuration>, control: Control) -> Self {
+        Self {
+            settings,
+            control,
+            asked: Arc::default(),
+            left_out: BTreeMap::new(),
+            is_due: true,
+        }
+    }
+
+    /// Takes over another version of the configuration.
+    pub(super) fn set_settings(&mut self, settings: Arc<Configuration>) {
+        self.settings = settings;
+        self.is_due = true;
+    }
+
+    /// Whether this process has a collector.
+    pub(super) fn collects(&self) -> bool {
+        self.settings.collects()
+    }
+
+    /// Returns the reason for which the collector does not evaluate the rule and thresholds of an intent.
+    pub(super) fn left_out(&self, name: &str) -> Option<&str> {
+        self.left_out.get(name).map(String::as_str)
+    }
+
+    fn refusal(&self, asking: &[(&Intent, Vec<Match>)]) -> Option<String> {
+        let asked = asked(asking.iter().map(|(intent, flows)| (*intent, flows.clone())));
+        self.settings.detection.check(&asked).err()
+    }
+}
+
+impl Core {
+    /// Whether what an intent asks of the collector fits beside the rules and thresholds that there are.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(super) fn check_asked(&self, intent: &Intent) -> Result<(), Error> {
+        if !asks(intent) {
+            return Ok(());
+        }
+        let flows = matches(&self.manager.compiler().flows(intent)?);
+        let mut all = self.all_asking();
+        all.retain(|(other, _)| other.name != intent.name);
+        all.push((intent, flows));
+        self.detection
+            .refusal(&all)
+            .map_or(Ok(()), |reason| Err(Error::Wrong(reason)))
+    }
+
+    /// The intents that the reports of a flow serve.
+    pub fn served(&self, flow: &wire::FlowKey) -> Vec<String> {
+        if flow.known_id().is_some() {
+            return Vec::new();
+        }
+        self.manager
+            .compiler()
+            .served(&key_of(flow))
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The intents in force that ask something, with their flows.
+    fn all_asking(&self) -> Vec<(&Intent, Vec<Match>)> {
+        let compiler = self.manager.compiler();
+        let intents = self.intents.values().map(|held| self.budgets.in_force(held));
+        let asking = intents.filter(|intent| asks(intent));
+        let in_force = asking.filter(|intent| compiler.outcome(&intent.name).is_some());
+        in_force
+            .filter_map(|intent| Some((intent, matches(&compiler.flows(intent).ok()?))))
+            .collect()
+    }
+
+    /// Tells the collector what intents ask of it, if that has changed. Of those that do not fit, the last ones are left out.
+    pub(super) fn ask_collector(&mut self) {
+        if !std::mem::take(&mut self.detection.is_due) || !self.detection.collects() {
+            return;
+        }
+        self.matches.renew();
+        let mut all = self.all_asking();
+        let mut left_out = BTreeMap::new();
+        if self.detection.refusal(&all).is_some() {
+            let mut fitting = Vec::new();
+            for one in all {
+                let name = one.0.name.clone();
+                fitting.push(one);
+                if let Some(reason) = self.detection.refusal(&fitting) {
+                    fitting.pop();
+                    left_out.insert(name, reason);
+                }
+            }
+            all = fitting;
+        }
+        let asked = Arc::new(asked(all));
+        self.detection.left_out = left_out;
+        if asked != self.detection.asked {
+            self.detection.control.detect(Arc::clone(&asked));
+            self.detection.asked = asked;
+        }
+    }
+}
+
+/// The entry that is for this flow only.
+pub(in crate::role) fn key_of(flow: &wire::FlowKey) -> FlowMatch {
+    FlowMatch {
+        src: Some(flow.src().into()),
+        dst: Some(flow.dst().into()),
+        sport: flow.src_port().map_or(ANY_PORT, |port| (port, port)),
+        dport: flow.dst_port().map_or(ANY_PORT, |port| (port, port)),
+        proto: Some(flow.proto()),
+        dscp: None,
+    }
+}
+
+impl Origin {
+    /// Somebody asked for it; otherwise it is a drill-down, which ends by itself.
+    pub(super) fn is_asked(&self) -> bool {
+        !matches!(self, Self::DrillDown(_))
+    }
+
+    /// The word in the API.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Api => "api",
+            Self::DrillDown(_) => "drill_down",
+        }
+    }
+}

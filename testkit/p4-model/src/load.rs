@@ -1,0 +1,726 @@
+//! Reads the compiler's JSON, and resolves its names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value as Json;
+
+use crate::expression::{Binary, Expression, Unary};
+use crate::field::{Field, VALID};
+use crate::packet::Header;
+use crate::program::{
+    Action, Algorithm, Calculation, Checksum, Input, Node, ParseState, ParserOp, Pipeline, Primitive,
+    Program, Standard, Transition, Value,
+};
+use crate::table::{Installed, Key, MatchKind, Next, Table};
+
+/// The reason for which a program or an entry is refused, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub(crate) String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+type Result<T> = std::result::Result<T, Error>;
+
+fn wrong<T>(what: impl fmt::Display) -> Result<T> {
+    Err(Error(format!(
+        "the program is not one that this model executes: {what}"
+    )))
+}
+
+/// The names of a program.
+#[derive(Default)]
+struct Names {
+    types: BTreeMap<String, (usize, BTreeMap<String, usize>)>,
+    /// Widths of the types' fields, bits.
+    widths: Vec<Vec<Option<u32>>>,
+    headers: BTreeMap<String, usize>,
+    stacks: BTreeMap<String, usize>,
+    calculations: BTreeMap<String, usize>,
+    registers: BTreeMap<String, usize>,
+    counters: BTreeMap<String, usize>,
+    /// The type of each header.
+    kinds: Vec<String>,
+    stack_headers: Vec<Vec<usize>>,
+}
+
+impl Program {
+    /// Reads what `p4c-bm2-ss` wrote.
+    ///
+    /// # Errors
+    /// It is no such JSON, or the program uses something that this model does not execute.
+    pub fn read(text: &str) -> Result<Self> {
+        let json: Json = serde_json::from_str(text).map_err(|error| Error(format!("not JSON: {error}")))?;
+        for unused in [
+            "header_unions",
+            "parse_vsets",
+            "meter_arrays",
+            "learn_lists",
+            "extern_instances",
+            "force_arith",
+        ] {
+            if !list(&json, unused)?.is_empty() {
+                return wrong(format_args!("it has {unused}"));
+            }
+        }
+        let mut names = Names::default();
+        header_types(&json, &mut names)?;
+        let headers = headers(&json, &mut names)?;
+        let stacks = stacks(&json, &mut names)?;
+        let registers = arrays(&json, "register_arrays", &mut names.registers)?;
+        let counters = arrays(&json, "counter_arrays", &mut names.counters)?;
+        for (number, calculation) in list(&json, "calculations")?.iter().enumerate() {
+            names.calculations.insert(text_of(calculation, "name")?, number);
+        }
+        let calculations = list(&json, "calculations")?
+            .iter()
+            .map(|json| names.calculation(json))
+            .collect::<Result<_>>()?;
+        let checksums = list(&json, "checksums")?
+            .iter()
+            .map(|json| names.checksum(json))
+            .collect::<Result<_>>()?;
+        let actions: Vec<Action> = list(&json, "actions")?
+            .iter()
+            .map(|json| names.action(json))
+            .collect::<Result<_>>()?;
+        let mut tables = Vec::new();
+        let [ingress, egress] =
+            ["ingress", "egress"].map(|name| names.pipeline(&json, name, &actions, &mut tables));
+        let (states, first_state) = names.parser(&json)?;
+        Ok(Self {
+            errors: [
+                error_code(&json, "PacketTooShort"),
+                error_code(&json, "StackOutOfBounds"),
+            ],
+            deparser: names.deparser(&json)?,
+            field_lists: names.field_lists(&json)?,
+            standard: names.standard()?,
+            registers: registers
+                .into_iter()
+                .map(|(name, json)| Ok((name, number(&json, "size")?, number(&json, "bitwidth")? as u32)))
+                .collect::<Result<_>>()?,
+            counters: counters
+                .into_iter()
+                .map(|(name, json)| Ok((name, number(&json, "size")?)))
+                .collect::<Result<_>>()?,
+            ingress: ingress?,
+            egress: egress?,
+            headers,
+            stacks,
+            states,
+            first_state,
+            actions,
+            tables,
+            calculations,
+            checksums,
+        })
+    }
+}
+
+/// The number of a parser error; one that no error has if the program does not declare it.
+fn error_code(json: &Json, name: &str) -> u128 {
+    let errors = list(json, "errors").unwrap_or_default();
+    let found = errors.iter().find(|error| error[0] == name);
+    found
+        .and_then(|error| error[1].as_u64())
+        .map_or(u128::MAX, u128::from)
+}
+
+/// The position of the element with this name; `None` also if `name` is not a text.
+fn position<'a>(all: impl IntoIterator<Item = &'a Json>, name: &Json) -> Option<usize> {
+    all.into_iter()
+        .position(|element| element["name"] == *name)
+        .filter(|_| name.is_string())
+}
+
+fn list<'a>(json: &'a Json, key: &str) -> Result<&'a [Json]> {
+    match &json[key] {
+        Json::Null => Ok(&[]),
+        Json::Array(list) => Ok(list),
+        _ => wrong(format_args!("`{key}` is not a list")),
+    }
+}
+
+fn text_of(json: &Json, key: &str) -> Result<String> {
+    json[key]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Error(format!("`{key}` is not a text")))
+}
+
+fn number(json: &Json, key: &str) -> Result<usize> {
+    let number = json[key].as_u64().and_then(|number| usize::try_from(number).ok());
+    number
+        .filter(|number| *number <= MAX)
+        .ok_or_else(|| Error(format!("`{key}` is not a number up to {MAX}")))
+}
+
+fn hex(json: &Json) -> Result<u128> {
+    let text = json.as_str().and_then(|text| text.strip_prefix("0x"));
+    text.and_then(|text| u128::from_str_radix(text, 16).ok())
+        .ok_or_else(|| Error(format!("{json} is not a 128-bit number")))
+}
+
+/// Maximum of sizes in a program file.
+const MAX: usize = 1 << 20;
+
+fn header_types(json: &Json, names: &mut Names) -> Result<()> {
+    for kind in list(json, "header_types")? {
+        let mut fields = BTreeMap::new();
+        let mut widths = Vec::new();
+        for field in list(kind, "fields")? {
+            let name = field[0].as_str().unwrap_or_default();
+            fields.insert(name.to_owned(), widths.len());
+            widths.push(match &field[1] {
+                Json::Number(width) => match width.as_u64() {
+                    Some(width @ 1..=128) => Some(width as u32),
+                    _ => return wrong(format_args!("field `{name}` has {width} bits")),
+                },
+                _ => None,
+            });
+        }
+        names
+            .types
+            .insert(text_of(kind, "name")?, (names.widths.len(), fields));
+        names.widths.push(widths);
+    }
+    Ok(())
+}
+
+fn headers(json: &Json, names: &mut Names) -> Result<Vec<Header>> {
+    let mut headers = Vec::new();
+    for header in list(json, "headers")? {
+        let kind = text_of(header, "header_type")?;
+        let Some(&(number, _)) = names.types.get(&kind) else {
+            return wrong(format_args!("there is no type {kind}"));
+        };
+        names.headers.insert(text_of(header, "name")?, headers.len());
+        names.kinds.push(kind);
+        headers.push(Header {
+            widths: names.widths[number].clone(),
+            metadata: header["metadata"].as_bool().unwrap_or(false),
+        });
+    }
+    Ok(headers)
+}
+
+fn stacks(json: &Json, names: &mut Names) -> Result<Vec<Vec<usize>>> {
+    let mut stacks = Vec::new();
+    for stack in list(json, "header_stacks")? {
+        // Headers are numbered in the order of their ids.
+        let ids = list(stack, "header_ids")?.iter().filter_map(Json::as_u64);
+        let all = list(json, "headers")?;
+        names.stacks.insert(text_of(stack, "name")?, stacks.len());
+        stacks.push(
+            ids.filter_map(|id| all.iter().position(|header| header["id"].as_u64() == Some(id)))
+                .collect::<Vec<_>>(),
+        );
+    }
+    names.stack_headers.clone_from(&stacks);
+    Ok(stacks)
+}
+
+fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result<Vec<(String, Json)>> {
+    let mut arrays = Vec::new();
+    for array in list(json, key)? {
+        let name = text_of(array, "name")?;
+        names.insert(name.clone(), arrays.len());
+        arrays.push((name, array.clone()));
+    }
+    Ok(arrays)
+}
+
+/// An entry that is part of a table of exact matches.
+fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
+    let keys = list(json, "match_key")?
+        .iter()
+        .map(|key| match key["match_type"].as_str() {
+            Some("exact") => hex(&key["key"]).map(Key::Exact),
+            other => wrong(format_args!(
+                "table {table} has a constant entry of match kind {other:?}"
+            )),
+        })
+        .collect::<Result<_>>()?;
+    let does = &json["action_entry"];
+    let action = number(does, "action_id")?;
+    if !actions.contains(&action) {
+        return wrong(format_args!(
+            "table {table} has a constant entry with an action that it has not"
+        ));
+    }
+    Ok(Installed {
+        keys,
+        priority: 0,
+        action,
+        parameters: list(does, "action_data")?
+            .iter()
+            .map(hex)
+            .collect::<Result<_>>()?,
+    })
+}
+
+impl Names {
+    fn header(&self, name: &Json) -> Result<usize> {
+        let found = name.as_str().and_then(|name| self.headers.get(name));
+        found
+            .copied()
+            .ok_or_else(|| Error(format!("there is no header {name}")))
+    }
+
+    fn field(&self, json: &Json) -> Result<Field> {
+        let header = self.header(&json[0])?;
+        let name = json[1].as_str().unwrap_or_default();
+        if name == "$valid$" {
+            return Ok(Field { header, field: VALID });
+        }
+        let fields = &self.types[&self.kinds[header]].1;
+        let field = fields.get(name).copied();
+        field
+            .map(|field| Field { header, field })
+            .ok_or_else(|| Error(format!("there is no field {json}")))
+    }
+
+    fn expression(&self, json: &Json) -> Result<Expression> {
+        let value = &json["value"];
+        match json["type"].as_str() {
+            Some("hexstr") => hex(value).map(Expression::Constant),
+            Some("bool") => Ok(Expression::Constant(u128::from(value.as_bool().unwrap_or(false)))),
+            Some("field") => self.field(value).map(Expression::Field),
+            Some("runtime_data" | "local") => Ok(Expression::Parameter(value.as_u64().unwrap_or(0) as usize)),
+            Some("expression") if value.get("op").is_none() => self.expression(value),
+            Some("expression") => self.operation(value),
+            _ => wrong(format_args!("operand {json}")),
+        }
+    }
+
+    fn operation(&self, json: &Json) -> Result<Expression> {
+        let op = json["op"].as_str().unwrap_or_default();
+        if let Some(binary) = Binary::parse(op).filter(|_| !json["left"].is_null()) {
+            let left = self.expression(&json["left"])?;
+            let right = self.expression(&json["right"])?;
+            return Ok(Expression::Binary(binary, Box::new([left, right])));
+        }
+        let unary = match op {
+            "not" => Unary::Not,
+            "~" => Unary::Complement,
+            "b2d" | "d2b" => Unary::Same,
+            "?" => {
+                return Ok(Expression::Choice(Box::new([
+                    self.expression(&json["cond"])?,
+                    self.expression(&json["left"])?,
+                    self.expression(&json["right"])?,
+                ])));
+            }
+            _ => return wrong(format_args!("operator `{op}`")),
+        };
+        Ok(Expression::Unary(
+            unary,
+            Box::new(self.expression(&json["right"])?),
+        ))
+    }
+
+    fn calculation(&self, json: &Json) -> Result<Calculation> {
+        let algorithm = match json["algo"].as_str() {
+            Some("csum16") => Algorithm::Csum16,
+            Some("crc32") => Algorithm::Crc32,
+            other => return wrong(format_args!("algorithm {other:?}")),
+        };
+        let input = list(json, "input")?
+            .iter()
+            .map(|json| match json["type"].as_str() {
+                Some("field") => self.field(&json["value"]).map(Input::Field),
+                Some("header") => self.header(&json["value"]).map(Input::Header),
+                Some("hexstr") => Ok(Input::Constant(
+                    hex(&json["value"])?,
+                    number(json, "bitwidth")? as u32,
+                )),
+                _ => wrong(format_args!("input {json}")),
+            })
+            .collect::<Result<_>>()?;
+        Ok(Calculation { algorithm, input })
+    }
+
+    fn checksum(&self, json: &Json) -> Result<Checksum> {
+        let name = text_of(json, "calculation")?;
+        let Some(&calculation) = self.calculations.get(&name) else {
+            return wrong(format_args!("there is no calculation {name}"));
+        };
+        let condition = &json["if_cond"];
+        Ok(Checksum {
+            target: self.field(&json["target"])?,
+            calculation,
+            verify: json["verify"].as_bool().unwrap_or(false),
+            update: json["update"].as_bool().unwrap_or(false),
+            condition: if condition.is_null() {
+                None
+            } else {
+                Some(self.expression(condition)?)
+            },
+        })
+    }
+
+    fn action(&self, json: &Json) -> Result<Action> {
+        let widths = list(json, "runtime_data")?
+            .iter()
+            .map(|one| number(one, "bitwidth").map(|width| width as u32));
+        Ok(Action {
+            name: text_of(json, "name")?,
+            parameters: widths.collect::<Result<_>>()?,
+            primitives: list(json, "primitives")?
+                .iter()
+                .map(|json| self.primitive(json))
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    fn primitive(&self, json: &Json) -> Result<Primitive> {
+        let p = Parameters {
+            names: self,
+            list: list(json, "parameters")?,
+        };
+        Ok(match json["op"].as_str().unwrap_or_default() {
+            "assign" => Primitive::Assign(p.field(0)?, p.value(1)?),
+            "assign_VL" => Primitive::AssignVariable(p.field(0)?, p.field(1)?),
+            "assign_header" => Primitive::AssignHeader(p.header(0)?, p.header(1)?),
+            "add_header" => Primitive::SetValid(p.header(0)?, true),
+            "remove_header" => Primitive::SetValid(p.header(0)?, false),
+            "_jump" => Primitive::Jump(p.line(0)?),
+            "_jump_if_zero" => Primitive::JumpIfZero(p.value(0)?, p.line(1)?),
+            "register_read" => {
+                Primitive::RegisterRead(p.field(0)?, p.named(1, &self.registers)?, p.value(2)?)
+            }
+            "register_write" => {
+                Primitive::RegisterWrite(p.named(0, &self.registers)?, p.value(1)?, p.value(2)?)
+            }
+            "truncate" => Primitive::Truncate(p.value(0)?),
+            "modify_field_with_hash_based_offset" => Primitive::Hash {
+                target: p.field(0)?,
+                base: p.value(1)?,
+                calculation: p.named(2, &self.calculations)?,
+                size: p.value(3)?,
+            },
+            "count" => Primitive::Count(p.named(0, &self.counters)?, p.value(1)?),
+            "clone_ingress_pkt_to_egress" => Primitive::CloneIngress {
+                session: p.value(0)?,
+                fields: p.line(1)?,
+            },
+            "clone_egress_pkt_to_egress" => Primitive::CloneEgress {
+                session: p.value(0)?,
+                fields: p.line(1)?,
+            },
+            "recirculate" => Primitive::Recirculate(p.line(0)?),
+            "mark_to_drop" => Primitive::MarkToDrop,
+            op => return wrong(format_args!("primitive `{op}`")),
+        })
+    }
+
+    fn pipeline(
+        &self,
+        json: &Json,
+        name: &str,
+        actions: &[Action],
+        tables: &mut Vec<Table>,
+    ) -> Result<Pipeline> {
+        let pipelines = list(json, "pipelines")?;
+        let Some(json) = pipelines.iter().find(|pipeline| pipeline["name"] == name) else {
+            return wrong(format_args!("there is no pipeline {name}"));
+        };
+        let own = list(json, "tables")?;
+        let conditionals = list(json, "conditionals")?;
+        let all: Vec<&Json> = own.iter().chain(conditionals).collect();
+        let mut nodes = Vec::new();
+        for table in own {
+            nodes.push(Node::Table(tables.len()));
+            tables.push(self.table(table, actions, json, &all)?);
+        }
+        for conditional in conditionals {
+            nodes.push(Node::If {
+                condition: self.expression(&conditional["expression"])?,
+                yes: position(all.iter().copied(), &conditional["true_next"]),
+                no: position(all.iter().copied(), &conditional["false_next"]),
+            });
+        }
+        Ok(Pipeline {
+            first: position(all.iter().copied(), &json["init_table"]),
+            nodes,
+        })
+    }
+
+    /// `nodes`: the tables and conditionals of the pipeline, in the order of their numbers.
+    fn table(&self, json: &Json, actions: &[Action], pipeline: &Json, nodes: &[&Json]) -> Result<Table> {
+        let name = text_of(json, "name")?;
+        if json["type"] != "simple"
+            || !list(pipeline, "action_profiles")?.is_empty()
+            || !json["direct_meters"].is_null()
+        {
+            return wrong(format_args!("table {name} has an action profile or a meter"));
+        }
+        let ids: Vec<usize> = list(json, "action_ids")?
+            .iter()
+            .filter_map(Json::as_u64)
+            .map(|id| id as usize)
+            .collect();
+        if ids.iter().any(|id| *id >= actions.len()) {
+            return wrong(format_args!("table {name} has actions that do not exist"));
+        }
+        let default = &json["default_entry"];
+        let data = list(default, "action_data")?
+            .iter()
+            .map(hex)
+            .collect::<Result<_>>()?;
+        let next = &json["next_tables"];
+        let next = if next.get("__HIT__").is_some() {
+            Next::ByHit {
+                hit: position(nodes.iter().copied(), &next["__HIT__"]),
+                miss: position(nodes.iter().copied(), &next["__MISS__"]),
+            }
+        } else {
+            Next::ByAction(
+                ids.iter()
+                    .map(|id| {
+                        let name = &next[actions[*id].name.as_str()];
+                        (*id, position(nodes.iter().copied(), name))
+                    })
+                    .collect(),
+            )
+        };
+        let keys = list(json, "key")?
+            .iter()
+            .map(|json| self.key(json))
+            .collect::<Result<_>>()?;
+        let default = (number(default, "action_id")?, data);
+        let entries = list(json, "entries")?
+            .iter()
+            .map(|entry| constant(&name, entry, &ids))
+            .collect::<Result<_>>()?;
+        Ok(Table {
+            name,
+            keys,
+            actions: ids,
+            default,
+            size: number(json, "max_size")?,
+            next,
+            entries,
+        })
+    }
+
+    fn key(&self, json: &Json) -> Result<(String, Field, MatchKind, u32)> {
+        let field = self.field(&json["target"])?;
+        let kind = match json["match_type"].as_str() {
+            Some("exact") => MatchKind::Exact,
+            Some("lpm") => MatchKind::Lpm,
+            Some("ternary") => MatchKind::Ternary,
+            Some("range") => MatchKind::Range,
+            other => return wrong(format_args!("match kind {other:?}")),
+        };
+        let name = json["name"].as_str().unwrap_or_default().to_owned();
+        Ok((name, field, kind, self.width(field)?))
+    }
+
+    /// Bits of a field of fixed length.
+    fn width(&self, at: Field) -> Result<u32> {
+        if at.field == VALID {
+            return Ok(1);
+        }
+        let kind = self.types[&self.kinds[at.header]].0;
+        self.widths[kind][at.field]
+            .ok_or_else(|| Error("a field of variable length cannot be a key".to_owned()))
+    }
+
+    fn parser(&self, json: &Json) -> Result<(Vec<ParseState>, Option<usize>)> {
+        let [parser] = list(json, "parsers")? else {
+            return wrong("it has not one parser");
+        };
+        let states = list(parser, "parse_states")?;
+        let parsed = states
+            .iter()
+            .map(|state| self.state(state, states))
+            .collect::<Result<_>>()?;
+        Ok((parsed, position(states, &parser["init_state"])))
+    }
+
+    fn state(&self, json: &Json, states: &[Json]) -> Result<ParseState> {
+        let mut key = Vec::new();
+        for part in list(json, "transition_key")? {
+            let value = self.value(part)?;
+            let width = match &value {
+                Value::Expression(Expression::Field(field)) => self.width(*field)?,
+                Value::LastOf(stack, field) => match self.stack_headers[*stack].first() {
+                    Some(&header) => self.width(Field {
+                        header,
+                        field: *field,
+                    })?,
+                    None => 0,
+                },
+                Value::Expression(_) => return wrong(format_args!("key {part}")),
+            };
+            // Each part of the key has whole bytes.
+            key.push((value, width.next_multiple_of(8)));
+        }
+        let mut transitions = Vec::new();
+        for json in list(json, "transitions")? {
+            let value = match json["type"].as_str() {
+                Some("default") => None,
+                Some("hexstr") => {
+                    let mask = if json["mask"].is_null() {
+                        u128::MAX
+                    } else {
+                        hex(&json["mask"])?
+                    };
+                    Some((hex(&json["value"])?, mask))
+                }
+                other => return wrong(format_args!("transition {other:?}")),
+            };
+            transitions.push(Transition {
+                value,
+                next: position(states, &json["next_state"]),
+            });
+        }
+        Ok(ParseState {
+            ops: list(json, "parser_ops")?
+                .iter()
+                .map(|op| self.parser_op(op))
+                .collect::<Result<_>>()?,
+            key,
+            transitions,
+        })
+    }
+
+    fn value(&self, json: &Json) -> Result<Value> {
+        if json["type"] != "stack_field" {
+            return self.expression(json).map(Value::Expression);
+        }
+        let stack = &json["value"][0];
+        let field = json["value"][1].as_str().unwrap_or_default();
+        let Some(&stack) = stack.as_str().and_then(|stack| self.stacks.get(stack)) else {
+            return wrong(format_args!("there is no stack {stack}"));
+        };
+        let kind = self.stack_headers[stack]
+            .first()
+            .map(|header| &self.types[&self.kinds[*header]].1);
+        let field = kind.and_then(|fields| fields.get(field)).copied();
+        field
+            .map(|field| Value::LastOf(stack, field))
+            .ok_or_else(|| Error(format!("there is no field {json}")))
+    }
+
+    fn parser_op(&self, json: &Json) -> Result<ParserOp> {
+        let parameters = list(json, "parameters")?;
+        let first = parameters.first().unwrap_or(&Json::Null);
+        let second = parameters.get(1).unwrap_or(&Json::Null);
+        match (json["op"].as_str().unwrap_or_default(), first["type"].as_str()) {
+            ("extract", Some("regular")) => Ok(ParserOp::Extract(self.header(&first["value"])?)),
+            ("extract", Some("stack")) => {
+                let name = first["value"].as_str().unwrap_or_default();
+                let stack = self.stacks.get(name).copied();
+                stack
+                    .map(ParserOp::ExtractNext)
+                    .ok_or_else(|| Error(format!("there is no stack {name}")))
+            }
+            ("extract_VL", Some("regular")) => Ok(ParserOp::ExtractVariable(
+                self.header(&first["value"])?,
+                self.expression(second)?,
+            )),
+            ("set", Some("field")) if second["type"] == "lookahead" => {
+                let [from, width] = [0, 1].map(|at: usize| {
+                    second["value"][at]
+                        .as_u64()
+                        .map_or(u32::MAX, |bits| bits.min(4096) as u32)
+                });
+                Ok(ParserOp::SetLookahead(self.field(&first["value"])?, from, width))
+            }
+            ("set", Some("field")) => Ok(ParserOp::Set(self.field(&first["value"])?, self.value(second)?)),
+            (op, kind) => wrong(format_args!("parser operation `{op}` of {kind:?}")),
+        }
+    }
+
+    fn deparser(&self, json: &Json) -> Result<Vec<usize>> {
+        let [deparser] = list(json, "deparsers")? else {
+            return wrong("it has not one deparser");
+        };
+        list(deparser, "order")?
+            .iter()
+            .map(|name| self.header(name))
+            .collect()
+    }
+
+    fn field_lists(&self, json: &Json) -> Result<BTreeMap<u128, Vec<Field>>> {
+        let mut lists = BTreeMap::new();
+        for json in list(json, "field_lists")? {
+            let fields = list(json, "elements")?
+                .iter()
+                .map(|element| self.field(&element["value"]))
+                .collect::<Result<_>>()?;
+            lists.insert(number(json, "id")? as u128, fields);
+        }
+        Ok(lists)
+    }
+
+    fn standard(&self) -> Result<Standard> {
+        Ok(Standard {
+            ingress_port: self.metadata("ingress_port")?,
+            egress_spec: self.metadata("egress_spec")?,
+            egress_port: self.metadata("egress_port")?,
+            mcast_grp: self.metadata("mcast_grp")?,
+            egress_rid: self.metadata("egress_rid")?,
+            instance_type: self.metadata("instance_type")?,
+            packet_length: self.metadata("packet_length")?,
+            enq_qdepth: self.metadata("enq_qdepth")?,
+            deq_qdepth: self.metadata("deq_qdepth")?,
+            deq_timedelta: self.metadata("deq_timedelta")?,
+            ingress_ts: self.metadata("ingress_global_timestamp")?,
+            egress_ts: self.metadata("egress_global_timestamp")?,
+            checksum_error: self.metadata("checksum_error")?,
+            parser_error: self.metadata("parser_error")?,
+        })
+    }
+
+    fn metadata(&self, name: &str) -> Result<Field> {
+        self.field(&serde_json::json!(["standard_metadata", name]))
+    }
+}
+
+/// The parameters of a primitive.
+struct Parameters<'a> {
+    names: &'a Names,
+    list: &'a [Json],
+}
+
+impl Parameters<'_> {
+    fn get(&self, at: usize) -> &Json {
+        self.list.get(at).unwrap_or(&Json::Null)
+    }
+
+    fn value(&self, at: usize) -> Result<Expression> {
+        self.names.expression(self.get(at))
+    }
+
+    fn field(&self, at: usize) -> Result<Field> {
+        self.names.field(&self.get(at)["value"])
+    }
+
+    fn header(&self, at: usize) -> Result<usize> {
+        self.names.header(&self.get(at)["value"])
+    }
+
+    /// The number of a register, counter or calculation.
+    fn named(&self, at: usize, names: &BTreeMap<String, usize>) -> Result<usize> {
+        let name = self.get(at)["value"].as_str().unwrap_or_default();
+        names
+            .get(name)
+            .copied()
+            .ok_or_else(|| Error(format!("there is no `{name}`")))
+    }
+
+    /// A line of the action, or the number of a field list.
+    fn line(&self, at: usize) -> Result<usize> {
+        hex(&self.get(at)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX))
+    }
+}
