@@ -16,13 +16,11 @@ use collector::{Access, Collector};
 use detect::Detection;
 use tokio::sync::Semaphore;
 
+use api::Api;
+
 use crate::list_events::ListEvents;
+use crate::log::Log;
 use crate::silences::NotedSilences;
-use crate::{
-    api::{self, Api},
-    config::{Overrides, Settings, build},
-    log::Log,
-};
 use ::export_role::role::{self as export_role, Silences};
 use aggregate_role::role as aggregator;
 use collect_role::{
@@ -41,6 +39,7 @@ use collect_role::{
     watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
 };
+use config::{Overrides, Settings, build};
 use dta::settings::{MemoryMode, MemorySettings};
 use dta_role::{
     exchange::secret::NewSecret,

@@ -5,7 +5,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use crate::config::sections::{Level, LogFormat};
+use config::sections::{Level, LogFormat};
 
 /// Changes the level of the log.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use collector::{Collector, Datagram};
 use nic::{frames::PollFds, source::Packet};
 use terminal::CliError;
 
-use crate::config::Settings;
 use collect_role::datagram::{AggregatePorts, each_chunk};
+use config::Settings;
 use switch_role::role::Forwarder;
 
 /// This program.

@@ -14,9 +14,9 @@ use std::{
 use settings::setting::Setting;
 use store::Store;
 
-use crate::config::{Settings, build, console::ConsoleSettings, sections::TlsSettings};
 use ::export_role::role as export_role;
 use collect_role::kernel;
+use config::{Settings, build, console::ConsoleSettings, sections::TlsSettings};
 use manage_role::settings::ManagerSettings;
 use terminal::CliError;
 

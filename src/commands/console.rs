@@ -2,13 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{
-    api::pages,
-    commands::run::api_address,
-    config::{ConsoleOverrides, Overrides, Settings},
-    lifecycle::Server,
-    log::Log,
-};
+use api::pages;
+
+use crate::{commands::run::api_address, lifecycle::Server, log::Log};
+use config::{ConsoleOverrides, Overrides, Settings};
 use terminal::CliError;
 
 /// Serve the API and the web UI over what many collectors exported to ClickHouse

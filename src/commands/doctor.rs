@@ -2,10 +2,8 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use crate::{
-    config::Settings,
-    doctor::{self, Check, Depth, Examined, Expected, Input, Report, Requirements, Verdict},
-};
+use crate::doctor::{self, Check, Depth, Examined, Expected, Input, Report, Requirements, Verdict};
+use config::Settings;
 use terminal::CliError;
 use terminal::{Terminal, Tone, units::counted};
 

@@ -9,7 +9,9 @@ use std::{
 };
 
 use super::remote::{Api, fetch};
-use crate::{config::Settings, silences::NotedSilences};
+use config::Settings;
+
+use crate::silences::NotedSilences;
 use ::export_role::{
     role as export_role,
     role::view::{ExportView, ExportsView},

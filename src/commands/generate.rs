@@ -2,7 +2,6 @@
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
-use crate::config;
 use terminal::CliError;
 
 /// Write man pages, shell completions and the configuration reference (for packagers)

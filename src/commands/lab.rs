@@ -9,10 +9,8 @@ use settings::{
 use terminal::CliError;
 
 use super::client::Client;
-use crate::{
-    api::pages,
-    config::{Settings, check},
-};
+use api::pages;
+use config::{Settings, check};
 use manage_role::settings::check_intents;
 use switch_role::settings::WatchSettings;
 

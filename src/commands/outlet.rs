@@ -2,12 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{
-    commands::run::api_address,
-    config::{Overrides, Settings},
-    lifecycle::Server,
-    log::Log,
-};
+use crate::{commands::run::api_address, lifecycle::Server, log::Log};
+use config::{Overrides, Settings};
 use terminal::CliError;
 
 /// Insert what collectors send to Kafka into ClickHouse

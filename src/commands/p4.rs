@@ -26,7 +26,7 @@ use p4runtime::{
 use terminal::{Align, CliError, Table};
 
 use super::check::{self, intents::bound};
-use crate::config::Settings;
+use config::Settings;
 
 /// List the P4 programs of hopwise, check a program, show the entries of roles
 ///

@@ -3,7 +3,7 @@
 use collector::Profile;
 use wire::Dialect;
 
-use crate::config::Settings;
+use config::Settings;
 use terminal::CliError;
 
 /// The profile of that name: one of the configuration's, or a dialect's own.

@@ -10,7 +10,7 @@ use tokio::runtime;
 
 use super::question::{Format, Printed, Question, time};
 use super::remote::{Api, fetch, parse_path};
-use crate::config::{Settings, build};
+use config::{Settings, build};
 use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
 use terminal::CliError;
 use terminal::json::{self, Object};

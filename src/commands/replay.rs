@@ -1,5 +1,6 @@
 //! `hopwise replay`: runs the collector over a capture and prints the results.
 
+mod clocks;
 mod findings;
 mod json;
 mod summary;
@@ -12,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use collector::{Collector, Datagram};
 
+use self::clocks::{Clocks, Difference, Time};
 use self::findings::{Findings, Outlet};
 use super::capture::{self, Account};
 use super::store_writer::StoreWriter;
-use crate::config::{Settings, build};
 use collect_role::datagram::{AggregatePorts, Contents, octets};
 use collect_role::settings::receive_on;
+use config::{Settings, build};
 use nic::capture::{BURST, Frames};
 use terminal::CliError;
 use terminal::progress::Progress;
@@ -105,8 +107,6 @@ fn speed(text: &str) -> Result<Speed, String> {
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
-/// Two frames in a row that are further behind than this show that the capture's clock was set back, ns. It is the bound of the collector.
-const SET_BACK: u64 = 2 * SECOND;
 /// Maximum number of ticks in a pause.
 const MAX_TICKS: u64 = 10_000;
 /// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.
@@ -137,6 +137,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let started = Instant::now();
     let mut failed = None;
     for file in &args.files {
+        replay.clocks.begin(file);
         let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
             replay.add(frames, account);
         });
@@ -147,6 +148,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             terminal::note(earlier);
         }
     }
+    let differences = replay.clocks.differences();
     let Replayed {
         collector,
         findings,
@@ -156,6 +158,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let result = Summary {
         files: &args.files,
         account: &account,
+        differences: &differences,
         collector: &collector,
         findings: &findings,
         stored,
@@ -201,6 +204,7 @@ pub(super) fn once(file: &std::path::Path, config: collector::Config) -> Result<
     );
     let mut progress = Progress::new("", "frames", None).silenced(true);
     replay.ports = vec![32_766];
+    replay.clocks.begin(file);
     capture::bursts(file, &mut Account::default(), &mut progress, |account, frames| {
         replay.add(frames, account);
     })?;
@@ -211,6 +215,7 @@ pub(super) fn once(file: &std::path::Path, config: collector::Config) -> Result<
 struct Summary<'a> {
     files: &'a [PathBuf],
     account: &'a Account,
+    differences: &'a [Difference],
     collector: &'a Collector,
     findings: &'a Findings,
     stored: Option<store::Stats>,
@@ -231,8 +236,7 @@ struct Replay {
     longest_timer: u64,
     /// Latest receive time, since the capture's clock was set back.
     last: u64,
-    /// Receive time of the frame before, if it is behind `last` by more than [`SET_BACK`].
-    behind: Option<u64>,
+    clocks: Clocks,
     aggregate_ports: AggregatePorts,
     /// The ports of reports and aggregates; the index of a port is the number of its listener.
     ports: Vec<u16>,
@@ -280,7 +284,7 @@ impl Replay {
             ticked: 0,
             longest_timer,
             last: 0,
-            behind: None,
+            clocks: Clocks::new(),
             aggregate_ports: AggregatePorts::default(),
             ports: Vec::new(),
         }
@@ -295,18 +299,22 @@ impl Replay {
             let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
                 continue;
             };
-            if self.is_set_back(frame.ts) {
-                self.handle(&mut burst);
-                self.set_back(frame.ts);
-            }
-            if self.pace.is_early(frame.ts) {
+            let ts = match self.clocks.time(&frame, self.last) {
+                Time::At(ts) => ts,
+                Time::SetBack(ts) => {
+                    self.handle(&mut burst);
+                    self.set_back(ts);
+                    ts
+                }
+            };
+            if self.pace.is_early(ts) {
                 self.handle(&mut burst);
                 self.tick();
-                self.pace.wait(frame.ts);
+                self.pace.wait(ts);
             }
-            if self.last > 0 && frame.ts.saturating_sub(self.last) > TICK {
+            if self.last > 0 && ts.saturating_sub(self.last) > TICK {
                 self.handle(&mut burst);
-                self.pass(frame.ts);
+                self.pass(ts);
             }
             let contents = self.aggregate_ports.contents(datagram.dst_port);
             if contents != burst.contents {
@@ -318,10 +326,10 @@ impl Replay {
                 source: octets(datagram.src),
                 src_port: datagram.src_port,
                 listener: listener as u16,
-                received: frame.ts,
+                received: ts,
             };
             burst.len += 1;
-            self.last = self.last.max(frame.ts);
+            self.last = self.last.max(ts);
             self.since_tick += 1;
             if self.since_tick == BURST {
                 self.handle(&mut burst);
@@ -350,17 +358,9 @@ impl Replay {
         self.tick_at(self.last);
     }
 
-    /// Whether a frame with this time shows that the capture's clock was set back. A single one may be out of order.
-    fn is_set_back(&mut self, ts: u64) -> bool {
-        let is_behind = ts.saturating_add(SET_BACK) < self.last;
-        let before = std::mem::replace(&mut self.behind, is_behind.then_some(ts));
-        is_behind && before.is_some_and(|before| before.abs_diff(ts) <= SET_BACK)
-    }
-
     /// Sets the time back to `ts`, as that of a running collector: by a tick.
     fn set_back(&mut self, ts: u64) {
         self.last = ts;
-        self.behind = None;
         self.since_tick = 0;
         self.pace.begin = None;
         self.tick_at(ts);

@@ -2,13 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{
-    api::pages,
-    config::{Overrides, Settings},
-    doctor,
-    lifecycle::Server,
-    log::Log,
-};
+use api::pages;
+
+use crate::{doctor, lifecycle::Server, log::Log};
+use config::{Overrides, Settings};
 use settings::listen::Listen;
 use terminal::CliError;
 

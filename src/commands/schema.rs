@@ -2,9 +2,9 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use crate::config::Settings;
 use ::export_role::role as export_role;
 use ::export_role::settings::outlet::OutletSettings;
+use config::Settings;
 use terminal::CliError;
 
 /// Show or make the tables or topics that an export needs

@@ -5,8 +5,8 @@ use std::path::Path;
 use collector::{Batch, Collector, Drop, Event, FlowRow, LinkUse, Loss, Output, Rollup, event::Nanos};
 use store::Store;
 
-use crate::config::{Settings, build};
 use collect_role::known_links::{self, KnownLinks};
+use config::{Settings, build};
 use terminal::CliError;
 
 /// Records in a batch. It is submitted long before it is full, because a path may have 256 nodes.

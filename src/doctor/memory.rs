@@ -9,7 +9,7 @@ use nic::capabilities::Cap;
 use nic::device::{Facts, Machine, RdmaDevice};
 
 use super::{Check, Examined, Input, Verdict, interface, machine::size};
-use crate::config::Settings;
+use config::Settings;
 use dta::settings::MemoryMode;
 use dta_role::{exchange::secret::Secret, memory::geometry, translator::settings::TransportMode};
 

@@ -18,8 +18,8 @@ use nic::bpf::{LoadOptions, Object};
 use nic::device::{self, Facts, Machine};
 use nic::receive::RxPath;
 
-use crate::config::Settings;
 use collect_role::input::device::{memory as frames_memory, rx_paths};
+use config::Settings;
 use memory::Writer;
 pub(crate) use rx_path::Expected;
 use settings::listen::Listen;

@@ -74,6 +74,7 @@ impl Pcap {
             len,
             link: self.link,
             length,
+            interface: 0,
         }))
     }
 }

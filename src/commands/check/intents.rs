@@ -11,7 +11,7 @@ use manager::{
 use p4runtime::{program::Program, programs::INCLUDED};
 use settings::setting::Setting as _;
 
-use crate::config::Settings;
+use config::Settings;
 use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
 
 /// What was found.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::is_switch;
 use crate::commands::client::Client;
-use crate::config::Settings;
+use config::Settings;
 use manage_role::role::{Local, ToDevice};
 use switch_role::role::{Managed, Proposal, Refused, matched};
 use switch_role::settings::filter;

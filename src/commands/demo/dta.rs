@@ -13,7 +13,7 @@ use wire::FlowKey;
 use super::{FOR_ALL, dropped, table};
 use crate::commands::client::{Client, escape};
 use crate::commands::remote::fetch;
-use crate::config::Settings;
+use config::Settings;
 use runtime::reporter::Sockets;
 use switch_role::role::Dta;
 use switch_role::settings::dta::DtaSettings;

@@ -14,8 +14,8 @@ use terminal::progress::Progress;
 use super::network::Network;
 use super::streams::Streams;
 use crate::commands::store_writer::StoreWriter;
-use crate::config::Settings;
 use collect_role::datagram::octets;
+use config::Settings;
 
 /// Simulated time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;

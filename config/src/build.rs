@@ -1,0 +1,52 @@
+//! Converts settings to the configuration of the other crates.
+
+use aggregate_role::settings::AggregatorSettings;
+use collect_role::{
+    settings::{XdpMode, receive_on},
+    triggers,
+};
+use manager::inventory;
+use view::{Names, NamesView};
+
+use super::sections::Period;
+use super::settings::Settings;
+
+/// The settings of the store.
+pub fn store(settings: &Settings) -> store::Config {
+    let written = &settings.store;
+    store::Config {
+        period: match written.period {
+            Period::Hour => store::Period::Hour,
+            Period::Day => store::Period::Day,
+        },
+        commit_every: written.commit_every,
+        max_age: written.max_age,
+        max_bytes: written.max_bytes.map(|size| size.0),
+        reports_table: written.reports || flight_recorder(settings).is_some(),
+        ..store::Config::new(settings.store_directory())
+    }
+}
+
+/// The flight recorder of these settings, if there is one.
+pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
+    let written = &settings.flight_recorder;
+    let is_possible = settings.store.enabled && settings.collects();
+    let default = settings.collector.xdp.mode != XdpMode::Kernel;
+    (is_possible && written.enabled.unwrap_or(default)).then(|| written.config(settings.store.reports))
+}
+
+/// The names that a file has, for commands.
+pub fn names(settings: &Settings) -> Names {
+    NamesView::of(
+        settings.collect().node_names(),
+        &inventory::from_settings(&settings.inventory),
+    )
+    .into()
+}
+
+/// The profile by which the aggregator decodes postcards.
+pub fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
+    let mut profile = settings.collect().profile(&aggregator.profile).wire;
+    receive_on(&mut profile, &aggregator.listen.ports());
+    profile
+}

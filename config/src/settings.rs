@@ -1,0 +1,74 @@
+//! The configuration file as a whole.
+
+use aggregate_role::settings::AggregatorSettings;
+use collect_role::settings::CollectorSettings;
+use model::NodeEntry;
+use model::ProfileSettings;
+use model::RuleSettings;
+use model::SourceSettings;
+use model::ThresholdSettings;
+use std::collections::BTreeMap;
+
+use super::{
+    console::ConsoleSettings,
+    sections::{ApiSettings, LogSettings, NamesSettings, StoreSettings, UiSettings},
+};
+use collect_role::settings::flight_recorder::FlightRecorderSettings;
+use dta_role::{reporter::settings::ReporterSettings, translator::settings::TranslatorSettings};
+use export_role::settings::{ExportSettings, SharedExportSettings, outlet::OutletSettings};
+use manage_role::settings::ManagerSettings;
+use manager::{intent::IntentSettings, inventory::InventorySettings};
+use settings::section;
+use switch_role::settings::SwitchSettings;
+
+section! {
+    /// What a configuration file can hold.
+    pub struct Settings("the file") {
+        /// Receiving, and the size of all tables.
+        pub collector: CollectorSettings = CollectorSettings::default(),
+        /// Profiles of devices, by name.
+        pub profiles: BTreeMap<String, ProfileSettings> = BTreeMap::new(),
+        /// Senders of reports, and the profile of each.
+        pub sources: Vec<SourceSettings> = Vec::new(),
+        /// Names of nodes, and profiles of those that count in other units than their reporters.
+        [live] pub nodes: BTreeMap<u32, NodeEntry> = BTreeMap::new(),
+        /// Thresholds of significant changes.
+        [live] pub thresholds: ThresholdSettings = ThresholdSettings::default(),
+        /// Conditions over metrics.
+        [live] pub rules: Vec<RuleSettings> = Vec::new(),
+        /// A software switch between interfaces.
+        pub switch: Option<SwitchSettings> = None,
+        /// A translator of Direct Telemetry Access.
+        pub translator: Option<TranslatorSettings> = None,
+        /// An aggregator of postcards.
+        pub aggregator: Option<AggregatorSettings> = None,
+        /// A reporter of Direct Telemetry Access for this machine's programs.
+        pub reporter: Option<ReporterSettings> = None,
+        /// A manager of INT.
+        pub manager: Option<ManagerSettings> = None,
+        /// Devices, links and hosts of the network.
+        [live] pub inventory: InventorySettings = InventorySettings::default(),
+        /// Flows that a manager measures.
+        [live] pub intents: Vec<IntentSettings> = Vec::new(),
+        /// Names of hosts.
+        pub names: NamesSettings = NamesSettings::default(),
+        /// Storage on disk.
+        pub store: StoreSettings = StoreSettings::default(),
+        /// Reports around what happens.
+        pub flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
+        /// What exports have in common.
+        pub export: SharedExportSettings = SharedExportSettings::default(),
+        /// Records to other systems, by name.
+        pub exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
+        /// An outlet from Kafka into ClickHouse.
+        pub outlet: Option<OutletSettings> = None,
+        /// A console over the records of a fleet.
+        pub console: Option<ConsoleSettings> = None,
+        /// The HTTP API.
+        pub api: ApiSettings = ApiSettings::default(),
+        /// The web UI.
+        pub ui: UiSettings = UiSettings::default(),
+        /// The log.
+        pub log: LogSettings = LogSettings::default(),
+    }
+}
