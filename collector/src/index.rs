@@ -242,7 +242,7 @@ impl Index {
     }
 
     /// Puts a new entry into a way that [`Index::find_way`] returned, with the number of its known uses, in `second`.
-    pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, (uses, second): (u8, u32)) {
+    pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, uses: u8, second: u32) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
         bucket.tags[way] = tag(hash);
@@ -300,15 +300,12 @@ fn first_match(bucket: &Bucket, tag: u16) -> usize {
     const ONES: u64 = 0x0001_0001_0001_0001;
     const TOPS: u64 = 0x8000_8000_8000_8000;
     let [a, b, c, d, e, f, g, h] = bucket.tags;
-    let pack = |a: u16, b: u16, c: u16, d: u16| {
-        u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
-    };
     // A lane that is zero after the exclusive-or, found by the borrow it causes; the lowest one found is exact.
-    let zero = |lanes: u64| {
+    let [low, high] = [[a, b, c, d], [e, f, g, h]].map(|[a, b, c, d]| {
+        let lanes = u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48;
         let other = lanes ^ (u64::from(tag) * ONES);
         other.wrapping_sub(ONES) & !other & TOPS
-    };
-    let (low, high) = (zero(pack(a, b, c, d)), zero(pack(e, f, g, h)));
+    });
     if low != 0 {
         low.trailing_zeros() as usize / 16
     } else {
@@ -323,9 +320,7 @@ mod tests {
     fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> InsertSlot {
         let room = index.find_way(hash, second, false);
         match room {
-            InsertSlot::Free(place) | InsertSlot::Evict(place, _) => {
-                index.put(place, hash, slot, (1, second))
-            }
+            InsertSlot::Free(place) | InsertSlot::Evict(place, _) => index.put(place, hash, slot, 1, second),
             InsertSlot::Refused => {}
         }
         room
