@@ -67,8 +67,7 @@ impl FlowKey {
     #[inline]
     pub(crate) fn v4_words(src: u32, dst: u32, ports: Option<(u16, u16)>, proto: u8) -> Self {
         // Built from whole words, so that a later wide load does not wait for narrow stores.
-        let [src, dst] = [src, dst].map(|word| (0xffff_0000_0000 | u128::from(word)).to_be_bytes());
-        Self::v6(src, dst, ports, proto).with_kind_cleared(Self::V6)
+        Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
     }
 
     /// Returns the key of an IPv6 flow; `ports` are source and destination.
@@ -140,10 +139,9 @@ impl FlowKey {
     /// The result of `==`, for callers where it is nearly always true: all fields are compared without a branch per field.
     #[inline(always)]
     pub fn is(&self, other: &Self) -> bool {
-        let [src, dst, other_src, other_dst] =
-            [self.src, self.dst, other.src, other.dst].map(u128::from_ne_bytes);
-        let addresses = (src ^ other_src) | (dst ^ other_dst);
-        addresses == 0 && self.tail() == other.tail()
+        let src = u128::from_ne_bytes(self.src) ^ u128::from_ne_bytes(other.src);
+        let dst = u128::from_ne_bytes(self.dst) ^ u128::from_ne_bytes(other.dst);
+        src | dst == 0 && self.tail() == other.tail()
     }
 
     /// All fields except the addresses, in the memory order of little-endian machines.
@@ -224,6 +222,12 @@ impl FlowKey {
             IpAddr::V4(Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]))
         }
     }
+}
+
+/// An IPv4 address as IPv6.
+#[inline]
+fn mapped(address: u32) -> [u8; 16] {
+    (0xffff_0000_0000 | u128::from(address)).to_be_bytes()
 }
 
 fn widen(address: IpAddr) -> [u8; 16] {

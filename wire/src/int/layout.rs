@@ -468,21 +468,23 @@ impl Layout {
     pub fn write(&self, hop: &Hop, record: &mut [u8]) {
         let record = &mut record[..self.len()];
         let congested = hop.congestion_queue_id.or(hop.queue_id);
-        for (item, value) in [
-            (NODE, hop.node_id.unwrap_or(u32::MAX)),
-            (PORTS, join16(hop.ingress_if, hop.egress_if)),
-            (LATENCY, hop.hop_latency.unwrap_or(u32::MAX)),
-            (QUEUE, join24(hop.queue_id, hop.queue_occupancy)),
-            (CONGESTION, join24(congested, hop.queue_congestion)),
-            (TX, hop.tx_utilization.unwrap_or(u32::MAX)),
-            (BUFFER, join24(hop.buffer_id, hop.buffer_occupancy)),
-            (CHECKSUM, hop.checksum_complement.unwrap_or(u32::MAX)),
-        ] {
-            if self.at[item] != ABSENT {
-                put_u32(record, usize::from(self.at[item]), value);
-            }
-        }
+        self.put(record, NODE, hop.node_id.unwrap_or(u32::MAX));
+        self.put(record, PORTS, join16(hop.ingress_if, hop.egress_if));
+        self.put(record, LATENCY, hop.hop_latency.unwrap_or(u32::MAX));
+        self.put(record, QUEUE, join24(hop.queue_id, hop.queue_occupancy));
+        self.put(record, CONGESTION, join24(congested, hop.queue_congestion));
+        self.put(record, TX, hop.tx_utilization.unwrap_or(u32::MAX));
+        self.put(record, BUFFER, join24(hop.buffer_id, hop.buffer_occupancy));
+        self.put(record, CHECKSUM, hop.checksum_complement.unwrap_or(u32::MAX));
         self.write_wide(hop, record);
+    }
+
+    /// Writes the word of an item that this layout has.
+    #[inline]
+    fn put(&self, record: &mut [u8], item: usize, value: u32) {
+        if self.at[item] != ABSENT {
+            put_u32(record, usize::from(self.at[item]), value);
+        }
     }
 
     fn write_wide(&self, hop: &Hop, record: &mut [u8]) {
