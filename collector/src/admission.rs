@@ -86,26 +86,28 @@ impl Newcomers {
     pub(crate) fn admit(&mut self, index: &Index, hash: u64, second: u32, full: bool) -> Admission {
         let free = index.free_way(hash);
         let again = self.seen.contains(hash);
-        let room = |place| Room {
-            place,
-            seen: 1 + u8::from(again),
-        };
+        let seen = 1 + u8::from(again);
         if let Some(place) = free.filter(|_| !full) {
-            return Admission::Free(room(place));
+            return Admission::Free(Room { place, seen });
         }
         let neighbour = index
             .neighbours(hash)
             .map(|entry| candidate(&entry, second))
             .min();
         match neighbour {
-            Some((Standing::Probation, _, slot, place)) => Admission::Evict(room(place), slot),
+            Some((Standing::Probation, _, slot, place)) => Admission::Evict(Room { place, seen }, slot),
             _ if !again => {
                 self.seen.note(hash);
                 Admission::Refused(Unadmitted::FirstSight)
             }
-            Some((Standing::Idle, _, slot, place)) => Admission::Evict(room(place), slot),
+            Some((Standing::Idle, _, slot, place)) => Admission::Evict(Room { place, seen }, slot),
             _ => free
-                .and_then(|place| Some(Admission::Evict(room(place), self.search(index, second)?)))
+                .and_then(|place| {
+                    Some(Admission::Evict(
+                        Room { place, seen },
+                        self.search(index, second)?,
+                    ))
+                })
                 .unwrap_or(Admission::Refused(Unadmitted::TableFull)),
         }
     }
@@ -131,8 +133,8 @@ impl Newcomers {
     }
 
     /// Enters a flow in `slot` where [`Newcomers::admit`] found room.
-    pub(crate) fn enter(&self, index: &mut Index, room: Room, (hash, slot): (u64, u32), second: u32) {
-        index.put(room.place, hash, slot, (room.seen, second));
+    pub(crate) fn enter(&self, index: &mut Index, room: Room, hash: u64, slot: u32, second: u32) {
+        index.put(room.place, hash, slot, room.seen, second);
     }
 
     /// Removes a flow. One on probation leaves a fingerprint, so that its next report is its second.
@@ -150,10 +152,14 @@ pub(crate) fn establish(index: &mut Index, hash: u64, slot: u32, second: u32) {
     index.set_heat(hash, slot, BUSY, second);
 }
 
-/// Returns how readily the flow in `slot` gives its memory to the one in `by`, the lowest value first, or `None` if it
-/// gives none.
-pub(crate) fn yields(index: &Index, (hash, slot): (u64, u32), by: (u64, u32), second: u32) -> Option<u16> {
-    let established = index.get(by.0, by.1).is_some_and(|entry| entry.heat >= BUSY);
+/// Whether a flow is established.
+pub(crate) fn is_established(index: &Index, hash: u64, slot: u32) -> bool {
+    index.get(hash, slot).is_some_and(|entry| entry.heat >= BUSY)
+}
+
+/// Returns how readily the flow in `slot` gives its memory to another one, which may be `established`: the lowest value first,
+/// or `None` if it gives none.
+pub(crate) fn yields(index: &Index, hash: u64, slot: u32, established: bool, second: u32) -> Option<u16> {
     let (standing, youth, ..) = candidate(&index.get(hash, slot)?, second);
     let rank = u16::from(youth);
     match standing {

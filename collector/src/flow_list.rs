@@ -78,7 +78,8 @@ impl FlowPage {
             .as_deref()
             .map(str::as_bytes)
             .filter(|filter| !filter.is_empty());
-        let (mut text, mut total) = (FlowText::default(), 0);
+        let mut text = FlowText::default();
+        let mut total = 0;
         let mut greatest = Greatest::new(query.limit.max(1) + 1);
         for flow in flows {
             if filter.is_some_and(|filter| !contains(text.of(&flow.flow), filter)) || !is_wanted(flow) {

@@ -242,7 +242,7 @@ impl Index {
     }
 
     /// Puts a new entry into a way that [`Index::find_way`] returned, with the number of its known uses, in `second`.
-    pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, (uses, second): (u8, u32)) {
+    pub(crate) fn put(&mut self, place: IndexPosition, hash: u64, slot: u32, uses: u8, second: u32) {
         let bucket = &mut self.buckets[place.bucket as usize];
         let way = place.way as usize;
         bucket.tags[way] = tag(hash);
@@ -294,21 +294,29 @@ fn tag(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
 
+/// One in each lane of 16 bits.
+const ONES: u64 = 0x0001_0001_0001_0001;
+/// The highest bit of each lane.
+const TOPS: u64 = 0x8000_8000_8000_8000;
+
+#[inline(always)]
+fn pack(a: u16, b: u16, c: u16, d: u16) -> u64 {
+    u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
+}
+
+/// The top bits of lanes that are zero; above the lowest one others may be set too.
+#[inline(always)]
+fn zero_lanes(lanes: u64) -> u64 {
+    lanes.wrapping_sub(ONES) & !lanes & TOPS
+}
+
 /// The first way whose tag is `tag`, or [`WAYS`]: four tags at a time as one number.
 #[inline(always)]
 fn first_match(bucket: &Bucket, tag: u16) -> usize {
-    const ONES: u64 = 0x0001_0001_0001_0001;
-    const TOPS: u64 = 0x8000_8000_8000_8000;
     let [a, b, c, d, e, f, g, h] = bucket.tags;
-    let pack = |a: u16, b: u16, c: u16, d: u16| {
-        u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
-    };
     // A lane that is zero after the exclusive-or, found by the borrow it causes; the lowest one found is exact.
-    let zero = |lanes: u64| {
-        let other = lanes ^ (u64::from(tag) * ONES);
-        other.wrapping_sub(ONES) & !other & TOPS
-    };
-    let (low, high) = (zero(pack(a, b, c, d)), zero(pack(e, f, g, h)));
+    let low = zero_lanes(pack(a, b, c, d) ^ (u64::from(tag) * ONES));
+    let high = zero_lanes(pack(e, f, g, h) ^ (u64::from(tag) * ONES));
     if low != 0 {
         low.trailing_zeros() as usize / 16
     } else {
@@ -323,9 +331,7 @@ mod tests {
     fn insert(index: &mut Index, hash: u64, slot: u32, second: u32) -> InsertSlot {
         let room = index.find_way(hash, second, false);
         match room {
-            InsertSlot::Free(place) | InsertSlot::Evict(place, _) => {
-                index.put(place, hash, slot, (1, second))
-            }
+            InsertSlot::Free(place) | InsertSlot::Evict(place, _) => index.put(place, hash, slot, 1, second),
             InsertSlot::Refused => {}
         }
         room

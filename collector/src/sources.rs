@@ -109,7 +109,8 @@ impl Sources {
             entry.view.last_seen = now;
             return entry.source(slot);
         }
-        let (profile, tag) = (self.profile(address), sender_of(address));
+        let profile = self.profile(address);
+        let tag = sender_of(address);
         let view = SourceView {
             source: *address,
             datagrams: 1,
@@ -123,13 +124,13 @@ impl Sources {
             InsertSlot::Free(place) => {
                 let slot = self.entries.len() as u32;
                 self.entries.push(Entry { view, profile, tag });
-                self.index.put(place, hash, slot, (1, heat_period));
+                self.index.put(place, hash, slot, 1, heat_period);
                 slot
             }
             InsertSlot::Evict(place, slot) => {
                 self.evicted += 1;
                 self.entries[slot as usize] = Entry { view, profile, tag };
-                self.index.put(place, hash, slot, (1, heat_period));
+                self.index.put(place, hash, slot, 1, heat_period);
                 slot
             }
             InsertSlot::Refused => {

@@ -279,7 +279,7 @@ impl Case {
                 .map(|hop| self.hop(hop, flow, seq / self.flows, &mut jitter))
                 .collect();
             for (number, frame) in frames.chunks_exact_mut(length).enumerate() {
-                self.write(frame, (flow, seq), &hops, number);
+                self.write(frame, flow, seq, &hops, number);
             }
         }
         let feed = Feed::new(bytes, length);
@@ -305,16 +305,15 @@ impl Case {
     }
 
     fn hop(&self, hop: u8, flow: u32, round: u32, jitter: &mut Jitter) -> Hop {
-        let mut vary = |by: u32| {
+        let [latency, occupancy, utilization] = [900, 400, 40_000].map(|by| {
             if self.values == Values::Jitter {
                 jitter.around(by)
             } else {
                 by
             }
-        };
+        });
         let changed = self.values == Values::Change && flow % u32::from(self.hops) == u32::from(hop);
-        let latency =
-            1000 * (u32::from(hop) + 1) + vary(900) + if changed { 20_000 * (round & 1) } else { 0 };
+        let latency = 1000 * (u32::from(hop) + 1) + latency + if changed { 20_000 * (round & 1) } else { 0 };
         let ingress = 1_700_000_000_000_000_000 + u64::from(hop) * 50_000;
         Hop {
             node_id: Some(self.node(hop, flow)),
@@ -322,13 +321,13 @@ impl Case {
             egress_if: Some((flow & 7) as u16 + 2),
             hop_latency: Some(latency),
             queue_id: Some((flow & 3) as u8),
-            queue_occupancy: Some(vary(400)),
+            queue_occupancy: Some(occupancy),
             queue_congestion: Some(20),
             ingress_ts: Some(ingress),
             egress_ts: Some(ingress + u64::from(latency)),
             l2_ingress_if: Some(1),
             l2_egress_if: Some(2),
-            tx_utilization: Some(vary(40_000)),
+            tx_utilization: Some(utilization),
             ..Hop::default()
         }
     }
@@ -361,7 +360,8 @@ impl Packet {
 
     /// Writes headers of a packet with `payload` more bytes.
     fn write(&self, head: &mut [u8], payload: usize) {
-        let (total, length) = (28 + payload as u16, 8 + payload as u16);
+        let total = 28 + payload as u16;
+        let length = 8 + payload as u16;
         head[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
         head[12..14].copy_from_slice(&[0x08, 0x00]);
         head[14..18].copy_from_slice(&[0x45, self.dscp << 2, (total >> 8) as u8, total as u8]);
@@ -377,14 +377,12 @@ impl Packet {
     }
 }
 
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// A number near `count` divided by the golden ratio that is coprime to `count`.
 fn coprime(count: u32) -> u32 {
-    let gcd = |mut a: u32, mut b: u32| {
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
     let start = (u64::from(count) * 618 / 1000) as u32;
     (start.max(1)..)
         .find(|candidate| gcd(*candidate, count) == 1)

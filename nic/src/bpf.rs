@@ -7,7 +7,6 @@
 mod ids;
 mod map;
 mod program;
-mod system;
 
 use std::collections::BTreeMap;
 
@@ -98,7 +97,7 @@ impl Object {
     /// # Errors
     /// There is no such map or program, or the program is of another kind than those that use the map: with frames in several buffers, or
     /// without.
-    pub fn set_program(&self, map: &str, (other, program): (&Self, &str)) -> Result<(), Error> {
+    pub fn set_program(&self, map: &str, other: &Self, program: &str) -> Result<(), Error> {
         let fd = program::descriptor(&other.bpf, program)?;
         self.map(map)?.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes())
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::time;
+use crate::{sys, time};
 
 /// A capability, by its number in linux/capability.h.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -176,24 +176,29 @@ impl Capabilities {
 
     /// Parses a `status` file of /proc; `None` if a field is missing. Every kernel since 4.10 has all of them.
     pub fn parse(status: &str) -> Option<Self> {
-        let words = |name: &str| {
-            let line = status
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            Some(line.split_ascii_whitespace())
-        };
-        let set = |name| u64::from_str_radix(words(name)?.next()?, 16).ok().map(CapSet);
         Some(Self {
-            effective: set("CapEff")?,
-            permitted: set("CapPrm")?,
-            inheritable: set("CapInh")?,
-            ambient: set("CapAmb")?,
-            bounding: set("CapBnd")?,
-            no_new_privileges: words("NoNewPrivs")?.next()? == "1",
+            effective: set_in(status, "CapEff")?,
+            permitted: set_in(status, "CapPrm")?,
+            inheritable: set_in(status, "CapInh")?,
+            ambient: set_in(status, "CapAmb")?,
+            bounding: set_in(status, "CapBnd")?,
+            no_new_privileges: words_of(status, "NoNewPrivs")?.next()? == "1",
             // Real, effective, saved, file system.
-            root: words("Uid")?.nth(1)? == "0",
+            root: words_of(status, "Uid")?.nth(1)? == "0",
         })
     }
+}
+
+/// The words of a field of a `status` file.
+fn words_of<'s>(status: &'s str, field: &str) -> Option<std::str::SplitAsciiWhitespace<'s>> {
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(line.split_ascii_whitespace())
+}
+
+fn set_in(status: &str, field: &str) -> Option<CapSet> {
+    let bits = words_of(status, field)?.next()?;
+    u64::from_str_radix(bits, 16).ok().map(CapSet)
 }
 
 /// The capabilities of the calling thread.
@@ -202,15 +207,11 @@ impl Capabilities {
 /// /proc is not mounted, or not readable.
 pub fn current() -> Result<Capabilities, Error> {
     const STATUS: &str = "/proc/thread-self/status";
-    let text = fs::read_to_string(STATUS).map_err(|source| Error::new("open", STATUS, source))?;
-    let unreadable = || {
-        Error::new(
-            "read",
-            STATUS,
-            io::Error::other("there are no capabilities in it"),
-        )
-    };
-    Capabilities::parse(&text).ok_or_else(unreadable)
+    let text = fs::read_to_string(STATUS).map_err(Error::failed("open", STATUS))?;
+    Capabilities::parse(&text).ok_or_else(|| {
+        let source = io::Error::other("there are no capabilities in it");
+        Error::new("read", STATUS, source)
+    })
 }
 
 /// Drops all capabilities of this process except those of `keep` that it has, permanently; see [`drop_thread_to`]. Returns the
@@ -266,19 +267,15 @@ const THREAD_EXIT_MS: u32 = 2000;
 /// Threads of this process.
 fn threads() -> Result<usize, Error> {
     const TASKS: &str = "/proc/self/task";
-    let tasks = fs::read_dir(TASKS).map_err(|source| Error::new("open", TASKS, source))?;
+    let tasks = fs::read_dir(TASKS).map_err(Error::failed("open", TASKS))?;
     Ok(tasks.count())
 }
 
 fn control(call: &'static str, option: i32, value: u64) -> Result<(), Error> {
-    let (value, none): (libc::c_ulong, libc::c_ulong) = (value, 0);
+    const NONE: libc::c_ulong = 0;
     // SAFETY: none of the options used here takes a pointer; all five arguments are given, as longs.
-    let result = unsafe { libc::prctl(option, value, none, none, none) };
-    if result < 0 {
-        Err(Error::last(call, ""))
-    } else {
-        Ok(())
-    }
+    let result = unsafe { libc::prctl(option, value as libc::c_ulong, NONE, NONE, NONE) };
+    sys::check(result).map(drop).map_err(Error::failed(call, ""))
 }
 
 /// `struct __user_cap_header_struct` of linux/capability.h. Two [`Word`]s of 32 capabilities
@@ -308,19 +305,16 @@ fn set(capabilities: CapSet) -> Result<(), Error> {
         version: VERSION_3,
         pid: 0,
     };
-    let word = |bits: u64| Word {
+    let words = [capabilities.0, capabilities.0 >> 32].map(|bits| Word {
         effective: bits as u32,
         permitted: bits as u32,
         inheritable: 0,
-    };
-    let words = [word(capabilities.0 & 0xffff_ffff), word(capabilities.0 >> 32)];
+    });
     // SAFETY: the kernel reads a header of version 3 and the two words that it announces; both live through the call.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
-    if result < 0 {
-        Err(Error::last("capset", capabilities))
-    } else {
-        Ok(())
-    }
+    sys::check(result)
+        .map(drop)
+        .map_err(Error::failed("capset", capabilities))
 }
 
 #[cfg(test)]

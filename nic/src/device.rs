@@ -171,6 +171,15 @@ impl Mode {
             Self::Offloaded => "offloaded",
         }
     }
+
+    /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE` of linux/if_link.h.
+    pub(crate) fn flag(self) -> u32 {
+        match self {
+            Self::Native => 1 << 2,
+            Self::Generic => 1 << 1,
+            Self::Offloaded => 1 << 3,
+        }
+    }
 }
 
 /// An XDP program on an interface.
@@ -249,7 +258,6 @@ pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
         xdp,
         lost,
     } = link;
-    let name_of = |index| link::get(&netlink, LinkSelector::Index(index)).ok().flatten();
     Ok(Some(Facts {
         queues: ethtool.queues(),
         rx_ring: ethtool.rx_ring(),
@@ -259,10 +267,13 @@ pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
             .unwrap_or_default(),
         xdp: xdp.map(|programs| programs.into_iter().map(program::named).collect()),
         xdp_features: link::xdp_features(index),
-        peer: peer.map(|peer| known_peer(peer, name_of)),
-        member: member.map(|member| Member {
-            of: member.index.and_then(name_of).map(|link| link.name),
-            ..member
+        peer: peer.map(|peer| known_peer(&netlink, peer)),
+        member: member.map(|member| {
+            let master = member.index.and_then(|index| by_index(&netlink, index));
+            Member {
+                of: master.map(|link| link.name),
+                ..member
+            }
         }),
         bus: bus.or_else(|| parent.map(|(_, name)| name)),
         name,
@@ -277,11 +288,17 @@ pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
     }))
 }
 
-fn known_peer(peer: Peer, link: impl Fn(u32) -> Option<Link>) -> Peer {
+fn by_index(netlink: &Netlink, index: u32) -> Option<Link> {
+    link::get(netlink, LinkSelector::Index(index)).ok().flatten()
+}
+
+fn known_peer(netlink: &Netlink, peer: Peer) -> Peer {
     if peer.elsewhere {
         return peer;
     }
-    let Some(link) = link(peer.index) else { return peer };
+    let Some(link) = by_index(netlink, peer.index) else {
+        return peer;
+    };
     let queues = Ethtool::open(&link.name)
         .ok()
         .and_then(|ethtool| ethtool.queues());
@@ -323,7 +340,7 @@ fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
 /// /proc is not mounted, or not readable.
 pub fn interfaces() -> Result<Vec<String>, Error> {
     const DEVICES: &str = "/proc/thread-self/net/dev";
-    let table = fs::read_to_string(DEVICES).map_err(|source| Error::new("open", DEVICES, source))?;
+    let table = fs::read_to_string(DEVICES).map_err(Error::failed("open", DEVICES))?;
     Ok(devices(&table))
 }
 
@@ -340,13 +357,10 @@ fn devices(table: &str) -> Vec<String> {
 /// There is no such interface or offload, it is fixed, or CAP_NET_ADMIN is missing.
 pub fn set_offload(interface: &str, offload: &str, on: bool) -> Result<(), Error> {
     let set = Ethtool::open(interface)?.set_feature(offload, on);
-    set.map_err(|source| {
-        Error::new(
-            "ioctl ETHTOOL_SFEATURES",
-            format!("{interface} {offload}"),
-            source,
-        )
-    })
+    set.map_err(Error::failed(
+        "ioctl ETHTOOL_SFEATURES",
+        format_args!("{interface} {offload}"),
+    ))
 }
 
 /// Sets the number of receive and transmit queues. For tests and measurements, like [`set_offload`].
@@ -355,7 +369,7 @@ pub fn set_offload(interface: &str, offload: &str, on: bool) -> Result<(), Error
 /// There is no such interface, it does not support that many, or CAP_NET_ADMIN is missing.
 pub fn set_queues(interface: &str, rx: u32, tx: u32) -> Result<(), Error> {
     let set = Ethtool::open(interface)?.set_queues(rx, tx);
-    set.map_err(|source| Error::new("ioctl ETHTOOL_SCHANNELS", interface, source))
+    set.map_err(Error::failed("ioctl ETHTOOL_SCHANNELS", interface))
 }
 
 #[cfg(test)]

@@ -32,11 +32,16 @@ impl Error {
         Self::new(call, about, io::Error::last_os_error())
     }
 
-    /// The error of the call that just returned a negative number, on a socket of `address`.
-    pub(crate) fn socket(call: &'static str, address: SocketAddr) -> Self {
-        Self {
+    /// For `map_err`: turns the error of `call` into one that says that it was about `about`.
+    pub(crate) fn failed(call: &'static str, about: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::new(call, about, source)
+    }
+
+    /// As [`Error::failed`], of a call on a socket of `address`.
+    pub(crate) fn on_socket(call: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self {
             port: Some(address.port()),
-            ..Self::last(call, address)
+            ..Self::new(call, address, source)
         }
     }
 

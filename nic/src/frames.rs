@@ -31,8 +31,9 @@ pub fn wait<'f>(
 ) -> Result<(), Error> {
     poll_fds.0.clear();
     poll_fds.0.extend(descriptors.map(sys::readable));
-    sys::poll_precisely(&mut poll_fds.0, timeout).map_err(|source| Error::new("ppoll", "", source))?;
-    Ok(())
+    sys::poll_precisely(&mut poll_fds.0, timeout)
+        .map(drop)
+        .map_err(Error::failed("ppoll", ""))
 }
 
 /// The descriptors of [`wait`].

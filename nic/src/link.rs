@@ -41,14 +41,11 @@ const INFO: usize = 16;
 impl Link {
     /// The interface `name` of the caller's network namespace.
     pub(crate) fn open(name: &str) -> Result<Self, Error> {
-        let missing = |source| Error::new("open interface", name, source);
-        let index = sys::interface_index(name).map_err(missing)?;
-        let (netlink, ethtool) = (Netlink::open(libc::NETLINK_ROUTE)?, Ethtool::open(name)?);
         Ok(Self {
             name: name.to_owned(),
-            index,
-            netlink,
-            ethtool,
+            index: sys::interface_index(name).map_err(Error::failed("open interface", name))?,
+            netlink: Netlink::open(libc::NETLINK_ROUTE)?,
+            ethtool: Ethtool::open(name)?,
         })
     }
 
@@ -92,12 +89,13 @@ impl Link {
 
 /// Attaches the XDP program of this descriptor by netlink, if none is attached; -1 detaches the one attached.
 pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: Mode) -> Result<(), Error> {
-    // XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE; and XDP_FLAGS_UPDATE_IF_NOEXIST.
-    let mode = if mode == Mode::Generic { 2_u32 } else { 4 };
-    let flags = if descriptor >= 0 { mode | 1 } else { mode };
-    let (mut inner, mut body) = (Vec::new(), vec![0; INFO]);
+    /// The flag `XDP_FLAGS_UPDATE_IF_NOEXIST` of linux/if_link.h.
+    const IF_NONE: u32 = 1;
+    let flags = mode.flag() | if descriptor >= 0 { IF_NONE } else { 0 };
+    let mut inner = Vec::new();
     put(&mut inner, IFLA_XDP_FD, &descriptor.to_ne_bytes());
     put(&mut inner, IFLA_XDP_FLAGS, &flags.to_ne_bytes());
+    let mut body = vec![0; INFO];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
     put(&mut body, IFLA_XDP | NESTED, &inner);
     netlink.request(RTM_SETLINK, &body)

@@ -48,7 +48,8 @@ impl Load {
         let joined: Vec<&[u8]> = joined.chunks(segment * per_call).collect();
         let apart: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let apart: Vec<&[&[u8]]> = apart.chunks(64).collect();
-        let (started, mut sent) = (time::monotonic(), 0);
+        let started = time::monotonic();
+        let mut sent = 0;
         for round in 0.. {
             // Relaxed: only the flag itself matters; joining the thread orders everything else.
             if round > 0 && stop.load(Ordering::Relaxed) || self.total.is_some_and(|total| sent >= total) {
@@ -122,7 +123,9 @@ impl Discard {
     /// # Errors
     /// The system refused.
     pub fn run(&mut self, wait: Duration, stop: &AtomicBool) -> Result<Discarded, Error> {
-        let (mut result, mut first, mut last) = (Discarded::default(), 0, 0);
+        let mut result = Discarded::default();
+        let mut first = 0;
+        let mut last = 0;
         loop {
             // Read before the call: datagrams sent before the flag was set are in the socket already.
             let stopping = stop.load(Ordering::Acquire);

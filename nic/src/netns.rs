@@ -85,14 +85,10 @@ pub fn within<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T,
 /// There is no such namespace, or this process may not enter it.
 pub fn enter(name: &str) -> Result<(), Error> {
     let path = Path::new("/run/netns").join(name);
-    let namespace = File::open(&path).map_err(|source| Error::new("open", path.display(), source))?;
+    let namespace = File::open(&path).map_err(Error::failed("open", path.display()))?;
     // SAFETY: no pointers; the descriptor is open.
     let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-    if result < 0 {
-        Err(Error::last("setns", name))
-    } else {
-        Ok(())
-    }
+    sys::check(result).map(drop).map_err(Error::failed("setns", name))
 }
 
 /// Two fresh namespaces with one link between them; removed when dropped.
@@ -114,6 +110,9 @@ impl Pair {
 
     /// The device's name, on both sides.
     pub const DEVICE: &str = "veth0";
+
+    const NEAR_MAC: &str = "02:00:00:00:00:01";
+    const FAR_MAC: &str = "02:00:00:00:00:02";
 
     /// Makes the namespaces and the link. Each side knows the other's hardware address, so that no datagram waits for
     /// address resolution (and is perhaps lost).
@@ -143,17 +142,16 @@ impl Pair {
     /// # Errors
     /// The link exists already, or `ip` failed otherwise.
     pub fn link(&self) -> Result<(), Error> {
-        let (near_mac, far_mac) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
         let queues = self.queues.to_string();
         let queues = ["numtxqueues", &queues, "numrxqueues", &queues];
-        let near = ["link", "add", Self::DEVICE, "address", near_mac];
-        let far = ["peer", "name", Self::DEVICE, "address", far_mac];
+        let near = ["link", "add", Self::DEVICE, "address", Self::NEAR_MAC];
+        let far = ["peer", "name", Self::DEVICE, "address", Self::FAR_MAC];
         let netns = ["netns", &self.far.name];
         self.near
             .ip(&[&near[..], &queues, &["type", "veth"], &far, &queues, &netns].concat())?;
         for (side, own, other, other_mac) in [
-            (&self.near, Self::NEAR, Self::FAR, far_mac),
-            (&self.far, Self::FAR, Self::NEAR, near_mac),
+            (&self.near, Self::NEAR, Self::FAR, Self::FAR_MAC),
+            (&self.far, Self::FAR, Self::NEAR, Self::NEAR_MAC),
         ] {
             let [v4, v6] = own.map(|address| address.to_string());
             side.ip(&["address", "add", &format!("{v4}/24"), "dev", Self::DEVICE])?;
@@ -193,10 +191,11 @@ impl Pair {
         ];
         for (from, sources, to, targets) in sides {
             for (source, target) in sources.into_iter().zip(targets) {
-                let failed = |error| Error::new("probe", format!("{source} to {target}"), error);
-                let receiver = to.run(|| UdpSocket::bind((target, 0)))?.map_err(failed)?;
-                let sender = from.run(|| UdpSocket::bind((source, 0)))?.map_err(failed)?;
-                probe(&sender, &receiver).map_err(failed)?;
+                let receiver = to.run(|| UdpSocket::bind((target, 0)))?;
+                let sender = from.run(|| UdpSocket::bind((source, 0)))?;
+                receiver
+                    .and_then(|receiver| probe(&sender?, &receiver))
+                    .map_err(Error::failed("probe", format_args!("{source} to {target}")))?;
             }
         }
         Ok(())
@@ -212,7 +211,7 @@ impl Pair {
         let mut dropped = 0;
         for side in [&self.near, &self.far] {
             let table = side.run(|| std::fs::read_to_string(STATISTICS))?;
-            let table = table.map_err(|source| Error::new("open", STATISTICS, source))?;
+            let table = table.map_err(Error::failed("open", STATISTICS))?;
             dropped += device_drops(&table, Self::DEVICE).unwrap_or(0);
         }
         Ok(dropped)
@@ -261,7 +260,7 @@ fn ip(arguments: &[&str]) -> Result<(), Error> {
     let output = Command::new("ip")
         .args(arguments)
         .output()
-        .map_err(|source| Error::new("ip", &about, source))?;
+        .map_err(Error::failed("ip", &about))?;
     if output.status.success() {
         return Ok(());
     }
@@ -274,22 +273,20 @@ fn ip(arguments: &[&str]) -> Result<(), Error> {
 /// # Errors
 /// This needs root; there is no such interface; a frame is too long for it.
 pub fn send_frames(interface: &str, frames: &[Vec<u8>]) -> Result<(), Error> {
-    let failed = |call| move |source| Error::new(call, interface, source);
-    let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
-    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
+    let index = sys::interface_index(interface).map_err(Error::failed("if_nametoindex", interface))?;
+    let socket = sys::packet_socket(interface)?;
     // SAFETY: integers, for which zero is a value.
     let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     name.sll_family = libc::AF_PACKET as u16;
     name.sll_ifindex = index.cast_signed();
     name.sll_halen = 6;
-    let (fd, len) = (socket.as_raw_fd(), size_of_val(&name) as libc::socklen_t);
+    let fd = socket.as_raw_fd();
+    let len = size_of_val(&name) as libc::socklen_t;
     for frame in frames {
-        let (start, size) = (frame.as_ptr().cast(), frame.len());
+        let start = frame.as_ptr().cast();
         // SAFETY: the kernel reads the frame and a socket address of `len` bytes; both live through the call.
-        let sent = unsafe { libc::sendto(fd, start, size, 0, (&raw const name).cast(), len) };
-        if sent < 0 {
-            return Err(Error::last("sendto", interface));
-        }
+        let sent = unsafe { libc::sendto(fd, start, frame.len(), 0, (&raw const name).cast(), len) };
+        sys::check(sent).map_err(Error::failed("sendto", interface))?;
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 //! process is inspected, so that its number cannot be reused by the time it is signalled.
 
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -69,10 +68,12 @@ impl Process {
 
     /// Whether it runs in the network namespace called `name`.
     pub fn is_in(&self, name: &str) -> bool {
-        let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-        let wanted = file(&Path::new("/run/netns").join(name));
-        let found = file(Path::new(&format!("/proc/{}/ns/net", self.id)));
-        wanted.is_some() && wanted == found && !self.has_ended()
+        let wanted = fs::metadata(Path::new("/run/netns").join(name));
+        let found = fs::metadata(format!("/proc/{}/ns/net", self.id));
+        let (Ok(wanted), Ok(found)) = (wanted, found) else {
+            return false;
+        };
+        wanted.dev() == found.dev() && wanted.ino() == found.ino() && !self.has_ended()
     }
 
     /// Sends it a signal. A process that has ended already is no error.
@@ -128,8 +129,7 @@ impl Process {
 /// # Errors
 /// /proc cannot be read.
 pub fn all() -> Result<Vec<Process>, Error> {
-    let failed = |source: io::Error| Error::new("open", "/proc", source);
-    let entries = fs::read_dir("/proc").map_err(failed)?;
+    let entries = fs::read_dir("/proc").map_err(Error::failed("open", "/proc"))?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     // One that ended meanwhile is left out.
     Ok(numbers

@@ -178,8 +178,8 @@ impl std::error::Error for NoRxPath {}
 /// None of them works; in particular there is no such interface.
 pub fn open(interface: &str, options: &Options) -> Result<OpenInterface, NoRxPath> {
     let mut tried = Vec::new();
-    let wanted = |rx_path: &RxPath| (options.best..=options.worst).contains(rx_path);
-    for rx_path in RxPath::ALL.into_iter().filter(wanted) {
+    let wanted = options.best..=options.worst;
+    for rx_path in RxPath::ALL.into_iter().filter(|rx_path| wanted.contains(rx_path)) {
         match open_as(interface, rx_path, options) {
             Ok(opened) => return Ok(OpenInterface { tried, ..opened }),
             Err(error) => tried.push(Refused {
@@ -212,20 +212,12 @@ fn open_packet(link: Link, options: &Options) -> Result<OpenInterface, Error> {
         hold_ports: true,
     };
     let ring = packet::Ring::open(link.name(), &options)?;
-    Ok(OpenInterface {
-        sources: vec![Box::new(ring)],
-        stack_source: None,
-        rx_path: RxPath::Packet,
-        queues: 0,
-        pages: None,
-        tried: Vec::new(),
-        warnings: Vec::new(),
-        watch: Watch::of_link(link)?,
-    })
+    open_without_xdp(link, RxPath::Packet, vec![Box::new(ring)], Vec::new())
 }
 
 fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
-    let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
+    let mut sources = Vec::<Box<dyn Source>>::new();
+    let mut warnings = Vec::new();
     for &port in &options.ports {
         let merging = udp::Options {
             merge: true,
@@ -236,17 +228,24 @@ fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
         let burst = receiver.burst(udp::DEFAULT_SLOTS, options.slot_size);
         sources.push(Box::new(Buffered::new(receiver, burst)));
     }
-    let watch = Watch::of_link(link)?;
-    let (rx_path, tried) = (RxPath::Udp, Vec::new());
+    open_without_xdp(link, RxPath::Udp, sources, warnings)
+}
+
+fn open_without_xdp(
+    link: Link,
+    rx_path: RxPath,
+    sources: Vec<Box<dyn Source>>,
+    warnings: Vec<String>,
+) -> Result<OpenInterface, Error> {
     Ok(OpenInterface {
         sources,
         stack_source: None,
         rx_path,
         queues: 0,
         pages: None,
-        tried,
+        tried: Vec::new(),
         warnings,
-        watch,
+        watch: Watch::of_link(link)?,
     })
 }
 

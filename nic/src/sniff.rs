@@ -35,23 +35,11 @@ impl Frames {
     /// # Errors
     /// There is no such interface; CAP_NET_RAW is missing.
     pub fn open(interface: &str) -> Result<Self, Error> {
-        let failed = |call| move |source| Error::new(call, interface, source);
-        let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
-        // Protocol 0: nothing is received before the socket is bound to its interface.
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket AF_PACKET"))?;
+        let index = sys::interface_index(interface).map_err(Error::failed("if_nametoindex", interface))?;
+        let socket = sys::packet_socket(interface)?;
         // Without CAP_NET_ADMIN the buffer keeps its default size.
         let _ = sys::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER);
-        // SAFETY: integers, for which zero is a value.
-        let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        name.sll_family = libc::AF_PACKET as u16;
-        name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        name.sll_ifindex = index.cast_signed();
-        let len = size_of_val(&name) as libc::socklen_t;
-        // SAFETY: the kernel reads a socket address of `len` bytes, which lives through the call.
-        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) };
-        if bound < 0 {
-            return Err(Error::last("bind", interface));
-        }
+        sys::bind_to_interface(&socket, index).map_err(Error::failed("bind", interface))?;
         let frames = Self {
             socket,
             interface: interface.to_owned(),
@@ -66,21 +54,17 @@ impl Frames {
     /// # Errors
     /// The interface is gone.
     pub fn next<'a>(&mut self, buffer: &'a mut [u8], timeout_ms: u32) -> Result<Option<Frame<'a>>, Error> {
-        let failed = |source| Error::new("poll", &self.interface, source);
-        if sys::poll(&mut [sys::readable(self.socket.as_fd())], timeout_ms).map_err(failed)? == 0 {
+        let ready = sys::poll(&mut [sys::readable(self.socket.as_fd())], timeout_ms);
+        if ready.map_err(Error::failed("poll", &self.interface))? == 0 {
             return Ok(None);
         }
-        let (start, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+        let start = buffer.as_mut_ptr().cast();
+        let room = buffer.len();
         let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
         // SAFETY: the kernel writes at most `room` bytes into `buffer`, which is ours alone.
-        let length = unsafe { libc::recv(self.socket.as_raw_fd(), start, room, flags) };
-        let Ok(length) = usize::try_from(length) else {
-            let error = Error::last("recv", &self.interface);
-            return if error.errno() == Some(libc::EAGAIN) {
-                Ok(None)
-            } else {
-                Err(error)
-            };
+        let length = match sys::check(unsafe { libc::recv(self.socket.as_raw_fd(), start, room, flags) }) {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
+            length => length.map_err(Error::failed("recv", &self.interface))?,
         };
         let received = self.stamp().unwrap_or_else(time::now);
         Ok(Some(Frame {

@@ -1,8 +1,13 @@
 //! System calls on descriptors, each in a safe function.
 
+pub(crate) mod bpf;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::error::Error;
 
 /// Plain data: may be written over with any bytes, and read as bytes.
 ///
@@ -20,6 +25,10 @@ macro_rules! plain {
 plain!(
     u32,
     i32,
+    [u32; 9],
+    libc::timeval,
+    libc::sockaddr_ll,
+    libc::sockaddr_xdp,
     libc::packet_mreq,
     libc::tpacket_req,
     libc::tpacket_req3,
@@ -31,53 +40,62 @@ plain!(
     libc::xdp_options,
 );
 
+/// Socket option of linux/if_packet.h, since Linux 4.20.
+pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
+
 /// Advice when a socket that receives whole frames cannot be opened.
 pub(crate) const NET_RAW_MISSING: &str = "CAP_NET_RAW is missing: grant it, or run as root";
+
+/// Returns the number that a system call returned; negative: it failed, and errno has the reason.
+pub(crate) fn check(result: impl TryInto<usize>) -> io::Result<usize> {
+    result.try_into().map_err(|_| io::Error::last_os_error())
+}
+
+/// Describes bytes that a system call only reads.
+pub(crate) fn vector_of(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
+}
 
 /// A new socket, closed on exec.
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(fd)?;
     // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// A socket for whole frames of `interface`. Its protocol is 0: it receives nothing until it is bound.
+pub(crate) fn packet_socket(interface: &str) -> Result<OwnedFd, Error> {
+    socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
+        let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+        let error = Error::new("socket AF_PACKET", interface, source);
+        if missing {
+            error.with_advice(NET_RAW_MISSING.to_owned())
+        } else {
+            error
+        }
+    })
+}
+
 /// Sets a socket option.
 pub(crate) fn set<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
-    let (pointer, len) = (
-        std::ptr::from_ref(value).cast(),
-        size_of::<T>() as libc::socklen_t,
-    );
+    let pointer = std::ptr::from_ref(value).cast();
+    let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes, the size of `value`, which lives through the call.
-    let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, pointer, len) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, pointer, len) }).map(drop)
 }
 
 /// Binds the socket to a device, by name.
 pub(crate) fn bind_to_device(socket: &impl AsFd, name: &str) -> io::Result<()> {
-    let (fd, len) = (socket.as_fd().as_raw_fd(), name.len() as libc::socklen_t);
+    let fd = socket.as_fd().as_raw_fd();
+    let len = name.len() as libc::socklen_t;
+    let pointer = name.as_ptr().cast();
     // SAFETY: the kernel reads `len` bytes from `name`.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_BINDTODEVICE,
-            name.as_ptr().cast(),
-            len,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, pointer, len) }).map(drop)
 }
 
 /// Attaches a classic BPF program that decides what the socket receives.
@@ -87,78 +105,48 @@ pub(crate) fn attach_filter(socket: &impl AsFd, filter: &[libc::sock_filter]) ->
         // The kernel only reads; its header has no const.
         filter: filter.as_ptr().cast_mut(),
     };
-    let (fd, len) = (
-        socket.as_fd().as_raw_fd(),
-        size_of_val(&program) as libc::socklen_t,
-    );
+    let fd = socket.as_fd().as_raw_fd();
+    let len = size_of_val(&program) as libc::socklen_t;
+    let pointer = (&raw const program).cast();
     // SAFETY: the kernel reads the structure and `len` instructions where it points to; both live through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            len,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, pointer, len) }).map(drop)
 }
 
 /// Reads a socket option; bytes beyond those that the kernel returns stay as in `value`.
-pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: T) -> io::Result<T> {
-    let mut value = value;
+pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, mut value: T) -> io::Result<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel writes at most `len` bytes, the size of `value`, for which all bit patterns are values.
-    let result = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(value)
-    }
+    check(unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
 }
 
 /// Waits until one of `poll_fds` can be read or has failed, at most `timeout_ms`. A signal ends the wait like the time-out.
 pub(crate) fn poll(poll_fds: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<usize> {
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
     // SAFETY: `poll_fds` is an array of that many structures, ours alone.
-    let result = unsafe { libc::poll(poll_fds.as_mut_ptr(), poll_fds.len() as libc::nfds_t, timeout) };
-    if result < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok(0)
-        } else {
-            Err(error)
-        };
-    }
-    Ok(result as usize)
+    unless_interrupted(unsafe { libc::poll(poll_fds.as_mut_ptr(), poll_fds.len() as libc::nfds_t, timeout) })
 }
 
 /// As [`poll`], with a time-out to the nanosecond, as far as the thread's timer slack allows.
-pub(crate) fn poll_precisely(
-    poll_fds: &mut [libc::pollfd],
-    timeout: std::time::Duration,
-) -> io::Result<usize> {
+pub(crate) fn poll_precisely(poll_fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<usize> {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let count = poll_fds.len() as libc::nfds_t;
     // SAFETY: `poll_fds` is an array of that many structures, ours alone; the kernel reads the time; no mask of signals.
-    let result = unsafe { libc::ppoll(poll_fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
-    if result < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok(0)
-        } else {
-            Err(error)
-        };
+    unless_interrupted(unsafe {
+        libc::ppoll(poll_fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null())
+    })
+}
+
+/// The result of a poll; 0 if a signal ended it.
+fn unless_interrupted(result: i32) -> io::Result<usize> {
+    match check(result) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        result => result,
     }
-    Ok(result as usize)
 }
 
 /// Binds a packet socket to an interface, for frames of every protocol.
@@ -168,13 +156,27 @@ pub(crate) fn bind_to_interface(socket: &impl AsFd, index: u32) -> io::Result<()
     name.sll_family = libc::AF_PACKET as u16;
     name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     name.sll_ifindex = index.cast_signed();
-    let len = size_of_val(&name) as libc::socklen_t;
-    // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
-    let result = unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
+    bind(socket, &name)
+}
+
+/// Binds a socket; `name` is an address of its family.
+fn bind<T: Plain>(socket: &impl AsFd, name: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes, the size of `name`, which lives through the call.
+    check(unsafe { libc::bind(socket.as_fd().as_raw_fd(), std::ptr::from_ref(name).cast(), len) }).map(drop)
+}
+
+/// Binds an AF_XDP socket. The kernel frees the queue of a closed socket with a delay (`xp_put_pool` in net/xdp/xsk_buff_pool.c
+/// defers it to a work queue, under the lock of all interfaces), so binding to a busy queue is tried up to `tries` times.
+pub(crate) fn bind_when_free(socket: &OwnedFd, name: &libc::sockaddr_xdp, tries: u32) -> io::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    let mut failures = 0;
+    loop {
+        match bind(socket, name) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && failures + 1 < tries => failures += 1,
+            result => return result,
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -203,6 +205,24 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     }
 }
 
+/// The number at `at`, in the machine's byte order; 0 outside `bytes`.
+#[inline]
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+}
+
+/// As [`word`], of two bytes.
+#[inline]
+pub(crate) fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
+}
+
 /// Memory from `mmap`, unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -225,12 +245,7 @@ impl Mapping {
     /// Advises the kernel how the memory will be used.
     pub(crate) fn advise(&self, advice: i32) -> io::Result<()> {
         // SAFETY: our own mapping; the advice used here does not change its contents.
-        let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        check(unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) }).map(drop)
     }
 
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Self> {

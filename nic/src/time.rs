@@ -1,8 +1,10 @@
 //! Clocks and cores.
 
+use std::io;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::sys;
 
 /// Nanoseconds since the Unix epoch, by the system's clock. It jumps when it is set.
 pub fn now() -> u64 {
@@ -40,21 +42,19 @@ pub fn wake_precisely() {
 /// # Errors
 /// There is no such core, or this process may not use it.
 pub fn pin(core: usize) -> Result<(), Error> {
-    let refused = |source| Error::new("sched_setaffinity", format!("core {core}"), source);
+    set_affinity(core).map_err(Error::failed("sched_setaffinity", format_args!("core {core}")))
+}
+
+fn set_affinity(core: usize) -> io::Result<()> {
     if core >= libc::CPU_SETSIZE as usize {
-        return Err(refused(std::io::Error::from_raw_os_error(libc::EINVAL)));
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     // SAFETY: a `cpu_set_t` is an array of integers, for which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `core` is less than CPU_SETSIZE, the bits in the set.
     unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: the kernel reads `size_of_val(&set)` bytes from `set`, which lives through the call.
-    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    if result < 0 {
-        Err(refused(std::io::Error::last_os_error()))
-    } else {
-        Ok(())
-    }
+    sys::check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }).map(drop)
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -69,11 +69,8 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// A `timespec` as one number; 0 for times before the epoch.
 pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
-    let (seconds, nanoseconds) = (
-        u64::try_from(seconds).unwrap_or(0),
-        u64::try_from(nanoseconds).unwrap_or(0),
-    );
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+    let whole = u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::try_from(nanoseconds).unwrap_or(0))
 }
 
 #[cfg(test)]

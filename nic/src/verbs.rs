@@ -118,10 +118,17 @@ fn find(library: &Library, context: NonNull<Context>, address: [u8; 16]) -> Opti
         // The index of the source GID has eight bits in an address handle.
         for index in 0..=u8::try_from(attributes.gids.saturating_sub(1)).unwrap_or(u8::MAX) {
             let mut entry = GidEntry::default();
-            let (at, len) = (index.into(), size_of::<GidEntry>());
+            let len = size_of::<GidEntry>();
             // SAFETY: as above; the length is given.
             let result = unsafe {
-                (library._ibv_query_gid_ex)(context.as_ptr(), port.into(), at, &raw mut entry, 0, len)
+                (library._ibv_query_gid_ex)(
+                    context.as_ptr(),
+                    port.into(),
+                    index.into(),
+                    &raw mut entry,
+                    0,
+                    len,
+                )
             };
             if result == 0 && entry.kind == library::ROCE_V2 && entry.gid.0 == address {
                 return Some((port, index, 128 << attributes.active_mtu.clamp(1, 5)));
@@ -279,10 +286,8 @@ impl Device {
     }
 
     fn queue(&self, requests: u32) -> Result<NonNull<CompletionQueue>, Error> {
-        let (none, requests) = (
-            std::ptr::null_mut(),
-            c_int::try_from(requests).unwrap_or(c_int::MAX),
-        );
+        let none = std::ptr::null_mut();
+        let requests = c_int::try_from(requests).unwrap_or(c_int::MAX);
         // SAFETY: the device is open; the queue has no channel and no context.
         let queue =
             unsafe { (self.0.library.ibv_create_cq)(self.0.context.as_ptr(), requests, none, none, 0) };
@@ -304,12 +309,10 @@ impl Device {
             device: self.clone(),
         };
         pair.received = Some(self.queue(receives + 1)?);
-        let pointer =
-            |queue: Option<NonNull<CompletionQueue>>| queue.map_or(std::ptr::null_mut(), NonNull::as_ptr);
         let mut init = QueuePairInit {
             context: std::ptr::null_mut(),
-            send_cq: pointer(pair.sent),
-            recv_cq: pointer(pair.received),
+            send_cq: pair.sent.map_or(std::ptr::null_mut(), NonNull::as_ptr),
+            recv_cq: pair.received.map_or(std::ptr::null_mut(), NonNull::as_ptr),
             shared: std::ptr::null_mut(),
             capacity: Capacity {
                 max_send_wr: depth,
@@ -500,11 +503,10 @@ impl Pair {
     /// # Errors
     /// The receive queue is full.
     pub fn receive(&mut self, count: u32) -> Result<(), Error> {
-        let (next, pieces) = (std::ptr::null(), std::ptr::null());
         let request = ReceiveRequest {
             work: 0,
-            next,
-            pieces,
+            next: std::ptr::null(),
+            pieces: std::ptr::null(),
             count: 0,
         };
         for _ in 0..count {

@@ -99,8 +99,8 @@ pub(crate) fn open(
     threads: usize,
     options: &Options,
 ) -> Result<(Vec<XskSource>, Pages), Error> {
-    let size = (options.frame_size as usize, options.frames_per_queue as usize);
-    let umem = Umem::allocate(size.0, size.1 * queues as usize, options.huge_pages)?;
+    let frames = options.frames_per_queue as usize * queues as usize;
+    let umem = Umem::allocate(options.frame_size as usize, frames, options.huge_pages)?;
     let pages = umem.pages();
     let umem = std::sync::Arc::new(umem);
     let mut sockets: Vec<Socket> = Vec::new();
@@ -122,6 +122,8 @@ pub(crate) fn open(
     for (queue, socket) in sockets.into_iter().enumerate() {
         groups[queue % threads].push(socket);
     }
-    let source = |sockets| XskSource::new(umem.clone(), sockets, bind_mode, link.name(), options.batch_wait);
-    Ok((groups.into_iter().map(source).collect(), pages))
+    let sources = groups
+        .into_iter()
+        .map(|sockets| XskSource::new(umem.clone(), sockets, bind_mode, link.name(), options.batch_wait));
+    Ok((sources.collect(), pages))
 }

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::bytes::{put_u16, put_u24, put_u32, put_u64, try_u32, u16_at, u24_at, u32_at};
+use crate::bytes::{flag, put_u16, put_u24, put_u32, put_u64, try_u32, u16_at, u24_at, u32_at};
 use crate::refusal::Refusal;
 
 /// UDP port of aggregates, unless configured otherwise.
@@ -204,7 +204,8 @@ impl Header {
             return Err(Refusal::UnknownVersion);
         }
         let kind = Kind::from_number(first & 0x0f).ok_or(Refusal::BadAggregateKind)?;
-        let (count, record_len) = (u16_at(header, field::COUNT), u16_at(header, field::RECORD_LEN));
+        let count = u16_at(header, field::COUNT);
+        let record_len = u16_at(header, field::RECORD_LEN);
         if count == 0 {
             return Err(Refusal::EmptyAggregate);
         }
@@ -392,14 +393,13 @@ impl PacketFields {
     #[inline]
     pub fn read(record: &[u8]) -> Self {
         let record = &record[..LONG_POSTCARD_LEN];
-        let interface = |at| Some(u16_at(record, at)).filter(|interface| *interface != u16::MAX);
-        let has = |mark| record[field::MARKS] & mark != 0;
+        let marks = record[field::MARKS];
         Self {
-            ingress_if: interface(field::INGRESS_IF),
-            egress_if: interface(field::EGRESS_IF),
-            hop_limit: has(Self::HAS_HOP_LIMIT).then_some(record[field::HOP_LIMIT]),
-            entered: has(Self::ENTERED),
-            left: has(Self::LEFT),
+            ingress_if: Some(u16_at(record, field::INGRESS_IF)).filter(|id| *id != u16::MAX),
+            egress_if: Some(u16_at(record, field::EGRESS_IF)).filter(|id| *id != u16::MAX),
+            hop_limit: (marks & Self::HAS_HOP_LIMIT != 0).then_some(record[field::HOP_LIMIT]),
+            entered: marks & Self::ENTERED != 0,
+            left: marks & Self::LEFT != 0,
             digest: u32_at(record, field::DIGEST),
         }
     }
@@ -411,13 +411,12 @@ impl PacketFields {
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..LONG_POSTCARD_LEN];
-        let mark = |on, mark| if on { mark } else { 0 };
         put_u16(out, field::INGRESS_IF, self.ingress_if.unwrap_or(u16::MAX));
         put_u16(out, field::EGRESS_IF, self.egress_if.unwrap_or(u16::MAX));
         out[field::HOP_LIMIT] = self.hop_limit.unwrap_or(0);
-        out[field::MARKS] = mark(self.hop_limit.is_some(), Self::HAS_HOP_LIMIT)
-            | mark(self.entered, Self::ENTERED)
-            | mark(self.left, Self::LEFT);
+        out[field::MARKS] = flag(self.hop_limit.is_some(), Self::HAS_HOP_LIMIT)
+            | flag(self.entered, Self::ENTERED)
+            | flag(self.left, Self::LEFT);
         out[field::MARKS + 1..field::DIGEST].fill(0);
         put_u32(out, field::DIGEST, self.digest);
     }
@@ -627,8 +626,10 @@ impl Header {
     /// Whether a postcard is of this aggregate's node and flow.
     #[inline]
     fn covers(&self, record: &[u8]) -> bool {
-        let is = |scope: Option<u32>, at| scope.is_none_or(|scope| try_u32(record, at) == Some(scope));
-        is(self.node_scope, field::NODE) && is(self.flow_scope, field::FLOW_ID)
+        let scopes = [(self.node_scope, field::NODE), (self.flow_scope, field::FLOW_ID)];
+        scopes
+            .into_iter()
+            .all(|(scope, at)| scope.is_none_or(|scope| try_u32(record, at) == Some(scope)))
     }
 }
 

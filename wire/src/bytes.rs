@@ -3,6 +3,12 @@
 //! Functions that return `Option` are for unchecked bytes; those that index are for positions that a
 //! constructor has checked: they panic on a programming error, never on input.
 
+/// `bit` if `on`, else 0.
+#[inline]
+pub(crate) const fn flag(on: bool, bit: u8) -> u8 {
+    if on { bit } else { 0 }
+}
+
 /// Two bytes at `at`, if they are there.
 #[inline]
 pub(crate) fn try_u16(bytes: &[u8], at: usize) -> Option<u16> {

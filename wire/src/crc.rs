@@ -61,7 +61,8 @@ fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let state = crc.to_le_bytes();
     let (first, rest) = bytes.split_at(4);
     let from_last = tables[..bytes.len()].iter().rev();
-    let (of_first, of_rest) = (from_last.clone(), from_last.skip(4));
+    let of_first = from_last.clone();
+    let of_rest = from_last.skip(4);
     let rest = rest
         .iter()
         .zip(of_rest)

@@ -67,7 +67,6 @@ impl FlowKey {
     #[inline]
     pub(crate) fn v4_words(src: u32, dst: u32, ports: Option<(u16, u16)>, proto: u8) -> Self {
         // Built from whole words, so that a later wide load does not wait for narrow stores.
-        let mapped = |word: u32| (0xffff_0000_0000 | u128::from(word)).to_be_bytes();
         Self::v6(mapped(src), mapped(dst), ports, proto).with_kind_cleared(Self::V6)
     }
 
@@ -140,9 +139,9 @@ impl FlowKey {
     /// The result of `==`, for callers where it is nearly always true: all fields are compared without a branch per field.
     #[inline(always)]
     pub fn is(&self, other: &Self) -> bool {
-        let wide = |octets: &[u8; 16]| u128::from_ne_bytes(*octets);
-        let addresses = (wide(&self.src) ^ wide(&other.src)) | (wide(&self.dst) ^ wide(&other.dst));
-        addresses == 0 && self.tail() == other.tail()
+        let src = u128::from_ne_bytes(self.src) ^ u128::from_ne_bytes(other.src);
+        let dst = u128::from_ne_bytes(self.dst) ^ u128::from_ne_bytes(other.dst);
+        src | dst == 0 && self.tail() == other.tail()
     }
 
     /// All fields except the addresses, in the memory order of little-endian machines.
@@ -163,7 +162,8 @@ impl FlowKey {
             | u64::from(self.kind);
         let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
         if self.is_v6() {
-            let (s, d) = (halves(&self.src), halves(&self.dst));
+            let s = halves(&self.src);
+            let d = halves(&self.dst);
             state = fold(state ^ s.0, 0xa076_1d64_78bd_642f ^ d.0);
             state = fold(state ^ s.1, 0xe703_7ed1_a0b4_28db ^ d.1);
         } else {
@@ -189,21 +189,18 @@ impl FlowKey {
         if let Some(id) = self.known_id() {
             return id;
         }
-        let (src, dst) = (u128::from_be_bytes(self.src), u128::from_be_bytes(self.dst));
+        let src = u128::from_be_bytes(self.src);
+        let dst = u128::from_be_bytes(self.dst);
         if self.is_v6() {
-            Self::flow_id_v6(src, dst, (self.src_port, self.dst_port), self.proto)
+            Self::flow_id_v6(src, dst, self.src_port, self.dst_port, self.proto)
         } else {
-            Self::flow_id_v4(
-                (src as u32, dst as u32),
-                (self.src_port, self.dst_port),
-                self.proto,
-            )
+            Self::flow_id_v4(src as u32, dst as u32, self.src_port, self.dst_port, self.proto)
         }
     }
 
     /// The Flow ID of an IPv4 flow, without building a key.
     #[inline]
-    pub fn flow_id_v4((src, dst): (u32, u32), (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
+    pub fn flow_id_v4(src: u32, dst: u32, src_port: u16, dst_port: u16, proto: u8) -> u32 {
         let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         let bytes = u128::from(src) << 96 | u128::from(dst) << 64 | u128::from(ports) << 32;
         // Thirteen bytes: the three after the protocol are not hashed.
@@ -212,7 +209,7 @@ impl FlowKey {
 
     /// The Flow ID of an IPv6 flow, without building a key.
     #[inline]
-    pub fn flow_id_v6(src: u128, dst: u128, (src_port, dst_port): (u16, u16), proto: u8) -> u32 {
+    pub fn flow_id_v6(src: u128, dst: u128, src_port: u16, dst_port: u16, proto: u8) -> u32 {
         let crc = crc_32c_of_bytes::<16>(crc_32c_of_bytes::<16>(u32::MAX, src), dst);
         let ports = u32::from(src_port) << 16 | u32::from(dst_port);
         !crc_32c_of_bytes::<5>(crc, u128::from(ports) << 96 | u128::from(proto) << 88)
@@ -225,6 +222,12 @@ impl FlowKey {
             IpAddr::V4(Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]))
         }
     }
+}
+
+/// An IPv4 address as IPv6.
+#[inline]
+fn mapped(address: u32) -> [u8; 16] {
+    (0xffff_0000_0000 | u128::from(address)).to_be_bytes()
 }
 
 fn widen(address: IpAddr) -> [u8; 16] {
@@ -251,7 +254,8 @@ pub fn crc_32c_of(key: u64) -> u32 {
 #[inline(always)]
 fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     let word = bytes.swap_bytes() ^ u128::from(crc);
-    let (low, high) = (word as u64, (word >> 64) as u64);
+    let low = word as u64;
+    let high = (word >> 64) as u64;
     let mut crc = 0;
     let mut at = 0;
     while at < LEN {

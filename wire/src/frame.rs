@@ -81,7 +81,8 @@ fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
     let head = frame.first_chunk::<42>()?;
     let common =
         u16_at(head, 12) == IPV4 && head[14] == 0x45 && head[23] == UDP && u16_at(head, 20) & 0x3fff == 0;
-    let (total, len) = (usize::from(u16_at(head, 16)), usize::from(u16_at(head, 38)));
+    let total = usize::from(u16_at(head, 16));
+    let len = usize::from(u16_at(head, 38));
     if !common || len < 8 || len + 20 > total {
         return None;
     }
@@ -181,7 +182,8 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
         IpAddr::from(array_at::<16>(header, 24)),
     );
     envelope.src = Some(addresses.0);
-    let (mut at, mut next) = (40, header[6]);
+    let mut at = 40;
+    let mut next = header[6];
     for _ in 0..MAX_TAGS {
         if next == UDP {
             envelope.port_of(packet.get(at..).unwrap_or(&[]));

@@ -42,18 +42,22 @@ impl Repr {
             return Err(Refusal::BadGre);
         }
         let mut at = field::OPTIONAL;
-        let mut take = |bit: u8| {
-            if flags & bit == 0 {
-                return Ok(None);
+        let mut optional = [None; 3];
+        for (value, bit) in optional
+            .iter_mut()
+            .zip([field::CHECKSUM_BIT, field::KEY_BIT, field::SEQ_BIT])
+        {
+            if flags & bit != 0 {
+                *value = Some(try_u32(bytes, at).ok_or(Refusal::Truncated)?);
+                at += 4;
             }
-            at += 4;
-            try_u32(bytes, at - 4).map(Some).ok_or(Refusal::Truncated)
-        };
+        }
+        let [checksum, key, seq] = optional;
         Ok(Self {
             protocol: u16_at(header, field::PROTOCOL),
-            checksum: take(field::CHECKSUM_BIT)?,
-            key: take(field::KEY_BIT)?,
-            seq: take(field::SEQ_BIT)?,
+            checksum,
+            key,
+            seq,
         })
     }
 

@@ -313,15 +313,15 @@ impl<'a> Node<'a> {
 
     /// Hop limit at this node.
     pub fn hop_limit(&self) -> Option<u8> {
-        let wide = || self.long(8).map(|long| (long >> 56) as u8);
-        self.word(0).map(|word| (word >> 24) as u8).or_else(wide)
+        let short = self.word(0).map(|word| (word >> 24) as u8);
+        short.or_else(|| self.long(8).map(|long| (long >> 56) as u8))
     }
 
     /// Node id: 24 bits, or 56 if only the wide form is available. A node whose id is not configured still writes its hop limit.
     pub fn node_id(&self) -> Option<u64> {
         const NONE: u64 = u64::MAX >> 8;
-        let wide = || self.long(8).map(|long| long & NONE).filter(|id| *id != NONE);
-        self.short_node_id().map(u64::from).or_else(wide)
+        let short = self.short_node_id().map(u64::from);
+        short.or_else(|| self.long(8).map(|long| long & NONE).filter(|id| *id != NONE))
     }
 
     fn short_node_id(&self) -> Option<u32> {
@@ -331,18 +331,26 @@ impl<'a> Node<'a> {
 
     /// Ingress and egress interface, 16 bits each; each `None` if unavailable.
     pub fn interfaces(&self) -> (Option<u16>, Option<u16>) {
-        let half = |half: u16| (half != u16::MAX).then_some(half);
-        self.word(1).map_or((None, None), |word| {
-            (half((word >> 16) as u16), half(word as u16))
-        })
+        let Some(word) = self.word(1) else {
+            return (None, None);
+        };
+        let [ingress, egress] = [(word >> 16) as u16, word as u16];
+        (
+            (ingress != u16::MAX).then_some(ingress),
+            (egress != u16::MAX).then_some(egress),
+        )
     }
 
     /// Ingress and egress interface, 32 bits each; each `None` if unavailable.
     pub fn wide_interfaces(&self) -> (Option<u32>, Option<u32>) {
-        let half = |half: u32| (half != u32::MAX).then_some(half);
-        self.long(9).map_or((None, None), |long| {
-            (half((long >> 32) as u32), half(long as u32))
-        })
+        let Some(long) = self.long(9) else {
+            return (None, None);
+        };
+        let [ingress, egress] = [(long >> 32) as u32, long as u32];
+        (
+            (ingress != u32::MAX).then_some(ingress),
+            (egress != u32::MAX).then_some(egress),
+        )
     }
 
     /// Seconds of the timestamp.
@@ -464,23 +472,26 @@ impl NodeValues {
     /// # Panics
     /// If `out` is shorter than [`node_words`].
     pub fn emit(&self, trace_type: u32, out: &mut [u8]) -> usize {
-        let or_ones = |value: Option<u32>| value.unwrap_or(u32::MAX);
-        let half = |port: Option<u32>| port.map_or(0xffff, |port| port & 0xffff);
+        let [ingress, egress] =
+            [self.ingress_if, self.egress_if].map(|port| port.map_or(0xffff, |port| port & 0xffff));
         let mut at = 0;
         for k in (0..22).filter(|k| trace_type & bit(*k) != 0) {
             let word = match k {
                 0 => u32::from(self.hop_limit) << 24 | self.node_id as u32 & 0x00ff_ffff,
-                1 => half(self.ingress_if) << 16 | half(self.egress_if),
-                2 => or_ones(self.seconds),
-                3 => or_ones(self.fraction),
-                4 => or_ones(self.transit_delay),
-                6 => or_ones(self.queue_depth),
-                11 => or_ones(self.buffer_occupancy),
+                1 => ingress << 16 | egress,
+                2 => self.seconds.unwrap_or(u32::MAX),
+                3 => self.fraction.unwrap_or(u32::MAX),
+                4 => self.transit_delay.unwrap_or(u32::MAX),
+                6 => self.queue_depth.unwrap_or(u32::MAX),
+                11 => self.buffer_occupancy.unwrap_or(u32::MAX),
                 _ => u32::MAX,
             };
             let long = match k {
                 8 => u64::from(self.hop_limit) << 56 | self.node_id & 0x00ff_ffff_ffff_ffff,
-                9 => u64::from(or_ones(self.ingress_if)) << 32 | u64::from(or_ones(self.egress_if)),
+                9 => {
+                    u64::from(self.ingress_if.unwrap_or(u32::MAX)) << 32
+                        | u64::from(self.egress_if.unwrap_or(u32::MAX))
+                }
                 _ => u64::MAX,
             };
             if bit(k) & WIDE != 0 {
@@ -526,17 +537,17 @@ impl DirectExport {
         if data.len() < extensions.count_ones() as usize * 4 {
             return Err(Refusal::BadIoam);
         }
-        let mut take = |flag: u8| {
+        let [flow_id, seq] = [Self::FLOW_ID, Self::SEQ].map(|flag| {
             let (word, rest) = data.split_first_chunk::<4>().filter(|_| extensions & flag != 0)?;
             data = rest;
             Some(u32::from_be_bytes(*word))
-        };
+        });
         Ok(Self {
             namespace: u16_at(head, field::NAMESPACE),
             flags: head[field::EXPORT_FLAGS],
             trace_type: u24_at(head, field::TRACE_TYPE),
-            flow_id: take(Self::FLOW_ID),
-            seq: take(Self::SEQ),
+            flow_id,
+            seq,
         })
     }
 

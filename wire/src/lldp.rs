@@ -146,8 +146,24 @@ impl<'a> Lldpdu<'a> {
         }
         let len = self.len();
         let out = out.get_mut(..len).ok_or(EmitError::Short(len))?;
+        let ttl = self.ttl.to_be_bytes();
+        let values: [(u8, Option<[&[u8]; 2]>); 6] = [
+            (
+                tlv::CHASSIS_ID,
+                Some([&[self.chassis.subtype], self.chassis.bytes]),
+            ),
+            (tlv::PORT_ID, Some([&[self.port.subtype], self.port.bytes])),
+            (tlv::TIME_TO_LIVE, Some([&ttl, &[]])),
+            (
+                tlv::PORT_DESCRIPTION,
+                self.port_description.map(|text| [text, &[]]),
+            ),
+            (tlv::SYSTEM_NAME, self.system_name.map(|text| [text, &[]])),
+            (tlv::END, Some([&[], &[]])),
+        ];
         let mut at = 0;
-        let mut put = |kind: u8, parts: [&[u8]; 2]| {
+        for (kind, parts) in values {
+            let Some(parts) = parts else { continue };
             let len = parts[0].len() + parts[1].len();
             put_u16(out, at, u16::from(kind) << 9 | len as u16);
             at += TLV_HEADER_LEN;
@@ -155,17 +171,7 @@ impl<'a> Lldpdu<'a> {
                 out[at..at + part.len()].copy_from_slice(part);
                 at += part.len();
             }
-        };
-        put(tlv::CHASSIS_ID, [&[self.chassis.subtype], self.chassis.bytes]);
-        put(tlv::PORT_ID, [&[self.port.subtype], self.port.bytes]);
-        put(tlv::TIME_TO_LIVE, [&self.ttl.to_be_bytes(), &[]]);
-        if let Some(text) = self.port_description {
-            put(tlv::PORT_DESCRIPTION, [text, &[]]);
         }
-        if let Some(text) = self.system_name {
-            put(tlv::SYSTEM_NAME, [text, &[]]);
-        }
-        put(tlv::END, [&[], &[]]);
         Ok(len)
     }
 }

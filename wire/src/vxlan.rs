@@ -52,10 +52,10 @@ impl Repr {
     /// [`Refusal::Truncated`] if it is not whole.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..HEADER_LEN).ok_or(Refusal::Truncated)?;
-        let has = |flag| header[field::FLAGS] & flag != 0;
+        let flags = header[field::FLAGS];
         Ok(Self {
-            vni: has(field::INSTANCE).then(|| u24_at(header, field::VNI)),
-            next: has(field::NEXT_VALID).then_some(header[field::NEXT]),
+            vni: (flags & field::INSTANCE != 0).then(|| u24_at(header, field::VNI)),
+            next: (flags & field::NEXT_VALID != 0).then_some(header[field::NEXT]),
         })
     }
 

@@ -19,6 +19,7 @@
 //! counted by reason.
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod detect;
 pub mod rdma;
 

@@ -233,7 +233,7 @@ impl Peer {
             ("hopwise_cost_peer_f", "cost_peer_frags"),
         ]
         .into_iter()
-        .find(|(_, map)| maker.set_program(map, (&peer, program)).is_ok())
+        .find(|(_, map)| maker.set_program(map, &peer, program).is_ok())
         .ok_or_else(|| {
             CliError::new(format!(
                 "the kernel does not call `{program}` from another program"

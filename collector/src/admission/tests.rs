@@ -283,7 +283,7 @@ fn a_flow_that_is_ahead_of_a_report_is_not_idle() {
         let Admission::Free(room) = newcomers.admit(&index, 1, of_entry, false) else {
             panic!("it has room")
         };
-        newcomers.enter(&mut index, room, (1, 0), of_entry);
+        newcomers.enter(&mut index, room, 1, 0, of_entry);
         establish(&mut index, 1, 0, of_entry);
         candidate(&index.get(1, 0).unwrap(), second).0
     };

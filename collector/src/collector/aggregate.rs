@@ -18,7 +18,7 @@ use wire::aggregate::{Aggregate, Header, PacketFields, Postcard as WirePostcard,
 use super::{Collector, Inner};
 use crate::decode::{
     ABSENT, Datagram, DatagramContext, EndTimestamps, EventContext, Head, NO_VALUE, Origin, ReadHops,
-    Reading, between, is_plausible, mark_implausible,
+    Reading, between, is_plausible, join_interfaces, mark_implausible, present,
 };
 use crate::event::Output;
 use crate::state::pending::Postcard;
@@ -46,15 +46,17 @@ impl Collector {
     /// Handles a burst of datagrams with aggregates of postcards, as [`Collector::handle`] does reports. Only the
     /// port tells which of the two a datagram contains, not its bytes.
     pub fn handle_aggregates(&mut self, burst: &[Datagram<'_>], out: &mut dyn Output) {
-        let (inner, readers) = (&mut self.inner, &mut self.readers);
+        let inner = &mut self.inner;
+        let readers = &mut self.readers;
         inner.stats.datagrams += burst.len() as u64;
         for datagram in burst {
             if inner.leaves_second(datagram.received) {
                 inner.advance(datagram.received, out);
             }
             let (envelope, _) = inner.open(datagram, readers);
-            let node = || Header::parse(datagram.payload).map(|header| Some(header.aggregator));
-            let checked = inner.access.check(envelope.listener, envelope.source, node);
+            let checked = inner.access.check(envelope.listener, envelope.source, || {
+                Header::parse(datagram.payload).map(|header| Some(header.aggregator))
+            });
             if !inner.count_admission(&envelope, checked) {
                 continue;
             }
@@ -179,21 +181,15 @@ impl Inner {
         out: &mut dyn Output,
     ) {
         self.stats.aggregate_postcards += 1;
-        let (postcard, packet) = (&resolved.postcard, &resolved.packet);
+        let postcard = &resolved.postcard;
+        let packet = &resolved.packet;
         let units = self.node_units.of(postcard.node, *envelope.units);
         (head.about.key, head.hash) = (resolved.key, resolved.hash);
-        let stamp = |stamp: u32| {
-            if stamp == u32::MAX {
-                NO_VALUE
-            } else {
-                u64::from(stamp)
-            }
-        };
-        let half = |interface: Option<u16>| u32::from(interface.unwrap_or(u16::MAX));
-        let (ingress, egress) = (stamp(postcard.ingress_ts), stamp(postcard.egress_ts));
+        let ingress = present(postcard.ingress_ts).map_or(NO_VALUE, u64::from);
+        let egress = present(postcard.egress_ts).map_or(NO_VALUE, u64::from);
         let reading = Reading {
             node: postcard.node,
-            link: half(packet.ingress_if) << 16 | half(packet.egress_if),
+            link: join_interfaces(packet.ingress_if, packet.egress_if),
             latency: between(ingress, egress, false, units),
             queue: postcard
                 .queue()

@@ -16,7 +16,7 @@ use detect::Detection;
 use wire::Decoder;
 
 use crate::access::Access;
-use crate::config::{Config, Profile, Units};
+use crate::config::{Config, Units};
 use crate::decode::{
     Datagram, DatagramContext, LatestPlan, MAX_HOPS, NodeUnits, Plans, Reading, is_whole_path,
 };
@@ -90,7 +90,6 @@ impl Collector {
     /// Reserves the memory for the table sizes in `config`.
     pub fn new(config: Config) -> Self {
         let seed = config.seed;
-        let reader = |profile: &Profile| (Decoder::new(profile.wire), Units::from(profile));
         // The index of a profile fits into a byte, so at most 255 prefixes are used.
         let listed = config.profiles.iter().take(255);
         let prefixes = listed
@@ -116,7 +115,9 @@ impl Collector {
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
         Self {
-            readers: profiles.map(reader).collect(),
+            readers: profiles
+                .map(|profile| (Decoder::new(profile.wire), Units::from(profile)))
+                .collect(),
             inner,
         }
     }
@@ -200,7 +201,8 @@ impl Collector {
 
     /// Returns the collector's counters since its start.
     pub fn stats(&self) -> Stats {
-        let (state, counts) = (&self.inner.state, &self.inner.state.counts);
+        let counts = &self.inner.state.counts;
+        let state = &self.inner.state;
         Stats {
             flow_reports: counts.flow_reports,
             node_reports: counts.node_reports,
@@ -290,8 +292,9 @@ impl Inner {
         payload: &[u8],
         reader: &Decoder,
     ) -> bool {
-        let node = || wire::peek(payload, reader.profile()).map(|peek| peek.node_id);
-        let checked = self.access.check(envelope.listener, envelope.source, node);
+        let checked = self.access.check(envelope.listener, envelope.source, || {
+            wire::peek(payload, reader.profile()).map(|peek| peek.node_id)
+        });
         self.count_admission(envelope, checked)
     }
 

@@ -8,7 +8,7 @@ use super::Inner;
 use crate::config::Units;
 use crate::decode::{
     ABSENT, DatagramContext, EndTimestamps, EventContext, Head, MAX_HOPS, NO_VALUE, Origin, ReadHops,
-    Reading, Signals, StackReport, StreamSeq, is_stacked, is_whole_path, version,
+    Reading, Signals, StackReport, StreamSeq, is_stacked, is_whole_path, narrow, version,
 };
 use crate::event::{Basis, Drop, Event, Kind, Output};
 use crate::hash::fold_octets;
@@ -121,7 +121,7 @@ impl Inner {
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));
         }
         if let Some(gap) = &report.gap {
-            self.emit_packet_loss(&head, (gap, report.node_id), out);
+            self.emit_packet_loss(&head, gap, report.node_id, out);
         } else if report.flags.contains(wire::Flags::DROP) {
             self.emit_drop(&head, report, out);
         }
@@ -213,7 +213,8 @@ impl Inner {
         let mut readings = std::mem::take(&mut self.readings);
         let mut ends = EndTimestamps::NONE;
         let mut widths = (false, false);
-        let (mut first, mut last) = (units, units);
+        let mut first = units;
+        let mut last = units;
         for (at, mut hop) in report.hops().take(MAX_HOPS).enumerate() {
             if report.has_derived_latency() && at + 1 == report.hop_count() {
                 // It was derived from timestamps, so it is in their unit; it is derived again, and checked.
@@ -232,14 +233,8 @@ impl Inner {
         }
         if widths.0 != widths.1 {
             // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
-            let narrow = |stamp: u64| {
-                if stamp == NO_VALUE {
-                    NO_VALUE
-                } else {
-                    stamp & 0xffff_ffff
-                }
-            };
-            (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
+            ends.ingress = narrow(ends.ingress);
+            ends.egress = narrow(ends.egress);
         }
         ends.wide = widths.0 && widths.1;
         if !first.same_as(&last) {
@@ -260,7 +255,7 @@ impl Inner {
     /// dropped them, even if the report has D.
     #[cold]
     #[inline(never)]
-    fn emit_packet_loss(&mut self, head: &Head, (gap, sink): (&Gap, Option<u32>), out: &mut dyn Output) {
+    fn emit_packet_loss(&mut self, head: &Head, gap: &Gap, sink: Option<u32>, out: &mut dyn Output) {
         let mut event = Event::blank(head.about.ts, Kind::PacketLoss);
         event.flow = head.about.flow();
         event.node = sink;
@@ -280,7 +275,6 @@ impl Inner {
         // The last record of the packet's INT stack is that of the node before, or what a host wrote into its packet.
         let is_own = report.has_metadata() || report.node_id.is_some() && last.node_id == report.node_id;
         let last = if is_own { last } else { Hop::default() };
-        let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
         let mut about = head.about;
         // Sequence numbers repeat after a restart or a wrap, and a clock may stand still: only the packet distinguishes two drops.
         let packet = &report.inner[..report.inner.len().min(IDENTIFYING)];
@@ -292,7 +286,7 @@ impl Inner {
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
         event.node = report.node_id;
-        event.interface = port(last.egress_if, last.l2_egress_if);
+        event.interface = last.egress_if.map(u32::from).or(last.l2_egress_if);
         event.queue = last.drop_queue_id.or(last.queue_id);
         event.reason = report.drop_reason;
         let id = emitter.emit(event, &[]);
@@ -302,7 +296,7 @@ impl Inner {
             flow: event.flow,
             tunnel: report.tunnel,
             node: event.node,
-            ingress_if: port(last.ingress_if, last.l2_ingress_if),
+            ingress_if: last.ingress_if.map(u32::from).or(last.l2_ingress_if),
             egress_if: event.interface,
             queue: event.queue,
             reason: event.reason,

@@ -10,6 +10,12 @@ use crate::event::Output;
 use crate::join::SfBurst;
 use crate::stream;
 
+/// Whether the version field names Report 2.0.
+#[inline]
+fn is_report_20(datagram: &Datagram<'_>) -> bool {
+    datagram.payload.first().is_some_and(|first| first >> 4 == 2)
+}
+
 impl Inner {
     /// Handles the reports 2.0 at the beginning of `burst`, and returns the number of their datagrams.
     #[inline(never)]
@@ -19,9 +25,8 @@ impl Inner {
         readers: &mut [(Decoder, Units)],
         out: &mut dyn Output,
     ) -> usize {
-        let is_20 = |datagram: &Datagram<'_>| datagram.payload.first().is_some_and(|first| first >> 4 == 2);
         // If nodes have their own units, records are read one at a time.
-        if !burst.first().is_some_and(is_20) || !self.node_units.is_empty() {
+        if !burst.first().is_some_and(is_report_20) || !self.node_units.is_empty() {
             return 0;
         }
         let mut pending = SfBurst::new();
@@ -29,7 +34,7 @@ impl Inner {
         for (at, datagram) in burst
             .iter()
             .enumerate()
-            .take_while(|(_, datagram)| is_20(datagram))
+            .take_while(|(_, datagram)| is_report_20(datagram))
         {
             if let Some(later) = burst.get(at + NEAR) {
                 for line in [0, 64, 128] {

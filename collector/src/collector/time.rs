@@ -233,7 +233,8 @@ impl Inner {
             // From before the clock was set back.
             flow.last_seen = now;
         }
-        let (silent, reports) = (now.saturating_sub(flow.last_seen), flow.reports);
+        let silent = now.saturating_sub(flow.last_seen);
+        let reports = flow.reports;
         let fresh = reports as u32 != cold.pushed;
         self.state.close_minute(slot, out);
         if silent >= self.sweep.timeout {

@@ -56,6 +56,15 @@ pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
     ingress == 0 && egress != 0 && egress != NO_VALUE && units.max_latency != Units::UNLIMITED
 }
 
+/// The lower 32 bits of a timestamp, to compare it with one that has no more; [`NO_VALUE`] stays.
+pub(crate) fn narrow(stamp: u64) -> u64 {
+    if stamp == NO_VALUE {
+        NO_VALUE
+    } else {
+        stamp & 0xffff_ffff
+    }
+}
+
 /// The hop latency of a record with these timestamps, ns, marked if it is implausible.
 #[inline]
 pub(crate) fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {

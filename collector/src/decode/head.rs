@@ -145,8 +145,8 @@ impl Signals {
 impl From<wire::int::Flags> for Signals {
     #[inline(always)]
     fn from(flags: wire::int::Flags) -> Self {
-        let has = |flag| u8::from(flags.contains(flag));
-        let exceeded = has(wire::int::Flags::HOPS_EXCEEDED) | has(wire::int::Flags::MTU_EXCEEDED) << 1;
+        let hops_exceeded = u8::from(flags.contains(wire::int::Flags::HOPS_EXCEEDED));
+        let exceeded = hops_exceeded | u8::from(flags.contains(wire::int::Flags::MTU_EXCEEDED)) << 1;
         Self(exceeded).or_incomplete(exceeded != 0)
     }
 }

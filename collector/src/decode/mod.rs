@@ -19,25 +19,24 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
     let reported = hop
         .hop_latency
         .map(|latency| u64::from(latency) * u64::from(units.of_latency(hop)));
-    let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
-    clock::exact_implausible(
-        reported,
-        (stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts),
-        units,
-    )
+    let ingress = hop.ingress_ts.unwrap_or(NO_VALUE);
+    let egress = hop.egress_ts.unwrap_or(NO_VALUE);
+    clock::exact_implausible(reported, (ingress, egress, hop.wide_ts), units)
 }
 
 /// All-ones: a value that was absent or unavailable.
 pub(crate) const NO_VALUE: u64 = u64::MAX;
 
 pub(crate) use clock::{
-    IMPLAUSIBLE, between, implausible_value, is_plausible, lacks_ingress, mark_implausible,
+    IMPLAUSIBLE, between, implausible_value, is_plausible, lacks_ingress, mark_implausible, narrow,
 };
 pub use datagram::Datagram;
 pub(crate) use datagram::{DatagramContext, StreamSeq, is_stacked, is_whole_path, version};
 pub(crate) use head::{EventContext, Head, Origin, Signals};
 pub(crate) use node_units::NodeUnits;
-pub(crate) use reading::{ABSENT, EndTimestamps, Hops, MAX_HOPS, ReadHops, Reading, egress};
+pub(crate) use reading::{
+    ABSENT, EndTimestamps, Hops, MAX_HOPS, ReadHops, Reading, egress, join_interfaces, present,
+};
 pub(crate) use shapes::Shapes;
 pub(crate) use stack::{
     All, Fixed, ItemOffsets, LatestPlan, Plan, Plans, RecordKind, StackReport, Stacked, fixed_records,

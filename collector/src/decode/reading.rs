@@ -110,8 +110,8 @@ impl Reading {
 
     /// The reading of a decoded hop.
     pub(crate) fn of(hop: &Hop, units: Units) -> Self {
-        let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
-        let (ingress, egress) = (stamp(hop.ingress_ts), stamp(hop.egress_ts));
+        let ingress = hop.ingress_ts.unwrap_or(NO_VALUE);
+        let egress = hop.egress_ts.unwrap_or(NO_VALUE);
         let latency = match hop.hop_latency {
             Some(latency) => {
                 let latency = scaled(latency, units.of_latency(hop));
@@ -119,23 +119,18 @@ impl Reading {
             }
             None => between(ingress, egress, hop.wide_ts, units),
         };
-        let pair = |id: Option<u8>, level: Option<u32>| match (id, level) {
-            (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
-            _ => ABSENT,
-        };
-        let congestion = match pair(hop.congestion_queue_id, hop.queue_congestion) {
-            ABSENT => pair(hop.buffer_id, hop.buffer_occupancy),
+        let congestion = match join_level(hop.congestion_queue_id, hop.queue_congestion) {
+            ABSENT => join_level(hop.buffer_id, hop.buffer_occupancy),
             congestion => congestion,
         };
-        let half = |port: Option<u16>| u32::from(port.unwrap_or(u16::MAX));
-        let level_1 = half(hop.ingress_if) << 16 | half(hop.egress_if);
+        let level_1 = join_interfaces(hop.ingress_if, hop.egress_if);
         let level_2 = hop.l2_egress_if.filter(|_| hop.egress_if.is_none());
         Self {
             node: hop.node_id.unwrap_or(ABSENT),
             link: level_2.unwrap_or(level_1),
             level_2: level_2.is_some(),
             latency,
-            queue: pair(hop.queue_id, hop.queue_occupancy),
+            queue: join_level(hop.queue_id, hop.queue_occupancy),
             congestion,
             utilization: hop.tx_utilization.unwrap_or(ABSENT),
             utilization_unit: units.utilization,
@@ -159,7 +154,8 @@ impl Reading {
     #[inline]
     pub(crate) fn of_record(layout: &Layout, record: &[u8], units: Units) -> Self {
         let carried = layout.carried();
-        let (ingress, egress) = (layout.ingress_ts(record), layout.egress_ts(record));
+        let ingress = layout.ingress_ts(record);
+        let egress = layout.egress_ts(record);
         let latency = match scaled(layout.hop_latency(record), units.latency_ns) {
             NO_VALUE => between(ingress, egress, layout.wide_ts(), units),
             latency => mark_implausible(latency, ingress, egress, units),
@@ -202,24 +198,44 @@ pub(super) fn scaled(raw: u32, unit: u32) -> u64 {
     }
 }
 
+/// The value, unless it is [`ABSENT`].
+#[inline(always)]
+pub(crate) fn present(value: u32) -> Option<u32> {
+    (value != ABSENT).then_some(value)
+}
+
+/// Interfaces of level 1 in a half each, all-ones for one that is absent.
+#[inline(always)]
+pub(crate) fn join_interfaces(ingress: Option<u16>, egress: Option<u16>) -> u32 {
+    u32::from(ingress.unwrap_or(u16::MAX)) << 16 | u32::from(egress.unwrap_or(u16::MAX))
+}
+
+/// The ID of a queue or buffer in the high 8 bits, its level in the low 24; [`ABSENT`] if one of them is.
+#[inline(always)]
+fn join_level(id: Option<u8>, level: Option<u32>) -> u32 {
+    match (id, level) {
+        (Some(id), Some(level)) => u32::from(id) << 24 | (level & 0x00ff_ffff),
+        _ => ABSENT,
+    }
+}
+
+/// The level in what [`join_level`] returned.
+#[inline(always)]
+fn level_of(joined: u32) -> u64 {
+    present(joined).map_or(observation::ABSENT, |joined| u64::from(joined & 0x00ff_ffff))
+}
+
 impl Reading {
     /// The values for rules.
     pub(crate) fn values(&self) -> HopValues {
-        let level = |pair: u32| {
-            if pair == ABSENT {
-                observation::ABSENT
-            } else {
-                u64::from(pair & 0x00ff_ffff)
-            }
-        };
         HopValues {
             hop_latency: if is_plausible(self.latency) {
                 self.latency
             } else {
                 observation::ABSENT
             },
-            queue_occupancy: level(self.queue),
-            queue_congestion: level(self.congestion),
+            queue_occupancy: level_of(self.queue),
+            queue_congestion: level_of(self.congestion),
             link_utilization: self.utilization(),
             node: self.node,
         }

@@ -303,18 +303,20 @@ impl Plan {
         } else {
             Items::BUFFER
         };
-        let word_of = |item| layout.word_of(item) as u8;
         let mut plan = Self {
-            node: word_of(Items::NODE_ID),
+            node: layout.word_of(Items::NODE_ID) as u8,
             link: link as u8,
             level_2,
             logical: logical as u8,
             wide_l2: layout.wide_l2(),
-            latency: word_of(Items::HOP_LATENCY),
-            queue: word_of(Items::QUEUE),
-            congestion: word_of(congestion),
-            utilization: word_of(Items::TX_UTILIZATION),
-            stamps: (word_of(Items::INGRESS_TS), word_of(Items::EGRESS_TS)),
+            latency: layout.word_of(Items::HOP_LATENCY) as u8,
+            queue: layout.word_of(Items::QUEUE) as u8,
+            congestion: layout.word_of(congestion) as u8,
+            utilization: layout.word_of(Items::TX_UTILIZATION) as u8,
+            stamps: (
+                layout.word_of(Items::INGRESS_TS) as u8,
+                layout.word_of(Items::EGRESS_TS) as u8,
+            ),
             by_stamps: carried.contains(Items::INGRESS_TS) && carried.contains(Items::EGRESS_TS),
             wide: layout.wide_ts(),
             max_latency: u32::try_from(units.max_latency / u64::from(units.latency_ns))
@@ -335,37 +337,29 @@ impl Plan {
     #[inline(always)]
     pub(crate) fn read(&self, record: &[u8]) -> (Reading, EndTimestamps) {
         let words: &[[u8; 4]] = record.as_chunks().0;
-        let word = |at: u8| {
-            words
-                .get(usize::from(at))
-                .map_or(ABSENT, |word| u32::from_be_bytes(*word))
-        };
-        let stamp = |at: u8| match (self.wide, word(at)) {
-            (true, high) => u64::from(high) << 32 | u64::from(word(at + 1)),
-            (false, ABSENT) => NO_VALUE,
-            (false, stamp) => u64::from(stamp),
-        };
         let ends = EndTimestamps {
-            ingress: stamp(self.stamps.0),
-            egress: stamp(self.stamps.1),
+            ingress: self.stamp(words, self.stamps.0),
+            egress: self.stamp(words, self.stamps.1),
             wide: self.wide,
         };
-        let latency = match scaled(word(self.latency), self.units.latency_ns) {
+        let latency = match scaled(word(words, self.latency.into()), self.units.latency_ns) {
             NO_VALUE => between(ends.ingress, ends.egress, self.wide, self.units),
             latency => mark_implausible(latency, ends.ingress, ends.egress, self.units),
         };
-        let (link, level_2) = match (word(self.link), self.level_2) {
-            (link, false) if egress(link, false) == ABSENT => self.without_egress(link, word(self.logical)),
+        let (link, level_2) = match (word(words, self.link.into()), self.level_2) {
+            (link, false) if egress(link, false) == ABSENT => {
+                self.without_egress(link, word(words, self.logical.into()))
+            }
             (link, level_2) => (link, level_2 && link != ABSENT),
         };
         let reading = Reading {
-            node: word(self.node),
+            node: word(words, self.node.into()),
             link,
             level_2,
             latency,
-            queue: word(self.queue),
-            congestion: word(self.congestion),
-            utilization: word(self.utilization),
+            queue: word(words, self.queue.into()),
+            congestion: word(words, self.congestion.into()),
+            utilization: word(words, self.utilization.into()),
             utilization_unit: self.units.utilization,
         };
         (reading, ends)
@@ -385,7 +379,8 @@ impl Plan {
         }
     }
 
-    fn stamp<const W: usize>(&self, record: &[[u8; 4]; W], at: u8) -> u64 {
+    #[inline(always)]
+    fn stamp(&self, record: &[[u8; 4]], at: u8) -> u64 {
         match (self.wide, word(record, at.into())) {
             (true, high) => u64::from(high) << 32 | u64::from(word(record, usize::from(at) + 1)),
             (false, ABSENT) => NO_VALUE,
@@ -396,10 +391,8 @@ impl Plan {
     /// The hop latency, ns, if it is not reported or may be implausible; `reported` is its word.
     #[inline(never)]
     fn unusual_latency<const W: usize>(&self, record: &[[u8; 4]; W], reported: u32) -> u64 {
-        let (ingress, egress) = (
-            self.stamp(record, self.stamps.0),
-            self.stamp(record, self.stamps.1),
-        );
+        let ingress = self.stamp(record, self.stamps.0);
+        let egress = self.stamp(record, self.stamps.1);
         match scaled(reported, self.units.latency_ns) {
             NO_VALUE => between(ingress, egress, self.wide, self.units),
             latency => mark_implausible(latency, ingress, egress, self.units),
@@ -464,7 +457,7 @@ impl Plans {
 pub(crate) const WIDEST_RECORD: u8 = 13;
 
 #[inline(always)]
-fn word<const W: usize>(record: &[[u8; 4]; W], at: usize) -> u32 {
+fn word(record: &[[u8; 4]], at: usize) -> u32 {
     record.get(at).map_or(ABSENT, |word| u32::from_be_bytes(*word))
 }
 
@@ -508,7 +501,8 @@ impl<'a, P: ItemOffsets, const W: usize> Hops for Stacked<'a, P, W> {
 
     #[inline(always)]
     fn read(self, record: Self::Record) -> Reading {
-        let (plan, places) = (self.plan, self.places);
+        let plan = self.plan;
+        let places = self.places;
         let reported = word(record, places.latency());
         let latency = if reported == ABSENT && !places.by_stamps() {
             NO_VALUE

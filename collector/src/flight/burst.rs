@@ -27,6 +27,22 @@ pub struct Passage {
     pub weight: u64,
 }
 
+impl Passage {
+    /// The queue's depth that it saw: its occupancy, or the time inside where no report has an occupancy.
+    fn depth(&self, has_occupancy: bool) -> Option<u64> {
+        if has_occupancy {
+            self.occupancy
+        } else {
+            self.latency
+        }
+    }
+
+    /// When it entered: before it left, by the time that it was inside.
+    fn entered(&self) -> Nanos {
+        self.ts.saturating_sub(self.latency.unwrap_or(0))
+    }
+}
+
 /// A flow's part in a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -66,30 +82,22 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
     passages.sort_by_key(|passage| passage.ts);
     let has_occupancy = passages.iter().any(|passage| passage.occupancy.is_some());
     // A drop's report, for one, does not have it.
-    let depth = |passage: &Passage| {
-        if has_occupancy {
-            passage.occupancy
-        } else {
-            passage.latency
-        }
-    };
     // Of equal ones the first.
     let Some((top, peak)) = passages
         .iter()
         .enumerate()
-        .max_by_key(|(at, one)| (depth(one), usize::MAX - at))
+        .max_by_key(|(at, one)| (one.depth(has_occupancy), usize::MAX - at))
     else {
         return Burst::default();
     };
-    let low = depth(peak).unwrap_or(0) / 10;
-    let is_low = |passage: &Passage| depth(passage).is_some_and(|depth| depth <= low);
-    let before = passages[..top].iter().rposition(is_low);
+    let low = peak.depth(has_occupancy).unwrap_or(0) / 10;
+    let before = passages[..top]
+        .iter()
+        .rposition(|passage| passage.depth(has_occupancy).is_some_and(|depth| depth <= low));
     let begun = before.map_or(passages[0].ts, |at| passages[at].ts);
     // The packet that saw the peak was behind those that made it.
     let peak_at = peak.ts;
-    // A packet enters before it leaves, by the time that it is inside.
-    let entered = |passage: &Passage| passage.ts.saturating_sub(passage.latency.unwrap_or(0));
-    let peak_entered = entered(peak);
+    let peak_entered = peak.entered();
     let mut parts: HashMap<Option<FlowKey>, Part> = HashMap::new();
     let mut burst = Burst {
         peak: Some((peak_at, peak.occupancy.filter(|_| has_occupancy))),
@@ -117,7 +125,7 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
         burst.reports += weight;
         part.last = ts;
         // It left after the rise began, and entered up to the packet that saw the peak.
-        if ts >= begun && entered(passage) <= peak_entered && (ts > begun || before.is_none()) {
+        if ts >= begun && passage.entered() <= peak_entered && (ts > begun || before.is_none()) {
             part.rise += weight;
             burst.rise += weight;
         }
@@ -127,14 +135,13 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
         }
     }
     burst.flows = parts.into_values().collect();
-    let order = |part: &Part| {
+    burst.flows.sort_by_key(|part| {
         (
             std::cmp::Reverse((part.rise, part.reports)),
             part.first,
             part.flow.map(|flow| flow.id()),
         )
-    };
-    burst.flows.sort_by_key(order);
+    });
     burst
 }
 

@@ -97,16 +97,17 @@ impl Chunk {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
             let (header, after) = rest.split_at_checked(HEADER)?;
-            let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-            let (payload, after) = after.split_at_checked(usize::from(number(28)))?;
+            let [src_port, listener, len] =
+                [24, 26, 28].map(|at| u16::from_le_bytes([header[at], header[at + 1]]));
+            let (payload, after) = after.split_at_checked(usize::from(len))?;
             rest = after;
             let received = u64::from_le_bytes(header[..8].try_into().ok()?);
             let source = header[8..24].try_into().ok()?;
             Some(Datagram {
                 payload,
                 source,
-                src_port: number(24),
-                listener: number(26),
+                src_port,
+                listener,
                 received,
             })
         })

@@ -20,7 +20,8 @@ pub struct Selection<T> {
 impl<T> Selection<T> {
     /// Nothing yet; at most so many, at least two.
     pub fn new(window: Window, most: usize) -> Self {
-        let (reports, most) = (vec![0; window.triggers.len()], most.max(2));
+        let reports = vec![0; window.triggers.len()];
+        let most = most.max(2);
         Self {
             window,
             reports,
@@ -71,18 +72,16 @@ impl<T> Selection<T> {
             from, to, triggers, ..
         } = self.window;
         let every = self.every;
-        let recording = |(trigger, reports)| Recording {
+        let recordings = triggers.into_iter().zip(self.reports);
+        let recordings = recordings.map(|(trigger, reports)| Recording {
             trigger,
             from,
             to,
             reports,
             every,
             late,
-        };
-        (
-            triggers.into_iter().zip(self.reports).map(recording).collect(),
-            self.kept,
-        )
+        });
+        (recordings.collect(), self.kept)
     }
 }
 
@@ -97,9 +96,13 @@ fn concerns(event: &Event, report: &Report<'_>) -> bool {
         // A report of a drop may have no hop: then its header says where.
         return report.node_id == Some(node);
     }
-    // What a hop does not say may be so.
-    let queue = |hop: Option<u8>| event.queue.is_none_or(|queue| hop.is_none_or(|hop| hop == queue));
-    hops.any(|hop| hop.node_id.or(report.node_id) == Some(node) && queue(hop.queue_id))
+    hops.any(|hop| {
+        // A queue that a hop does not name may be the event's.
+        let is_other_queue = event
+            .queue
+            .is_some_and(|queue| hop.queue_id.is_some_and(|id| id != queue));
+        hop.node_id.or(report.node_id) == Some(node) && !is_other_queue
+    })
 }
 
 #[cfg(test)]

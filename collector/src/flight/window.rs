@@ -106,7 +106,9 @@ pub struct Windows {
 impl Windows {
     /// Creates the windows of a collector, none of them open.
     pub fn new(config: FlightConfig) -> Self {
-        let (open, ended, recent) = (None, VecDeque::new(), VecDeque::new());
+        let open = None;
+        let ended = VecDeque::new();
+        let recent = VecDeque::new();
         Self {
             config,
             open,
@@ -178,8 +180,9 @@ impl Windows {
 
     /// A window whose time is over at `now`; call it again until there is none.
     pub fn due(&mut self, now: Nanos) -> Option<Window> {
-        let over = |open: &Window| open.to < now || now.saturating_add(CLOCK_SET_BACK) < open.from;
-        if self.open.as_ref().is_some_and(over) {
+        if let Some(open) = &self.open
+            && (open.to < now || now.saturating_add(CLOCK_SET_BACK) < open.from)
+        {
             self.end();
         }
         self.ended.pop_front()

@@ -51,13 +51,11 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn of(nodes: impl Iterator<Item = u32>, seed: u64) -> Self {
-        let (mut path, mut count) = (
-            Self {
-                order: seed,
-                nodes: 0,
-            },
-            0,
-        );
+        let mut path = Self {
+            order: seed,
+            nodes: 0,
+        };
+        let mut count = 0;
         for node in nodes {
             path.order = fold(path.order, node.into());
             path.nodes = path.nodes.wrapping_add(fold(seed, node.into()));
@@ -114,8 +112,9 @@ impl Flow {
     /// Returns the flow's set with this packet ID.
     #[inline(always)]
     pub(crate) fn set(&self, packet_id: u16) -> Option<u32> {
-        let here = |(set, id): &(u32, u16)| *set != NO_SLOT && *id == packet_id;
-        self.sets.into_iter().zip(self.ids).find(here).map(|(set, _)| set)
+        let mut sets = self.sets.into_iter().zip(self.ids);
+        sets.find(|(set, id)| *set != NO_SLOT && *id == packet_id)
+            .map(|(set, _)| set)
     }
 
     /// Adds a set as the latest. The caller has made sure that there is a free entry.
@@ -191,12 +190,16 @@ impl Flows {
     /// The slot of a flow, probably `hint`; [`NO_SLOT`] if there is none.
     #[inline(always)]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
-        let matches = |slot: u32| self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key));
-        if matches(hint) {
+        if self.has_key(hint, key) {
             hint
         } else {
-            self.index.find(hash, matches)
+            self.index.find(hash, |slot| self.has_key(slot, key))
         }
+    }
+
+    #[inline(always)]
+    fn has_key(&self, slot: u32, key: &FlowKey) -> bool {
+        self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key))
     }
 
     /// Prefetches the first bucket of `hash`.
@@ -283,7 +286,7 @@ impl Flows {
                 self.flows.len() as u32 - 1
             }
         };
-        self.newcomers.enter(&mut self.index, room, (hash, slot), second);
+        self.newcomers.enter(&mut self.index, room, hash, slot, second);
         slot
     }
 

@@ -56,7 +56,7 @@ impl Lengths {
 
     /// Records the hop count of a report of a source of this profile, and whether its state is Medium.
     #[inline]
-    pub(crate) fn note(&mut self, profile: u8, (remaining, medium): (u8, bool), now: Nanos) {
+    pub(crate) fn note(&mut self, profile: u8, remaining: u8, medium: bool, now: Nanos) {
         let learned = &mut self.learned[usize::from(profile)];
         learned.reports = learned.reports.saturating_add(1);
         let largest = &mut learned.largest[usize::from(!medium)];
@@ -112,7 +112,7 @@ mod tests {
         let mut lengths = Lengths::new(None);
         for at in 0..ENOUGH {
             assert_eq!(lengths.initial(0), None, "after {at}");
-            lengths.note(0, (5 + (at % 3) as u8, at % 3 == 0), 1);
+            lengths.note(0, 5 + (at % 3) as u8, at % 3 == 0, 1);
         }
         assert_eq!((lengths.initial(0), lengths.initial(1)), (Some(8), None));
     }
@@ -122,7 +122,7 @@ mod tests {
         let mut lengths = Lengths::new(None);
         let mut give = |remaining, at: u64, reports: u32| {
             for _ in 0..reports {
-                lengths.note(0, (remaining, false), at * PERIOD);
+                lengths.note(0, remaining, false, at * PERIOD);
             }
             lengths.initial(0)
         };
@@ -139,12 +139,12 @@ mod tests {
     fn nothing_is_learned_where_all_nodes_always_write() {
         let mut lengths = Lengths::new(None);
         for _ in 0..10 * ENOUGH {
-            lengths.note(0, (7, true), 1);
+            lengths.note(0, 7, true, 1);
         }
         assert_eq!(lengths.initial(0), None);
-        lengths.note(0, (6, false), 1);
+        lengths.note(0, 6, false, 1);
         assert_eq!(lengths.initial(0), None);
-        lengths.note(0, (7, false), 1);
+        lengths.note(0, 7, false, 1);
         assert_eq!(lengths.initial(0), Some(8));
     }
 
@@ -152,9 +152,9 @@ mod tests {
     fn a_configured_count_holds_until_reports_contradict_it() {
         let mut lengths = Lengths::new(Some(8));
         assert_eq!(lengths.initial(0), Some(8));
-        lengths.note(0, (7, true), 1);
+        lengths.note(0, 7, true, 1);
         assert_eq!(lengths.initial(0), Some(8));
-        lengths.note(0, (8, false), 1);
+        lengths.note(0, 8, false, 1);
         assert_eq!(lengths.initial(0), None, "a source has always counted itself");
     }
 

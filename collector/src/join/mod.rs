@@ -156,7 +156,8 @@ impl Joiner {
 
     /// Usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
-        let (used, capacity) = (self.sets.used(), self.sets.capacity());
+        let used = self.sets.used();
+        let capacity = self.sets.capacity();
         [
             self.flows.table(),
             Table {
@@ -186,8 +187,9 @@ impl Joiner {
         self.stats.reports += 1;
         self.stats.records += part.records();
         let about = &part.head.about;
-        let count = (part.carried.remaining, part.priority == Priority::Medium);
-        self.lengths.note(about.profile, count, about.ts);
+        let medium = part.priority == Priority::Medium;
+        self.lengths
+            .note(about.profile, part.carried.remaining, medium, about.ts);
         if part.priority == Priority::Low {
             self.stats.low_samples += 1;
             self.samples(part, true, out);
@@ -219,7 +221,8 @@ impl Joiner {
 
     /// The flow of a report, added if it is new.
     fn enter(&mut self, hint: u32, part: &SfReport<'_>, out: &mut dyn JoinOutput) -> Result<u32, Unadmitted> {
-        let (about, hash) = (&part.head.about, part.head.hash);
+        let about = &part.head.about;
+        let hash = part.head.hash;
         let second = (about.ts / 1_000_000_000) as u32;
         let mut slot = self.flows.find(&about.key, hash, hint);
         if slot == NO_SLOT {
@@ -287,10 +290,13 @@ impl Joiner {
             Some(set) => set,
             None => self.open(flow, part, out),
         };
-        let same = |record: &&Record| record.reading.node == part.carried.reading.node;
-        if let Some(there) = self.sets.carried(set).iter().find(same)
-            && there.has_same_values(&part.carried)
-        {
+        let node = part.carried.reading.node;
+        let there = self
+            .sets
+            .carried(set)
+            .iter()
+            .find(|record| record.reading.node == node);
+        if there.is_some_and(|there| there.has_same_values(&part.carried)) {
             self.stats.repeated += 1;
             self.samples(part, false, out);
         } else if self.sets.set(set).status == Status::Done || !self.fits(set, part) {
@@ -396,7 +402,8 @@ impl Joiner {
 
     fn decide_order(&mut self, at: u32, initial: u16, part: &SfReport<'_>) -> Verdict {
         let set = self.sets.set(at);
-        let (carried, own) = (self.sets.carried(at), self.sets.own(at));
+        let carried = self.sets.carried(at);
+        let own = self.sets.own(at);
         let sink = own.map(|own| own.reading.node);
         if carried.len() > 1 && carried.iter().any(|record| Some(record.reading.node) == sink) {
             return Verdict::Close(Reason::Contradicted);
@@ -406,15 +413,15 @@ impl Joiner {
             self.seed,
         );
         let in_order = is_in_order(&self.sets, at, part.units);
-        let by_counts = || {
-            let after = carried.iter().enumerate().skip(1);
-            !set.mixed && carried.first().is_some_and(|first| first.order == set.order) && { after }
-                .all(|(later, record)| u16::from(record.remaining) + expected_writers(later) == initial)
-        };
         if in_order == Some(false) {
             return Verdict::Close(Reason::Disordered);
         }
-        let proven = in_order == Some(true) || by_counts();
+        let mut after = carried.iter().enumerate().skip(1);
+        let proven = in_order == Some(true)
+            || !set.mixed
+                && carried.first().is_some_and(|first| first.order == set.order)
+                && after
+                    .all(|(later, record)| u16::from(record.remaining) + expected_writers(later) == initial);
         match self
             .flows
             .get_mut(set.flow)
@@ -512,7 +519,8 @@ impl Joiner {
     /// Counts an incomplete set; its records are samples of their nodes.
     fn give_up(&mut self, at: u32, reason: Reason, out: &mut dyn JoinOutput) {
         let set = self.sets.set(at);
-        let (about, records) = (set.about, set.records());
+        let about = set.about;
+        let records = set.records();
         let reason = match reason {
             Reason::NextId | Reason::Timeout | Reason::Wrapped | Reason::Ended if !set.opening => {
                 Reason::NoOpening

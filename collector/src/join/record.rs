@@ -47,7 +47,7 @@ impl Record {
                 record.reading.node = node;
                 record
             }
-            Some(_) => self.with(&report.metadata_hop(), units),
+            Some(_) => self.with(&report.metadata_hop(), units.0, units.1),
             // At least the sink's position on the path is known.
             None if sf.is_of_one_packet() => {
                 let node = report.node_id?;
@@ -65,14 +65,13 @@ impl Record {
     }
 
     /// The record of a hop, with the other fields of this one.
-    fn with(self, hop: &wire::Hop, (reporter, nodes): (Units, &NodeUnits)) -> Self {
+    fn with(self, hop: &wire::Hop, reporter: Units, nodes: &NodeUnits) -> Self {
         let units = nodes.of(hop.node_id.unwrap_or(ABSENT), reporter);
-        let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
         Self {
             reading: Reading::of(hop, units),
             incomparable: !units.same_as(&reporter),
-            ingress: stamp(hop.ingress_ts),
-            egress: stamp(hop.egress_ts),
+            ingress: hop.ingress_ts.unwrap_or(NO_VALUE),
+            egress: hop.egress_ts.unwrap_or(NO_VALUE),
             wide: hop.wide_ts,
             ..self
         }

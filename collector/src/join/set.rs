@@ -3,7 +3,7 @@
 use memory::prefetch;
 
 use crate::config::Units;
-use crate::decode::{EndTimestamps, EventContext, NO_VALUE, Origin, Reading};
+use crate::decode::{EndTimestamps, EventContext, NO_VALUE, Origin, Reading, narrow};
 use crate::event::Nanos;
 use crate::index::NO_SLOT;
 
@@ -257,25 +257,18 @@ impl Pool {
         let carried = self.carried(at);
         let own = self.own(at);
         readings.extend(carried.iter().rev().chain(own).map(|record| record.reading));
-        let (first, last) = (carried.last().or(own), own.or(carried.first()));
-        let (mut ingress, mut egress) = (
-            first.map_or(NO_VALUE, |record| record.ingress),
-            last.map_or(NO_VALUE, |record| record.egress),
-        );
+        let first = carried.last().or(own);
+        let last = own.or(carried.first());
+        let mut ingress = first.map_or(NO_VALUE, |record| record.ingress);
+        let mut egress = last.map_or(NO_VALUE, |record| record.egress);
         let widths = (
             first.is_some_and(|record| record.wide),
             last.is_some_and(|record| record.wide),
         );
         if widths.0 != widths.1 {
             // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
-            let narrow = |stamp: u64| {
-                if stamp == NO_VALUE {
-                    NO_VALUE
-                } else {
-                    stamp & 0xffff_ffff
-                }
-            };
-            (ingress, egress) = (narrow(ingress), narrow(egress));
+            ingress = narrow(ingress);
+            egress = narrow(egress);
         }
         if [first, last]
             .into_iter()
@@ -308,19 +301,18 @@ pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
     if !units.synchronised {
         return None;
     }
-    let forward = || pool.carried(at).iter().rev().chain(pool.own(at));
-    if forward().any(|record| record.ingress == NO_VALUE || record.incomparable) {
+    let forward = pool.carried(at).iter().rev().chain(pool.own(at));
+    if { forward.clone() }.any(|record| record.ingress == NO_VALUE || record.incomparable) {
         return None;
     }
-    let later = |one: &Record, other: &Record| match one.wide && other.wide {
-        true => other.ingress >= one.ingress,
-        false => (other.ingress as u32).wrapping_sub(one.ingress as u32) < 1 << 31,
-    };
-    Some(
-        forward()
-            .zip(forward().skip(1))
-            .all(|(one, other)| later(one, other)),
-    )
+    let mut pairs = forward.clone().zip(forward.skip(1));
+    Some(pairs.all(|(one, other)| {
+        if one.wide && other.wide {
+            other.ingress >= one.ingress
+        } else {
+            (other.ingress as u32).wrapping_sub(one.ingress as u32) < 1 << 31
+        }
+    }))
 }
 
 #[cfg(test)]

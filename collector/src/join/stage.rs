@@ -262,21 +262,7 @@ impl<'a> SingleReport<'a> {
     /// The report as input of the joiner.
     #[inline(always)]
     fn part(&self, [own, carried]: &Pair) -> SfReport<'_> {
-        let read = |plan: &Plan, record| {
-            let (reading, ends) = plan.read(record);
-            let (ingress, egress, wide) = (ends.ingress, ends.egress, ends.wide);
-            let (order, remaining) = (self.order, self.remaining);
-            Record {
-                reading,
-                ingress,
-                egress,
-                wide,
-                order,
-                remaining,
-                incomparable: false,
-            }
-        };
-        let mut own = read(own, self.own);
+        let mut own = self.record(own, self.own);
         // The report's header contains the node id.
         own.reading.node = self.node;
         SfReport {
@@ -285,8 +271,22 @@ impl<'a> SingleReport<'a> {
             packet_id: self.packet_id,
             exceeded: self.exceeded,
             units: carried.units(),
-            carried: read(carried, self.carried),
+            carried: self.record(carried, self.carried),
             own: Some(own),
+        }
+    }
+
+    #[inline(always)]
+    fn record(&self, plan: &Plan, record: &[u8]) -> Record {
+        let (reading, ends) = plan.read(record);
+        Record {
+            reading,
+            ingress: ends.ingress,
+            egress: ends.egress,
+            wide: ends.wide,
+            order: self.order,
+            remaining: self.remaining,
+            incomparable: false,
         }
     }
 }

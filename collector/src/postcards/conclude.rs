@@ -3,7 +3,9 @@
 use super::MatchedBy;
 use super::joiner::Settling;
 use crate::config::Units;
-use crate::decode::{ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading, is_plausible};
+use crate::decode::{
+    ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading, is_plausible, narrow,
+};
 use crate::event::Basis;
 use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
@@ -41,19 +43,14 @@ impl<'a> Hops for PostcardHops<'a> {
 
     fn ends(self) -> EndTimestamps {
         let wide = self.postcards.iter().all(|postcard| postcard.wide);
-        let cut = |stamp: u64| {
-            if wide || stamp == NO_VALUE {
-                stamp
-            } else {
-                stamp & 0xffff_ffff
-            }
-        };
+        let ingress = self
+            .postcards
+            .first()
+            .map_or(NO_VALUE, |postcard| postcard.ingress);
+        let egress = self.postcards.last().map_or(NO_VALUE, |postcard| postcard.egress);
         EndTimestamps {
-            ingress: cut(self
-                .postcards
-                .first()
-                .map_or(NO_VALUE, |postcard| postcard.ingress)),
-            egress: cut(self.postcards.last().map_or(NO_VALUE, |postcard| postcard.egress)),
+            ingress: if wide { ingress } else { narrow(ingress) },
+            egress: if wide { egress } else { narrow(egress) },
             wide,
         }
     }
@@ -138,8 +135,8 @@ impl Settling<'_> {
 
     fn conclude_values(&mut self, head: &Head, hops: PostcardHops<'_>) {
         let state = &mut *self.state;
-        let latencies = || hops.postcards.iter().map(|postcard| postcard.reading.latency);
-        let total = latencies().try_fold(0_u64, |sum, latency| {
+        let total = hops.postcards.iter().try_fold(0_u64, |sum, postcard| {
+            let latency = postcard.reading.latency;
             is_plausible(latency).then(|| sum.saturating_add(latency))
         });
         let (flow, cold, _) = state.flows.hot_parts(self.slot);

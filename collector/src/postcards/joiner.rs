@@ -231,14 +231,17 @@ impl Postcards {
         let slot = settling.slot;
         let mut set = std::mem::take(&mut self.set);
         set.extend(settling.state.postcards.of_packet(slot, signature));
-        let any = |is_end: &dyn Fn(&Postcard) -> Option<bool>| {
-            set.iter().any(|postcard| is_end(postcard) == Some(true))
-        };
-        let has_ends =
-            any(&|postcard| self.links.is_first(postcard)) && any(&|postcard| self.links.is_last(postcard));
+        let has_ends = set
+            .iter()
+            .any(|postcard| self.links.is_first(postcard) == Some(true))
+            && set
+                .iter()
+                .any(|postcard| self.links.is_last(postcard) == Some(true));
         if has_ends && set.len() <= MAX_HOPS && arrange(&mut set, &self.links).is_ok() {
-            let others = |postcard: &Postcard| postcard.signature != signature;
-            settling.state.postcards.pull(slot, |_| {}, others);
+            settling
+                .state
+                .postcards
+                .pull(slot, |_| {}, |postcard| postcard.signature != signature);
             // `conclude` counts the outcome.
             let _ = self.conclude(&mut set, MatchedBy::Signature, settling);
         }
@@ -262,37 +265,40 @@ impl Postcards {
             postcards.clear();
         }
         let linked = self.is_linked();
-        let matched = |postcard: &Postcard| MatchedBy::of(postcard, linked).unwrap_or(MatchedBy::Flow);
-        let mut order = sort(&mut postcards, matched);
-        if mark_shared(&mut postcards, matched) {
-            order = sort(&mut postcards, matched);
+        let mut order = sort(&mut postcards, linked);
+        if mark_shared(&mut postcards, linked) {
+            order = sort(&mut postcards, linked);
         }
         let (base, wide) = order;
         let proximity = i64::try_from(self.config.proximity).unwrap_or(i64::MAX);
         // The time between the latest egress so far and the next ingress: a long gap separates two packets.
         let mut latest = i64::MIN;
-        let mut apart = |one: &Postcard, next: &Postcard| match (matched(one), matched(next)) {
-            (MatchedBy::Time, MatchedBy::Time) => {
-                latest = latest.max(Postcard::after(one.egress, base, wide));
-                let gap = Postcard::after(next.ingress, base, wide).saturating_sub(latest);
-                let far = gap.saturating_mul(next.units.stamp_ns.into()) > proximity;
-                if far {
-                    latest = i64::MIN;
-                }
-                far
-            }
-            (one_by, next_by) => one_by != next_by || one.signature != next.signature,
-        };
-        let by_time = |postcard: &&Postcard| matched(postcard) == MatchedBy::Time;
-        let timed = postcards
+        let mut timed = postcards
             .iter()
-            .position(|postcard| by_time(&postcard))
-            .unwrap_or(0);
-        let count = postcards.iter().filter(by_time).count();
-        let one_path = agree_on_path(&postcards[timed..timed + count]);
-        for set in postcards.chunk_by_mut(|one, next| !apart(one, next)) {
-            if settling.is_due(set, matched(&set[0])) {
-                self.settle(set, matched(&set[0]), settling);
+            .enumerate()
+            .filter(|(_, postcard)| MatchedBy::of_one(postcard, linked) == MatchedBy::Time)
+            .map(|(at, _)| at);
+        let first = timed.next();
+        let end = first.map_or(0, |first| timed.next_back().unwrap_or(first) + 1);
+        let one_path = agree_on_path(&postcards[first.unwrap_or(0)..end]);
+        let sets = postcards.chunk_by_mut(|one, next| {
+            match (MatchedBy::of_one(one, linked), MatchedBy::of_one(next, linked)) {
+                (MatchedBy::Time, MatchedBy::Time) => {
+                    latest = latest.max(Postcard::after(one.egress, base, wide));
+                    let gap = Postcard::after(next.ingress, base, wide).saturating_sub(latest);
+                    let near = gap.saturating_mul(next.units.stamp_ns.into()) <= proximity;
+                    if !near {
+                        latest = i64::MIN;
+                    }
+                    near
+                }
+                (one_by, next_by) => one_by == next_by && one.signature == next.signature,
+            }
+        });
+        for set in sets {
+            let matched = MatchedBy::of_one(&set[0], linked);
+            if settling.is_due(set, matched) {
+                self.settle(set, matched, settling);
             } else {
                 for postcard in set {
                     settling.state.postcards.push(
@@ -370,9 +376,8 @@ impl Postcards {
     fn arrange_latest(&mut self, postcards: &mut [Postcard]) -> Result<Basis, Partial> {
         postcards.sort_unstable_by_key(|postcard| (postcard.reading.node, postcard.received));
         self.set.clear();
-        let same = |one: &Postcard, next: &Postcard| one.reading.node == next.reading.node;
-        self.set
-            .extend(postcards.chunk_by(same).filter_map(<[Postcard]>::last));
+        let by_node = postcards.chunk_by(|one, next| one.reading.node == next.reading.node);
+        self.set.extend(by_node.filter_map(<[Postcard]>::last));
         for postcard in &mut self.set {
             // They may be of different packets, so their timestamps cannot be compared.
             postcard.units.synchronised = false;
@@ -454,8 +459,8 @@ impl Postcards {
         } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
         let pending = state.postcards.flow_mut(slot);
-        let is_old = |postcard: &Postcard| postcard.received < pending.since;
-        if flow.has_path_by_int() && (!flow.has_postcards() || postcards.iter().any(is_old)) {
+        let has_old = postcards.iter().any(|postcard| postcard.received < pending.since);
+        if flow.has_path_by_int() && (!flow.has_postcards() || has_old) {
             return Err(Partial::Int);
         }
         let known = if flow.path_length() == 0 { &[] } else { &*states };
@@ -467,7 +472,8 @@ impl Postcards {
             fold(all, postcard.reading.node.into())
         });
         if pending.confirmations == 0 || pending.candidate != path {
-            (pending.candidate, pending.confirmations) = (path, 0);
+            pending.candidate = path;
+            pending.confirmations = 0;
         }
         pending.confirmations = pending.confirmations.saturating_add(1);
         if pending.confirmations < self.config.confirmations {
@@ -491,11 +497,11 @@ impl Settling<'_> {
 
     /// Whether a set has waited long enough. A set with a recent postcard waits longer, because others may follow.
     fn is_due(&self, set: &[Postcard], matched: MatchedBy) -> bool {
-        let is_old = |postcard: &Postcard| postcard.received <= self.until;
+        let mut times = set.iter().map(|postcard| postcard.received);
         if matched == MatchedBy::Signature {
-            set.iter().all(is_old)
+            times.all(|received| received <= self.until)
         } else {
-            set.iter().any(is_old)
+            times.any(|received| received <= self.until)
         }
     }
 

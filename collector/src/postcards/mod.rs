@@ -35,6 +35,11 @@ pub(crate) enum MatchedBy {
 }
 
 impl MatchedBy {
+    /// As [`MatchedBy::of`]; [`MatchedBy::Flow`] if nothing gives the order.
+    fn of_one(postcard: &Postcard, linked: bool) -> Self {
+        Self::of(postcard, linked).unwrap_or(Self::Flow)
+    }
+
     /// Returns the property by which the other postcards of the packet can be found, or `None` if nothing gives their
     /// order.
     fn of(postcard: &Postcard, linked: bool) -> Option<Self> {

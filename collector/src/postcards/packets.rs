@@ -52,25 +52,25 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
     if later.iter().any(|postcard| postcard.hop_limit != first.hop_limit) {
         return false;
     }
-    let step = |pair: &[Postcard]| (pair[0].reading.node, entry(&pair[1]));
     postcards.windows(2).all(|pair| {
-        let (from, into) = step(pair);
-        let elsewhere = |(other, entry)| entry == into && other != from;
-        from != pair[1].reading.node && !postcards.windows(2).map(step).any(elsewhere)
+        let from = pair[0].reading.node;
+        let into = entry(&pair[1]);
+        let is_also_entered_from_elsewhere = postcards
+            .windows(2)
+            .any(|other| entry(&other[1]) == into && other[0].reading.node != from);
+        from != pair[1].reading.node && !is_also_entered_from_elsewhere
     })
 }
 
 /// Sorts postcards by match, packet and time. Returns the base of the timestamps of those matched by time, and whether all of
 /// these have 64 bits.
-pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> (u64, bool) {
-    let timed = || {
-        postcards
-            .iter()
-            .filter(|postcard| matched(postcard) == MatchedBy::Time)
-    };
-    let base = timed().next().map_or(0, |postcard| postcard.ingress);
-    let wide = timed().all(|postcard| postcard.wide);
-    postcards.sort_unstable_by_key(|postcard| match matched(postcard) {
+pub(super) fn sort(postcards: &mut [Postcard], linked: bool) -> (u64, bool) {
+    let mut timed = postcards
+        .iter()
+        .filter(|postcard| MatchedBy::of_one(postcard, linked) == MatchedBy::Time);
+    let base = timed.clone().next().map_or(0, |postcard| postcard.ingress);
+    let wide = timed.all(|postcard| postcard.wide);
+    postcards.sort_unstable_by_key(|postcard| match MatchedBy::of_one(postcard, linked) {
         by @ MatchedBy::Time => (
             by as u8,
             0,
@@ -89,13 +89,14 @@ pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> Ma
 
 /// Marks those of sorted postcards whose signature belongs to several packets, which timestamps can distinguish. `true`: there are
 /// some.
-pub(super) fn mark_shared(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> bool {
+pub(super) fn mark_shared(postcards: &mut [Postcard], linked: bool) -> bool {
     let mut any = false;
-    let alike =
-        |one: &Postcard, next: &Postcard| matched(one) == matched(next) && one.signature == next.signature;
-    for set in postcards.chunk_by_mut(alike) {
-        if matched(&set[0]) == MatchedBy::Signature && set.iter().all(Postcard::has_time) && is_ambiguous(set)
-        {
+    let sets = postcards.chunk_by_mut(|one, next| {
+        MatchedBy::of_one(one, linked) == MatchedBy::of_one(next, linked) && one.signature == next.signature
+    });
+    for set in sets {
+        let by_signature = MatchedBy::of_one(&set[0], linked) == MatchedBy::Signature;
+        if by_signature && set.iter().all(Postcard::has_time) && is_ambiguous(set) {
             set.iter_mut().for_each(|postcard| postcard.shared = true);
             any = true;
         }
@@ -108,8 +109,12 @@ pub(super) fn mark_shared(postcards: &mut [Postcard], matched: impl Fn(&Postcard
 pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]) -> Option<usize> {
     let base = postcards.first()?.ingress;
     let wide = postcards.iter().all(|postcard| postcard.wide);
-    let begins = |postcard: &Postcard| Postcard::after(postcard.ingress, base, wide);
-    sorted.sort_unstable_by_key(|postcard| (postcard.reading.node, begins(postcard)));
+    sorted.sort_unstable_by_key(|postcard| {
+        (
+            postcard.reading.node,
+            Postcard::after(postcard.ingress, base, wide),
+        )
+    });
     let packets = sorted
         .iter()
         .take_while(|postcard| postcard.reading.node == sorted[0].reading.node)
@@ -122,37 +127,34 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
     for (at, postcard) in postcards.iter_mut().enumerate() {
         *postcard = sorted[at % nodes * packets + at / nodes];
     }
-    postcards
-        .chunks_mut(nodes)
-        .for_each(|packet| packet.sort_unstable_by_key(begins));
+    for packet in postcards.chunks_mut(nodes) {
+        packet.sort_unstable_by_key(|postcard| Postcard::after(postcard.ingress, base, wide));
+    }
     // A packet must leave each node after the previous packet has entered the next node: then no other assignment is possible.
-    let ends = |postcard: &Postcard| Postcard::after(postcard.egress, base, wide);
     let distinct = postcards.windows(nodes + 1).enumerate().all(|(at, window)| {
-        let (one, later) = (&window[0], &window[nodes]);
+        let one = &window[0];
+        let later = &window[nodes];
         let same = one.reading.node == later.reading.node;
         let is_last = at % nodes + 1 == nodes;
-        same && (is_last || begins(&window[1]) < ends(later))
+        let entered = Postcard::after(window[1].ingress, base, wide);
+        same && (is_last || entered < Postcard::after(later.egress, base, wide))
     });
     distinct.then_some(nodes)
 }
 
 /// Whether all postcards of each node have the same interfaces and hop limit: then all packets took one path.
 pub(super) fn agree_on_path(postcards: &[Postcard]) -> bool {
-    let passage = |postcard: &Postcard| {
-        (
-            postcard.reading.link,
-            postcard.reading.level_2,
-            postcard.hop_limit,
-        )
-    };
     let mut rest = postcards;
     while let [postcard, others @ ..] = rest {
-        let same_node = |other: &&Postcard| other.reading.node == postcard.reading.node;
-        if others
+        let next = others
             .iter()
-            .find(same_node)
-            .is_some_and(|other| passage(other) != passage(postcard))
-        {
+            .find(|other| other.reading.node == postcard.reading.node);
+        let agrees = next.is_none_or(|next| {
+            next.reading.link == postcard.reading.link
+                && next.reading.level_2 == postcard.reading.level_2
+                && next.hop_limit == postcard.hop_limit
+        });
+        if !agrees {
             return false;
         }
         rest = others;

@@ -346,13 +346,13 @@ impl Sequencer {
         {
             InsertSlot::Free(place) => {
                 let slot = self.streams.len() as u32;
-                self.index.put(place, hash, slot, (1, heat_period(now)));
+                self.index.put(place, hash, slot, 1, heat_period(now));
                 self.streams.push(Stream::new(*id, seq, now));
                 slot
             }
             InsertSlot::Evict(place, slot) => {
                 self.evict(slot, now, out);
-                self.index.put(place, hash, slot, (1, heat_period(now)));
+                self.index.put(place, hash, slot, 1, heat_period(now));
                 self.streams[slot as usize] = Stream::new(*id, seq, now);
                 slot
             }
@@ -379,7 +379,8 @@ impl Sequencer {
         if let Some(stream) = self.streams.get(self.latest as usize)
             && stream.datagrams >= u64::from(BUSY)
         {
-            let (hash, seen) = (stream.id.hash(self.seed), heat_period(stream.last_seen.min(now)));
+            let hash = stream.id.hash(self.seed);
+            let seen = heat_period(stream.last_seen.min(now));
             self.index.touch(hash, self.latest, u64::from(BUSY), seen);
         }
     }

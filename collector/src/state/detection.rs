@@ -115,11 +115,11 @@ impl ActiveDetection {
         if let Some(applicable) = self.applicable.get_mut(slot as usize) {
             *applicable = self.active.rules.applicable(flow);
         }
-        self.carried(before) & self.applicable(slot)
+        self.carried(before.0, before.1) & self.applicable(slot)
     }
 
     /// The active rules that were true of a flow under `generation`.
-    pub(crate) fn carried(&self, (generation, rules): (u32, u64)) -> u64 {
+    pub(crate) fn carried(&self, generation: u32, rules: u64) -> u64 {
         if generation == self.generation {
             rules
         } else {
@@ -155,7 +155,7 @@ impl ActiveDetection {
     /// Whether a report of this flow latency makes no rule true or false: for flows without rules, and for sets of rules that compare
     /// nothing else.
     #[inline(always)]
-    pub(crate) fn is_settled_by_latency(&self, (slot, true_rules): (u32, u64), latency: u64) -> bool {
+    pub(crate) fn is_settled_by_latency(&self, slot: u32, true_rules: u64, latency: u64) -> bool {
         let known = TrueRules {
             rules: true_rules,
             applicable: self.applicable(slot),
@@ -168,7 +168,8 @@ impl ActiveDetection {
     #[inline(always)]
     pub(crate) fn evaluate_known(
         &mut self,
-        (slot, before): (u32, u64),
+        slot: u32,
+        before: u64,
         latency: u64,
         hops: AppliedHops<'_>,
         scratch: &mut Vec<HopValues>,

@@ -12,7 +12,8 @@ use crate::event::{Event, Kind, Nanos, Output, record_id};
 impl State {
     /// Closes the second in all series, and reports expired keys.
     pub(crate) fn close_second(&mut self, closing: Closing, now: Nanos, out: &mut dyn Output) {
-        let (counts, events) = (&mut self.counts, &mut self.detection.counts);
+        let events = &mut self.detection.counts;
+        let counts = &mut self.counts;
         let removals = &mut self.removals;
         let (all, sketches) = self.metrics.all_mut();
         let mut forgotten = false;
@@ -92,7 +93,7 @@ impl State {
         if self.flows.is_used(slot) {
             let (flow, cold, _) = self.flows.parts(slot);
             // Indices of rules are valid in their own rule set only.
-            flow.rules = self.detection.carried((cold.generation, flow.rules));
+            flow.rules = self.detection.carried(cold.generation, flow.rules);
             let about = flow.about(cold, now);
             flow.end_rules(&mut self.detection.emitter(&about, 0, out));
         }

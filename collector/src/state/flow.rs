@@ -122,7 +122,8 @@ impl Flow {
     #[inline(never)]
     fn examine_latency(&mut self, cold: ColdPart<'_>, emitter: &mut Emitter<'_>) {
         let cold = cold.get();
-        let (latency, threshold) = (self.latency, emitter.threshold(Metric::FlowLatency));
+        let latency = self.latency;
+        let threshold = emitter.threshold(Metric::FlowLatency);
         cold.least = cold.least.min(latency);
         cold.greatest = cold.greatest.max(latency);
         let previous = (cold.last_reported != NO_VALUE).then_some(cold.last_reported);

@@ -14,7 +14,7 @@ use super::deadband::Deadband;
 use super::hops::{Arena, HopState, PacketValues, StoredHops};
 use super::runs::Run;
 use super::summary::FlowSummary;
-use crate::admission::{Admission, Newcomers, Room, establish, yields};
+use crate::admission::{Admission, Newcomers, Room, establish, is_established, yields};
 use crate::decode::{MAX_HOPS, NO_VALUE, Signals};
 use crate::event::{Basis, Nanos};
 use crate::index::Index;
@@ -352,16 +352,18 @@ impl Flows {
     /// The slot of a flow, probably `hint`; [`NO_SLOT`](crate::index::NO_SLOT) if there is none.
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
-        let matches = |slot: u32| {
-            self.entries
-                .get(slot as usize)
-                .is_some_and(|entry| entry.key == *key)
-        };
-        if matches(hint) {
+        if self.has_key(hint, key) {
             hint
         } else {
-            self.index.find(hash, matches)
+            self.index.find(hash, |slot| self.has_key(slot, key))
         }
+    }
+
+    #[inline(always)]
+    fn has_key(&self, slot: u32, key: &FlowKey) -> bool {
+        self.entries
+            .get(slot as usize)
+            .is_some_and(|entry| entry.key == *key)
     }
 
     /// Records a report of the flow in `slot`, once per second and at its second one.
@@ -430,13 +432,14 @@ impl Flows {
                 self.entries.len() as u32 - 1
             }
         };
-        self.newcomers.enter(&mut self.index, room, (hash, slot), second);
+        self.newcomers.enter(&mut self.index, room, hash, slot, second);
         slot
     }
 
     /// Frees the flow in `slot` and its hops.
     pub(crate) fn remove(&mut self, slot: u32) {
-        let (entry, cold) = (&mut self.entries[slot as usize], &mut self.cold[slot as usize]);
+        let entry = &mut self.entries[slot as usize];
+        let cold = &mut self.cold[slot as usize];
         entry.marks = Marks::default();
         self.arena.release(entry.place());
         entry.set_place(Run::EMPTY);
@@ -528,15 +531,17 @@ impl Flows {
         }
         let all = self.entries.len() as u32;
         let candidates = (self.hand..all).chain(0..self.hand.min(all)).take(SOUGHT);
-        let long_enough = |candidate: &u32| {
+        let established = is_established(&self.index, self.cold[slot as usize].hash, slot);
+        let long_enough = candidates.filter(|candidate| {
             let place = self.entries[*candidate as usize].place();
             *candidate != slot && self.is_used(*candidate) && place.capacity() >= hops
-        };
-        let indexed = |slot: u32| (self.cold[slot as usize].hash, slot);
-        let yielding = |candidate: u32| {
-            yields(&self.index, indexed(candidate), indexed(slot), second).map(|rank| (rank, candidate))
-        };
-        let first = candidates.filter(long_enough).filter_map(yielding).min();
+        });
+        let yielding = long_enough.filter_map(|candidate| {
+            let hash = self.cold[candidate as usize].hash;
+            let rank = yields(&self.index, hash, candidate, established, second)?;
+            Some((rank, candidate))
+        });
+        let first = yielding.min();
         self.hand = if self.hand.saturating_add(SOUGHT as u32) < all {
             self.hand + SOUGHT as u32
         } else {
@@ -767,7 +772,8 @@ mod tests {
             (None, 200)
         );
         assert_eq!(flows.hops_table().evicted, 1);
-        let (other, idle) = (slots[62], u32::from(IDLE_SECONDS));
+        let other = slots[62];
+        let idle = u32::from(IDLE_SECONDS);
         let mut asked = |second| {
             (0..2)
                 .filter_map(|_| flows.make_room(other, 200, second))

@@ -204,7 +204,8 @@ impl Arena {
             ..
         } = self;
         let run = runs.acquire(hops, owner, |relocation| {
-            let (from, to) = (relocation.from as usize, relocation.run.start as usize);
+            let from = relocation.from as usize;
+            let to = relocation.run.start as usize;
             states.copy_within(from..from + relocation.run.capacity(), to);
             values.copy_within(from..from + relocation.run.capacity(), to);
             moved(relocation.owner, relocation.run);

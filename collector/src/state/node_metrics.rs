@@ -63,12 +63,12 @@ pub(crate) fn saturated(latency: u64) -> u32 {
 impl NodeMetrics {
     /// Reserves the memory for the nodes, queues and links in `config`.
     pub(crate) fn new(config: &Config) -> Self {
-        let series = |metric, emits, capacity| Series::new(metric, emits, capacity, config.seed);
+        let seed = config.seed;
         Self {
-            nodes: series(Metric::HopLatency, false, config.max_nodes),
-            queues: series(Metric::QueueOccupancy, true, config.max_queues),
-            congestion: series(Metric::QueueCongestion, true, config.max_queues),
-            links: series(Metric::LinkUtilization, true, config.max_links),
+            nodes: Series::new(Metric::HopLatency, false, config.max_nodes, seed),
+            queues: Series::new(Metric::QueueOccupancy, true, config.max_queues, seed),
+            congestion: Series::new(Metric::QueueCongestion, true, config.max_queues, seed),
+            links: Series::new(Metric::LinkUtilization, true, config.max_links, seed),
             sketches: Sketches::with_capacity(config.rollup.sketches),
             implausible: 0,
             node_units: NodeUnits::new(&config.node_profiles, config.profiles.len().min(255) + 1),
@@ -213,7 +213,8 @@ impl NodeMetrics {
             }
         }
         if reading.queue != ABSENT {
-            let (queue, occupancy) = (reading.queue >> 24, u64::from(reading.queue & 0x00ff_ffff));
+            let occupancy = u64::from(reading.queue & 0x00ff_ffff);
+            let queue = reading.queue >> 24;
             if other_queue {
                 state.queue_slot = NO_SLOT;
             }
@@ -241,10 +242,8 @@ impl NodeMetrics {
     /// Congestion status is rarely reported, so its series is looked up each time.
     #[inline(never)]
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
-        let (queue, level) = (
-            reading.congestion >> 24,
-            u64::from(reading.congestion & 0x00ff_ffff),
-        );
+        let queue = reading.congestion >> 24;
+        let level = u64::from(reading.congestion & 0x00ff_ffff);
         let key = Key {
             node: reading.node,
             part: queue,

@@ -20,15 +20,12 @@ pub(crate) struct RuleMoves {
 impl RuleMoves {
     /// The set `new` follows `old`, which was that of `generation`.
     pub(crate) fn add(&mut self, generation: u32, old: &RuleSet, new: &RuleSet) {
-        let same = |one: usize| {
-            (0..new.len())
-                .find(|other| old.name(one) == new.name(*other) && old.text(one) == new.text(*other))
-        };
-        let moves = std::array::from_fn(|one| {
-            same(one)
-                .filter(|_| one < old.len())
-                .map_or(GONE, |other| other as u8)
-        });
+        let mut moves = [GONE; MAX_RULES];
+        for (one, other) in moves.iter_mut().enumerate().take(old.len()) {
+            let same = (0..new.len())
+                .find(|other| old.name(one) == new.name(*other) && old.text(one) == new.text(*other));
+            *other = same.map_or(GONE, |same| same as u8);
+        }
         for (_, earlier) in &mut self.earlier {
             for index in earlier.iter_mut() {
                 *index = moves.get(usize::from(*index)).copied().unwrap_or(GONE);
@@ -45,9 +42,8 @@ impl RuleMoves {
         }
         let earlier = self.earlier.iter().find(|(known, _)| *known == generation);
         let Some((_, moves)) = earlier else { return 0 };
-        let is_true = |index: &usize| rules >> index & 1 == 1;
         let now = (0..MAX_RULES)
-            .filter(is_true)
+            .filter(|index| rules >> index & 1 == 1)
             .map(|index| moves[index])
             .filter(|index| *index < GONE);
         now.fold(0, |carried, index| carried | 1 << index)

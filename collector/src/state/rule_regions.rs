@@ -200,21 +200,27 @@ fn summary_of(quantity: &HopQuantity, states: &[HopState], values: impl Iterator
     if quantity.node == observation::NO_NODE {
         return summary(quantity.counted, values);
     }
-    let here = |(state, value): (&HopState, u32)| {
-        if state.node == quantity.node {
-            value
-        } else {
-            ABSENT
-        }
-    };
-    summary(quantity.counted, states.iter().zip(values).map(here))
+    let here = states.iter().zip(values);
+    summary(
+        quantity.counted,
+        here.map(|(state, value)| {
+            if state.node == quantity.node {
+                value
+            } else {
+                ABSENT
+            }
+        }),
+    )
 }
 
 /// The summary of values, of which [`ABSENT`] is none. Where they are not counted, the count is 1 if there are any, and the sum 0.
 #[inline(always)]
 fn summary(counted: bool, values: impl Iterator<Item = u32>) -> Summary {
     // Plus one, absent is 0: less than any value, and nothing in a sum.
-    let (mut least, mut greatest, mut sum, mut count) = (ABSENT, 0_u32, 0_u64, 0_u16);
+    let mut least = ABSENT;
+    let mut greatest = 0_u32;
+    let mut sum = 0_u64;
+    let mut count = 0_u16;
     for value in values {
         let above = value.wrapping_add(1);
         least = least.min(value);
@@ -256,11 +262,11 @@ impl AppliedHops<'_> {
                 node: state.node,
             });
         out.extend(hops);
-        let is_exact = |hop: &HopValues| {
-            hop.hop_latency < u64::from(SATURATED)
-                && hop.link_utilization != PacketValues::SATURATED_UTILIZATION
-        };
-        self.complete && out.iter().all(is_exact)
+        self.complete
+            && out.iter().all(|hop| {
+                hop.hop_latency < u64::from(SATURATED)
+                    && hop.link_utilization != PacketValues::SATURATED_UTILIZATION
+            })
     }
 }
 

@@ -124,11 +124,10 @@ impl Runs {
 
     /// Whether there is a run for `hops` hops.
     pub(crate) fn has_room(&self, hops: usize) -> bool {
-        let longer = || self.partial[class_of(hops)..].iter().any(|page| *page != NONE);
         hops == 0
             || self.pool != NONE
             || self.pages.len() < self.max_pages
-            || longer()
+            || self.partial[class_of(hops)..].iter().any(|page| *page != NONE)
             || self.sparsest().is_some()
     }
 
@@ -234,11 +233,9 @@ impl Runs {
 
     /// The class with the most free runs relative to a page, if they amount to at least a page.
     fn sparsest(&self) -> Option<usize> {
-        let spare = |class: usize| self.free_runs[class] * CLASSES[class];
-        let enough = |class: &usize| self.free_runs[*class] >= PAGE / CLASSES[*class];
         (0..CLASSES.len())
-            .filter(enough)
-            .max_by_key(|class| spare(*class))
+            .filter(|&class| self.free_runs[class] >= PAGE / CLASSES[class])
+            .max_by_key(|&class| self.free_runs[class] * CLASSES[class])
     }
 
     /// Empties a page by moving its runs to other pages of its class. `false`: no class has room for that.
@@ -246,15 +243,17 @@ impl Runs {
         let Some(class) = self.sparsest() else {
             return false;
         };
-        let linked = |at: u32| self.pages.get(at as usize).map(|page| page.next);
-        let pages = std::iter::successors(Some(self.partial[class]), |at| linked(*at));
+        let pages = std::iter::successors(Some(self.partial[class]), |at| {
+            self.pages.get(*at as usize).map(|page| page.next)
+        });
         let pages = pages.take(SOUGHT).filter(|at| *at != NONE);
         let Some(at) = pages.min_by_key(|at| self.pages[*at as usize].used) else {
             return false;
         };
         let at = at as usize;
         self.unlink(at);
-        let (length, free) = (CLASSES[class], self.pages[at].free);
+        let length = CLASSES[class];
+        let free = self.pages[at].free;
         for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
             let owner = self.owners[at * MOST_RUNS + number];
             // Other pages have enough free runs, since all pages together have at least a page of them.
@@ -345,7 +344,8 @@ mod tests {
             held[owner] = (Run::EMPTY, Vec::new());
             let before = *moved;
             let run = runs.acquire(hops, owner as u32, |relocation| {
-                let (from, to) = (relocation.from as usize, relocation.run.start as usize);
+                let from = relocation.from as usize;
+                let to = relocation.run.start as usize;
                 assert_eq!(
                     held[relocation.owner as usize].0.start as usize, from,
                     "the owner's run"

@@ -27,6 +27,7 @@ use detect::Metric;
 
 use super::deadband::Deadband;
 use super::sketch::Sketches;
+use crate::decode::present;
 use crate::event::{Nanos, Output, Rollup};
 use crate::hash::{Jitter, fold};
 use crate::index::{Index, InsertSlot, NO_SLOT};
@@ -62,13 +63,11 @@ pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
 impl Key {
     /// The ids of a series of `metric`; `None` for all-ones.
     pub(crate) fn ids(self, metric: Metric) -> Ids {
-        let given = |id: u32| (id != u32::MAX).then_some(id);
+        let node = present(self.node);
         match metric {
-            Metric::LinkUtilization => (given(self.node), given(self.part), None),
-            Metric::QueueOccupancy | Metric::QueueCongestion => {
-                (given(self.node), None, u8::try_from(self.part).ok())
-            }
-            _ => (given(self.node), None, None),
+            Metric::LinkUtilization => (node, present(self.part), None),
+            Metric::QueueOccupancy | Metric::QueueCongestion => (node, None, u8::try_from(self.part).ok()),
+            _ => (node, None, None),
         }
     }
 }
@@ -260,7 +259,8 @@ impl Series {
         if change != Change::None {
             cold.last_reported = Some(value);
         }
-        let (mut low, mut high) = (cold.second.least, cold.second.greatest);
+        let mut low = cold.second.least;
+        let mut high = cold.second.greatest;
         if let Some(last_reported) = cold.last_reported {
             low = low.max(last_reported.saturating_sub(self.threshold));
             high = high.min(last_reported.saturating_add(self.threshold));
@@ -278,7 +278,8 @@ impl Series {
         threshold: u64,
     ) -> Option<(u64, Option<u64>)> {
         let slot = self.slot(key, cause) as usize;
-        let (hot, cold) = (self.hot.get_mut(slot)?, self.cold.get_mut(slot)?);
+        let hot = self.hot.get_mut(slot)?;
+        let cold = self.cold.get_mut(slot)?;
         hot.sum = hot.sum.saturating_add(merged.sum);
         hot.latest = merged.sum / merged.count.max(1);
         // The next single value is examined.
@@ -377,7 +378,7 @@ impl Series {
             self.cold.push(cold);
             self.hot.len() as u32 - 1
         };
-        self.index.put(place, hash, slot, (1, 0));
+        self.index.put(place, hash, slot, 1, 0);
         slot
     }
 
@@ -432,9 +433,11 @@ impl Series {
         out: &mut dyn Output,
         expired: &mut impl FnMut(Key, u64, Option<u64>, &mut dyn Output),
     ) {
-        let (key, latest) = (self.hot[slot].key, self.hot[slot].latest);
+        let key = self.hot[slot].key;
+        let latest = self.hot[slot].latest;
         let cold = &mut self.cold[slot];
-        let (latest, born) = ((cold.values > 0).then_some(latest), cold.born);
+        let latest = (cold.values > 0).then_some(latest);
+        let born = cold.born;
         if cold.minute.count > 0 {
             cold.closed_minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         }
@@ -540,13 +543,15 @@ impl Series {
         let slot = self
             .index
             .find(self.hash(key), |slot| self.hot[slot as usize].key == key);
-        let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);
+        let hot = self.hot.get(slot as usize)?;
+        let cold = self.cold.get(slot as usize)?;
         (values(hot, cold) > 0).then_some(hot.latest)
     }
 
     /// Key and latest value of a slot.
     pub(crate) fn latest(&self, slot: u32) -> Option<(Key, LatestView)> {
-        let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);
+        let hot = self.hot.get(slot as usize)?;
+        let cold = self.cold.get(slot as usize)?;
         // Values of the current second are still in the hot part, and not counted in the cold one.
         let now = hot.armed != hot.countdown || cold.second.count > 0;
         let age = if now { 0 } else { cold.idle + 1 };

@@ -14,7 +14,7 @@ use super::runs::{PAGE, Run, Runs};
 use super::series::{Key, Series};
 use super::uses::{Use, Uses};
 use crate::config::Config;
-use crate::decode::{ABSENT, egress};
+use crate::decode::{ABSENT, egress, present};
 use crate::event::Nanos;
 use crate::hash::fold;
 use crate::stats::Table;
@@ -138,7 +138,7 @@ impl Topology {
         fold(self.seed, node.into())
     }
 
-    fn link_hash(&self, (from, to): (u32, u32)) -> u64 {
+    fn link_hash(&self, from: u32, to: u32) -> u64 {
         fold(self.seed ^ 1, u64::from(from) << 32 | u64::from(to))
     }
 
@@ -168,10 +168,10 @@ impl Topology {
             reports: 0,
             last_seen: 0,
         };
-        let entered = |topology: &mut Self, node: u32| {
-            node == ABSENT || topology.nodes.add(topology.node_hash(node), node, new)
-        };
-        if let Some(at) = states.iter().position(|state| !entered(self, state.node)) {
+        let refused = states.iter().position(|state| {
+            state.node != ABSENT && !self.nodes.add(self.node_hash(state.node), state.node, new)
+        });
+        if let Some(at) = refused {
             if first {
                 self.nodes.note_refusal();
             }
@@ -185,9 +185,9 @@ impl Topology {
             ingress_if: ABSENT,
             queue: ABSENT,
         };
-        let refused = links
-            .windows(2)
-            .position(|pair| link(pair).is_some_and(|ends| !self.links.add(self.link_hash(ends), ends, new)));
+        let refused = links.windows(2).position(|pair| {
+            link(pair).is_some_and(|ends| !self.links.add(self.link_hash(ends.0, ends.1), ends, new))
+        });
         if let Some(at) = refused {
             if first {
                 self.links.note_refusal();
@@ -200,7 +200,8 @@ impl Topology {
     }
 
     fn enter_path(&mut self, states: &[HopState]) -> bool {
-        let (hash, length) = (self.path_hash(states), states.len() as u16);
+        let hash = self.path_hash(states);
+        let length = states.len() as u16;
         let new = PathTotals {
             reports: 0,
             run: Run::EMPTY,
@@ -252,7 +253,8 @@ impl Topology {
             self.leave_nodes(states);
         }
         if flow.marks.has(Marks::PATH) {
-            let (hash, length) = (self.path_hash(states), states.len() as u16);
+            let hash = self.path_hash(states);
+            let length = states.len() as u16;
             if let Some(path) = self.paths.remove(hash, (hash, length)) {
                 self.runs.release(path.run);
             }
@@ -269,7 +271,7 @@ impl Topology {
 
     fn leave_links(&mut self, states: &[HopState]) {
         for ends in states.windows(2).filter_map(link) {
-            self.links.remove(self.link_hash(ends), ends);
+            self.links.remove(self.link_hash(ends.0, ends.1), ends);
         }
     }
 
@@ -297,7 +299,7 @@ impl Topology {
             .enumerate()
             .filter_map(|(at, pair)| Some((at, link(pair)?)))
         {
-            let hash = self.link_hash(ends);
+            let hash = self.link_hash(ends.0, ends.1);
             let Some(link) = self.links.get_mut(hash, ends) else {
                 continue;
             };
@@ -315,7 +317,8 @@ impl Topology {
                 };
             }
         }
-        let (hash, length) = (self.path_hash(states), states.len() as u16);
+        let hash = self.path_hash(states);
+        let length = states.len() as u16;
         if let Some(path) = self.paths.get_mut(hash, (hash, length)) {
             path.reports += u64::from(reports);
         }
@@ -364,6 +367,12 @@ fn ingress(state: &HopState, values: PacketValues) -> u32 {
         (true, _) | (_, 0xffff) => ABSENT,
         (false, ingress) => ingress,
     }
+}
+
+/// The latest value of a part of a node; `None` if it is [`ABSENT`] or not in the series.
+fn latest(series: &Series, node: u32, part: u32) -> Option<u64> {
+    let part = present(part)?;
+    series.find(Key { node, part })
 }
 
 impl State {
@@ -427,8 +436,6 @@ impl State {
 
     /// The links, with the latest values of their node, queue and interface.
     pub(crate) fn link_uses(&self, slots: Range<u32>) -> impl Iterator<Item = LinkUse> {
-        let given = |id: u32| (id != ABSENT).then_some(id);
-        let latest = |series: &Series, node, part: Option<u32>| series.find(Key { node, part: part? });
         self.topology.links.iter_in(slots).map(
             move |Use {
                       key: (from, to),
@@ -439,11 +446,11 @@ impl State {
                 to: *to,
                 flows: *flows,
                 last_seen: value.last_seen,
-                egress_if: given(value.egress_if),
-                ingress_if: given(value.ingress_if),
-                utilization: latest(&self.metrics.links, *from, given(value.egress_if)),
-                queue_occupancy: latest(&self.metrics.queues, *from, given(value.queue)),
-                hop_latency: latest(&self.metrics.nodes, *from, Some(0)),
+                egress_if: present(value.egress_if),
+                ingress_if: present(value.ingress_if),
+                utilization: latest(&self.metrics.links, *from, value.egress_if),
+                queue_occupancy: latest(&self.metrics.queues, *from, value.queue),
+                hop_latency: latest(&self.metrics.nodes, *from, 0),
             },
         )
     }

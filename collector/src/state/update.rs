@@ -38,7 +38,8 @@ impl State {
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let count = hops.count();
         let deadband = flow.hop_deadband;
-        let (mut latency, mut complete) = (0_u64, true);
+        let mut latency = 0_u64;
+        let mut complete = true;
         let mut records = hops.records(0);
         let whole = stored.states.len() == count && count > 0;
         let mut same = flow.is_path_by_int(count) && whole;
@@ -83,9 +84,10 @@ impl State {
         }
         let total = if complete { latency } else { NO_VALUE };
         let latency = flow.apply(cold, (head, hops), total, &mut emitter);
-        let (twice, true_rules) = (flow.reports == 2, flow.rules);
+        let twice = flow.reports == 2;
+        let true_rules = flow.rules;
         if self.detection.has_rules()
-            && !self.detection.is_settled_by_latency((slot, true_rules), latency)
+            && !self.detection.is_settled_by_latency(slot, true_rules, latency)
             && !self.settles_rules(slot, head, (latency, complete), out)
         {
             self.observe_hops(slot, head, hops, latency, out);
@@ -117,12 +119,12 @@ impl State {
         let scratch = &mut self.scratch.values;
         let Some(rules) = self
             .detection
-            .evaluate_known((slot, flow.rules), latency, hops, scratch)
+            .evaluate_known(slot, flow.rules, latency, hops, scratch)
         else {
             return false;
         };
         if rules != flow.rules {
-            self.report_rules(slot, head, (rules, latency), out);
+            self.report_rules(slot, head, rules, latency, out);
         }
         true
     }
@@ -233,7 +235,7 @@ impl State {
         };
         let rules = self.detection.evaluate(slot, &observation);
         if rules != flow.rules {
-            self.report_rules(slot, head, (rules, latency), out);
+            self.report_rules(slot, head, rules, latency, out);
         }
     }
 
@@ -241,7 +243,7 @@ impl State {
     /// its metric, value and number, and the node and queue that have this value.
     #[cold]
     #[inline(never)]
-    fn report_rules(&mut self, slot: u32, head: &Head, (rules, latency): (u64, u64), out: &mut dyn Output) {
+    fn report_rules(&mut self, slot: u32, head: &Head, rules: u64, latency: u64, out: &mut dyn Output) {
         let (flow, _, stored) = self.flows.parts(slot);
         let observation = Observation {
             flow_latency: (latency != NO_VALUE).then_some(latency),

@@ -58,7 +58,7 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
             self.entries.push(entry);
             self.entries.len() as u32 - 1
         };
-        self.index.put(place, hash, slot, (1, 0));
+        self.index.put(place, hash, slot, 1, 0);
         true
     }
 
@@ -119,8 +119,10 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
 
     /// The index of the entry of `key`.
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<usize> {
-        let matches = |slot: u32| self.entries[slot as usize].key == key;
-        match self.index.find(hash, matches) {
+        match self
+            .index
+            .find(hash, |slot| self.entries[slot as usize].key == key)
+        {
             NO_SLOT => None,
             slot => Some(slot as usize),
         }

@@ -5,7 +5,7 @@ use super::flows::Flags;
 use super::hops::{HopState, PacketValues};
 use super::node_metrics::SATURATED;
 use super::series::{Key, LatestView, Series};
-use crate::decode::{ABSENT, egress, implausible_value};
+use crate::decode::{egress, implausible_value, present};
 use crate::event::{Basis, FlowRow};
 
 /// One hop of a flow: the values from the flow's latest packet, and newer values from other packets.
@@ -86,31 +86,31 @@ impl<'a> FlowView<'a> {
     }
 }
 
+/// The latest value in a slot, unless it was reassigned to another key since the flow's last report.
+fn latest_in(series: &Series, slot: u32, node: u32, part: u32) -> Option<LatestView> {
+    let (key, latest) = series.latest(slot)?;
+    (key == Key { node, part }).then_some(latest)
+}
+
 impl State {
     fn hop_view(&self, hop: &HopState, values: PacketValues) -> HopView {
-        let given = |id: u32| (id != ABSENT).then_some(id);
         let egress = egress(hop.link, values.level_2());
         let ingress = (hop.link >> 16) as u16;
-        let queue = given(hop.queue);
-        // A slot may have been reassigned to another key since this flow's last report.
-        let latest = |series: &Series, slot, part| {
-            let (key, latest) = series.latest(slot)?;
-            (key == Key { node: hop.node, part }).then_some(latest)
-        };
+        let queue = present(hop.queue);
         HopView {
-            node: given(hop.node),
+            node: present(hop.node),
             ingress_if: (!values.level_2() && ingress != u16::MAX).then_some(ingress),
-            egress_if: given(egress),
+            egress_if: present(egress),
             queue: queue.map(|queue| (queue >> 24) as u8),
-            hop_latency: given(hop.latest)
+            hop_latency: present(hop.latest)
                 .filter(|latest| *latest <= SATURATED)
                 .map(u64::from),
             implausible_latency: implausible_value(hop.latest),
             queue_occupancy: queue.map(|queue| u64::from(queue & 0x00ff_ffff)),
             queue_congestion: values.congestion(),
             link_utilization: values.utilization(),
-            queue_latest: latest(&self.metrics.queues, hop.queue_slot, hop.queue >> 24),
-            link_latest: latest(&self.metrics.links, hop.link_slot, egress),
+            queue_latest: latest_in(&self.metrics.queues, hop.queue_slot, hop.node, hop.queue >> 24),
+            link_latest: latest_in(&self.metrics.links, hop.link_slot, hop.node, egress),
         }
     }
 
@@ -125,7 +125,7 @@ impl State {
             mtu: flow.flags.has(Flags::MTU),
             incomplete: flow.flags.has(Flags::INCOMPLETE),
             path_basis: flow.flags.order(),
-            rules: self.detection.carried((cold.generation, flow.rules)),
+            rules: self.detection.carried(cold.generation, flow.rules),
             state: self,
             states,
             values: self.flows.packet_values(slot),

@@ -131,7 +131,8 @@ impl Case {
     }
 
     fn postcard(&self, number: u32) -> Postcard {
-        let (packet, hop) = (number / NODES, number % NODES);
+        let packet = number / NODES;
+        let hop = number % NODES;
         let flow = (u64::from(packet) * 618_033_989 % u64::from(self.flows)) as u32;
         let ingress = u64::from(packet) * u64::from(NODES) * GAP + u64::from(hop) * (INSIDE + BETWEEN);
         Postcard {
@@ -147,7 +148,8 @@ impl Case {
 
 /// The packet fields of a postcard: the initial hop limit is 64, and the digest differs from the others of its flow.
 fn packet_fields(number: u32) -> PacketFields {
-    let (packet, hop) = (number / NODES, number % NODES);
+    let packet = number / NODES;
+    let hop = number % NODES;
     PacketFields {
         ingress_if: Some(1),
         egress_if: Some(2),

@@ -179,10 +179,8 @@ impl Shuffle {
                 continue;
             }
             let (head, tail) = round.split_at_mut(at * self.packet);
-            let (one, two) = (
-                &mut head[other * self.packet..][..self.packet],
-                &mut tail[..self.packet],
-            );
+            let one = &mut head[other * self.packet..][..self.packet];
+            let two = &mut tail[..self.packet];
             one.swap_with_slice(two);
             for (one, two) in one.chunks_exact_mut(frame).zip(two.chunks_exact_mut(frame)) {
                 one[self.seq_at..][..4].swap_with_slice(&mut two[self.seq_at..][..4]);
@@ -248,7 +246,8 @@ mod tests {
     fn every_case_is_read_without_refusals_and_counts_every_report() {
         for case in CASES {
             let case = Case { flows: 200, ..case };
-            let (mut feed, mut collector) = (case.feed(), case.collector());
+            let mut feed = case.feed();
+            let mut collector = case.collector();
             let mut batch = Batch::with_capacity(1 << 16);
             let mut delivered = 0;
             while delivered < 3 * feed.frames() {

@@ -118,7 +118,7 @@ impl Case {
     }
 
     /// Writes frame `number` of a packet that collected `hops`.
-    pub(super) fn write(&self, frame: &mut [u8], (flow, seq): (u32, u32), hops: &[Hop], number: usize) {
+    pub(super) fn write(&self, frame: &mut [u8], flow: u32, seq: u32, hops: &[Hop], number: usize) {
         let (head, rest) = frame.split_at_mut(OUTER);
         Packet::REPORT.write(head, rest.len());
         let [a, b, c, d] = (0x0a00_0000 + flow / 4).to_be_bytes();
@@ -141,15 +141,15 @@ impl Case {
         };
         let sink = hops.last().and_then(|hop| hop.node_id).unwrap_or(0);
         match self.format {
-            Format::Report10 => self.write_10(rest, (sink, seq), inner, hops),
+            Format::Report10 => self.write_10(rest, sink, seq, inner, hops),
             Format::Report05 => self.write_05(rest, seq, inner, hops),
-            Format::Report20Md21 | Format::Report20Md10 => self.write_20((sink, seq), inner, hops, rest),
-            Format::Mx21 | Format::Postcard => self.write_by_node((seq, number), inner, &hops[number], rest),
+            Format::Report20Md21 | Format::Report20Md10 => self.write_20(sink, seq, inner, hops, rest),
+            Format::Mx21 | Format::Postcard => self.write_by_node(seq, number, inner, &hops[number], rest),
         }
     }
 
     /// Report 1.0 around INT 1.0.
-    fn write_10(&self, rest: &mut [u8], (sink, seq): (u32, u32), inner: Packet, hops: &[Hop]) {
+    fn write_10(&self, rest: &mut [u8], sink: u32, seq: u32, inner: Packet, hops: &[Hop]) {
         let header = v10::Repr {
             next: v10::NextProtocol::Ethernet,
             bits: 0,
@@ -224,14 +224,15 @@ impl Case {
     }
 
     /// Report 2.0 around a packet with a stack.
-    fn write_20(&self, (sink, seq): (u32, u32), inner: Packet, hops: &[Hop], out: &mut [u8]) {
+    fn write_20(&self, sink: u32, seq: u32, inner: Packet, hops: &[Hop], out: &mut [u8]) {
         let mut packet = vec![0; 14 + out.len() - REPORT_20];
         let (head, rest) = packet.split_at_mut(OUTER);
         inner.write(head, rest.len());
         if self.format == Format::Report20Md10 {
             self.write_md_10(rest, hops);
         } else {
-            let (words, length) = (self.layout().words(), ((rest.len() - SHIM) / 4) as u8);
+            let words = self.layout().words();
+            let length = ((rest.len() - SHIM) / 4) as u8;
             Shim2 {
                 kind: Shim2::MD,
                 length,
@@ -247,11 +248,11 @@ impl Case {
             .emit(&mut rest[SHIM..]);
             self.write_stack(&mut rest[SHIM + HEADER_2..], hops);
         }
-        write_group(out, (sink, seq), MainRepr::default(), &packet[14..]);
+        write_group(out, sink, seq, MainRepr::default(), &packet[14..]);
     }
 
     /// Report 2.0 of one node.
-    fn write_by_node(&self, (seq, number): (u32, usize), inner: Packet, hop: &Hop, out: &mut [u8]) {
+    fn write_by_node(&self, seq: u32, number: usize, inner: Packet, hop: &Hop, out: &mut [u8]) {
         let mut packet = vec![0; 14 + out.len() - REPORT_20 - self.layout().len()];
         let (head, rest) = packet.split_at_mut(OUTER);
         inner.write(head, rest.len());
@@ -280,7 +281,7 @@ impl Case {
             metadata: *hop,
             ..MainRepr::default()
         };
-        write_group(out, (hop.node_id.unwrap_or(0), seq), main, &packet[14..]);
+        write_group(out, hop.node_id.unwrap_or(0), seq, main, &packet[14..]);
     }
 
     /// The records. The last hop comes first.
@@ -293,7 +294,7 @@ impl Case {
 }
 
 /// A report 2.0 in a group of its own.
-fn write_group(out: &mut [u8], (node_id, seq): (u32, u32), main: MainRepr<'_>, packet: &[u8]) {
+fn write_group(out: &mut [u8], node_id: u32, seq: u32, main: MainRepr<'_>, packet: &[u8]) {
     let group = Group {
         hw_id: 1,
         seq: seq & 0x003f_ffff,

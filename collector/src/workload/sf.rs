@@ -118,15 +118,15 @@ impl SfCase {
 
 /// An IPv6 packet as the sink received it, up to its UDP header.
 fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
-    let address = |last: u32| {
+    let [src, dst] = [1 + flow / 4, 0xff00_0001_u32].map(|last| {
         let mut octets = [0; 16];
         octets[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
         octets[12..].copy_from_slice(&last.to_be_bytes());
         octets
-    };
+    });
     let repr = ipv6::Repr {
-        src: address(1 + flow / 4),
-        dst: address(0xff00_0001),
+        src,
+        dst,
         next_header: 0,
         hop_limit: 60,
         payload_len: (INNER - 40) as u16,

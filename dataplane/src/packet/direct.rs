@@ -365,15 +365,17 @@ impl Common {
 
     #[inline(always)]
     pub(crate) fn flow_id(&self, frame: &[u8]) -> Option<u32> {
+        let (src_port, dst_port) = self.ports;
         if self.headers.v6 {
             let (addresses, _) = frame.get(IP + 8..)?.first_chunk::<32>()?.as_chunks::<16>();
             let [src, dst] = addresses else { return None };
             let [src, dst] = [u128::from_be_bytes(*src), u128::from_be_bytes(*dst)];
-            return Some(FlowKey::flow_id_v6(src, dst, self.ports, self.proto));
+            return Some(FlowKey::flow_id_v6(src, dst, src_port, dst_port, self.proto));
         }
         let addresses = frame.get(IP + 12..)?.first_chunk::<8>()?;
-        let addresses = (u32_at(addresses, 0), u32_at(addresses, 4));
-        Some(FlowKey::flow_id_v4(addresses, self.ports, self.proto))
+        let src = u32_at(addresses, 0);
+        let dst = u32_at(addresses, 4);
+        Some(FlowKey::flow_id_v4(src, dst, src_port, dst_port, self.proto))
     }
 
     /// Converts to the result of [`ParsedPacket::parse`]. `cache` must be the one used for reading, and not used since.

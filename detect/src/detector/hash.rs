@@ -85,7 +85,7 @@ impl Default for Crc {
 #[inline]
 pub fn flow_crc(flow: &FlowKey) -> Crc {
     let id = match flow.known_id() {
-        Some(id) => FlowKey::flow_id_v4((id, 0), (0, 0), 0),
+        Some(id) => FlowKey::flow_id_v4(id, 0, 0, 0, 0),
         None => flow.flow_id(),
     };
     Crc(!id)

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use super::system::{Number, bpf, command};
+use crate::sys::bpf::{map_by_id, program_by_id};
 
 /// The kernel's IDs of programs and maps. It reuses an ID only after all others.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -21,20 +21,9 @@ impl Ids {
     /// # Errors
     /// This needs CAP_SYS_ADMIN.
     pub fn alive(&self) -> io::Result<Self> {
-        let alive = |ids: &[u32], open: u32| -> io::Result<Vec<u32>> {
-            let mut found = Vec::new();
-            for &id in ids {
-                match exists(id, open) {
-                    Ok(true) => found.push(id),
-                    Ok(false) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(found)
-        };
         Ok(Self {
-            programs: alive(&self.programs, command::PROG_BY_ID)?,
-            maps: alive(&self.maps, command::MAP_BY_ID)?,
+            programs: openable(&self.programs, program_by_id)?,
+            maps: openable(&self.maps, map_by_id)?,
         })
     }
 
@@ -46,9 +35,6 @@ impl Ids {
     /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         let (programs, maps) = text.trim().split_once(';')?;
-        let numbers = |text: &str| -> Option<Vec<u32>> {
-            text.split_whitespace().map(|word| word.parse().ok()).collect()
-        };
         Some(Self {
             programs: numbers(programs)?,
             maps: numbers(maps)?,
@@ -65,22 +51,21 @@ impl fmt::Display for Ids {
     }
 }
 
-fn exists(id: u32, open: u32) -> io::Result<bool> {
-    let mut arguments = Number {
-        id,
-        next: 0,
-        flags: 0,
-    };
-    // SAFETY: no addresses.
-    match unsafe { bpf(open, &mut arguments) } {
-        Ok(fd) => {
-            // SAFETY: a descriptor that the kernel has just made for us; it is closed at once.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-            Ok(true)
+fn numbers(text: &str) -> Option<Vec<u32>> {
+    text.split_whitespace().map(|word| word.parse().ok()).collect()
+}
+
+/// The IDs of `ids` that `open` can open; each descriptor is closed at once.
+fn openable(ids: &[u32], open: fn(u32) -> io::Result<OwnedFd>) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for &id in ids {
+        match open(id) {
+            Ok(_) => found.push(id),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            Err(error) => return Err(error),
         }
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        Err(error) => Err(error),
     }
+    Ok(found)
 }
 
 #[cfg(test)]

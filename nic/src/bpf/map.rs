@@ -3,13 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::{MapData, RingBuf};
 
 use super::program;
-use super::system::{Element, bpf, command};
 use crate::error::Error;
+use crate::sys::bpf::{Element, bpf, command};
 
 /// A map of a loaded object. Keys and values are bytes of exactly the map's sizes.
 #[derive(Debug)]
@@ -38,18 +38,18 @@ impl Map {
             Kind::HashMap(_) | Kind::LruHashMap(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_)
         );
         let data = data(map).ok_or_else(|| program::missing("usable map", name))?;
-        let failed = |source| Error::new("bpf", format!("map {name}"), source);
+        let about = format!("map {name}");
         let info = data
             .info()
-            .map_err(|error| failed(io::Error::other(error.to_string())))?;
-        let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
+            .map_err(|error| Error::new("bpf", &about, io::Error::other(error.to_string())))?;
+        let fd = data.fd().as_fd().try_clone_to_owned();
+        let fd = fd.map_err(Error::failed("bpf", about))?;
         let cpus = per_cpu.then(possible_cpus).transpose()?;
-        let (key, value) = (info.key_size() as usize, info.value_size() as usize);
         Ok(Self {
             fd,
             name: name.to_owned(),
-            key,
-            value,
+            key: info.key_size() as usize,
+            value: info.value_size() as usize,
             entries: info.max_entries(),
             id: info.id(),
             cpus,
@@ -122,9 +122,15 @@ impl Map {
         self.check("key", key.len(), self.key)?;
         self.check("value", value.len(), self.span())?;
         let mut arguments = Element::of(self.fd.as_fd());
-        (arguments.key, arguments.value) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
+        arguments.key = key.as_ptr() as u64;
+        arguments.value = value.as_mut_ptr() as u64;
         // SAFETY: key and value are as long as the kernel reads and writes for this map, checked above.
-        match unsafe { bpf(command::MAP_LOOKUP, &mut arguments) } {
+        self.is_present(unsafe { bpf(command::MAP_LOOKUP, &mut arguments) })
+    }
+
+    /// Whether the command that returned `result` found its key.
+    fn is_present(&self, result: io::Result<i32>) -> Result<bool, Error> {
+        match result {
             Ok(_) => Ok(true),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
             Err(error) => Err(self.error("bpf", error)),
@@ -139,7 +145,8 @@ impl Map {
         self.check("key", key.len(), self.key)?;
         self.check("value", value.len(), self.span())?;
         let mut arguments = Element::of(self.fd.as_fd());
-        (arguments.key, arguments.value) = (key.as_ptr() as u64, value.as_ptr() as u64);
+        arguments.key = key.as_ptr() as u64;
+        arguments.value = value.as_ptr() as u64;
         // SAFETY: as in `lookup`; the kernel only reads both.
         unsafe { bpf(command::MAP_UPDATE, &mut arguments) }
             .map(drop)
@@ -159,18 +166,18 @@ impl Map {
     /// # Errors
     /// The system refused.
     pub fn count(&self, limit: usize) -> Result<usize, Error> {
-        let (mut key, mut next) = (vec![0_u8; self.key], vec![0_u8; self.key]);
+        let mut key = vec![0_u8; self.key];
+        let mut next = key.clone();
         for count in 0..limit {
             let mut arguments = Element::of(self.fd.as_fd());
             // None precedes the first one.
             arguments.key = if count == 0 { 0 } else { key.as_ptr() as u64 };
             arguments.value = next.as_mut_ptr() as u64;
             // SAFETY: both keys are as long as the kernel reads and writes for this map.
-            match unsafe { bpf(command::MAP_NEXT_KEY, &mut arguments) } {
-                Ok(_) => std::mem::swap(&mut key, &mut next),
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(count),
-                Err(error) => return Err(self.error("bpf", error)),
+            if !self.is_present(unsafe { bpf(command::MAP_NEXT_KEY, &mut arguments) })? {
+                return Ok(count);
             }
+            std::mem::swap(&mut key, &mut next);
         }
         Ok(limit)
     }
@@ -184,11 +191,7 @@ impl Map {
         let mut arguments = Element::of(self.fd.as_fd());
         arguments.key = key.as_ptr() as u64;
         // SAFETY: as in `lookup`.
-        match unsafe { bpf(command::MAP_DELETE, &mut arguments) } {
-            Ok(_) => Ok(true),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-            Err(error) => Err(self.error("bpf", error)),
-        }
+        self.is_present(unsafe { bpf(command::MAP_DELETE, &mut arguments) })
     }
 
     /// The sum over all CPUs of a per-CPU value made of 64-bit counters, added to `sums`.
@@ -272,10 +275,21 @@ impl Mapped {
         Some(unsafe { AtomicU32::from_ptr(self.address.as_ptr().add(at).cast()) })
     }
 
+    /// Reads what [`Mapped::word`] returns, with this ordering.
+    pub fn load(&self, index: usize, offset: usize, ordering: Ordering) -> Option<u64> {
+        self.word(index, offset).map(|word| word.load(ordering))
+    }
+
+    /// Likewise of 32 bits.
+    pub fn load_half(&self, index: usize, offset: usize, ordering: Ordering) -> Option<u32> {
+        self.half(index, offset).map(|half| half.load(ordering))
+    }
+
     fn locate(&self, index: usize, offset: usize, len: usize) -> Option<usize> {
         let at = index.checked_mul(self.stride)?.checked_add(offset)?;
-        let fits = |at: usize, room| at.checked_add(len).is_some_and(|end| end <= room);
-        (fits(offset, self.stride) && offset.is_multiple_of(len) && fits(at, self.bytes)).then_some(at)
+        let inside_element = offset.checked_add(len)? <= self.stride;
+        let inside_array = at.checked_add(len)? <= self.bytes;
+        (inside_element && inside_array && offset.is_multiple_of(len)).then_some(at)
     }
 }
 
@@ -293,12 +307,9 @@ pub struct Ring {
 
 impl Ring {
     pub(super) fn new(map: aya::maps::Map) -> Result<Self, Error> {
-        let failed = |error: aya::maps::MapError| {
-            Error::new("open the ring buffer", "", io::Error::other(error.to_string()))
-        };
-        Ok(Self {
-            ring: RingBuf::try_from(map).map_err(failed)?,
-        })
+        let ring = RingBuf::try_from(map)
+            .map_err(|error| Error::new("open the ring buffer", "", io::Error::other(error.to_string())))?;
+        Ok(Self { ring })
     }
 
     /// Passes the waiting records to `take`, the oldest first, at most `most`; returns their number.
@@ -318,9 +329,7 @@ impl Ring {
     /// The system refused.
     pub fn wait(&self, timeout_ms: u32) -> Result<(), Error> {
         let waited = crate::sys::poll(&mut [crate::sys::readable(self.as_fd())], timeout_ms);
-        waited
-            .map(drop)
-            .map_err(|source| Error::new("poll", "ring buffer", source))
+        waited.map(drop).map_err(Error::failed("poll", "ring buffer"))
     }
 }
 

@@ -1,14 +1,15 @@
 //! Programs: loaded, attached, run on test input.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use aya::Ebpf;
 use aya::programs::{Program, ProgramError, Xdp};
 
-use super::system::{LinkCreate, TestRun, bpf, command};
+use crate::device;
 use crate::device::netlink::Netlink;
 use crate::error::Error;
+use crate::sys::bpf::{TestRun, attach_xdp, bpf, command};
 
 /// Where in the kernel a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,7 @@ impl Drop for Attachment {
     }
 }
 
-impl From<Mode> for crate::device::Mode {
+impl From<Mode> for device::Mode {
     fn from(mode: Mode) -> Self {
         match mode {
             Mode::Native => Self::Native,
@@ -78,7 +79,8 @@ impl From<Mode> for crate::device::Mode {
 /// An error of `aya`, with all its causes.
 pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Error) -> Error {
     let mut text = error.to_string();
-    let (mut cause, mut errno) = (error.source(), None);
+    let mut cause = error.source();
+    let mut errno = None;
     while let Some(inner) = cause {
         errno = errno.or_else(|| {
             inner
@@ -104,14 +106,8 @@ pub(super) fn load_error(error: Error) -> Error {
 }
 
 pub(super) fn missing(what: &str, name: &str) -> Error {
-    Error::new(
-        "bpf",
-        name,
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("the object has no {what} `{name}`"),
-        ),
-    )
+    let source = format!("the object has no {what} `{name}`");
+    Error::new("bpf", name, io::Error::new(io::ErrorKind::NotFound, source))
 }
 
 /// In the verifier's message about operations that need CAP_PERFMON ("prohibited for !root").
@@ -153,9 +149,8 @@ fn xdp<'b>(bpf: &'b Ebpf, name: &str) -> Result<&'b Xdp, Error> {
 
 /// The file descriptor of a program, which the object keeps open.
 pub(super) fn descriptor(bpf: &Ebpf, name: &str) -> Result<i32, Error> {
-    let fd = xdp(bpf, name)?
-        .fd()
-        .map_err(|refused| error("bpf", name, refused))?;
+    let fd = xdp(bpf, name)?.fd();
+    let fd = fd.map_err(|refused| error("bpf", name, refused))?;
     Ok(fd.as_fd().as_raw_fd())
 }
 
@@ -178,37 +173,21 @@ pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
 
 /// Attaches by a link, which the kernel removes with its last descriptor; by netlink where the kernel has no links.
 pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> Result<Attachment, Error> {
-    /// `BPF_XDP` of `enum bpf_attach_type`.
-    const ATTACH_TYPE: u32 = 37;
-    let program = xdp(object, name)?;
-    let fd = program.fd().map_err(|refused| error("bpf", name, refused))?;
-    let mut arguments = LinkCreate {
-        program: fd.as_fd().as_raw_fd().cast_unsigned(),
-        target: interface,
-        attach_type: ATTACH_TYPE,
-        // XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE.
-        flags: if mode == Mode::Generic { 2 } else { 4 },
-        ..LinkCreate::default()
-    };
-    // SAFETY: no addresses.
-    let link = match unsafe { bpf(command::LINK_CREATE, &mut arguments) } {
-        // SAFETY: a descriptor that the kernel has just made for us.
-        Ok(link) => Some(unsafe { OwnedFd::from_raw_fd(link) }),
+    let flags = device::Mode::from(mode).flag();
+    match attach_xdp(descriptor(object, name)?, interface, flags) {
+        Ok(link) => Ok(Attachment {
+            interface,
+            program: id(object, name)?,
+            mode,
+            netlink: Netlink::open(libc::NETLINK_ROUTE)?,
+            link: Some(link),
+        }),
         // The error of kernels without BPF links for XDP. A driver may return it too: then attaching by netlink fails likewise.
-        Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => None,
-        Err(refused) => return Err(Error::new("attach the XDP program", "", refused)),
-    };
-    if link.is_none() {
-        return attach_by_netlink(object, name, interface, mode);
+        Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => {
+            attach_by_netlink(object, name, interface, mode)
+        }
+        Err(refused) => Err(Error::new("attach the XDP program", "", refused)),
     }
-    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
-    Ok(Attachment {
-        interface,
-        program: id(object, name)?,
-        mode,
-        netlink,
-        link,
-    })
 }
 
 /// Attaches as on old kernels.
@@ -218,11 +197,9 @@ pub(super) fn attach_by_netlink(
     interface: u32,
     mode: Mode,
 ) -> Result<Attachment, Error> {
-    let fd = xdp(object, name)?
-        .fd()
-        .map_err(|refused| error("bpf", name, refused))?;
+    let program = descriptor(object, name)?;
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
-    crate::link::set_program(&netlink, interface, fd.as_fd().as_raw_fd(), mode.into())?;
+    crate::link::set_program(&netlink, interface, program, mode.into())?;
     Ok(Attachment {
         interface,
         program: id(object, name)?,
@@ -245,14 +222,11 @@ pub(super) fn run_live(
     const LIVE: u32 = 2;
     /// Frames sent at once.
     const BATCH: u32 = 64;
-    let fd = xdp(object, name)?
-        .fd()
-        .map_err(|refused| error("bpf", name, refused))?;
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
     // `struct xdp_md`: data, its end, metadata, interface, queue, outgoing interface.
     let context = [0, len, 0, interface, 0, 0];
     let mut arguments = TestRun {
-        program: fd.as_fd().as_raw_fd().cast_unsigned(),
+        program: descriptor(object, name)?.cast_unsigned(),
         data_in_len: len,
         data_in: frame.as_ptr() as u64,
         context_in_len: size_of_val(&context) as u32,
@@ -263,18 +237,16 @@ pub(super) fn run_live(
         ..TestRun::default()
     };
     // SAFETY: frame and context are as long as we say.
-    unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) }
-        .map_err(|refused| Error::new("bpf", format!("live frames of {name}"), refused))?;
-    Ok(())
+    let run = unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) };
+    run.map(drop)
+        .map_err(Error::failed("bpf", format_args!("live frames of {name}")))
 }
 
 pub(super) fn test_run(object: &Ebpf, name: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {
-    let program = xdp(object, name)?;
-    let fd = program.fd().map_err(|refused| error("bpf", name, refused))?;
     // A program may extend the frame into its headroom.
     let mut out = vec![0_u8; frame.len() + 256];
     let mut arguments = TestRun {
-        program: fd.as_fd().as_raw_fd().cast_unsigned(),
+        program: descriptor(object, name)?.cast_unsigned(),
         data_in_len: u32::try_from(frame.len()).unwrap_or(u32::MAX),
         data_out_len: u32::try_from(out.len()).unwrap_or(u32::MAX),
         data_in: frame.as_ptr() as u64,
@@ -284,7 +256,7 @@ pub(super) fn test_run(object: &Ebpf, name: &str, frame: &[u8], repeat: u32) -> 
     };
     // SAFETY: both frames are as long as we say.
     unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) }
-        .map_err(|refused| Error::new("bpf", format!("test run of {name}"), refused))?;
+        .map_err(Error::failed("bpf", format_args!("test run of {name}")))?;
     out.truncate(arguments.data_out_len as usize);
     Ok(Run {
         verdict: arguments.verdict,

@@ -4,6 +4,8 @@ use std::io::{self, Chain, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 
+use super::error::{Error, Fault};
+
 /// Size of the window. Large enough that the cost of system calls is negligible, small enough to stay in the cache.
 const SIZE: usize = 1 << 20;
 
@@ -34,7 +36,7 @@ enum Held {
 
 impl<R: Read> Buffer<R> {
     /// Opens `input`; gzip is recognised by its first bytes.
-    pub(super) fn new(input: R) -> io::Result<Self> {
+    pub(super) fn new(input: R) -> Result<Self, Error> {
         let input = Input::Plain(Counted {
             inner: input,
             bytes: 0,
@@ -53,7 +55,8 @@ impl<R: Read> Buffer<R> {
                 Input::Plain(rest) => Input::Gzip(Box::new(MultiGzDecoder::new(head.chain(rest)))),
                 packed @ Input::Gzip(_) => packed,
             };
-            (buffer.start, buffer.end) = (0, 0);
+            buffer.start = 0;
+            buffer.end = 0;
         }
         Ok(buffer)
     }
@@ -101,11 +104,33 @@ impl<R: Read> Buffer<R> {
     /// Reads until at least `len` bytes (at most [`MAX_READ`]) are available. False if the file ends before, or if they are not here
     /// and the buffer is held. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
     #[inline]
-    pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
+    pub(super) fn need(&mut self, len: usize) -> Result<bool, Error> {
         if self.end - self.start >= len {
             Ok(true)
         } else {
-            self.fill(len)
+            self.fill(len).map_err(|error| Error::read(self.offset, error))
+        }
+    }
+
+    /// As [`Buffer::need`]; a file that ends before is an error.
+    #[inline]
+    pub(super) fn require(&mut self, len: usize) -> Result<(), Error> {
+        if self.need(len)? {
+            Ok(())
+        } else {
+            Err(Error::new(self.offset, Fault::Cut))
+        }
+    }
+
+    /// As [`Buffer::require`]; false if the file ends here.
+    #[inline]
+    pub(super) fn require_unless_at_end(&mut self, len: usize) -> Result<bool, Error> {
+        if self.need(len)? {
+            Ok(true)
+        } else if self.bytes().is_empty() {
+            Ok(false)
+        } else {
+            Err(Error::new(self.offset, Fault::Cut))
         }
     }
 
@@ -132,7 +157,7 @@ impl<R: Read> Buffer<R> {
     }
 
     /// Skips `len` bytes, which may be more than the window holds. False if the file ends before.
-    pub(super) fn skip(&mut self, mut len: u64) -> io::Result<bool> {
+    pub(super) fn skip(&mut self, mut len: u64) -> Result<bool, Error> {
         while len > 0 {
             if !self.need(1)? {
                 return Ok(false);
@@ -151,7 +176,8 @@ impl<R: Read> Buffer<R> {
             return Ok(false);
         }
         self.memory.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
+        self.end -= self.start;
+        self.start = 0;
         while self.end < len {
             match self.input.read(&mut self.memory[self.end..]) {
                 Ok(0) => return Ok(false),

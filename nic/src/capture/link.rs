@@ -84,24 +84,24 @@ impl LinkType {
     /// Where the Ethernet or network header of a frame of this type begins.
     #[inline]
     pub fn layer(self, frame: &[u8]) -> Layer<'_> {
-        let network = |ethertype| Layer::Network {
+        let ethertype = match self {
+            Self::Ipv4 => ETHERTYPE_IPV4,
+            Self::Ipv6 => ETHERTYPE_IPV6,
+            Self::RawIp => match frame.first().map(|first| first >> 4) {
+                None => return Layer::Cut,
+                Some(4) => ETHERTYPE_IPV4,
+                Some(6) => ETHERTYPE_IPV6,
+                Some(_) => return Layer::Unsupported,
+            },
+            Self::Ethernet => return Layer::Ethernet(frame),
+            Self::Null | Self::Loop => return behind_family(frame),
+            Self::LinuxSll => return cooked::<{ SLL_HEADER_LEN }, { SLL_PROTOCOL }>(frame),
+            Self::LinuxSll2 => return cooked::<{ SLL2_HEADER_LEN }, { SLL2_PROTOCOL }>(frame),
+            Self::Unknown(_) => return Layer::Unsupported,
+        };
+        Layer::Network {
             ethertype,
             bytes: frame,
-        };
-        match self {
-            Self::Ethernet => Layer::Ethernet(frame),
-            Self::Ipv4 => network(ETHERTYPE_IPV4),
-            Self::Ipv6 => network(ETHERTYPE_IPV6),
-            Self::RawIp => match frame.first().map(|first| first >> 4) {
-                None => Layer::Cut,
-                Some(4) => network(ETHERTYPE_IPV4),
-                Some(6) => network(ETHERTYPE_IPV6),
-                Some(_) => Layer::Unsupported,
-            },
-            Self::Null | Self::Loop => behind_family(frame),
-            Self::LinuxSll => cooked::<{ SLL_HEADER_LEN }, { SLL_PROTOCOL }>(frame),
-            Self::LinuxSll2 => cooked::<{ SLL2_HEADER_LEN }, { SLL2_PROTOCOL }>(frame),
-            Self::Unknown(_) => Layer::Unsupported,
         }
     }
 }

@@ -36,13 +36,7 @@ impl Pcap {
         let Some((order, fraction_ns)) = recognise(buffer.bytes()) else {
             return Ok(None);
         };
-        let offset = buffer.offset();
-        if !buffer
-            .need(field::FILE_HEADER_LEN)
-            .map_err(|error| Error::read(offset, error))?
-        {
-            return Err(Error::new(offset, Fault::Cut));
-        }
+        buffer.require(field::FILE_HEADER_LEN)?;
         // The bits above the link type describe a frame check sequence; a parser that follows IP lengths ignores it.
         let link = LinkType::from_code(order.u32(buffer.bytes(), field::LINK_TYPE) as u16);
         buffer.consume(field::FILE_HEADER_LEN);
@@ -55,14 +49,8 @@ impl Pcap {
 
     #[inline]
     pub(super) fn next<R: Read>(&self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
-        let offset = buffer.offset();
-        let failed = |error| Error::read(offset, error);
-        if !buffer.need(field::PACKET_HEADER_LEN).map_err(failed)? {
-            return if buffer.bytes().is_empty() {
-                Ok(None)
-            } else {
-                Err(Error::new(offset, Fault::Cut))
-            };
+        if !buffer.require_unless_at_end(field::PACKET_HEADER_LEN)? {
+            return Ok(None);
         }
         let header = buffer.bytes();
         let seconds = u64::from(self.order.u32(header, field::SECONDS));
@@ -75,11 +63,9 @@ impl Pcap {
                 length: len as u64,
                 limit: MAX_PACKET as u64,
             };
-            return Err(Error::new(offset, fault));
+            return Err(Error::new(buffer.offset(), fault));
         }
-        if !buffer.need(field::PACKET_HEADER_LEN + len).map_err(failed)? {
-            return Err(Error::new(offset, Fault::Cut));
-        }
+        buffer.require(field::PACKET_HEADER_LEN + len)?;
         let start = buffer.consume(field::PACKET_HEADER_LEN + len) + field::PACKET_HEADER_LEN;
         let ts = seconds * 1_000_000_000 + fraction * self.fraction_ns;
         Ok(Some(PacketRef {

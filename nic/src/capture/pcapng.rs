@@ -80,13 +80,8 @@ impl Pcapng {
     pub(super) fn next<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Option<PacketRef>, Error> {
         loop {
             let offset = buffer.offset();
-            let failed = |error| Error::read(offset, error);
-            if !buffer.need(block::MIN_LEN).map_err(failed)? {
-                return if buffer.bytes().is_empty() {
-                    Ok(None)
-                } else {
-                    Err(Error::new(offset, Fault::Cut))
-                };
+            if !buffer.require_unless_at_end(block::MIN_LEN)? {
+                return Ok(None);
             }
             let kind = self
                 .begin(buffer.bytes())
@@ -105,9 +100,7 @@ impl Pcapng {
                 self.skip(buffer, kind, len)?;
                 continue;
             }
-            if !buffer.need(len).map_err(failed)? {
-                return Err(Error::new(offset, Fault::Cut));
-            }
+            buffer.require(len)?;
             let start = buffer.consume(len);
             let bytes = buffer.consumed(start, len);
             let (body, trailer) = bytes[block::BODY..].split_at(len - block::MIN_LEN);
@@ -156,9 +149,8 @@ impl Pcapng {
             };
             return Err(Error::new(offset, fault));
         }
-        let failed = |error| Error::read(offset, error);
-        let there = buffer.skip((len - block::TRAILER_LEN) as u64).map_err(failed)?;
-        if !there || !buffer.need(block::TRAILER_LEN).map_err(failed)? {
+        let there = buffer.skip((len - block::TRAILER_LEN) as u64)?;
+        if !there || !buffer.need(block::TRAILER_LEN)? {
             return Err(Error::new(offset, Fault::Cut));
         }
         if self.order.u32(buffer.bytes(), 0) as usize != len {
@@ -212,10 +204,8 @@ impl Pcapng {
         };
         let mut options = &body[interface::OPTIONS..];
         while options.len() >= 4 {
-            let (code, len) = (
-                self.order.u16(options, 0),
-                usize::from(self.order.u16(options, 2)),
-            );
+            let code = self.order.u16(options, 0);
+            let len = usize::from(self.order.u16(options, 2));
             if code == interface::OPTION_END {
                 break;
             }
@@ -226,14 +216,12 @@ impl Pcapng {
                 (interface::OPTION_RESOLUTION, &[code]) => described.resolution = Resolution::of(code)?,
                 (interface::OPTION_OFFSET, value) if len == 8 => {
                     // The order of the words is the order of their bytes.
-                    let (a, b) = (
-                        u64::from(self.order.u32(value, 0)),
-                        u64::from(self.order.u32(value, 4)),
-                    );
+                    let first = u64::from(self.order.u32(value, 0));
+                    let second = u64::from(self.order.u32(value, 4));
                     let bits = if self.order == Order::Little {
-                        b << 32 | a
+                        second << 32 | first
                     } else {
-                        a << 32 | b
+                        first << 32 | second
                     };
                     described.offset = bits as i64;
                 }

@@ -104,11 +104,8 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// It cannot be read, or is not a capture.
     pub fn new(input: R) -> Result<Self, Error> {
-        let failed = |error| Error::read(0, error);
-        let mut buffer = Buffer::new(input).map_err(failed)?;
-        if !buffer.need(4).map_err(failed)? {
-            return Err(Error::new(0, Fault::Cut));
-        }
+        let mut buffer = Buffer::new(input)?;
+        buffer.require(4)?;
         let format = if let Some(pcap) = Pcap::open(&mut buffer)? {
             Format::Pcap(pcap)
         } else if let Some(pcapng) = Pcapng::open(buffer.bytes()) {

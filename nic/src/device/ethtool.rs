@@ -3,11 +3,12 @@
 //! A command and its answer share one buffer of 32-bit words that begins with the command's number (linux/ethtool.h).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::netlink::text;
 use super::{Feature, Level, Offloads, Queues};
 use crate::error::Error;
+use crate::sys;
 
 /// The ethtool ioctl of linux/sockios.h.
 const SIOCETHTOOL: u32 = 0x8946;
@@ -44,13 +45,8 @@ impl Ethtool {
         for (slot, byte) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
             *slot = byte as libc::c_char;
         }
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(Error::last("socket", interface));
-        }
-        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+        let socket = socket.map_err(Error::failed("socket", interface))?;
         Ok(Self { socket, name })
     }
 
@@ -66,12 +62,8 @@ impl Ethtool {
         };
         // SAFETY: the kernel follows the pointer of the request to `words`, which the caller made long enough and which is
         // exclusively ours through the call.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        sys::check(unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
+            .map(drop)
     }
 
     /// A command with an answer of `N` words.
@@ -131,8 +123,9 @@ impl Ethtool {
 
     pub(crate) fn set_feature(&self, name: &str, on: bool) -> io::Result<()> {
         let names = self.names()?;
-        let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "this kernel knows no such offload");
-        let bit = names.iter().position(|known| known == name).ok_or_else(unknown)?;
+        let bit = names.iter().position(|known| known == name).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "this kernel knows no such offload")
+        })?;
         let blocks = names.len().div_ceil(32);
         let mut words = vec![0; 2 + blocks * 2];
         words[0] = command::SFEATURES;
@@ -147,7 +140,9 @@ impl Ethtool {
     pub(crate) fn set_queues(&self, rx: u32, tx: u32) -> io::Result<()> {
         // SAFETY: `ethtool_channels` is nine words.
         let mut words = unsafe { self.query::<9>(command::GCHANNELS) }?;
-        (words[0], words[5], words[6]) = (command::SCHANNELS, rx, tx);
+        words[0] = command::SCHANNELS;
+        words[5] = rx;
+        words[6] = tx;
         // SAFETY: as above.
         unsafe { self.call(&mut words) }
     }
@@ -159,67 +154,73 @@ fn bytes(words: &[u32]) -> Vec<u8> {
 
 /// `ethtool_drvinfo`: after the command the driver's name; after two more texts the bus.
 fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
-    let named = |at: usize| bytes.get(at..at + 32).map(text).filter(|name| !name.is_empty());
     // Devices without a bus report an empty string, or this.
-    Some((named(4)?, named(100).filter(|bus| bus != "N/A")))
+    Some((name_at(bytes, 4)?, name_at(bytes, 100).filter(|bus| bus != "N/A")))
+}
+
+fn name_at(bytes: &[u8], at: usize) -> Option<String> {
+    bytes
+        .get(at..at + STRING)
+        .map(text)
+        .filter(|name| !name.is_empty())
 }
 
 /// `ethtool_ringparam`: the maxima (receive, mini, jumbo, transmit), then the current values. A driver without rings reports zeros.
 fn rx_ring(words: [u32; 9]) -> Option<Level> {
-    let level = Level {
-        now: words[5],
-        max: words[1],
-    };
-    (level.max > 0).then_some(level)
+    Some(level(&words, 1)).filter(|level| level.max > 0)
+}
+
+/// The maximum at `at`, with its current value four words behind it.
+fn level(words: &[u32; 9], at: usize) -> Level {
+    Level {
+        now: words[at + 4],
+        max: words[at],
+    }
 }
 
 /// `ethtool_channels`: the maxima (receive, transmit, other, combined), then the current values.
 fn queues(words: [u32; 9]) -> Queues {
-    let level = |at: usize| Level {
-        now: words[at + 4],
-        max: words[at],
-    };
     Queues {
-        rx: level(1),
-        tx: level(2),
-        combined: level(4),
+        rx: level(&words, 1),
+        tx: level(&words, 2),
+        combined: level(&words, 4),
     }
 }
 
-/// Per block of 32: available, requested, active, never to be changed.
+/// Names the bits of the blocks; unused bits have empty names.
 fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
-    let one = |(bit, name): (usize, String)| {
-        let word = |part: usize| {
-            words
-                .get(bit / 32 * 4 + part)
-                .map(|word| word >> (bit % 32) & 1 == 1)
-        };
-        let feature = Feature {
-            on: word(2)?,
-            fixed: !word(0)? || word(3)?,
-        };
-        (!name.is_empty()).then_some((name, feature))
-    };
-    names.into_iter().enumerate().filter_map(one).collect()
+    let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
+    named
+        .filter_map(|(bit, name)| Some((name, feature(words, bit)?)))
+        .collect()
+}
+
+/// Per block of 32: available, requested, active, never to be changed.
+fn feature(words: &[u32], bit: usize) -> Option<Feature> {
+    let block = words.get(bit / 32 * 4..)?.first_chunk::<4>()?;
+    let [available, _, active, never_changed] = block.map(|word| word >> (bit % 32) & 1 == 1);
+    Some(Feature {
+        on: active,
+        fixed: !available || never_changed,
+    })
 }
 
 /// Those that matter to a receiver.
 pub(crate) fn offloads(features: &[(String, Feature)]) -> Offloads {
-    let named = |name: &str| {
-        features
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, feature)| *feature)
-    };
     Offloads {
-        lro: named("rx-lro"),
-        gro: named("rx-gro"),
-        gro_hw: named("rx-gro-hw"),
-        gro_list: named("rx-gro-list"),
-        udp_gro_forwarding: named("rx-udp-gro-forwarding"),
-        rx_vlan: named("rx-vlan-hw-parse"),
-        ntuple: named("rx-ntuple-filter"),
+        lro: named(features, "rx-lro"),
+        gro: named(features, "rx-gro"),
+        gro_hw: named(features, "rx-gro-hw"),
+        gro_list: named(features, "rx-gro-list"),
+        udp_gro_forwarding: named(features, "rx-udp-gro-forwarding"),
+        rx_vlan: named(features, "rx-vlan-hw-parse"),
+        ntuple: named(features, "rx-ntuple-filter"),
     }
+}
+
+fn named(features: &[(String, Feature)], name: &str) -> Option<Feature> {
+    let found = features.iter().find(|(known, _)| known == name);
+    found.map(|(_, feature)| *feature)
 }
 
 #[cfg(test)]

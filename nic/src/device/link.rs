@@ -120,21 +120,13 @@ fn parse(answer: &[u8]) -> Option<Link> {
 
 /// The programs on it, by mode.
 fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
-    let one = |kind, mode| {
-        xdp.u32(kind).map(|id| Attached {
-            id,
-            name: None,
-            mode,
-            ours: None,
-        })
-    };
     let mut found: Vec<Attached> = [
         (ifla::XDP_HW_PROG_ID, Mode::Offloaded),
         (ifla::XDP_DRV_PROG_ID, Mode::Native),
         (ifla::XDP_SKB_PROG_ID, Mode::Generic),
     ]
     .into_iter()
-    .filter_map(|(kind, mode)| one(kind, mode))
+    .filter_map(|(kind, mode)| attached_in(xdp, kind, mode))
     .collect();
     if found.is_empty() {
         // Kernels before 4.19 report the mode separately from the program.
@@ -144,18 +136,27 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
             Some(3) => Some(Mode::Offloaded),
             _ => None,
         };
-        found.extend(mode.and_then(|mode| one(ifla::XDP_PROG_ID, mode)));
+        found.extend(mode.and_then(|mode| attached_in(xdp, ifla::XDP_PROG_ID, mode)));
     }
     found
 }
 
+/// The program whose ID is the attribute of type `kind`.
+fn attached_in(xdp: Attributes<'_>, kind: u16, mode: Mode) -> Option<Attached> {
+    xdp.u32(kind).map(|id| Attached {
+        id,
+        name: None,
+        mode,
+        ours: None,
+    })
+}
+
 /// From `rtnl_link_stats64`: numbers of eight bytes each.
 fn lost(stats: &[u8]) -> Option<RxErrors> {
-    let number = |position: usize| u64_at(stats, position * 8);
     Some(RxErrors {
-        dropped: number(6)?,
-        overruns: number(14)?,
-        missed: number(15)?,
+        dropped: u64_at(stats, 6 * 8)?,
+        overruns: u64_at(stats, 14 * 8)?,
+        missed: u64_at(stats, 15 * 8)?,
     })
 }
 

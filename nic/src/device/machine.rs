@@ -108,38 +108,35 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 /// Number of elements of a list such as `0-3,8`.
 fn listed(text: &str) -> Option<u32> {
-    let one = |range: &str| {
+    text.trim().split(',').try_fold(0, |sum: u32, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    };
-    text.trim()
-        .split(',')
-        .map(one)
-        .try_fold(0, |sum: u32, count| sum.checked_add(count?))
+        let before: u32 = first.parse().ok()?;
+        let count = last.parse::<u32>().ok()?.checked_sub(before)?.checked_add(1)?;
+        sum.checked_add(count)
+    })
 }
 
 /// The second column, in hexadecimal, of all processors.
 fn backlog_drops(text: &str) -> Option<u64> {
-    let one = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
-    text.lines()
-        .map(one)
-        .try_fold(0, |sum: u64, drops| sum.checked_add(drops?))
+    text.lines().try_fold(0, |sum: u64, line| {
+        let drops = line.split_ascii_whitespace().nth(1)?;
+        sum.checked_add(u64::from_str_radix(drops, 16).ok()?)
+    })
 }
 
 fn huge_pages(meminfo: &str) -> Option<HugePages> {
-    let value = |name: &str| {
-        let line = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    let free = value("HugePages_Free")?.saturating_sub(value("HugePages_Rsvd")?);
+    let reserved = meminfo_value(meminfo, "HugePages_Rsvd")?;
     Some(HugePages {
-        total: value("HugePages_Total")?,
-        free,
-        size: value("Hugepagesize")?.checked_mul(1024)?,
+        total: meminfo_value(meminfo, "HugePages_Total")?,
+        free: meminfo_value(meminfo, "HugePages_Free")?.saturating_sub(reserved),
+        size: meminfo_value(meminfo, "Hugepagesize")?.checked_mul(1024)?,
     })
+}
+
+fn meminfo_value(meminfo: &str, name: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The word in brackets: `always [madvise] never`.

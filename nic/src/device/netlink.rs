@@ -1,9 +1,10 @@
 //! Netlink: one request to the kernel, one answer, and the attributes in it.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::error::Error;
+use crate::sys;
 
 /// A netlink socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -23,13 +24,8 @@ const ANSWER: usize = 64 * 1024;
 impl Netlink {
     /// `protocol` is `NETLINK_ROUTE` or `NETLINK_GENERIC`.
     pub(crate) fn open(protocol: i32) -> Result<Self, Error> {
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
-        if fd < 0 {
-            return Err(Error::last("socket", "AF_NETLINK"));
-        }
-        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol);
+        let socket = socket.map_err(Error::failed("socket", "AF_NETLINK"))?;
         Ok(Self { socket })
     }
 
@@ -38,7 +34,7 @@ impl Netlink {
         let bytes = self.exchange(kind, libc::NLM_F_REQUEST as u16, body)?;
         answer(&bytes)
             .map(<[u8]>::to_vec)
-            .map_err(|source| Error::new("recv", "netlink", source))
+            .map_err(Error::failed("recv", "netlink"))
     }
 
     /// Sends a request of this type and reads its acknowledgement.
@@ -62,30 +58,30 @@ impl Netlink {
         let fd = self.socket.as_raw_fd();
         // SAFETY: the kernel reads `request.len()` bytes of `request`, which lives through the call.
         let sent = unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) };
-        if sent < 0 {
-            return Err(Error::last("send", "netlink"));
-        }
+        sys::check(sent).map_err(Error::failed("send", "netlink"))?;
         let mut bytes = vec![0; ANSWER];
         // The kernel has answered before `send` returned, so this does not wait.
         // SAFETY: the kernel writes at most `bytes.len()` bytes.
         let len = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
-        let len = usize::try_from(len).map_err(|_| Error::last("recv", "netlink"))?;
-        bytes.truncate(len);
+        bytes.truncate(sys::check(len).map_err(Error::failed("recv", "netlink"))?);
         Ok(bytes)
     }
 }
 
 /// The body of the first message in `bytes`.
 fn answer(bytes: &[u8]) -> io::Result<&[u8]> {
-    let broken = || io::Error::new(io::ErrorKind::InvalidData, "a truncated answer");
-    let len = u32_at(bytes, 0).ok_or_else(broken)? as usize;
-    let kind = u16_at(bytes, 4).ok_or_else(broken)?;
-    let body = bytes.get(HEADER..len).ok_or_else(broken)?;
-    if kind == ERROR {
-        let code = u32_at(body, 0).ok_or_else(broken)? as i32;
-        return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+    match parts(bytes) {
+        Some((ERROR, Some(code), _)) => Err(io::Error::from_raw_os_error((code as i32).saturating_neg())),
+        Some((kind, _, body)) if kind != ERROR => Ok(body),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a truncated answer")),
     }
-    Ok(body)
+}
+
+/// The type of the first message, the number at the start of its body, and its body.
+fn parts(bytes: &[u8]) -> Option<(u16, Option<u32>, &[u8])> {
+    let len = u32_at(bytes, 0)? as usize;
+    let body = bytes.get(HEADER..len)?;
+    Some((u16_at(bytes, 4)?, u32_at(body, 0), body))
 }
 
 /// The attributes of an answer, up to the first malformed one.

@@ -19,15 +19,17 @@ pub fn rdma_devices() -> Vec<RdmaDevice> {
 }
 
 fn devices(class: &Path) -> Vec<RdmaDevice> {
-    let one = |name: String| {
-        let ports = names(&class.join(&name).join("ports"));
+    let mut devices = Vec::new();
+    for name in names(class) {
+        let folder = class.join(&name).join("ports");
+        let ports = names(&folder);
         let addresses = ports
             .iter()
-            .flat_map(|port| addresses(&class.join(&name).join("ports").join(port)))
+            .flat_map(|port| addresses(&folder.join(port)))
             .collect();
-        RdmaDevice { name, addresses }
-    };
-    names(class).into_iter().map(one).collect()
+        devices.push(RdmaDevice { name, addresses });
+    }
+    devices
 }
 
 /// Each once, in the order of the port's table.

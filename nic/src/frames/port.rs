@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Error;
-use crate::sys::{self, Mapping};
+use crate::sys::{self, Mapping, half, word};
 use crate::time::nanoseconds;
 
 /// Settings with which a [`Port`] is opened.
@@ -96,34 +96,24 @@ impl Port {
     /// # Errors
     /// There is no such interface, CAP_NET_RAW is missing, the kernel has no memory for the ring.
     pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
-        let failed = |call| move |source| Error::new(call, interface, source);
-        let index = sys::interface_index(interface).map_err(failed("open interface"))?;
-        // Protocol 0: nothing is received until it is bound.
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
-            let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
-            let error = Error::new("socket AF_PACKET", interface, source);
-            if missing {
-                error.with_advice(sys::NET_RAW_MISSING.to_owned())
-            } else {
-                error
-            }
-        })?;
-        let set = |option, value: i32, call| {
-            sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
-        };
-        set(
-            libc::PACKET_VERSION,
-            libc::tpacket_versions::TPACKET_V2 as i32,
-            "setsockopt PACKET_VERSION",
-        )?;
-        set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
-        // Frames that do not fit into a slot are queued whole.
-        set(libc::PACKET_COPY_THRESH, 1, "setsockopt PACKET_COPY_THRESH")?;
-        // Older kernels do not have it; outgoing frames are then recognised by their packet type.
-        let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
-        if options.bypass {
-            set(libc::PACKET_QDISC_BYPASS, 1, "setsockopt PACKET_QDISC_BYPASS")?;
+        let index = sys::interface_index(interface).map_err(Error::failed("open interface", interface))?;
+        let socket = sys::packet_socket(interface)?;
+        let version = libc::tpacket_versions::TPACKET_V2 as i32;
+        for (option, value, call) in [
+            (libc::PACKET_VERSION, version, "setsockopt PACKET_VERSION"),
+            (libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR"),
+            // Frames that do not fit into a slot are queued whole.
+            (libc::PACKET_COPY_THRESH, 1, "setsockopt PACKET_COPY_THRESH"),
+            (
+                libc::PACKET_QDISC_BYPASS,
+                options.bypass.into(),
+                "setsockopt PACKET_QDISC_BYPASS",
+            ),
+        ] {
+            sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(Error::failed(call, interface))?;
         }
+        // Older kernels do not have it; outgoing frames are then recognised by their packet type.
+        let _ = sys::set(&socket, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &1);
         buffers(&socket);
         let slot = (options.frame_len + OVERHEAD)
             .next_power_of_two()
@@ -137,9 +127,9 @@ impl Port {
             tp_frame_nr: slots as u32,
         };
         sys::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape)
-            .map_err(failed("setsockopt PACKET_RX_RING"))?;
-        let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(failed("mmap"))?;
-        sys::bind_to_interface(&socket, index).map_err(failed("bind AF_PACKET"))?;
+            .map_err(Error::failed("setsockopt PACKET_RX_RING", interface))?;
+        let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(Error::failed("mmap", interface))?;
+        sys::bind_to_interface(&socket, index).map_err(Error::failed("bind AF_PACKET", interface))?;
         let all = libc::packet_mreq {
             mr_ifindex: index.cast_signed(),
             mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -147,18 +137,17 @@ impl Port {
             mr_address: [0; 8],
         };
         sys::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
-            .map_err(failed("setsockopt PACKET_ADD_MEMBERSHIP"))?;
-        let (interface, scratch, stats) = (interface.to_owned(), Vec::new(), Stats::default());
+            .map_err(Error::failed("setsockopt PACKET_ADD_MEMBERSHIP", interface))?;
         Ok(Self {
             socket,
-            interface,
+            interface: interface.to_owned(),
             index,
             memory,
             slot,
             slots,
             at: 0,
-            scratch,
-            stats,
+            scratch: Vec::new(),
+            stats: Stats::default(),
         })
     }
 
@@ -201,7 +190,10 @@ impl Port {
                 Ok(sent) => done += sent.max(1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The error is about the first frame: too long, interface down, no buffer. The others may succeed.
-                Err(_) => (done, failed) = (done + 1, failed + 1),
+                Err(_) => {
+                    done += 1;
+                    failed += 1;
+                }
             }
         }
         self.stats.sent += (frames.len() - failed) as u64;
@@ -276,7 +268,8 @@ impl Port {
             match receive_whole(socket, scratch) {
                 Some(len) if len >= VIRTIO_HEADER => {
                     scratch.truncate(len);
-                    (cut, copied) = (false, true);
+                    cut = false;
+                    copied = true;
                 }
                 _ => cut = true,
             }
@@ -316,8 +309,6 @@ impl AsFd for Port {
     }
 }
 
-/// Socket option of linux/if_packet.h, since Linux 4.20.
-const PACKET_IGNORE_OUTGOING: i32 = 23;
 /// Maximum bytes before a frame in a slot: headers, address, alignment, a tag.
 const OVERHEAD: usize = 128;
 /// Bytes of a VLAN tag.
@@ -379,25 +370,15 @@ fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
     let &[flags, kind, _, _, s0, s1, c0, c1, o0, o1] = header else {
         return (Unfinished::default(), false);
     };
-    let number = |low, high| usize::from(u16::from_ne_bytes([low, high]));
-    let checksum = (flags & NEEDS_CHECKSUM != 0).then(|| (number(c0, c1), number(o0, o1)));
-    match kind & KIND {
-        NONE => (
-            Unfinished {
-                checksum,
-                segment: None,
-            },
-            true,
-        ),
-        TCP_4 | TCP_6 | UDP => (
-            Unfinished {
-                checksum,
-                segment: Some(number(s0, s1)),
-            },
-            true,
-        ),
-        _ => (Unfinished::default(), false),
-    }
+    let [size, start, offset] =
+        [[s0, s1], [c0, c1], [o0, o1]].map(|bytes| usize::from(u16::from_ne_bytes(bytes)));
+    let segment = match kind & KIND {
+        NONE => None,
+        TCP_4 | TCP_6 | UDP => Some(size),
+        _ => return (Unfinished::default(), false),
+    };
+    let checksum = (flags & NEEDS_CHECKSUM != 0).then_some((start, offset));
+    (Unfinished { checksum, segment }, true)
 }
 
 /// Inserts a tag after the addresses.
@@ -405,22 +386,6 @@ fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
     const ADDRESSES: usize = 12;
     let at = ADDRESSES.min(frame.len());
     frame.splice(at..at, tag);
-}
-
-#[inline]
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..)
-        .and_then(|bytes| bytes.first_chunk())
-        .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
-}
-
-#[inline]
-fn half(bytes: &[u8], at: usize) -> u16 {
-    bytes
-        .get(at..)
-        .and_then(|bytes| bytes.first_chunk())
-        .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
 /// Enlarges the socket buffers, for frames that do not fit into slots and for sending, as far as permitted.
@@ -439,9 +404,10 @@ fn buffers(socket: &OwnedFd) {
 
 /// Reads the first frame that is queued whole, after its virtio header. `None`: there is none, or it is too long.
 fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
-    let (fd, start, len) = (socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len());
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let len = into.len();
     // SAFETY: the kernel writes at most `len` bytes to `into`, which is ours alone.
-    let received = unsafe { libc::recv(fd, start, len, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
+    let received = unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), len, flags) };
     usize::try_from(received).ok().filter(|received| *received <= len)
 }
 
@@ -449,24 +415,23 @@ fn receive_whole(socket: &OwnedFd, into: &mut [u8]) -> Option<usize> {
 fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
     /// Nothing is left to the NIC.
     const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
-    // SAFETY: both are integers and pointers, for which zero (null) is a value.
-    let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =
-        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: integers and pointers, for which zero (null) is a value.
+    let mut vectors: [[libc::iovec; 2]; BATCH] = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
     for ((frame, vector), header) in frames.iter().zip(&mut vectors).zip(&mut headers) {
-        *vector = [vector_of(&FINISHED), vector_of(frame)];
+        *vector = [sys::vector_of(&FINISHED), sys::vector_of(frame)];
         header.msg_hdr.msg_iov = vector.as_mut_ptr();
         header.msg_hdr.msg_iovlen = 2;
     }
-    let (fd, count) = (socket.as_raw_fd(), frames.len().min(BATCH) as libc::c_uint);
+    let count = frames.len().min(BATCH) as libc::c_uint;
     // SAFETY: `count` headers, each with two vectors that span bytes; the kernel reads them, and all live through the call.
-    let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-/// The kernel does not write through it.
-fn vector_of(bytes: &[u8]) -> libc::iovec {
-    libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    }
+    sys::check(unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count,
+            libc::MSG_DONTWAIT,
+        )
+    })
 }

@@ -48,8 +48,7 @@ impl LiveFrames {
         words: &[Word],
         per_second: Option<u32>,
     ) -> Result<Self, Error> {
-        let index = sys::interface_index(interface)
-            .map_err(|source| Error::new("open interface", interface, source))?;
+        let index = sys::interface_index(interface).map_err(Error::failed("open interface", interface))?;
         let names: Vec<[String; 4]> = (0..words.len())
             .map(|word| ["at", "base", "each", "of"].map(|name| format!("{name}_{word}")))
             .collect();
@@ -80,7 +79,8 @@ impl LiveFrames {
     /// # Errors
     /// The kernel refused.
     pub fn send(&self, frame: &[u8], total: u64, stop: &AtomicBool) -> Result<u64, Error> {
-        let (mut sent, mut most) = (0, Self::FIRST_CALL);
+        let mut sent = 0;
+        let mut most = Self::FIRST_CALL;
         // Relaxed: only the flag itself matters; joining the thread orders everything else.
         while sent < total && (sent == 0 || !stop.load(Ordering::Relaxed)) {
             let count = u32::try_from(total - sent).unwrap_or(u32::MAX).min(most);

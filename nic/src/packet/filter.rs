@@ -169,25 +169,23 @@ impl Program {
     }
 
     fn resolve(self) -> Vec<sock_filter> {
-        let distance = |from: usize, label: Label| {
-            let target = self
-                .labels
-                .iter()
-                .find(|(known, _)| *known == label)
-                .map(|&(_, at)| at);
-            // No jump goes back or farther than 255 instructions: a test checks the longest program.
-            target.map_or(0, |at| {
-                u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX)
-            })
-        };
         let instructions = self.instructions.iter().enumerate();
         instructions
             .map(|(at, &(code, k, yes, no))| sock_filter {
                 code,
                 k,
-                jt: distance(at, yes),
-                jf: distance(at, no),
+                jt: self.distance(at, yes),
+                jf: self.distance(at, no),
             })
             .collect()
+    }
+
+    /// Instructions between the one at `from` and the label; 0 for [`Label::Next`].
+    fn distance(&self, from: usize, label: Label) -> u8 {
+        let target = self.labels.iter().find(|(known, _)| *known == label);
+        // No jump goes back or farther than 255 instructions: a test checks the longest program.
+        target.map_or(0, |(_, at)| {
+            u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX)
+        })
     }
 }

@@ -9,7 +9,7 @@ use wire::frame;
 use super::{Options, filter};
 use crate::error::Error;
 use crate::source::{Packet, PacketBatch, Source, Stats};
-use crate::sys::{self, Mapping};
+use crate::sys::{self, Mapping, half, word};
 use crate::time::nanoseconds;
 use crate::udp;
 
@@ -39,36 +39,25 @@ impl Ring {
     /// # Errors
     /// There is no such interface, CAP_NET_RAW is missing, a port is in use, the kernel has no memory for the ring.
     pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
-        let failed = |call| move |source| Error::new(call, interface, source);
-        let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
+        let index = sys::interface_index(interface).map_err(Error::failed("if_nametoindex", interface))?;
         let holders = if options.hold_ports {
             hold(interface, &options.ports)?
         } else {
             Vec::new()
         };
-        // Protocol 0: nothing is received until it is bound, with the filter in place.
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
-            let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
-            let error = Error::new("socket AF_PACKET", interface, source);
-            if missing {
-                error.with_advice(sys::NET_RAW_MISSING.to_owned())
-            } else {
-                error
-            }
-        })?;
-        let set = |option, value: i32, call| {
-            sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
-        };
-        set(
-            libc::PACKET_VERSION,
-            libc::tpacket_versions::TPACKET_V3 as i32,
-            "setsockopt PACKET_VERSION",
-        )?;
-        set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
+        // It is bound with the filter in place.
+        let socket = sys::packet_socket(interface)?;
+        let version = libc::tpacket_versions::TPACKET_V3 as i32;
+        for (option, value, call) in [
+            (libc::PACKET_VERSION, version, "setsockopt PACKET_VERSION"),
+            (libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR"),
+        ] {
+            sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(Error::failed(call, interface))?;
+        }
         // Older kernels do not support it; a machine does not send telemetry to itself through an interface.
-        let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
+        let _ = sys::set(&socket, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &1);
         sys::attach_filter(&socket, &filter::telemetry(&options.ports))
-            .map_err(failed("setsockopt SO_ATTACH_FILTER"))?;
+            .map_err(Error::failed("setsockopt SO_ATTACH_FILTER", interface))?;
         let blocks = (options.ring / BLOCK).max(2);
         let shape = libc::tpacket_req3 {
             tp_block_size: BLOCK as u32,
@@ -81,27 +70,27 @@ impl Ring {
             tp_feature_req_word: 0,
         };
         sys::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &shape)
-            .map_err(failed("setsockopt PACKET_RX_RING"))?;
-        let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(failed("mmap"))?;
-        sys::bind_to_interface(&socket, index).map_err(failed("bind AF_PACKET"))?;
+            .map_err(Error::failed("setsockopt PACKET_RX_RING", interface))?;
+        let memory = Mapping::shared(&socket, 0, blocks * BLOCK).map_err(Error::failed("mmap", interface))?;
+        sys::bind_to_interface(&socket, index).map_err(Error::failed("bind AF_PACKET", interface))?;
         // A fanout group of one socket, for which the kernel reassembles fragments. Where it does not, they are counted as refused.
         let defragment =
             (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
                 << 16;
-        let _ = set(
+        let _ = sys::set(
+            &socket,
+            libc::SOL_PACKET,
             libc::PACKET_FANOUT,
-            defragment.cast_signed(),
-            "setsockopt PACKET_FANOUT",
+            &defragment.cast_signed(),
         );
-        let (ports, interface) = (options.ports.clone(), interface.to_owned());
         Ok(Self {
             socket,
             _holders: holders,
             memory,
             blocks,
             block: 0,
-            ports,
-            interface,
+            ports: options.ports.clone(),
+            interface: interface.to_owned(),
             stats: Stats::default(),
         })
     }
@@ -143,8 +132,10 @@ impl Ring {
         // SAFETY: inside the mapping, and the kernel writes nothing there before `status` is stored below; the slice does not
         // live until then.
         let block = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(start), BLOCK) };
-        let (count, mut at) = (word(block, BLOCK_PACKETS), word(block, BLOCK_FIRST) as usize);
-        let (mut batch, mut handed) = (PacketBatch::new(), 0);
+        let count = word(block, BLOCK_PACKETS);
+        let mut at = word(block, BLOCK_FIRST) as usize;
+        let mut batch = PacketBatch::new();
+        let mut handed = 0;
         for _ in 0..count {
             let Some(frame) = block.get(at..).and_then(Frame::new) else {
                 break;
@@ -185,9 +176,8 @@ impl AsFd for Ring {
 impl Source for Ring {
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
         if !self.ready() {
-            let failed = |source| Error::new("poll", &self.interface, source);
             let mut poll_fds = [sys::readable(self.socket.as_fd())];
-            sys::poll(&mut poll_fds, timeout_ms).map_err(failed)?;
+            sys::poll(&mut poll_fds, timeout_ms).map_err(Error::failed("poll", &self.interface))?;
             if poll_fds[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
                 && let Some(error) = sys::pending_error(&self.socket)
             {
@@ -218,9 +208,6 @@ impl Source for Ring {
         "packet"
     }
 }
-
-/// Socket option of linux/if_packet.h, since Linux 4.20.
-const PACKET_IGNORE_OUTGOING: i32 = 23;
 
 // In a block (`struct tpacket_block_desc`): how many frames, and where the first begins.
 const BLOCK_PACKETS: usize = 12;
@@ -271,7 +258,7 @@ impl<'a> Frame<'a> {
             }
         };
         let source = SocketAddr::new(datagram.src, datagram.src_port);
-        let (received, payload, port) = (self.received, datagram.payload, datagram.dst_port);
+        let payload = datagram.payload;
         let segment = self.segment.unwrap_or(payload.len()).max(1);
         let last = payload.len().saturating_sub(1) / segment * segment;
         for start in (0..=last).step_by(segment) {
@@ -280,8 +267,8 @@ impl<'a> Frame<'a> {
                 Packet {
                     data,
                     source,
-                    port,
-                    received,
+                    port: datagram.dst_port,
+                    received: self.received,
                     truncated: self.truncated && start == last,
                 },
                 stats,
@@ -305,29 +292,13 @@ fn segment(header: &[u8]) -> Option<usize> {
         .filter(|&size| size > 0)
 }
 
-#[inline]
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..)
-        .and_then(|bytes| bytes.first_chunk())
-        .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
-}
-
-#[inline]
-fn half(bytes: &[u8], at: usize) -> u16 {
-    bytes
-        .get(at..)
-        .and_then(|bytes| bytes.first_chunk())
-        .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
-}
-
 /// UDP sockets on the ports of that interface, of both families, that receive nothing. Datagrams of other interfaces are left to other sockets.
 fn hold(interface: &str, ports: &[u16]) -> Result<Vec<OwnedFd>, Error> {
     let mut sockets = Vec::new();
     for &port in ports {
         let socket = udp::any_address(port, Some(interface))?;
-        let refuse = sys::attach_filter(&socket, &filter::NOTHING);
-        refuse.map_err(|source| Error::new("setsockopt SO_ATTACH_FILTER", port, source))?;
+        sys::attach_filter(&socket, &filter::NOTHING)
+            .map_err(Error::failed("setsockopt SO_ATTACH_FILTER", port))?;
         sockets.push(socket);
     }
     Ok(sockets)

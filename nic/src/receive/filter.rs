@@ -1,6 +1,6 @@
 //! A program on an interface that processes datagrams itself: before every receive path, since consumed datagrams need none.
 
-use super::xdp::{explain, make_room, stack_source};
+use super::xdp::{attach, make_room, stack_source, up_state};
 use super::{Options, Refused, RxPath, Watch};
 use crate::bpf::{Attachment, Mode, Object};
 use crate::error::Error;
@@ -32,29 +32,19 @@ pub struct Filter {
 /// The interface is down or missing, another program is attached, or it cannot run programs.
 pub fn filter(interface: &str, object: &Object, program: &str, options: &Options) -> Result<Filter, Error> {
     let link = Link::open(interface)?;
-    let state = link.state()?.unwrap_or_default();
-    if !state.up {
-        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        let advice = format!("the interface is down: `ip link set {interface} up`");
-        return Err(Error::new("XDP", interface, source).with_advice(advice));
-    }
-    make_room(&link, &state)?;
+    make_room(&link, &up_state(&link)?)?;
     // Opened before the program passes anything to it, so that no datagram is lost in between.
     let mut warnings = Vec::new();
     let stack_source = stack_source(&link, options, &mut warnings)?;
-    let attach = |mode| {
-        let attached = object.attach(program, link.index(), mode);
-        attached.map_err(|error| explain(error, &link, mode))
-    };
     let mut tried = Vec::new();
-    let (attached, rx_path) = match attach(Mode::Native) {
+    let (attached, rx_path) = match attach(object, program, &link, Mode::Native) {
         Ok(attached) => (attached, RxPath::Native),
         Err(error) => {
             tried.push(Refused {
                 rx_path: RxPath::Native,
                 reason: error.to_string(),
             });
-            (attach(Mode::Generic)?, RxPath::Generic)
+            (attach(object, program, &link, Mode::Generic)?, RxPath::Generic)
         }
     };
     let queues = link.queues();

@@ -160,7 +160,8 @@ impl Watch {
         if self.link.state()?.is_none() {
             return Ok(State::Gone);
         }
-        let (before, now) = (self.queues, self.link.queues());
+        let before = self.queues;
+        let now = self.link.queues();
         if before != now {
             return Ok(State::QueuesChanged { before, now });
         }

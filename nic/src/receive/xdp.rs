@@ -2,7 +2,7 @@
 
 use super::watch::Steering;
 use super::{OpenInterface, Options, RxPath, Watch, receiver};
-use crate::bpf::{LoadOptions, Mode, Object};
+use crate::bpf::{Attachment, LoadOptions, Mode, Object};
 use crate::error::Error;
 use crate::link::{Link, LinkState, set_program};
 use crate::source::Source;
@@ -16,20 +16,10 @@ const PORTS: &str = "ports";
 const LONGEST: &str = "longest";
 
 pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result<OpenInterface, Error> {
-    let refused = |advice: String| {
-        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        Error::new("XDP", link.name(), source).with_advice(advice)
-    };
     let program = options
         .program
-        .ok_or_else(|| refused("there is no steering program".to_owned()))?;
-    let state = link.state()?.unwrap_or_default();
-    if !state.up {
-        return Err(refused(format!(
-            "the interface is down: `ip link set {} up`",
-            link.name()
-        )));
-    }
+        .ok_or_else(|| unsupported(&link, "there is no steering program".to_owned()))?;
+    let state = up_state(&link)?;
     make_room(&link, &state)?;
     let queues = link.queues();
     let memory = memory(state.mtu, queues, &options.xdp);
@@ -45,7 +35,7 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     for (queue, socket) in sources.iter().flat_map(xdp::XskSource::sockets) {
         sockets.update_socket(queue, socket)?;
         let copy = socket.try_clone_to_owned();
-        counted.push(copy.map_err(|source| Error::new("dup", link.name(), source))?);
+        counted.push(copy.map_err(Error::failed("dup", link.name()))?);
     }
     // Opened before the program redirects anything, so that no datagram is lost in between.
     let mut warnings = Vec::new();
@@ -55,9 +45,7 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     } else {
         Mode::Native
     };
-    let attached = object
-        .attach(PROGRAM, link.index(), mode)
-        .map_err(|error| explain(error, &link, mode))?;
+    let attached = attach(&object, PROGRAM, &link, mode)?;
     let steering = Steering::new(object, attached, counted, bind_mode);
     Ok(OpenInterface {
         sources: sources
@@ -76,6 +64,28 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
         warnings,
         watch: Watch::of_steering(link, steering)?,
     })
+}
+
+/// The state of an interface that is up.
+pub(super) fn up_state(link: &Link) -> Result<LinkState, Error> {
+    let state = link.state()?.unwrap_or_default();
+    if state.up {
+        return Ok(state);
+    }
+    let advice = format!("the interface is down: `ip link set {} up`", link.name());
+    Err(unsupported(link, advice))
+}
+
+fn unsupported(link: &Link, advice: String) -> Error {
+    let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+    Error::new("XDP", link.name(), source).with_advice(advice)
+}
+
+/// Attaches a program to the interface, or explains why the driver or the kernel refused it.
+pub(super) fn attach(object: &Object, program: &str, link: &Link, mode: Mode) -> Result<Attachment, Error> {
+    object
+        .attach(program, link.index(), mode)
+        .map_err(|error| explain(error, link, mode))
 }
 
 /// Bytes of memory that the XDP receive paths need on an interface with this MTU and this many receive queues.
@@ -175,7 +185,7 @@ pub(super) fn stack_source(
 }
 
 /// Explains why a driver or the kernel refused the program.
-pub(super) fn explain(error: Error, link: &Link, mode: Mode) -> Error {
+fn explain(error: Error, link: &Link, mode: Mode) -> Error {
     let name = link.name();
     let advice = match error.errno() {
         Some(libc::EOPNOTSUPP) if mode == Mode::Native => "the driver cannot run XDP programs".to_owned(),

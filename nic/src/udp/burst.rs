@@ -68,7 +68,8 @@ impl Burst {
 
     /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
     pub fn new(slots: usize, slot_size: usize) -> Self {
-        let (slots, slot_size) = (slots.clamp(1, MAX_SLOTS), slot_size.clamp(64, 65535));
+        let slots = slots.clamp(1, MAX_SLOTS);
+        let slot_size = slot_size.clamp(64, 65535);
         // An odd number of cache lines: slots a power of two apart would all map to the same few cache sets.
         let stride = (slot_size.div_ceil(LINE) | 1) * LINE;
         let data = Block::new(slots * stride, || 0);
@@ -212,7 +213,8 @@ impl Burst {
     pub(super) fn locate(&mut self, fetched: u64) {
         self.located.clear();
         for slot in 0..self.filled {
-            let (header, control_data) = (&self.headers.as_slice()[slot], self.control_data(slot));
+            let header = &self.headers.as_slice()[slot];
+            let control_data = self.control_data(slot);
             let len = (header.msg_len as usize).min(self.slot_size);
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let received = control_data.received.unwrap_or(fetched);
@@ -224,12 +226,10 @@ impl Burst {
             loop {
                 let end = (start + segment).min(len);
                 let truncated = end - start > self.longest || cut && end == len;
-                let kept = (end - start).min(self.longest) as u32;
-                let (slot, begin) = (slot as u32, start as u32);
                 self.located.push(Located {
-                    slot,
-                    start: begin,
-                    len: kept,
+                    slot: slot as u32,
+                    start: start as u32,
+                    len: (end - start).min(self.longest) as u32,
                     truncated,
                     received,
                 });
@@ -296,19 +296,15 @@ impl ControlData {
         let mut control_data = Self::default();
         while let Some((header, _)) = control.split_at_checked(HEADER) {
             let len = usize::from_ne_bytes(array(&header[..WORD]));
-            let (level, kind) = (
-                i32::from_ne_bytes(array(&header[WORD..])),
-                i32::from_ne_bytes(array(&header[WORD + 4..])),
-            );
+            let level = i32::from_ne_bytes(array(&header[WORD..]));
+            let kind = i32::from_ne_bytes(array(&header[WORD + 4..]));
             let Some(data) = control.get(HEADER..len) else {
                 break;
             };
             match (level, kind) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => {
-                    let (seconds, nanos) = (
-                        i64::from_ne_bytes(array(data)),
-                        i64::from_ne_bytes(array(&data[8..])),
-                    );
+                    let seconds = i64::from_ne_bytes(array(data));
+                    let nanos = i64::from_ne_bytes(array(&data[8..]));
                     control_data.received = Some(nanoseconds(seconds, nanos));
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {

@@ -12,7 +12,7 @@ use super::{MAX_BATCH_WAIT, Options, RecvBuffer, socket};
 use crate::error::Error;
 use crate::pace::Pace;
 use crate::source::Stats;
-use crate::time;
+use crate::{sys, time};
 
 /// A bound UDP socket.
 #[derive(Debug)]
@@ -36,12 +36,7 @@ impl Receiver {
     /// # Errors
     /// The port is in use, the address is not ours, a permission is missing: the error says what to do.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
-        let socket = socket::open(address)?;
-        Self::prepare(&socket, address, options)?;
-        let arrivals = options.merge.then(|| merge(&socket)).flatten();
-        let buffer = give_buffer(&socket, address, options)?;
-        socket::bind(&socket, address)?;
-        Self::of(socket, (buffer, arrivals), options)
+        Self::bind_socket(socket::open(address)?, address, options)
     }
 
     /// Listens on `port` of every address, of IPv4 and IPv6 by one socket (senders of IPv4 appear as such); only for datagrams that
@@ -51,47 +46,38 @@ impl Receiver {
     /// As for [`Receiver::bind`]; or there is no such device.
     pub fn bind_any(port: u16, device: Option<&str>, options: &Options) -> Result<Self, Error> {
         let (socket, address) = socket::open_any(port, device)?;
-        Self::prepare(&socket, address, options)?;
-        let arrivals = options.merge.then(|| merge(&socket)).flatten();
-        let buffer = give_buffer(&socket, address, options)?;
-        socket::bind(&socket, address)?;
-        Self::of(socket, (buffer, arrivals), options)
+        Self::bind_socket(socket, address, options)
     }
 
-    fn prepare(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Result<(), Error> {
-        let set = |option, value, name| {
-            socket::set(socket, libc::SOL_SOCKET, option, value)
-                .map_err(|source| Error::new(name, address, source))
-        };
-        set(libc::SO_TIMESTAMPNS, 1, "setsockopt SO_TIMESTAMPNS")?;
-        set(libc::SO_RXQ_OVFL, 1, "setsockopt SO_RXQ_OVFL")?;
-        if options.reuse_port {
-            set(libc::SO_REUSEPORT, 1, "setsockopt SO_REUSEPORT")?;
+    fn bind_socket(socket: OwnedFd, address: SocketAddr, options: &Options) -> Result<Self, Error> {
+        for (option, value, call) in [
+            (libc::SO_TIMESTAMPNS, 1, "setsockopt SO_TIMESTAMPNS"),
+            (libc::SO_RXQ_OVFL, 1, "setsockopt SO_RXQ_OVFL"),
+            (
+                libc::SO_REUSEPORT,
+                options.reuse_port.into(),
+                "setsockopt SO_REUSEPORT",
+            ),
+        ] {
+            sys::set(&socket, libc::SOL_SOCKET, option, &value).map_err(Error::failed(call, address))?;
         }
         if address.is_ipv6() {
             // The kernel drops datagrams over IPv6 without a checksum otherwise. Many switches and RoCEv2 devices send none (RFC 6936).
-            socket::set(socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, 1)
-                .map_err(|source| Error::new("setsockopt UDP_NO_CHECK6_RX", address, source))?;
+            sys::set(&socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, &1)
+                .map_err(Error::failed("setsockopt UDP_NO_CHECK6_RX", address))?;
         }
-        Ok(())
-    }
-
-    fn of(
-        socket: OwnedFd,
-        (buffer, arrivals): (RecvBuffer, Option<DatagramCounter>),
-        options: &Options,
-    ) -> Result<Self, Error> {
-        let address = socket::local_address(&socket)?;
-        let pace = Pace::new(options.batch_wait.min(MAX_BATCH_WAIT));
-        let (drops, stats) = (DropAccount::default(), Stats::default());
+        let arrivals = options.merge.then(|| merge(&socket)).flatten();
+        let buffer = set_buffer(&socket, options.recv_buffer)
+            .map_err(Error::failed("setsockopt SO_RCVBUF", address))?;
+        socket::bind(&socket, address)?;
         Ok(Self {
+            address: socket::local_address(&socket)?,
             socket,
-            address,
             buffer,
-            pace,
-            drops,
+            pace: Pace::new(options.batch_wait.min(MAX_BATCH_WAIT)),
+            drops: DropAccount::default(),
             arrivals,
-            stats,
+            stats: Stats::default(),
             buffers: 0,
         })
     }
@@ -147,11 +133,13 @@ impl Receiver {
             time::sleep(wait);
         }
         let mut filled = self.fetch(burst)?;
-        if filled == 0 && timeout_ms > 0 {
-            let ready = socket::wait_readable(&self.socket, timeout_ms);
-            if ready.map_err(|source| Error::new("poll", self.address, source))? {
-                filled = self.fetch(burst)?;
-            }
+        let is_to_wait = filled == 0 && timeout_ms > 0;
+        if is_to_wait
+            && self
+                .wait(timeout_ms)
+                .map_err(Error::failed("poll", self.address))?
+        {
+            filled = self.fetch(burst)?;
         }
         self.pace.note(burst.filled(), burst.slots(), time::monotonic());
         self.account(burst);
@@ -175,11 +163,19 @@ impl Receiver {
     fn dropped_buffers(&self) -> Option<u32> {
         /// Index of the drops in the array of `SO_MEMINFO` (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
         const DROPS: usize = 8;
-        let values = socket::get::<{ DROPS + 1 }>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO);
-        values
-            .ok()
-            .filter(|(_, len)| *len > DROPS)
-            .map(|(values, _)| values[DROPS])
+        // Kernels that have this option at all (Linux 4.12) fill in all nine.
+        let values = sys::get(
+            &self.socket,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            [0_u32; DROPS + 1],
+        );
+        values.ok().map(|values| values[DROPS])
+    }
+
+    /// Waits for a datagram; false after `timeout_ms` or on a signal.
+    fn wait(&self, timeout_ms: u32) -> io::Result<bool> {
+        sys::poll(&mut [sys::readable(self.socket.as_fd())], timeout_ms).map(|ready| ready > 0)
     }
 
     /// Compares what arrived with what was received: the rest waits in the socket or was dropped because the buffer was full.
@@ -188,8 +184,7 @@ impl Receiver {
             return;
         };
         if let Ok(arrived) = arrivals.read() {
-            let empty = !socket::wait_readable(&self.socket, 0).unwrap_or(true)
-                && self.dropped_buffers() == Some(self.drops.reading());
+            let empty = !self.wait(0).unwrap_or(true) && self.dropped_buffers() == Some(self.drops.reading());
             let received = Arrived {
                 datagrams: self.stats.datagrams,
                 buffers: self.buffers,
@@ -198,17 +193,22 @@ impl Receiver {
         }
     }
 
-    /// Asks the kernel for no timestamps and drop counters beside datagrams, and limits how long a blocking call waits.
+    /// Asks the kernel for no timestamps and drop counters beside datagrams, and limits a blocking call to `longest`, less than
+    /// a second.
     pub(crate) fn make_plain(&self, longest: Duration) -> Result<(), Error> {
         for (option, call) in [
             (libc::SO_TIMESTAMPNS, "setsockopt SO_TIMESTAMPNS"),
             (libc::SO_RXQ_OVFL, "setsockopt SO_RXQ_OVFL"),
         ] {
-            let unset = socket::set(&self.socket, libc::SOL_SOCKET, option, 0);
-            unset.map_err(|source| Error::new(call, self.address, source))?;
+            sys::set(&self.socket, libc::SOL_SOCKET, option, &0)
+                .map_err(Error::failed(call, self.address))?;
         }
-        let limited = socket::set_recv_timeout(&self.socket, longest);
-        limited.map_err(|source| Error::new("setsockopt SO_RCVTIMEO", self.address, source))
+        let timeout = libc::timeval {
+            tv_sec: 0,
+            tv_usec: libc::suseconds_t::from(longest.subsec_micros()),
+        };
+        sys::set(&self.socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
+            .map_err(Error::failed("setsockopt SO_RCVTIMEO", self.address))
     }
 
     /// The counters, with the kernel's drops read now.
@@ -232,7 +232,8 @@ impl Receiver {
 
     fn fetch(&mut self, burst: &mut Burst) -> Result<usize, Error> {
         let (headers, slots) = burst.room();
-        let (fd, slots) = (self.socket.as_raw_fd(), slots as libc::c_uint);
+        let fd = self.socket.as_raw_fd();
+        let slots = slots as libc::c_uint;
         // SAFETY: `headers` points to `slots` headers whose pointers lead to the burst's own memory, of the lengths that the
         // headers give; we hold the burst alone until the call returns.
         let filled = unsafe { libc::recvmmsg(fd, headers, slots, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
@@ -273,23 +274,18 @@ impl AsFd for Receiver {
 /// Merges datagrams, if a filter can count them.
 fn merge(socket: &OwnedFd) -> Option<DatagramCounter> {
     let arrivals = DatagramCounter::attach(socket).ok()?;
-    socket::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).ok()?;
+    sys::set(socket, libc::SOL_UDP, libc::UDP_GRO, &1).ok()?;
     Some(arrivals)
-}
-
-fn give_buffer(socket: &OwnedFd, address: SocketAddr, options: &Options) -> Result<RecvBuffer, Error> {
-    set_buffer(socket, options.recv_buffer)
-        .map_err(|source| Error::new("setsockopt SO_RCVBUF", address, source))
 }
 
 /// Requests the buffer, beyond the system's limit if permitted.
 fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
     // The kernel stores twice the number, as an i32.
     let value = i32::try_from(asked).unwrap_or(i32::MAX).min(i32::MAX / 2);
-    if socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
-        socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, value)?;
+    if sys::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &value).is_err() {
+        sys::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &value)?;
     }
-    let ([doubled], _) = socket::get::<1>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    let doubled = sys::get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 0_u32)?;
     Ok(RecvBuffer {
         asked,
         given: doubled as usize / 2,

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use super::Receiver;
-use super::sender::vector_of;
-use super::socket::{self, Name};
+use super::socket::Name;
 use crate::error::Error;
+use crate::sys;
 
 /// Datagrams per system call.
 const PER_CALL: usize = 64;
@@ -49,7 +49,7 @@ impl Receiver {
                 "setsockopt IP_MTU_DISCOVER",
             )
         };
-        socket::set(self.owned(), level, option, value).map_err(|source| Error::new(name, address, source))
+        sys::set(self.owned(), level, option, &value).map_err(Error::failed(name, address))
     }
 
     /// Sends datagrams, 64 per system call, each to its address; waits while the send buffer is full. A datagram that the
@@ -58,14 +58,16 @@ impl Receiver {
         let mut outcome = SendOutcome::default();
         let mut datagrams = datagrams.into_iter();
         loop {
-            // SAFETY: all are integers and pointers, for which zero (null) is a value.
-            let (mut vectors, mut headers): ([libc::iovec; PER_CALL], [libc::mmsghdr; PER_CALL]) =
-                unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+            // SAFETY: integers and pointers, for which zero (null) is a value.
+            let mut vectors: [libc::iovec; PER_CALL] = unsafe { std::mem::zeroed() };
+            // SAFETY: as above.
+            let mut headers: [libc::mmsghdr; PER_CALL] = unsafe { std::mem::zeroed() };
             let mut names = [Name::default(); PER_CALL];
             let mut count = 0;
             for (to, data) in datagrams.by_ref().take(PER_CALL) {
                 let (name, length) = Name::of(to);
-                (names[count], vectors[count]) = (name, vector_of(data));
+                names[count] = name;
+                vectors[count] = sys::vector_of(data);
                 let header = &mut headers[count].msg_hdr;
                 header.msg_name = (&raw mut names[count]).cast();
                 header.msg_namelen = length;
@@ -85,7 +87,8 @@ impl Receiver {
 
     /// Sends some of them; returns how many were sent or skipped, at least one.
     fn send_headers(&self, headers: &mut [libc::mmsghdr], outcome: &mut SendOutcome) -> usize {
-        let (fd, count) = (self.owned().as_raw_fd(), headers.len() as libc::c_uint);
+        let fd = self.owned().as_raw_fd();
+        let count = headers.len() as libc::c_uint;
         loop {
             // SAFETY: `count` headers, each with a name and one vector over a payload; the kernel reads them, and all live
             // through the call.

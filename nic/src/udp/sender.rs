@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::socket;
 use crate::error::Error;
+use crate::sys;
 
 /// Datagrams that [`Sender::send_segments`] hands to the kernel at once, at most.
 pub const SEGMENTS_PER_CALL: usize = 64;
@@ -47,15 +48,17 @@ impl Sender {
         let mut sent = 0;
         while sent < payloads.len() {
             let chunk = &payloads[sent..payloads.len().min(sent + PER_CALL)];
-            // SAFETY: both are integers and pointers, for which zero (null) is a value.
-            let (mut vectors, mut headers): ([libc::iovec; PER_CALL], [libc::mmsghdr; PER_CALL]) =
-                unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+            // SAFETY: integers and pointers, for which zero (null) is a value.
+            let mut vectors: [libc::iovec; PER_CALL] = unsafe { std::mem::zeroed() };
+            // SAFETY: as above.
+            let mut headers: [libc::mmsghdr; PER_CALL] = unsafe { std::mem::zeroed() };
             for ((payload, vector), header) in chunk.iter().zip(&mut vectors).zip(&mut headers) {
-                *vector = vector_of(payload);
+                *vector = sys::vector_of(payload);
                 header.msg_hdr.msg_iov = &raw mut *vector;
                 header.msg_hdr.msg_iovlen = 1;
             }
-            let (fd, count) = (self.socket.as_raw_fd(), chunk.len() as libc::c_uint);
+            let fd = self.socket.as_raw_fd();
+            let count = chunk.len() as libc::c_uint;
             // SAFETY: `count` headers, each with one vector that spans a payload; the kernel reads them, and all live through
             // the call.
             let result = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, 0) };
@@ -90,7 +93,7 @@ impl Sender {
     }
 
     fn send_one_segmented(&self, data: &[u8], segment: u16) -> Result<(), Error> {
-        let mut vector = vector_of(data);
+        let mut vector = sys::vector_of(data);
         let mut control = SegmentControl::new(segment);
         // SAFETY: integers and pointers, for which zero (null) is a value.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -119,14 +122,6 @@ impl Sender {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => Ok(0),
             _ => Err(Error::new("sendmmsg", self.to, error)),
         }
-    }
-}
-
-/// The kernel does not write through it.
-pub(super) fn vector_of(bytes: &[u8]) -> libc::iovec {
-    libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
     }
 }
 

@@ -1,9 +1,7 @@
 //! The system calls on sockets, each in a safe function.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::error::Error;
 use crate::sys;
@@ -15,18 +13,16 @@ pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
     } else {
         libc::AF_INET
     };
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(Error::socket("socket", address));
-    }
-    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = sys::socket(family, libc::SOCK_DGRAM, 0).map_err(Error::on_socket("socket", address))?;
     if address.is_ipv6() {
-        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
-            .map_err(|source| Error::new("setsockopt IPV6_V6ONLY", address, source))?;
+        set_v6_only(&socket, address, true)?;
     }
     Ok(socket)
+}
+
+fn set_v6_only(socket: &OwnedFd, address: SocketAddr, on: bool) -> Result<(), Error> {
+    sys::set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &i32::from(on))
+        .map_err(Error::failed("setsockopt IPV6_V6ONLY", address))
 }
 
 /// A UDP socket for every address, of both families unless there is no IPv6, on one device or all; and the address to bind.
@@ -34,8 +30,7 @@ pub(super) fn open_any(port: u16, device: Option<&str>) -> Result<(OwnedFd, Sock
     let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let (socket, address) = match open(v6) {
         Ok(socket) => {
-            set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
-                .map_err(|source| Error::new("setsockopt IPV6_V6ONLY", v6, source))?;
+            set_v6_only(&socket, v6, false)?;
             (socket, v6)
         }
         Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {
@@ -45,8 +40,7 @@ pub(super) fn open_any(port: u16, device: Option<&str>) -> Result<(OwnedFd, Sock
         Err(error) => return Err(error),
     };
     if let Some(device) = device {
-        sys::bind_to_device(&socket, device)
-            .map_err(|source| Error::new("setsockopt SO_BINDTODEVICE", device, source))?;
+        sys::bind_to_device(&socket, device).map_err(Error::failed("setsockopt SO_BINDTODEVICE", device))?;
     }
     Ok((socket, address))
 }
@@ -62,22 +56,18 @@ pub(super) fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
     let (name, len) = Name::of(address);
     // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 {
-        Err(Error::socket("bind", address))
-    } else {
-        Ok(())
-    }
+    sys::check(result)
+        .map(drop)
+        .map_err(Error::on_socket("bind", address))
 }
 
 pub(super) fn connect(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
     let (name, len) = Name::of(address);
     // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
     let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 {
-        Err(Error::socket("connect", address))
-    } else {
-        Ok(())
-    }
+    sys::check(result)
+        .map(drop)
+        .map_err(Error::on_socket("connect", address))
 }
 
 /// The address the socket is bound to, with the port the kernel chose.
@@ -86,90 +76,8 @@ pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Error> {
     let mut len = size_of::<Name>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, the size of `name`.
     let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut name).cast(), &raw mut len) };
-    if result < 0 {
-        Err(Error::last("getsockname", ""))
-    } else {
-        Ok(name.address())
-    }
-}
-
-pub(super) fn set(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    set_value(socket, level, option, &value)
-}
-
-/// A blocking receive call returns after `longest` (less than a second) without a datagram.
-pub(super) fn set_recv_timeout(socket: &OwnedFd, longest: Duration) -> io::Result<()> {
-    let timeout = libc::timeval {
-        tv_sec: 0,
-        tv_usec: libc::suseconds_t::from(longest.subsec_micros()),
-    };
-    set_value(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
-}
-
-fn set_value<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
-    let (pointer, len) = (
-        std::ptr::from_ref(value).cast(),
-        size_of::<T>() as libc::socklen_t,
-    );
-    // SAFETY: the kernel reads `len` bytes, the size of `value`, which lives through the call.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer, len) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-/// Reads an option that is an array of integers; returns how many the kernel filled in.
-pub(super) fn get<const N: usize>(
-    socket: &OwnedFd,
-    level: i32,
-    option: i32,
-) -> io::Result<([u32; N], usize)> {
-    let mut values = [0u32; N];
-    let mut len = size_of_val(&values) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `values`, for which all bit patterns are values.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            values.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok((values, len as usize / size_of::<u32>()))
-    }
-}
-
-/// Waits for a datagram; false after `timeout_ms` or on a signal.
-pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: u32) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: socket.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
-    // SAFETY: one `pollfd`, which lives through the call.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
-    match ready {
-        0 => Ok(false),
-        1.. => Ok(true),
-        _ => interrupted_is(false),
-    }
-}
-
-/// After a failed call: `value` if a signal interrupted it, else the error.
-pub(super) fn interrupted_is<T>(value: T) -> io::Result<T> {
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::Interrupted {
-        Ok(value)
-    } else {
-        Err(error)
-    }
+    sys::check(result).map_err(Error::failed("getsockname", ""))?;
+    Ok(name.address())
 }
 
 /// A socket address of either family, as the kernel writes it. Plain bytes: it is read field by field.

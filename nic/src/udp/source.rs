@@ -30,7 +30,8 @@ impl Buffered {
 
 /// Passes the packets of `burst` to `take`. The receiver has already counted them.
 fn deliver(burst: &Burst, take: &mut dyn FnMut(&[Packet<'_>])) {
-    let (mut batch, mut counted) = (PacketBatch::new(), Stats::default());
+    let mut batch = PacketBatch::new();
+    let mut counted = Stats::default();
     for packet in burst.iter() {
         batch.push(packet, &mut counted, take);
     }
@@ -88,7 +89,7 @@ impl Group {
 
 impl Source for Group {
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
-        sys::poll(&mut self.poll_fds, timeout_ms).map_err(|source| Error::new("poll", "", source))?;
+        sys::poll(&mut self.poll_fds, timeout_ms).map_err(Error::failed("poll", ""))?;
         let mut handed = 0;
         self.drained = true;
         for (receiver, poll_fd) in self.receivers.iter_mut().zip(&self.poll_fds) {

@@ -255,7 +255,13 @@ fn datagrams_over_ipv6_without_a_checksum_are_received() {
         for mut receiver in [one, all] {
             let to = SocketAddr::new("::1".parse().unwrap(), receiver.local_addr().port());
             for (number, without_checksum) in [(1, 0), (2, 1), (3, 0)] {
-                socket::set(&from, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_TX, without_checksum).unwrap();
+                crate::sys::set(
+                    &from,
+                    libc::IPPROTO_UDP,
+                    libc::UDP_NO_CHECK6_TX,
+                    &without_checksum,
+                )
+                .unwrap();
                 sender.send_to(&[number], to).unwrap();
             }
             let mut arrived = Vec::new();

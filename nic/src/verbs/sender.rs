@@ -48,13 +48,12 @@ impl Sender {
         let region = Region::anonymous(bytes, false).map_err(|error| Error::new("mmap", bytes, error))?;
         let slots = device.register(Arc::new(region), false)?;
         let pair = device.pair(reliable, depth, 0)?;
-        let signals_all = reliable;
         Ok(Self {
             pair,
             slots,
             slot_len,
             depth: depth.into(),
-            signals_all,
+            signals_all: reliable,
             given: 0,
             done: 0,
             broken: None,
@@ -125,7 +124,7 @@ impl Sender {
         } else {
             operation::WRITE
         };
-        self.post((at, data.len()), operation, immediate.unwrap_or(0), to)
+        self.post(at, data.len(), operation, immediate.unwrap_or(0), to)
     }
 
     /// Adds to eight bytes of the other's memory. Only on a reliable pair.
@@ -142,7 +141,7 @@ impl Sender {
                 rkey: key,
             },
         };
-        self.post((at, 8), operation::FETCH_AND_ADD, 0, to)
+        self.post(at, 8, operation::FETCH_AND_ADD, 0, to)
     }
 
     /// Polls the device for completions.
@@ -173,13 +172,7 @@ impl Sender {
         }
     }
 
-    fn post(
-        &mut self,
-        (at, len): (u64, usize),
-        operation: u32,
-        immediate: u32,
-        to: To,
-    ) -> Result<(), Refused> {
+    fn post(&mut self, at: u64, len: usize, operation: u32, immediate: u32, to: To) -> Result<(), Refused> {
         // Each reported completion costs the device time: unless all are wanted, only a few per round of the slots are requested.
         let signaled = self.signals_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
@@ -199,9 +192,8 @@ impl Sender {
             to,
             others: [0; 7],
         };
-        let (Some(raw), mut bad) = (self.pair.raw, std::ptr::null()) else {
-            return Err(Refused::Broken);
-        };
+        let raw = self.pair.raw.ok_or(Refused::Broken)?;
+        let mut bad = std::ptr::null();
         // SAFETY: the pair is open, and with it its device; request and piece are copied. The slot lies inside the registered
         // memory, and is not used again before the device has done with it.
         let result =

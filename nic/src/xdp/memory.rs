@@ -33,13 +33,6 @@ pub(super) struct Umem {
 impl Umem {
     pub(super) fn allocate(frame_size: usize, frames: usize, huge: bool) -> Result<Self, Error> {
         let len = (frame_size * frames).next_multiple_of(4096);
-        let failed = |source| {
-            let advice = format!(
-                "there is no memory for {frames} frames ({} MiB): configure fewer",
-                len >> 20
-            );
-            Error::new("mmap", "AF_XDP frames", source).with_advice(advice)
-        };
         if huge
             && let Ok(mapping) =
                 Mapping::anonymous(len.next_multiple_of(HUGE), libc::MAP_HUGETLB | libc::MAP_POPULATE)
@@ -53,7 +46,11 @@ impl Umem {
             });
         }
         // Space to align the start to a huge page.
-        let mapping = Mapping::anonymous(len + HUGE, 0).map_err(failed)?;
+        let mapping = Mapping::anonymous(len + HUGE, 0).map_err(|source| {
+            let mib = len >> 20;
+            let advice = format!("there is no memory for {frames} frames ({mib} MiB): configure fewer");
+            Error::new("mmap", "AF_XDP frames", source).with_advice(advice)
+        })?;
         let start = mapping.start().as_ptr().align_offset(HUGE).min(HUGE);
         let advised = huge && mapping.advise(libc::MADV_HUGEPAGE).is_ok();
         let pages = if advised { Pages::Transparent } else { Pages::Small };
@@ -98,7 +95,8 @@ impl Umem {
     /// The kernel passed the frame by a receive ring, and it is not returned to the kernel while the slice exists.
     #[inline]
     pub(super) unsafe fn bytes(&self, address: u64, len: u32) -> Option<&[u8]> {
-        let (at, len) = (usize::try_from(address).ok()?, len as usize);
+        let at = usize::try_from(address).ok()?;
+        let len = len as usize;
         if at.checked_add(len)? > self.len {
             return None;
         }

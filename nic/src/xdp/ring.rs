@@ -40,27 +40,13 @@ impl<T: Copy> Ring<T> {
 
     /// `None` if the offsets do not fit the memory, which the kernel would not do.
     pub(super) fn new(memory: Mapping, offsets: &libc::xdp_ring_offset, places: u32) -> Option<Self> {
-        let at = |offset: u64, len: usize| {
-            let offset = usize::try_from(offset).ok()?;
-            (offset % align_of::<T>().min(4) == 0).then_some(())?;
-            memory.place(offset, len).map(|_| offset)
-        };
-        let (producer, consumer) = (at(offsets.producer, 4)?, at(offsets.consumer, 4)?);
-        let (flags, entries) = (
-            at(offsets.flags, 4)?,
-            at(offsets.desc, places as usize * size_of::<T>())?,
-        );
-        let aligned =
-            [producer, consumer, flags].iter().all(|at| at % 4 == 0) && entries % align_of::<T>() == 0;
-        let mask = places
-            .checked_sub(1)
-            .filter(|mask| aligned && places & mask == 0)?;
+        let mask = places.checked_sub(1).filter(|mask| places & mask == 0)?;
         Some(Self {
+            producer: offset_of_array::<u32>(&memory, offsets.producer, 1)?,
+            consumer: offset_of_array::<u32>(&memory, offsets.consumer, 1)?,
+            flags: offset_of_array::<u32>(&memory, offsets.flags, 1)?,
+            entries: offset_of_array::<T>(&memory, offsets.desc, places as usize)?,
             memory,
-            producer,
-            consumer,
-            flags,
-            entries,
             mask,
             own: 0,
             other: 0,
@@ -87,6 +73,13 @@ impl<T: Copy> Ring<T> {
                 .add(place)
         }
     }
+}
+
+/// The offset, if `count` values of the type are inside the memory and aligned there.
+fn offset_of_array<T>(memory: &Mapping, offset: u64, count: usize) -> Option<usize> {
+    let offset = usize::try_from(offset).ok()?;
+    memory.place(offset, count * size_of::<T>())?;
+    offset.is_multiple_of(align_of::<T>()).then_some(offset)
 }
 
 impl Fill {

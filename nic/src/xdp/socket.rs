@@ -2,14 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use super::memory::{self, Umem};
 use super::ring::{Fill, Receive, Ring};
 use crate::error::Error;
 use crate::link::Link;
 use crate::sys::{self, Mapping};
-use crate::time;
 
 /// Parameters of a socket's binding.
 pub(super) struct BindRequest<'a> {
@@ -57,23 +55,25 @@ impl Socket {
         flags: u16,
         shared: u32,
     ) -> Result<Self, Error> {
-        let (places, name) = (request.frames, request.link.name());
-        let failed = |call| move |source| Error::new(call, name, source);
+        let places = request.frames;
+        let name = request.link.name();
         let fill_places = Fill::entries(places);
-        let ring =
-            |option, places: u32, call| sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call));
-        ring(
-            libc::XDP_UMEM_FILL_RING,
-            fill_places,
-            "setsockopt XDP_UMEM_FILL_RING",
-        )?;
-        // We send nothing, but the kernel requires this ring: so it has the minimum size.
-        ring(
-            libc::XDP_UMEM_COMPLETION_RING,
-            2,
-            "setsockopt XDP_UMEM_COMPLETION_RING",
-        )?;
-        ring(libc::XDP_RX_RING, places, "setsockopt XDP_RX_RING")?;
+        for (option, places, call) in [
+            (
+                libc::XDP_UMEM_FILL_RING,
+                fill_places,
+                "setsockopt XDP_UMEM_FILL_RING",
+            ),
+            // We send nothing, but the kernel requires this ring: so it has the minimum size.
+            (
+                libc::XDP_UMEM_COMPLETION_RING,
+                2,
+                "setsockopt XDP_UMEM_COMPLETION_RING",
+            ),
+            (libc::XDP_RX_RING, places, "setsockopt XDP_RX_RING"),
+        ] {
+            sys::set(&fd, libc::SOL_XDP, option, &places).map_err(Error::failed(call, name))?;
+        }
         let none = libc::xdp_ring_offset {
             producer: 0,
             consumer: 0,
@@ -87,16 +87,12 @@ impl Socket {
             cr: none,
         };
         let offsets = sys::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none)
-            .map_err(failed("getsockopt XDP_MMAP_OFFSETS"))?;
-        let mut fill = map(
-            &fd,
-            &offsets.fr,
-            libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t,
-            fill_places,
-        )
-        .map_err(failed("mmap the fill ring"))?;
+            .map_err(Error::failed("getsockopt XDP_MMAP_OFFSETS", name))?;
+        let fill_page = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+        let mut fill = map(&fd, &offsets.fr, fill_page, fill_places)
+            .map_err(Error::failed("mmap the fill ring", name))?;
         let receive = map(&fd, &offsets.rx, libc::XDP_PGOFF_RX_RING, places)
-            .map_err(failed("mmap the receive ring"))?;
+            .map_err(Error::failed("mmap the receive ring", name))?;
         bind(&fd, request, flags, shared)?;
         let size = umem.frame_size() as u64;
         let first = u64::from(request.queue) * u64::from(places);
@@ -182,27 +178,8 @@ fn map<T: Copy>(
     Ring::new(memory, offsets, places).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Binds the socket. The kernel frees the queue of a closed socket with a delay, under the lock of all interfaces, so binding to a
-/// busy queue is retried.
-fn bind_when_free(fd: &OwnedFd, name: &libc::sockaddr_xdp) -> io::Result<()> {
-    const TRIES: u32 = 200;
-    const PAUSE: Duration = Duration::from_millis(10);
-    let len = size_of_val(name) as libc::socklen_t;
-    let mut tries = 0;
-    loop {
-        // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
-        let result = unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(name).cast(), len) };
-        if result == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        tries += 1;
-        if error.raw_os_error() != Some(libc::EBUSY) || tries == TRIES {
-            return Err(error);
-        }
-        time::sleep(PAUSE);
-    }
-}
+/// Tries of a bind to a busy queue.
+const BIND_TRIES: u32 = 200;
 
 fn bind(fd: &OwnedFd, request: &BindRequest<'_>, flags: u16, shared: u32) -> Result<(), Error> {
     let name = libc::sockaddr_xdp {
@@ -212,7 +189,7 @@ fn bind(fd: &OwnedFd, request: &BindRequest<'_>, flags: u16, shared: u32) -> Res
         sxdp_queue_id: request.queue,
         sxdp_shared_umem_fd: shared,
     };
-    let Err(source) = bind_when_free(fd, &name) else {
+    let Err(source) = sys::bind_when_free(fd, &name, BIND_TRIES) else {
         return Ok(());
     };
     let about = format!("{} queue {}", request.link.name(), request.queue);

@@ -113,7 +113,8 @@ impl XskSource {
         }
         let mut count = 0;
         while let Some((queue, limit)) = earliest(heads) {
-            let (head, socket) = (&mut heads[queue], &sockets[queue]);
+            let head = &mut heads[queue];
+            let socket = &sockets[queue];
             while head.at <= limit && head.index < head.available && count < BURST {
                 picked[count] = Picked {
                     frame: socket.receive.peek(head.index),
@@ -190,8 +191,8 @@ impl XskSource {
 
     /// Waits for something to read.
     fn wait(&mut self, timeout_ms: u32) -> Result<(), Error> {
-        let failed = |source| Error::new("poll", &self.interface, source);
-        if sys::poll(&mut self.poll_fds, timeout_ms).map_err(failed)? > 0 {
+        let ready = sys::poll(&mut self.poll_fds, timeout_ms);
+        if ready.map_err(Error::failed("poll", &self.interface))? > 0 {
             return Ok(());
         }
         // A removed interface does not wake the poll (`xsk_poll` checks the rings only); its error must be read

@@ -8,7 +8,7 @@
 
 use super::layout::NO_HOP;
 use super::{Base, EmitError, Operation, Priority, Report, ensure, hash};
-use crate::bytes::{put_u16, put_u32, put_u64, u32_at};
+use crate::bytes::{flag, put_u16, put_u32, put_u64, u32_at};
 use crate::refusal::Refusal;
 
 /// Bytes of the longest report.
@@ -156,7 +156,6 @@ pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Em
         sequence,
         ..
     } = report.base;
-    let flag = |set, bit| if set { bit } else { 0 };
     out[0] = report.operation.opcode() as u8;
     let immediate = flag(immediate, IMMEDIATE);
     match form {
@@ -170,8 +169,12 @@ pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Em
     Ok(base_len + len)
 }
 
+/// The word that `bytes` are; `refusal` if they are more or fewer than four.
+fn word(bytes: &[u8], refusal: Refusal) -> Result<u32, Refusal> {
+    bytes.try_into().map(u32::from_be_bytes).map_err(|_| refusal)
+}
+
 fn emit_body(operation: &Operation<'_>, out: &mut [u8; MAX_LEN]) -> Result<usize, Refusal> {
-    let word = |bytes: &[u8], or| bytes.try_into().map(u32::from_be_bytes).map_err(|_| or);
     match *operation {
         Operation::KeyWrite {
             copies, key, data, ..

@@ -6,7 +6,7 @@
 
 use crate::crc::byte_of;
 use crate::flow::FlowKey;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum length of a key, bytes.
 pub const MAX_KEY: usize = 64;
@@ -35,7 +35,8 @@ const fn halves_of(polynomial: u32) -> [[[u32; 16]; 2]; MAX_KEY] {
     let mut table = [[[0; 16]; 2]; MAX_KEY];
     let mut half = 0;
     while half < 32 {
-        let (value, high) = (half % 16, half / 16);
+        let value = half % 16;
+        let high = half / 16;
         let mut crc = byte_of(polynomial, (value << (high * 4)) as u8);
         let mut at = 0;
         while at < MAX_KEY {
@@ -176,10 +177,8 @@ fn any(key: &[u8]) -> Lanes {
 /// XORs the contribution of a byte at its position.
 #[inline(always)]
 fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
-    let (low, high) = (
-        &place[0][usize::from(byte & 15)],
-        &place[1][usize::from(byte >> 4)],
-    );
+    let low = &place[0][usize::from(byte & 15)];
+    let high = &place[1][usize::from(byte >> 4)];
     [sum[0] ^ low[0] ^ high[0], sum[1] ^ low[1] ^ high[1]]
 }
 
@@ -250,12 +249,15 @@ impl Family {
 /// The artifact's hashes: `slot_n = CRC(key reversed, n)`, checksum without n (5.2).
 fn artifact(key: &[u8]) -> Hashes {
     let polynomial = POLYNOMIALS[0];
-    let goes_on = |crc: u32, byte: u8| crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte);
-    let state = key.iter().rev().fold(u32::MAX, |crc, byte| goes_on(crc, *byte));
+    let state = { key.iter().rev() }.fold(u32::MAX, |crc, byte| continued(polynomial, crc, *byte));
     Hashes {
-        slots: core::array::from_fn(|n| !goes_on(state, n as u8)),
+        slots: core::array::from_fn(|n| !continued(polynomial, state, n as u8)),
         checksum: !state,
     }
+}
+
+fn continued(polynomial: u32, crc: u32, byte: u8) -> u32 {
+    crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte)
 }
 
 /// The canonical key of a 5-tuple: source, destination, ports, protocol; 13 bytes for IPv4, 37 for IPv6 (5.6).
@@ -306,13 +308,16 @@ pub fn flow_of(key: &[u8]) -> Option<FlowKey> {
     let &[a, b, c, d, proto] = rest else { return None };
     let ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     let ports = (ports != (0, 0) || matches!(proto, 6 | 17 | 33 | 132 | 136)).then_some(ports);
-    let address = |octets: &[u8]| match *octets {
+    Some(FlowKey::new(address(src)?, address(dst)?, ports, proto))
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    match *octets {
         [a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d).into()),
         _ => octets
             .first_chunk::<16>()
             .map(|octets| Ipv6Addr::from(*octets).into()),
-    };
-    Some(FlowKey::new(address(src)?, address(dst)?, ports, proto))
+    }
 }
 
 #[cfg(test)]

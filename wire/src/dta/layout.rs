@@ -463,6 +463,11 @@ pub enum Geometry {
     },
 }
 
+/// `rule`, which is violated unless `good`.
+fn ensure(good: bool, rule: BadGeometry) -> Result<(), BadGeometry> {
+    if good { Ok(()) } else { Err(rule) }
+}
+
 /// The reason for which a geometry is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BadGeometry {
@@ -518,7 +523,6 @@ impl Geometry {
     /// # Errors
     /// The first violated rule.
     pub fn check(&self) -> Result<(), BadGeometry> {
-        let ensure = |good: bool, or: BadGeometry| if good { Ok(()) } else { Err(or) };
         match *self {
             Self::KeyWrite { slots, data_len, .. } => {
                 ensure(good_slots(slots), BadGeometry::Slots)?;

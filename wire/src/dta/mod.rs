@@ -28,7 +28,7 @@ pub use crate::refusal::EmitError;
 pub use control::Control;
 pub use layout::MergeOp;
 
-use crate::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at};
+use crate::bytes::{flag, put_u16, put_u32, put_u64, u16_at, u32_at};
 use crate::refusal::Refusal;
 
 /// UDP port of reports.
@@ -210,7 +210,8 @@ pub struct Base {
 impl Base {
     #[inline]
     fn parse(header: &[u8; BASE_LEN]) -> Result<(Self, Opcode), Refusal> {
-        let (first, flags) = (header[field::VERSION_OPCODE], header[field::FLAGS]);
+        let first = header[field::VERSION_OPCODE];
+        let flags = header[field::FLAGS];
         if first >> 4 != VERSION {
             return Err(Refusal::UnknownVersion);
         }
@@ -239,7 +240,6 @@ impl Base {
 
     #[inline]
     fn emit(&self, opcode: Opcode, out: &mut [u8; BASE_LEN]) {
-        let flag = |set, bit| if set { bit } else { 0 };
         let tracked = self.essential || matches!(opcode, Opcode::Control);
         out[field::VERSION_OPCODE] = VERSION << 4 | opcode as u8;
         out[field::FLAGS] =
@@ -551,10 +551,8 @@ fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
 fn key_write(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     use field::key_write as at;
     let (header, rest) = split::<{ at::LEN }>(body)?;
-    let (key_len, data_len) = (
-        usize::from(header[at::KEY_LEN]),
-        usize::from(u16_at(header, at::DATA_LEN)),
-    );
+    let key_len = usize::from(header[at::KEY_LEN]);
+    let data_len = usize::from(u16_at(header, at::DATA_LEN));
     ensure(rest.len() == key_len + data_len, Refusal::BadDtaLength)?;
     let (key, data) = rest.split_at(key_len);
     Ok(Operation::KeyWrite {
@@ -569,7 +567,8 @@ fn key_write(body: &[u8]) -> Result<Operation<'_>, Refusal> {
 fn append(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     use field::append as at;
     let (header, entries) = split::<{ at::LEN }>(body)?;
-    let (entry_len, count) = (u16_at(header, at::ENTRY_LEN), usize::from(header[at::COUNT]));
+    let entry_len = u16_at(header, at::ENTRY_LEN);
+    let count = usize::from(header[at::COUNT]);
     ensure(entry_len > 0 && count > 0, Refusal::BadEntries)?;
     ensure(
         entries.len() == usize::from(entry_len) * count,

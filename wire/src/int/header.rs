@@ -405,20 +405,18 @@ pub(crate) fn read_2<'a>(
     let Some((header, data)) = bytes.split_at_checked(LEN_2) else {
         return Err(Refusal::BadIntLength);
     };
-    let flags = flags_2(header);
+    let mut flags = flags_2(header);
     let ds_id = u16_at(header, field::DS_ID);
     let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
     if carrier.sf_records != 0 || sf::is_set(u16_at(header, field::FLAGS)) && carrier.mode == Mode::Md {
         return read_sf(out, (header, data), carrier, layouts);
     }
     let domain = ds_id != 0 && ds_instruction != 0;
-    let (mut flags, mut hop_ml, mut remaining) = (
-        flags,
-        header[field::HOP_ML] & field::FIVE_BITS,
-        header[field::REMAINING],
-    );
+    let mut hop_ml = header[field::HOP_ML] & field::FIVE_BITS;
+    let mut remaining = header[field::REMAINING];
     let bitmap = u16_at(header, field::BITMAP);
-    let (mut stack, mut source_only) = (Stack::EMPTY, data);
+    let mut stack = Stack::EMPTY;
+    let mut source_only = data;
     if carrier.mode == Mode::Mx {
         if ds_instruction == 0 && !data.is_empty() {
             return Err(Refusal::BadIntLength);
@@ -661,10 +659,8 @@ pub(crate) fn is_10_under_version_0(header: &[u8]) -> bool {
         return false;
     };
     let bitmap = u16_at(header, field::BITMAP);
-    let (instructions, hop_ml) = (
-        header[field::M_OR_COUNT] & field::FIVE_BITS,
-        header[field::HOP_ML] & field::FIVE_BITS,
-    );
+    let instructions = header[field::M_OR_COUNT] & field::FIVE_BITS;
+    let hop_ml = header[field::HOP_ML] & field::FIVE_BITS;
     let items = bitmap.count_ones();
     u32::from(instructions) != items && (hop_ml == words_10(bitmap) || u32::from(hop_ml) == items)
 }

@@ -381,14 +381,11 @@ impl Layout {
             return self.long(record, L2);
         }
         let both = self.word(record, L2);
-        let widen = |half: u32| {
-            if half == 0xffff {
-                0xffff_ffff
-            } else {
-                u64::from(half)
-            }
-        };
-        widen(both >> 16) << 32 | widen(both & 0xffff)
+        let [high, low] = [both >> 16, both & 0xffff].map(|half| match half {
+            0xffff => 0xffff_ffff,
+            half => u64::from(half),
+        });
+        high << 32 | low
     }
 
     /// Egress utilization; all-ones when absent or unavailable.
@@ -470,21 +467,24 @@ impl Layout {
     /// If `record` is shorter than [`Layout::len`].
     pub fn write(&self, hop: &Hop, record: &mut [u8]) {
         let record = &mut record[..self.len()];
-        let mut put = |item: usize, value: u32| {
-            if self.at[item] != ABSENT {
-                put_u32(record, usize::from(self.at[item]), value);
-            }
-        };
-        put(NODE, hop.node_id.unwrap_or(u32::MAX));
-        put(PORTS, join16(hop.ingress_if, hop.egress_if));
-        put(LATENCY, hop.hop_latency.unwrap_or(u32::MAX));
-        put(QUEUE, join24(hop.queue_id, hop.queue_occupancy));
         let congested = hop.congestion_queue_id.or(hop.queue_id);
-        put(CONGESTION, join24(congested, hop.queue_congestion));
-        put(TX, hop.tx_utilization.unwrap_or(u32::MAX));
-        put(BUFFER, join24(hop.buffer_id, hop.buffer_occupancy));
-        put(CHECKSUM, hop.checksum_complement.unwrap_or(u32::MAX));
+        self.put(record, NODE, hop.node_id.unwrap_or(u32::MAX));
+        self.put(record, PORTS, join16(hop.ingress_if, hop.egress_if));
+        self.put(record, LATENCY, hop.hop_latency.unwrap_or(u32::MAX));
+        self.put(record, QUEUE, join24(hop.queue_id, hop.queue_occupancy));
+        self.put(record, CONGESTION, join24(congested, hop.queue_congestion));
+        self.put(record, TX, hop.tx_utilization.unwrap_or(u32::MAX));
+        self.put(record, BUFFER, join24(hop.buffer_id, hop.buffer_occupancy));
+        self.put(record, CHECKSUM, hop.checksum_complement.unwrap_or(u32::MAX));
         self.write_wide(hop, record);
+    }
+
+    /// Writes the word of an item that this layout has.
+    #[inline]
+    fn put(&self, record: &mut [u8], item: usize, value: u32) {
+        if self.at[item] != ABSENT {
+            put_u32(record, usize::from(self.at[item]), value);
+        }
     }
 
     fn write_wide(&self, hop: &Hop, record: &mut [u8]) {
@@ -503,12 +503,9 @@ impl Layout {
             put_u32(record, at, hop.l2_ingress_if.unwrap_or(u32::MAX));
             put_u32(record, at + 4, hop.l2_egress_if.unwrap_or(u32::MAX));
         } else if self.at[L2] != ABSENT {
-            let half = |port: Option<u32>| port.map(|port| port as u16);
-            put_u32(
-                record,
-                at,
-                join16(half(hop.l2_ingress_if), half(hop.l2_egress_if)),
-            );
+            let [ingress, egress] =
+                [hop.l2_ingress_if, hop.l2_egress_if].map(|port| port.map(|port| port as u16));
+            put_u32(record, at, join16(ingress, egress));
         }
     }
 
@@ -556,8 +553,8 @@ fn present64(word: u64) -> Option<u64> {
 }
 
 fn split16(word: u32) -> (Option<u16>, Option<u16>) {
-    let half = |half: u16| (half != u16::MAX).then_some(half);
-    (half((word >> 16) as u16), half(word as u16))
+    let [high, low] = [(word >> 16) as u16, word as u16].map(|half| (half != u16::MAX).then_some(half));
+    (high, low)
 }
 
 fn split24(word: u32) -> (Option<u8>, Option<u32>) {

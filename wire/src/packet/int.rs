@@ -183,15 +183,15 @@ impl<'a> Walk<'a, '_> {
     #[inline]
     pub(crate) fn udp(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         let ports = walk::ports(bytes, at);
-        let body = at + 8;
-        let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= body) else {
+        let mut body = at + 8;
+        let Some((src_port, mut dst_port)) = ports.filter(|_| bytes.len() >= body) else {
             self.out.flow = Some(walk::flow(bytes, ip, ports, UDP));
             return Ok(());
         };
         if self.purpose == Purpose::Frame {
             check_udp_length(bytes, at, ip)?;
         }
-        let (mut dst_port, mut body, mut proto) = (dst_port, body, UDP);
+        let mut proto = UDP;
         let l4 = L4 {
             ip,
             at,
@@ -280,28 +280,25 @@ impl<'a> Walk<'a, '_> {
             encapsulation,
         } = l4;
         let is_udp = encapsulation == Encapsulation::Udp;
-        let found = |mark, shim| {
-            Some(ShimPosition {
-                encapsulation,
-                mark,
-                ip,
-                l4: at,
-                start: body,
-                shim,
-            })
+        let probe = self.profile.probe_marker;
+        let mark = if is_udp && dst_port == self.profile.int_udp_port && dst_port != 0 {
+            Mark::Port
+        } else if probe.is_some() && try_u64(bytes, body) == probe {
+            Mark::Probe
+        } else if self.profile.marks(ip.dscp) && !(is_udp && is_tunnel(dst_port, &bytes[body..])) {
+            // A tunnel may copy the inner packet's DSCP to its outer header; the tunnel header is then not a shim.
+            Mark::Dscp
+        } else {
+            return None;
         };
-        if is_udp && dst_port == self.profile.int_udp_port && dst_port != 0 {
-            return found(Mark::Port, body);
-        }
-        if self.profile.probe_marker.is_some() && try_u64(bytes, body) == self.profile.probe_marker {
-            return found(Mark::Probe, body + 8);
-        }
-        // A tunnel may copy the inner packet's DSCP to its outer header; the tunnel header is then not a shim.
-        let tunnel = is_udp && is_tunnel(dst_port, &bytes[body..]);
-        if self.profile.marks(ip.dscp) && !tunnel {
-            return found(Mark::Dscp, body);
-        }
-        None
+        Some(ShimPosition {
+            encapsulation,
+            mark,
+            ip,
+            l4: at,
+            start: body,
+            shim: if mark == Mark::Probe { body + 8 } else { body },
+        })
     }
 
     /// The bytes at `body` that no mark announces as INT.
@@ -449,7 +446,8 @@ impl<'a> Walk<'a, '_> {
             return Err(Refusal::BadIntVersion);
         }
         let read = self.int_2(bytes, header, end, kind);
-        let (encapsulation, mark) = (Encapsulation::HopByHop, Mark::Option);
+        let encapsulation = Encapsulation::HopByHop;
+        let mark = Mark::Option;
         let found = ShimPosition {
             encapsulation,
             mark,
@@ -632,7 +630,8 @@ impl<'a> Walk<'a, '_> {
             }
             _ => return Err(Refusal::BadIntVersion),
         }
-        let (encapsulation, mark) = (Encapsulation::Gre, Mark::Tunnel);
+        let encapsulation = Encapsulation::Gre;
+        let mark = Mark::Tunnel;
         let found = ShimPosition {
             encapsulation,
             mark,
@@ -702,7 +701,8 @@ impl<'a> Walk<'a, '_> {
             }
             Detected::Private | Detected::Sf => return Err(Refusal::BadShim),
         };
-        let (encapsulation, mark) = (Encapsulation::Gpe, Mark::Tunnel);
+        let encapsulation = Encapsulation::Gpe;
+        let mark = Mark::Tunnel;
         let found = ShimPosition {
             encapsulation,
             mark,
@@ -746,7 +746,8 @@ impl<'a> Walk<'a, '_> {
         option: usize,
         end: usize,
     ) -> Result<(), Refusal> {
-        let (class, kind) = (u16_at(bytes, option), bytes[option + 2]);
+        let class = u16_at(bytes, option);
+        let kind = bytes[option + 2];
         let header = option + 4;
         if !matches!(class, CLASS_INT_1 | CLASS_INT_2) {
             return Ok(());
@@ -783,7 +784,8 @@ impl<'a> Walk<'a, '_> {
             (1 | 3, _, _) => return Err(Refusal::BadIntVersion),
             _ => return Err(Refusal::BadShim),
         };
-        let (encapsulation, mark) = (Encapsulation::Geneve, Mark::Tunnel);
+        let encapsulation = Encapsulation::Geneve;
+        let mark = Mark::Tunnel;
         let found = ShimPosition {
             encapsulation,
             mark,

@@ -105,8 +105,12 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 
     /// Reads the headers that an EtherType announces, from `at` on.
-    pub(crate) fn ethertype(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
-        let (mut at, mut ethertype) = (at, ethertype);
+    pub(crate) fn ethertype(
+        &mut self,
+        bytes: &'a [u8],
+        mut at: usize,
+        mut ethertype: u16,
+    ) -> Result<(), Refusal> {
         for _ in 0..MAX_TAGS {
             match ethertype {
                 IPV4 => return self.ipv4(bytes, at),
@@ -215,7 +219,8 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// Looks for INT among the options of the hop-by-hop header at `at`, of `len` bytes. It may be truncated.
     fn int_options(&mut self, bytes: &'a [u8], ip: Ip, at: usize, len: usize) -> Result<(), Refusal> {
-        let (mut option, end) = (at + 2, at + len);
+        let mut option = at + 2;
+        let end = at + len;
         while let Some(kind) = bytes.get(option).filter(|_| option < end) {
             let wanted = *kind == sf::OPTION && self.find_int;
             let next = match (kind, bytes.get(option + 1).filter(|_| option + 1 < end)) {
@@ -440,7 +445,9 @@ impl<'a, 'p> Walk<'a, 'p> {
         let Some(header) = bytes.get(at..at + 4) else {
             return Ok(());
         };
-        let (flags, version, protocol) = (header[0], header[1] & 7, u16_at(header, 2));
+        let flags = header[0];
+        let version = header[1] & 7;
+        let protocol = u16_at(header, 2);
         let is_int = protocol == self.profile.gre_protocol;
         if version != 0 || flags & ROUTING != 0 {
             return if is_int && self.find_int && self.purpose != Purpose::Flow {

@@ -202,7 +202,8 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
         // Before a layout is computed, which would evict the one in use.
         return None;
     }
-    let (hop_ml, bitmap) = (fixed[field::HOP_ML] & 0x1f, u16_at(fixed, field::BITMAP));
+    let hop_ml = fixed[field::HOP_ML] & 0x1f;
+    let bitmap = u16_at(fixed, field::BITMAP);
     let words = Layout::words_10(bitmap, hop_ml, records / 4, profile.dialect);
     let (shape, layout) = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
     (layout.records(records / 4) * layout.len() == records).then_some(shape)
@@ -211,7 +212,8 @@ fn examine(fixed: &Fixed, records: usize, profile: &Profile, layouts: &mut Layou
 /// The layout of a shape that [`read`] or [`super::brief_any::read`] returned.
 pub(crate) fn layout(shape: u64, profile: &Profile) -> Layout {
     // Bitmap, words per hop and version, as `Layouts` combines them.
-    let (bitmap, words) = (shape as u16, (shape >> 16) as u8);
+    let bitmap = shape as u16;
+    let words = (shape >> 16) as u8;
     match shape >> 32 {
         1 => Layout::int_10(bitmap, words, profile.dialect),
         _ => Layout::int_2(bitmap, words, false),

@@ -292,13 +292,15 @@ struct IntHeader {
 
 /// Shim and header of INT, if they are common ones.
 fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHeader> {
-    let (hop_ml, bitmap) = (shim[field::HOP_ML] & 0x1f, u16_at(shim, field::BITMAP));
+    let hop_ml = shim[field::HOP_ML] & 0x1f;
+    let bitmap = u16_at(shim, field::BITMAP);
     let version = shim[field::INT] >> 4;
     let (int, shaped) = if shim[field::SHIM] == 0x01 && version == 1 {
         let length = (usize::from(shim[field::LENGTH_10]) * 4).checked_sub(shim::LEN + header::LEN_1)?;
         let words = Layout::words_10(bitmap, hop_ml, length / 4, profile.dialect);
         let shaped = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
-        let (header, compared) = (header::LEN_1, mask::INT_10);
+        let header = header::LEN_1;
+        let compared = mask::INT_10;
         (
             IntHeader {
                 header,
@@ -317,7 +319,8 @@ fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHea
             && u16_at(shim, field::DS_ID) == 0;
         let length = (usize::from(shim[field::LENGTH_2]) * 4).checked_sub(header::LEN_2)?;
         let shaped = layouts.int_2_shaped(bitmap, hop_ml).filter(|_| common)?;
-        let (header, compared) = (header::LEN_2, mask::INT_2);
+        let header = header::LEN_2;
+        let compared = mask::INT_2;
         (
             IntHeader {
                 header,
@@ -363,17 +366,18 @@ pub(crate) fn read<'a>(
     (layouts, latest): (&mut Layouts, &mut Template),
 ) -> Option<Brief<'a>> {
     let mut parts = split(payload, latest.place);
-    let is_like = |(head, packet, shim): (&Head, &Ip, &Shim), latest: &Template| {
+    let is_like_latest = parts.is_some_and(|(head, packet, shim)| {
         Fields::of(head, packet, shim).are(&latest.expected, &latest.compared)
-    };
-    if !parts.is_some_and(|parts| is_like(parts, latest)) {
+    });
+    if !is_like_latest {
         *latest = Template::of(payload, profile, layouts)?;
         parts = split(payload, latest.place);
     }
     let (head, packet, shim) = parts?;
     let at = usize::from(latest.place.stack);
     let records = payload.get(at..at + usize::from(latest.records))?;
-    let (node_id, dst_port) = (u32_at(head, head::NODE_ID), u16_at(packet, ip::DPORT));
+    let node_id = u32_at(head, head::NODE_ID);
+    let dst_port = u16_at(packet, ip::DPORT);
     if u16_at(packet, ip::TOTAL_LEN) < latest.packet
         || node_id == u32::MAX
         || (dst_port != latest.dst_port && latest.proto == UDP && !is_ordinary(dst_port, profile))
@@ -405,7 +409,9 @@ pub(crate) fn read<'a>(
         // D, E and M.
         int_flags = int::Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4);
     }
-    let (version, hw_id, shape) = (latest.version, hw_id as u8, latest.shape);
+    let version = latest.version;
+    let hw_id = hw_id as u8;
+    let shape = latest.shape;
     Some(Brief {
         version,
         node_id,

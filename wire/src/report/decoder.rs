@@ -230,12 +230,12 @@ fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
 #[inline]
 fn generator_version(payload: &[u8]) -> Version {
     const V05_KINDS: [usize; 3] = [12, 24, 28];
-    let is_ethertype = |at| matches!(try_u16(payload, at), Some(IPV4 | IPV6 | VLAN));
     let kind = usize::from(payload[0] & 0x0f);
-    let as_05 = V05_KINDS
+    let ethertype_05 = V05_KINDS
         .get(kind)
-        .is_some_and(|header| is_ethertype(header + 12));
-    let as_10 = is_ethertype(16 + 12);
+        .and_then(|header| try_u16(payload, header + 12));
+    let as_05 = matches!(ethertype_05, Some(IPV4 | IPV6 | VLAN));
+    let as_10 = matches!(try_u16(payload, 16 + 12), Some(IPV4 | IPV6 | VLAN));
     let ip_10 = payload
         .get(16 + 14)
         .is_some_and(|first| matches!(first >> 4, 4 | 6));

@@ -1,7 +1,7 @@
 //! Which packet a report is about: a digest of the fields that are equal at every node on its path, and its hop limit.
 
 use super::Report;
-use crate::bytes::{u16_at, u32_at};
+use crate::bytes::{try_u16, try_u32, u16_at};
 use crate::crc::{crc_32c, crc_32c_update};
 use crate::flow::FlowKey;
 
@@ -68,14 +68,17 @@ fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
 }
 
 fn digest(ident: u16, proto: u8, body: &[u8], with_int: bool) -> u32 {
-    let word = |at: usize| body.get(at..at + 4).map_or(0, |bytes| u32_at(bytes, 0));
-    let half = |at: usize| body.get(at..at + 2).map_or(0, |bytes| u16_at(bytes, 0));
     let (numbers, checksum, header) = match proto {
-        TCP => ([word(4), word(8)], half(16), 20),
-        UDP => ([0; 2], half(6), 8),
+        TCP => (
+            [4, 8].map(|at| try_u32(body, at).unwrap_or(0)),
+            try_u16(body, 16),
+            20,
+        ),
+        UDP => ([0; 2], try_u16(body, 6), 8),
         // ICMP and others: what follows their first word.
-        _ => ([0; 2], 0, 4),
+        _ => ([0; 2], None, 4),
     };
+    let checksum = checksum.unwrap_or(0);
     let checksum = if with_int { 0 } else { checksum };
     // A shim's length is in words, without the shim.
     let skip = match body.get(header + 1) {

@@ -96,11 +96,9 @@ impl<'a> Start<'a> {
             && profile.probe_marker.is_none()
             && total >= MIN;
         let bytes = packet.get(..total).unwrap_or(packet);
-        let (shim, dst_port, dscp) = (
-            field::L4 + l4_len,
-            u16_at(head, field::DPORT),
-            head[field::TOS] >> 2,
-        );
+        let shim = field::L4 + l4_len;
+        let dst_port = u16_at(head, field::DPORT);
+        let dscp = head[field::TOS] >> 2;
         let plain = proto == TCP || is_plain(dst_port, profile);
         let whole = bytes.len() >= shim + shim::LEN + header::LEN_1;
         (common && plain && whole).then_some(Self {
@@ -137,7 +135,8 @@ impl<'a> Start<'a> {
     /// Where INT 2.x begins and ends, and the original port.
     #[inline(always)]
     fn shim_2(&self, profile: &Profile) -> Option<(usize, usize, u16)> {
-        let (bytes, shim) = (self.bytes, self.shim);
+        let bytes = self.bytes;
+        let shim = self.shim;
         let header = shim + shim::LEN;
         if bytes[shim] >> 4 != 1 || bytes[header] >> 4 != 2 {
             return None;

@@ -104,6 +104,11 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
+    /// 1 if it contains all flags of `other`, else 0.
+    const fn bit(self, other: Self) -> u32 {
+        self.contains(other) as u32
+    }
+
     /// `self` and, if `on`, `other`.
     #[inline]
     #[must_use]
@@ -299,8 +304,11 @@ impl<'a> Report<'a> {
     #[inline]
     pub fn edges(&self) -> (bool, bool) {
         let of_postcard = self.ds_id == v20::POSTCARD_DOMAIN;
-        let is = |bit| of_postcard && self.ds_status & bit != 0;
-        (is(v20::POSTCARD_ENTERED), is(v20::POSTCARD_LEFT))
+        let status = if of_postcard { self.ds_status } else { 0 };
+        (
+            status & v20::POSTCARD_ENTERED != 0,
+            status & v20::POSTCARD_LEFT != 0,
+        )
     }
 
     /// Whether the reporter adds metadata of its own.
@@ -546,31 +554,31 @@ fn merge_stamps(hop: &mut Hop, header: &Hop) {
 /// Merges two records of one hop: every item that `header` carries wins, the others stay.
 fn merge(stack: Hop, header: &Hop) -> Hop {
     let mut hop = stack;
-    let has = |item| header.carried.contains(item);
-    hop.carried.insert(header.carried);
-    if has(Items::INTERFACES) {
+    let carried = header.carried;
+    hop.carried.insert(carried);
+    if carried.contains(Items::INTERFACES) {
         (hop.ingress_if, hop.egress_if) = (header.ingress_if, header.egress_if);
     }
-    if has(Items::HOP_LATENCY) {
+    if carried.contains(Items::HOP_LATENCY) {
         hop.hop_latency = header.hop_latency;
         hop.latency_in_ns = header.latency_in_ns;
     }
     // An occupancy keeps the id of its queue.
-    if has(Items::QUEUE_ID) && (hop.queue_id.is_none() || hop.queue_occupancy.is_none()) {
+    if carried.contains(Items::QUEUE_ID) && (hop.queue_id.is_none() || hop.queue_occupancy.is_none()) {
         hop.queue_id = header.queue_id;
     }
     hop.drop_queue_id = header.drop_queue_id;
-    if has(Items::QUEUE) {
+    if carried.contains(Items::QUEUE) {
         (hop.queue_id, hop.queue_occupancy) = (header.queue_id, header.queue_occupancy);
     }
     merge_stamps(&mut hop, header);
-    if has(Items::L2_INTERFACES) {
+    if carried.contains(Items::L2_INTERFACES) {
         (hop.l2_ingress_if, hop.l2_egress_if) = (header.l2_ingress_if, header.l2_egress_if);
     }
-    if has(Items::TX_UTILIZATION) {
+    if carried.contains(Items::TX_UTILIZATION) {
         hop.tx_utilization = header.tx_utilization;
     }
-    if has(Items::BUFFER) {
+    if carried.contains(Items::BUFFER) {
         (hop.buffer_id, hop.buffer_occupancy) = (header.buffer_id, header.buffer_occupancy);
     }
     hop

@@ -130,13 +130,9 @@ impl Template {
 
     /// The template of a report, if it is a usual one.
     #[inline(never)]
-    fn of(
-        head: &Head,
-        inner: &Inner,
-        profile: &Profile,
-        dst_port: impl Fn(usize) -> Option<u16>,
-    ) -> Option<Self> {
-        let (bits, bitmap) = (u16_at(head, head::MD_BITS), u16_at(inner, inner::BITMAP));
+    fn of(head: &Head, inner: &Inner, profile: &Profile, rest: &[u8]) -> Option<Self> {
+        let bits = u16_at(head, head::MD_BITS);
+        let bitmap = u16_at(inner, inner::BITMAP);
         let proto = inner[inner::EXTENSION];
         let reported = head[head::TYPES] == TYPES
             && head[head::FLAGS] & FLAGS == FLOW
@@ -160,8 +156,11 @@ impl Template {
             && usize::from(inner[inner::SHIM_LEN]) == option / 4 - 1
             && matches!(padding, 0 | 4);
         let record = words * 4;
-        let dst_port = dst_port(usize::from(record) + padding)
-            .filter(|dst_port| fast_path::is_plain(*dst_port, profile))?;
+        let at = usize::from(record) + padding;
+        let dst_port = u16_at(rest.get(at..at + PORTS)?, 2);
+        if !fast_path::is_plain(dst_port, profile) {
+            return None;
+        }
         let (head, option, int) = Self::fields(head, inner);
         (reported && stateful && fits).then_some(Self {
             head,
@@ -197,8 +196,7 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     let (metadata, rest) = rest.split_at_checked(usize::from(head[head::MD_LENGTH]) * 4)?;
     let (inner, rest) = rest.split_first_chunk::<{ inner::LEN }>()?;
     if !latest.is_like(head, inner) {
-        let dst_port = |at: usize| rest.get(at..at + PORTS).map(|ports| u16_at(ports, 2));
-        *latest = Template::of(head, inner, profile, dst_port)?;
+        *latest = Template::of(head, inner, profile, rest)?;
     }
     let (carried, mut rest) = rest.split_at_checked(usize::from(latest.record))?;
     if latest.padded {

@@ -139,7 +139,6 @@ impl Repr {
     pub fn emit(&self, dialect: Dialect, out: &mut [u8]) -> usize {
         let len = self.header_len();
         let (fixed, extra) = out[..len].split_at_mut(LEN);
-        let flag = |flag| u32::from(self.flags.contains(flag));
         let code = match self.kind {
             Kind::Plain => 0,
             Kind::Drop { .. } => 1,
@@ -149,9 +148,9 @@ impl Repr {
         };
         let word = u32::from(dialect == Dialect::IntCollectorGen) << 28
             | code << 24
-            | flag(Flags::DROP) << 23
-            | flag(Flags::QUEUE) << 22
-            | flag(Flags::FLOW) << 21
+            | self.flags.bit(Flags::DROP) << 23
+            | self.flags.bit(Flags::QUEUE) << 22
+            | self.flags.bit(Flags::FLOW) << 21
             | u32::from(self.hw_id) & 0x3f;
         put_u32(fixed, field::WORD, word);
         put_u32(fixed, field::SEQ, self.seq);
@@ -231,13 +230,13 @@ fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
 
 /// Length of the reporter's node id, 0 or 4, which host-int's kind 4 may put before IPv4. Only the bytes themselves show it.
 fn sink_word(rest: &[u8]) -> usize {
-    let is_ipv4 = |at: usize| {
+    let [first_is_ipv4, second_is_ipv4] = [0, 4].map(|at| {
         rest.get(at)
-            .is_some_and(|first| first >> 4 == 4 && first & 0x0f >= 5)
-    };
+            .is_some_and(|first: &u8| first >> 4 == 4 && first & 0x0f >= 5)
+    });
     // An id that looks like IPv4 is followed by an IPv4 header. Without an id, the word at 4 begins with the identification field,
     // which may look like IPv4; then the header checksum from the first byte on is valid.
-    if is_ipv4(0) && (!is_ipv4(4) || checksum_holds(rest)) {
+    if first_is_ipv4 && (!second_is_ipv4 || checksum_holds(rest)) {
         0
     } else {
         4

@@ -116,8 +116,9 @@ impl Repr {
     pub fn emit(&self, dialect: Dialect, out: &mut [u8]) -> usize {
         let len = self.header_len();
         let out = &mut out[..len];
-        let flag = |flag| u32::from(self.flags.contains(flag));
-        let dqf = flag(Flags::DROP) << 2 | flag(Flags::QUEUE) << 1 | flag(Flags::FLOW);
+        let dqf = self.flags.bit(Flags::DROP) << 2
+            | self.flags.bit(Flags::QUEUE) << 1
+            | self.flags.bit(Flags::FLOW);
         let nibble = if dialect == Dialect::IntCollectorGen {
             1
         } else {

@@ -196,7 +196,8 @@ pub(crate) fn read<'a>(
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
     let types = bytes[field::TYPES];
-    let (report_type, inner_type) = (types >> 4, types & 0x0f);
+    let report_type = types >> 4;
+    let inner_type = types & 0x0f;
     if report_type > 1 {
         return Err(Refusal::UndefinedReportType);
     }
@@ -619,17 +620,17 @@ impl<'a> Repr<'a> {
         let len = self.len();
         let out = &mut out[..len];
         let words = (len - LEN) / 4;
-        let flag = |flag| u8::from(self.flags.contains(flag));
         out[field::TYPES] = u8::from(self.main.is_some()) << 4 | self.inner.code();
         out[field::REPORT_LENGTH] = words.min(usize::from(TO_THE_END)) as u8;
         out[field::MD_LENGTH] = self
             .main
             .as_ref()
             .map_or(self.ignored_md_length, |main| (main.md_len() / 4) as u8);
-        out[field::FLAGS] = flag(Flags::DROP) << 7
-            | flag(Flags::QUEUE) << 6
-            | flag(Flags::FLOW) << 5
-            | flag(Flags::INTERMEDIATE) << 4;
+        let flags = self.flags.bit(Flags::DROP) << 7
+            | self.flags.bit(Flags::QUEUE) << 6
+            | self.flags.bit(Flags::FLOW) << 5
+            | self.flags.bit(Flags::INTERMEDIATE) << 4;
+        out[field::FLAGS] = flags as u8;
         let mut at = LEN;
         if let Some(main) = &self.main {
             let out = &mut out[LEN..];

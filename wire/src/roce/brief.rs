@@ -215,7 +215,8 @@ impl HeaderTemplates {
     /// The same, with the caller's functions to compute CRCs.
     pub fn with_crc(choose: ChooseCrc32) -> Self {
         // No frame has these words.
-        let (crc, words) = (icrc::Running::new(0), [u64::MAX; WORDS_V6]);
+        let crc = icrc::Running::new(0);
+        let words = [u64::MAX; WORDS_V6];
         let by = crc_32_update;
         Self {
             templates: [HeaderTemplate {
@@ -262,7 +263,8 @@ impl HeaderTemplates {
             return;
         }
         let payload_len = packet.payload.len();
-        let (v4, v6) = (sealed(TAIL_V4, payload_len), sealed(TAIL_V6, payload_len));
+        let v4 = sealed(TAIL_V4, payload_len);
+        let v6 = sealed(TAIL_V6, payload_len);
         let prefix_len = TAIL_V4 - v4.0;
         let learned = match frame.get(12..14) {
             Some([0x08, 0x00]) if frame.get(18..20) == Some(&[0, 0]) => {
@@ -365,7 +367,8 @@ mod tests {
                     payload: packet.payload,
                 };
                 assert_eq!(known.read(frame), Some(expected));
-                let (mut longer, len) = (bytes, len + 5);
+                let mut longer = bytes;
+                let len = len + 5;
                 longer[len - 5..len].fill(0xee);
                 assert_eq!(
                     known.read(&longer[..len]),

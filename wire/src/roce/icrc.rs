@@ -188,7 +188,8 @@ const fn masked(ones: &[(u8, u8); 8], head: usize) -> Masked {
     let mut table = [[0; 256]; 8];
     let mut entry = 0;
     while entry < 8 * 256 {
-        let (place, value) = (entry / 256, entry % 256);
+        let place = entry / 256;
+        let value = entry % 256;
         let mut crc = bytes[value];
         let mut left = head - 1 - ones[place].0 as usize;
         while left > 0 {
@@ -206,7 +207,8 @@ const fn shifts() -> [Shift; SHORT / 4 + 1] {
     let mut table = [[[0; 256]; 4]; SHORT / 4 + 1];
     let mut entry = 0;
     while entry < 4 * 256 {
-        let (place, value) = (entry / 256, entry % 256);
+        let place = entry / 256;
+        let value = entry % 256;
         let mut crc = (value as u32) << (place * 8);
         let mut words = 0;
         while words <= SHORT / 4 {

@@ -270,7 +270,8 @@ impl<'a> Packet<'a> {
 /// # Errors
 /// If it is not a UDP datagram, or too short for the headers and the CRC.
 pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
-    let (mut ethertype, mut at) = (try_u16(frame, 12).ok_or(Refusal::Truncated)?, 14);
+    let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
+    let mut at = 14;
     while is_tag(ethertype) {
         ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
         at += 4;

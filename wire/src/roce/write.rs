@@ -207,20 +207,19 @@ impl Writer {
             return Err(MixedFamilies);
         }
         let len = path.headers_len() + BTH_LEN;
-        let empty = |_| HeaderTemplate {
-            of: None,
-            crc: icrc::Running::new(0),
-            by: crc_32_update,
-            prefix_len: 0,
-            bytes: [0; MAX_BEGINNING],
-        };
         Ok(Self {
             path,
             transport,
             queue_pair,
             len,
             choose: choose_crc_32,
-            templates: core::array::from_fn(empty),
+            templates: core::array::from_fn(|_| HeaderTemplate {
+                of: None,
+                crc: icrc::Running::new(0),
+                by: crc_32_update,
+                prefix_len: 0,
+                bytes: [0; MAX_BEGINNING],
+            }),
         })
     }
 
@@ -637,7 +636,8 @@ impl Iterator for Segments {
         if self.done {
             return None;
         }
-        let (at, left) = (self.at, self.len - self.at);
+        let left = self.len - self.at;
+        let at = self.at;
         let len = left.min(self.pmtu);
         self.at += len;
         self.done = len == left;

@@ -4,6 +4,8 @@
 use detect::{Detection, Match, Metric, Prefix, Table};
 use wire::{FlowKey, Refusal};
 
+use crate::bytes::{array_at, put, u16_at, u32_at, u64_at};
+
 /// Entries of one bucket of flows.
 pub(crate) const WAYS: usize = 8;
 /// Slots of one bucket of queues or links.
@@ -185,38 +187,43 @@ pub struct Counters {
 
 impl Counters {
     /// Words in a value of the map.
-    pub const LEN: usize = 13 + 4 * Refusal::IN_KERNEL + 3;
+    pub const LEN: usize = Self::WORDS + 4 * Refusal::IN_KERNEL + 3;
+    /// Words before the counters by refusal.
+    const WORDS: usize = 13;
 
     /// From the sums over all CPUs.
     pub fn read(sums: &[u64; Self::LEN]) -> Self {
-        let mut sums = sums.iter().copied();
-        let mut next = || sums.next().unwrap_or(0);
-        let fast_path = next();
+        let (words, by_refusal) = sums.split_at(Self::WORDS);
+        let (by_refusal, passed) = by_refusal.split_at(3 * Refusal::IN_KERNEL);
+        let fast_path = words[0];
         Self {
-            datagrams: next() + fast_path,
+            datagrams: words[1] + fast_path,
             fast_path,
-            accepted: next() + fast_path,
-            reports: next() + fast_path,
-            flow_reports: next() + fast_path,
-            node_reports: next(),
-            to_user: next(),
-            ring_full: next(),
-            contended: next(),
-            undecided: next(),
-            flows_full: next(),
-            node_metrics_full: next(),
-            streams_full: next(),
-            refused: refusals(&mut next),
-            refused_datagrams: refusals(&mut next),
-            refused_frames: refusals(&mut next),
-            passed: std::array::from_fn(|_| next()),
+            accepted: words[2] + fast_path,
+            reports: words[3] + fast_path,
+            flow_reports: words[4] + fast_path,
+            node_reports: words[5],
+            to_user: words[6],
+            ring_full: words[7],
+            contended: words[8],
+            undecided: words[9],
+            flows_full: words[10],
+            node_metrics_full: words[11],
+            streams_full: words[12],
+            refused: refusals(by_refusal, 0),
+            refused_datagrams: refusals(by_refusal, 1),
+            refused_frames: refusals(by_refusal, 2),
+            passed: std::array::from_fn(|at| passed[at]),
         }
     }
 }
 
-/// The counters of those refusals that the kernel counts, and zeros for the others.
-fn refusals(next: &mut impl FnMut() -> u64) -> [u64; Refusal::COUNT] {
-    std::array::from_fn(|at| if at < Refusal::IN_KERNEL { next() } else { 0 })
+/// The counters of those refusals that the kernel counts, in the group with this number, and zeros for the others.
+fn refusals(by_refusal: &[u64], group: usize) -> [u64; Refusal::COUNT] {
+    let mut counts = [0; Refusal::COUNT];
+    counts[..Refusal::IN_KERNEL]
+        .copy_from_slice(&by_refusal[group * Refusal::IN_KERNEL..][..Refusal::IN_KERNEL]);
+    counts
 }
 
 /// Rules that a table cannot hold, and thresholds in the form of `struct detection`.
@@ -324,21 +331,20 @@ pub(crate) fn key_words(key: &FlowKey) -> [u64; 5] {
 
 /// The flow of a key in the kernel's form.
 pub(crate) fn key_of(words: [u64; 5]) -> FlowKey {
-    let address = |high: u64, low: u64| {
+    let [src, dst] = [[words[0], words[1]], [words[2], words[3]]].map(|halves| {
         let mut octets = [0; 16];
-        put(&mut octets, 0, &high.to_ne_bytes());
-        put(&mut octets, 8, &low.to_ne_bytes());
+        put(&mut octets, 0, &halves[0].to_ne_bytes());
+        put(&mut octets, 8, &halves[1].to_ne_bytes());
         octets
-    };
-    let (src, dst) = (address(words[0], words[1]), address(words[2], words[3]));
+    });
     let [src_port, dst_port] = [words[4] as u16, (words[4] >> 16) as u16];
-    let (proto, kind) = ((words[4] >> 32) as u8, words[4] >> 40);
+    let proto = (words[4] >> 32) as u8;
+    let kind = words[4] >> 40;
     let ports = (kind & 2 != 0).then_some((src_port, dst_port));
-    let last = |octets: [u8; 16]| [octets[12], octets[13], octets[14], octets[15]];
     if kind & 1 != 0 {
         FlowKey::v6(src, dst, ports, proto)
     } else {
-        FlowKey::v4(last(src), last(dst), ports, proto)
+        FlowKey::v4(array_at(&src, 12), array_at(&dst, 12), ports, proto)
     }
 }
 
@@ -390,28 +396,6 @@ impl Seed {
             slots,
         )
     }
-}
-
-pub(crate) fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
-    out[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
-    array
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes(array_at(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(array_at(bytes, at))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(array_at(bytes, at))
 }
 
 const _: () = assert!(size_of::<FlowKey>() == 38);

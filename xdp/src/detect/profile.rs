@@ -2,6 +2,8 @@
 
 use wire::profile::TcpShim;
 
+use crate::bytes::put;
+
 /// Bytes of `struct profile`.
 pub const PROFILE_LEN: usize = 72;
 /// Bytes of `struct ports`.
@@ -115,10 +117,6 @@ pub fn ports(ports: &wire::TelemetryPorts) -> [u8; PORTS_LEN] {
     put(&mut out, field::COUNT, &(ports.len() as u32).to_ne_bytes());
     put_ports(&mut out, field::PORT, ports);
     out
-}
-
-fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
-    out[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
 fn put_ports(out: &mut [u8], at: usize, ports: &[u16]) {

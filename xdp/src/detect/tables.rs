@@ -15,6 +15,7 @@ use super::layout::{
     slot, stream, wide,
 };
 use super::profile::{Units, profile};
+use crate::bytes::put;
 
 /// Header of the kernel before each record of a ring, bytes.
 const RING_HEADER: usize = 8;
@@ -175,20 +176,22 @@ impl Tables {
     /// # Errors
     /// It is not [`crate::DETECT`], or the system refused to map memory.
     pub fn open(object: &Object, sizes: Sizes) -> Result<Self, Error> {
-        let memory = |name| object.map(name)?.map_memory();
-        let map = |name| object.map(name)?.try_clone();
         Ok(Self {
-            control: memory("control")?,
-            flows: memory("flows")?,
-            far: memory("far_hops")?,
-            tags: memory("flow_tags")?,
-            node_metrics: [memory("queues")?, memory("congestions")?, memory("links")?],
-            streams: memory("streams")?,
+            control: object.map("control")?.map_memory()?,
+            flows: object.map("flows")?.map_memory()?,
+            far: object.map("far_hops")?.map_memory()?,
+            tags: object.map("flow_tags")?.map_memory()?,
+            node_metrics: [
+                object.map("queues")?.map_memory()?,
+                object.map("congestions")?.map_memory()?,
+                object.map("links")?.map_memory()?,
+            ],
+            streams: object.map("streams")?.map_memory()?,
             sizes,
-            detection: map("detection")?,
-            profiles: map("profiles")?,
-            prefixes: map("prefixes")?,
-            counters: map("counters")?,
+            detection: object.map("detection")?.try_clone()?,
+            profiles: object.map("profiles")?.try_clone()?,
+            prefixes: object.map("prefixes")?.try_clone()?,
+            counters: object.map("counters")?.try_clone()?,
         })
     }
 
@@ -204,13 +207,21 @@ impl Tables {
 
     /// Sets the ports whose datagrams are telemetry, at most eight, each with the number of its listener.
     pub fn set_ports(&self, ports: &[(u16, u16)]) {
-        let pair =
-            |list: &dyn Fn(usize) -> u16, at: usize| u32::from(list(at)) | u32::from(list(at + 1)) << 16;
-        let port = |at: usize| ports.get(at).map_or(0, |(port, _)| *port);
-        let listener = |at: usize| ports.get(at).map_or(0, |(_, listener)| *listener);
-        for at in (0..8).step_by(2) {
-            self.set(control::PORTS + 4 + 2 * at, pair(&port, at));
-            self.set(control::LISTENERS + 2 * at, pair(&listener, at));
+        let mut listed = [(0_u16, 0_u16); 8];
+        listed
+            .iter_mut()
+            .zip(ports)
+            .for_each(|(slot, port)| *slot = *port);
+        for (at, two) in listed.chunks_exact(2).enumerate() {
+            let [(port, listener), (next_port, next_listener)] = [two[0], two[1]];
+            self.set(
+                control::PORTS + 4 + 4 * at,
+                u32::from(port) | u32::from(next_port) << 16,
+            );
+            self.set(
+                control::LISTENERS + 4 * at,
+                u32::from(listener) | u32::from(next_listener) << 16,
+            );
         }
         self.set(control::PORTS, ports.len().min(8) as u32);
     }
@@ -229,24 +240,24 @@ impl Tables {
         default: (&wire::Profile, Units),
         listed: &[(Prefix, &wire::Profile, Units)],
     ) -> Result<(), Error> {
-        let write = |at: usize, (wire, units): (&wire::Profile, Units)| {
-            self.profiles
-                .update(&(at as u32).to_ne_bytes(), &profile(wire, &units))
-        };
-        write(0, default)?;
+        self.set_profile(0, default.0, default.1)?;
         let listed = &listed[..listed.len().min(255)];
         // Of equal prefixes the first one wins: it is written last.
         for (at, (prefix, wire, units)) in listed.iter().enumerate().rev() {
-            write(at + 1, (wire, *units))?;
+            self.set_profile(at as u32 + 1, wire, *units)?;
             let (network, bits) = wide(prefix);
             let mut key = [0; layout::PREFIX_LEN];
-            layout::put(&mut key, 0, &(8 + bits).to_ne_bytes());
+            put(&mut key, 0, &(8 + bits).to_ne_bytes());
             key[4] = if prefix.is_v6() { 6 } else { 4 };
-            layout::put(&mut key, 5, &network);
+            put(&mut key, 5, &network);
             self.prefixes.update(&key, &(at as u32 + 1).to_ne_bytes())?;
         }
         self.set(control::PREFIXES, listed.len() as u32);
         Ok(())
+    }
+
+    fn set_profile(&self, at: u32, wire: &wire::Profile, units: Units) -> Result<(), Error> {
+        self.profiles.update(&at.to_ne_bytes(), &profile(wire, &units))
     }
 
     /// Activates thresholds and rules, from the next report of each flow on; returns where each rule runs. Consecutive calls need
@@ -278,9 +289,7 @@ impl Tables {
 
     /// The generation of the active thresholds and rules: each [`Tables::set_detection`] adds one.
     pub fn generation(&self) -> u32 {
-        self.control
-            .word(0, control::GENERATION)
-            .map_or(0, |word| word.load(Acquire) as u32)
+        self.control.load(0, control::GENERATION, Acquire).unwrap_or(0) as u32
     }
 
     /// The capacity of the ring in records, at most: no frame with a datagram is shorter than 42 bytes.
@@ -309,20 +318,19 @@ impl Tables {
     /// The number of reports of the flow in a slot, modulo 2^32, if there is one: shows whether the flow must be read.
     pub fn reports_at(&self, slot: usize) -> Option<u32> {
         self.tag(slot).filter(|tag| *tag != 0)?;
-        self.flows
-            .word(slot, flow::SMALL)
-            .map(|small| (small.load(Relaxed) >> 32) as u32)
+        let small = self.flows.load(slot, flow::SMALL, Relaxed)?;
+        Some((small >> 32) as u32)
     }
 
     fn tag(&self, slot: usize) -> Option<u16> {
-        let word = self.tags.word(slot / WAYS, slot % WAYS / 4 * 8)?;
-        Some((word.load(Acquire) >> (slot % 4 * 16)) as u16)
+        let word = self.tags.load(slot / WAYS, slot % WAYS / 4 * 8, Acquire)?;
+        Some((word >> (slot % 4 * 16)) as u16)
     }
 
     fn key_at(&self, slot: usize) -> Option<[u64; 5]> {
         let mut key = [0; 5];
         for (at, word) in key.iter_mut().enumerate() {
-            *word = self.flows.word(slot, at * 8)?.load(Relaxed);
+            *word = self.flows.load(slot, at * 8, Relaxed)?;
         }
         Some(key)
     }
@@ -330,23 +338,20 @@ impl Tables {
     /// The flow in a slot; `None` if there is none, or if it is being changed.
     pub fn flow(&self, slot: usize) -> Option<FlowEntry> {
         self.tag(slot).filter(|tag| *tag != 0)?;
-        let version = || {
-            self.flows
-                .half(slot, flow::VERSION)
-                .map(|version| version.load(Acquire))
-        };
-        let before = version().filter(|version| *version != 0)?;
-        let word = |offset| Some(self.flows.word(slot, offset)?.load(Relaxed));
-        let small = word(flow::SMALL)?;
-        let level_2 = self.flows.half(slot, flow::LEVEL_2)?.load(Relaxed);
+        let version = self
+            .flows
+            .load_half(slot, flow::VERSION, Acquire)
+            .filter(|version| *version != 0)?;
+        let small = self.flows.load(slot, flow::SMALL, Relaxed)?;
+        let level_2 = self.flows.load_half(slot, flow::LEVEL_2, Relaxed)?;
         let mut entry = FlowEntry {
             key: key_of(self.key_at(slot)?),
             reports: (small >> 32) as u32,
             path_length: small as u8,
             states: (small >> 8) as u8,
             basis: (small >> 24) as u8,
-            reported: word(flow::REPORTED)?,
-            latency: word(flow::LATEST)?,
+            reported: self.flows.load(slot, flow::REPORTED, Relaxed)?,
+            latency: self.flows.load(slot, flow::LATEST, Relaxed)?,
             hops: [HopEntry::default(); FLOW_HOPS],
         };
         for (at, hop) in entry.hops.iter_mut().enumerate().take(usize::from(entry.states)) {
@@ -354,8 +359,9 @@ impl Tables {
                 None => (&self.flows, flow::HOPS + at * flow::HOP_LEN),
                 Some(far) => (&self.far, far * flow::HOP_LEN),
             };
-            let word = |offset| Some(memory.word(slot, start + offset)?.load(Relaxed));
-            let (ids, latencies, others) = (word(0)?, word(8)?, word(16)?);
+            let ids = memory.load(slot, start, Relaxed)?;
+            let latencies = memory.load(slot, start + 8, Relaxed)?;
+            let others = memory.load(slot, start + 16, Relaxed)?;
             *hop = HopEntry {
                 node: ids as u32,
                 link: (ids >> 32) as u32,
@@ -366,7 +372,7 @@ impl Tables {
                 utilization: (others >> 32) as u32,
             };
         }
-        (version() == Some(before)).then_some(entry)
+        (self.flows.load_half(slot, flow::VERSION, Acquire) == Some(version)).then_some(entry)
     }
 
     /// Removes a flow; `false` if it was not there.
@@ -420,16 +426,18 @@ impl Tables {
     /// The value in a slot.
     pub fn metric_entry(&self, metric: Metric, slot: usize) -> Option<MetricEntry> {
         let (map, _) = self.node_metrics(metric)?;
+        let bucket = slot / METRIC_WAYS;
         let start = slot % METRIC_WAYS * slot::LEN;
-        let word = |offset| Some(map.word(slot / METRIC_WAYS, start + offset)?.load(Acquire));
-        let reported = word(slot::REPORTED)?.checked_sub(1)?;
-        let key = word(slot::KEY)?;
-        let reports = word(slot::REPORTS)? as u32;
+        let reported = map
+            .load(bucket, start + slot::REPORTED, Acquire)?
+            .checked_sub(1)?;
+        let key = map.load(bucket, start + slot::KEY, Acquire)?;
+        let reports = map.load(bucket, start + slot::REPORTS, Acquire)? as u32;
         Some(MetricEntry {
             node: (key >> 32) as u32,
             part: key as u32,
             reported,
-            latest: word(slot::LATEST)?,
+            latest: map.load(bucket, start + slot::LATEST, Acquire)?,
             reports,
         })
     }
@@ -442,10 +450,10 @@ impl Tables {
         let key = u64::from(node) << 32 | u64::from(part);
         for bucket in self.seed().metric_buckets(key, size) {
             for way in 0..METRIC_WAYS {
-                let word = |offset| map.word(bucket, way * slot::LEN + offset);
-                if let (Some(reported), Some(stored)) = (word(slot::REPORTED), word(slot::KEY))
+                let start = way * slot::LEN;
+                if let Some(reported) = map.word(bucket, start + slot::REPORTED)
                     && reported.load(Acquire) != 0
-                    && stored.load(Relaxed) == key
+                    && map.load(bucket, start + slot::KEY, Relaxed) == Some(key)
                 {
                     reported.store(0, Release);
                     return true;
@@ -462,14 +470,18 @@ impl Tables {
 
     /// The stream in a slot.
     pub fn stream(&self, slot: usize) -> Option<StreamEntry> {
-        if self.streams.half(slot, stream::USED)?.load(Acquire) == 0 {
+        if !self.is_used(slot) {
             return None;
         }
-        let word = |offset| Some(self.streams.word(slot, offset)?.load(Relaxed));
-        let (key, run) = (word(stream::KEY)?, word(stream::WORD)?);
+        let key = self.streams.load(slot, stream::KEY, Relaxed)?;
+        let run = self.streams.load(slot, stream::WORD, Relaxed)?;
         let mut source = [0; 16];
-        layout::put(&mut source, 0, &word(stream::SOURCE)?.to_ne_bytes());
-        layout::put(&mut source, 8, &word(stream::SOURCE + 8)?.to_ne_bytes());
+        for (at, half) in source.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            *half = self
+                .streams
+                .load(slot, stream::SOURCE + 8 * at, Relaxed)?
+                .to_ne_bytes();
+        }
         Some(StreamEntry {
             version: (key >> 56) as u8 & 0x7f,
             hw_id: (key >> 48) as u8,
@@ -497,14 +509,16 @@ impl Tables {
             .seed()
             .stream(key, source, self.sizes.stream_slots() as usize);
         (start..start + STREAM_WINDOW).find(|&slot| {
-            let word = |offset| self.streams.word(slot, offset).map(|word| word.load(Relaxed));
-            self.streams
-                .half(slot, stream::USED)
-                .is_some_and(|used| used.load(Acquire) != 0)
-                && word(stream::KEY) == Some(key)
-                && word(stream::SOURCE) == Some(source[0])
-                && word(stream::SOURCE + 8) == Some(source[1])
+            self.is_used(slot)
+                && self.streams.load(slot, stream::KEY, Relaxed) == Some(key)
+                && self.streams.load(slot, stream::SOURCE, Relaxed) == Some(source[0])
+                && self.streams.load(slot, stream::SOURCE + 8, Relaxed) == Some(source[1])
         })
+    }
+
+    fn is_used(&self, slot: usize) -> bool {
+        let used = self.streams.load_half(slot, stream::USED, Acquire);
+        used.is_some_and(|used| used != 0)
     }
 
     /// Removes the stream in a slot: its next datagram is passed to user space.

@@ -139,15 +139,14 @@ pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<
     }
     let mut writer = Writer::new(config.path, config.transport, config.peer).ok()?;
     entry.u32(BACK, u32::from(config.path.destination_mac == [0; 6]));
-    let (zero, aeth) = (
-        Psn::new(0),
-        Aeth {
-            syndrome: Syndrome::ACK,
-            msn: 0,
-        },
-    );
-    let (mut plain, mut atomic) = ([0; ROOM], [0; ROOM]);
+    let zero = Psn::new(0);
+    let aeth = Aeth {
+        syndrome: Syndrome::ACK,
+        msn: 0,
+    };
+    let mut plain = [0; ROOM];
     let plain_len = writer.acknowledge(&mut plain, zero, aeth).ok()?;
+    let mut atomic = [0; ROOM];
     let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
     for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)]
         .iter()
@@ -168,14 +167,11 @@ fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
     let (covered, icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
     let (_, tail) = covered.split_at_checked(covered.len().checked_sub(after)?)?;
     Some(tail.iter().rev().fold(!u32::from_le_bytes(*icrc), |crc, byte| {
-        let back = |crc: u32, _| {
-            if crc >> 31 == 1 {
-                (crc ^ POLYNOMIAL) << 1 | 1
-            } else {
-                crc << 1
-            }
-        };
-        (0..8).fold(crc, back) ^ u32::from(*byte)
+        let before = (0..8).fold(crc, |crc, _| match crc >> 31 {
+            1 => (crc ^ POLYNOMIAL) << 1 | 1,
+            _ => crc << 1,
+        });
+        before ^ u32::from(*byte)
     }))
 }
 
@@ -285,11 +281,11 @@ impl Counted {
         for (reason, count) in REASONS.iter().zip(dropped) {
             stats.dropped[*reason as usize] = *count;
         }
-        let own = |at: usize| dropped.get(REASONS.len() + at).copied().unwrap_or(0);
+        let [contended, too_long] = *dropped.last_chunk().unwrap_or(&[0; 2]);
         Self {
             stats,
-            contended: own(0),
-            too_long: own(1),
+            contended,
+            too_long,
             responses_unsent: *responses_unsent,
             passed: *passed,
         }

@@ -21,6 +21,7 @@ use nic::receive::{self, Filter};
 use rdma::responder::{AccessFlags, Completion, Order, Output, QueuePairConfig, QueuePairState, Registered};
 use wire::roce::Psn;
 
+use crate::bytes::{u16_at, u32_at, u64_at};
 pub use layout::Counted;
 use layout::{CHUNK, COUNTERS, MAX_PAYLOAD, MAX_QUEUE_PAIRS, MAX_REGIONS, queue_pair, region};
 
@@ -90,13 +91,30 @@ pub struct Rdma {
     object: Object,
     memory: Map,
     memory_len: u64,
-    regions: (Map, Mapped),
-    queue_pairs: (Map, Mapped),
+    regions: Array,
+    queue_pairs: Array,
     control: Mapped,
     responses: Map,
     results: Map,
     counters: Map,
     completions: Ring,
+}
+
+/// An array, to write whole elements and to access words of them.
+#[derive(Debug)]
+struct Array {
+    map: Map,
+    memory: Mapped,
+}
+
+impl Array {
+    fn open(object: &Object, name: &str) -> Result<Self, Error> {
+        let map = object.map(name)?;
+        Ok(Self {
+            map: map.try_clone()?,
+            memory: map.map_memory()?,
+        })
+    }
 }
 
 impl Rdma {
@@ -129,17 +147,15 @@ impl Rdma {
         ]);
         let mut object = Object::load(object, &load)?;
         let completions = object.ring("completions")?;
-        let map = |name| object.map(name)?.try_clone();
-        let mapped = |name| Ok::<_, Error>((object.map(name)?.try_clone()?, object.map(name)?.map_memory()?));
         Ok(Self {
-            memory: map("memory")?,
+            memory: object.map("memory")?.try_clone()?,
             memory_len: chunks * CHUNK,
-            regions: mapped("regions")?,
-            queue_pairs: mapped("queue_pairs")?,
+            regions: Array::open(&object, "regions")?,
+            queue_pairs: Array::open(&object, "queue_pairs")?,
             control: object.map("rdma_control")?.map_memory()?,
-            responses: map("responses")?,
-            results: map("results")?,
-            counters: map("rdma_counted")?,
+            responses: object.map("responses")?.try_clone()?,
+            results: object.map("results")?.try_clone()?,
+            counters: object.map("rdma_counted")?.try_clone()?,
             completions,
             object,
         })
@@ -199,12 +215,16 @@ impl Rdma {
             return Err(Refused::Range);
         }
         let slot = named.rkey as usize % MAX_REGIONS;
-        let key = self.regions.1.half(slot, region::RKEY).ok_or(Refused::InUse)?;
+        let key = self
+            .regions
+            .memory
+            .half(slot, region::RKEY)
+            .ok_or(Refused::InUse)?;
         if named.rkey == 0 || key.load(Relaxed) != 0 {
             return Err(Refused::InUse);
         }
         let entry = layout::region(named, start, access, order, number);
-        self.regions.0.update(&(slot as u32).to_ne_bytes(), &entry)?;
+        self.regions.map.update(&(slot as u32).to_ne_bytes(), &entry)?;
         // Release: pairs with the program, which reads the other fields only if the rkey matches.
         key.store(named.rkey, Release);
         Ok(())
@@ -213,7 +233,7 @@ impl Rdma {
     /// Deregisters a region; `false` if none has this rkey. After this returns, no request writes to the region.
     pub fn deregister(&mut self, key: u32) -> bool {
         let slot = key as usize % MAX_REGIONS;
-        let Some(word) = self.regions.1.half(slot, region::RKEY) else {
+        let Some(word) = self.regions.memory.half(slot, region::RKEY) else {
             return false;
         };
         if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
@@ -255,8 +275,8 @@ impl Rdma {
         let templates = layout::response_templates(config, port).ok_or(Refused::Addresses)?;
         self.responses.update(&key, &templates)?;
         self.results.update(&key, &layout::saved_atomics())?;
-        self.queue_pairs.0.update(&key, &layout::queue_pair(config))?;
-        if let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) {
+        self.queue_pairs.map.update(&key, &layout::queue_pair(config))?;
+        if let Some(word) = self.queue_pairs.memory.half(slot, queue_pair::NUMBER) {
             // Release: pairs with the program, which reads the other fields only if the number matches the packet's.
             word.store(number, Release);
         }
@@ -266,7 +286,7 @@ impl Rdma {
     /// Removes a queue pair; `false` if none has this number. After this returns, none of its requests writes.
     pub fn disconnect(&mut self, number: u32) -> bool {
         let slot = number as usize % MAX_QUEUE_PAIRS;
-        let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) else {
+        let Some(word) = self.queue_pairs.memory.half(slot, queue_pair::NUMBER) else {
             return false;
         };
         if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
@@ -302,7 +322,7 @@ impl Rdma {
         let Some(left) = self.receives(number) else { return };
         if let Some(word) = self
             .queue_pairs
-            .1
+            .memory
             .half(number as usize % MAX_QUEUE_PAIRS, queue_pair::RECEIVES)
         {
             // The program only lowers it meanwhile, so the sum does not overflow.
@@ -336,9 +356,9 @@ impl Rdma {
     fn word(&self, slot: usize, offset: usize) -> u32 {
         // Acquire: pairs with the exchange by which the program releases a pair's lock.
         self.queue_pairs
-            .1
-            .half(slot, offset)
-            .map_or(0, |word| word.load(Acquire))
+            .memory
+            .load_half(slot, offset, Acquire)
+            .unwrap_or(0)
     }
 
     fn of_pair(&self, number: u32, offset: usize) -> Option<u32> {
@@ -348,7 +368,7 @@ impl Rdma {
 
     /// Waits until every holder of the pair's lock from before this call has released it.
     fn pass(&self, slot: usize) {
-        let Some(lock) = self.queue_pairs.1.half(slot, queue_pair::LOCK) else {
+        let Some(lock) = self.queue_pairs.memory.half(slot, queue_pair::LOCK) else {
             return;
         };
         // Pairs with the program's own lock and unlock. The program holds the lock for some microseconds at most, and this thread
@@ -384,29 +404,17 @@ fn report(record: &[u8], out: &mut impl Output) {
     let Some((head, text)) = record.split_first_chunk::<24>() else {
         return;
     };
-    let u32_at = |at: usize| {
-        head[at..]
-            .first_chunk()
-            .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
-    };
-    let u16_at = |at: usize| {
-        head[at..]
-            .first_chunk()
-            .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
-    };
-    let offset = head[8..]
-        .first_chunk()
-        .map_or(0, |chunk| u64::from_ne_bytes(*chunk));
-    let (pair, immediate, len, kind) = (u32_at(0), u32_at(4), u32_at(16), u16_at(22));
+    let pair = u32_at(head, 0);
+    let len = u32_at(head, 16);
+    let kind = u16_at(head, 22);
     if kind == SEND {
         out.sent(pair, text.get(..len as usize).unwrap_or(text));
         return;
     }
-    let location = (kind == WRITE).then(|| (u16_at(20), offset));
     out.complete(&Completion {
         queue_pair: pair,
-        immediate,
-        location,
+        immediate: u32_at(head, 4),
+        location: (kind == WRITE).then(|| (u16_at(head, 20), u64_at(head, 8))),
         len,
     });
 }

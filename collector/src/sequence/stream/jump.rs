@@ -108,15 +108,19 @@ impl Stream {
 
     /// Whether a number continues the current sequence, and not rather the former one.
     pub(super) fn is_next(&self, seq: u32, ahead: i32) -> bool {
-        let is_closer_to_former = |former: &Former| {
-            let ahead_of_former = self.distance(seq, former.track.highest);
-            (1..ahead).contains(&ahead_of_former)
-                || self.is_tentative() && (1 - ahead..=0).contains(&ahead_of_former)
-                || self.is_behind()
-                    && self.current.first >= FIRST_NUMBERS
-                    && former.track.is_missing(ahead_of_former)
+        is_ahead(ahead) && !self.is_closer_to_former(seq, ahead)
+    }
+
+    fn is_closer_to_former(&self, seq: u32, ahead: i32) -> bool {
+        let Some(former) = &self.former else {
+            return false;
         };
-        is_ahead(ahead) && !self.former.as_ref().is_some_and(is_closer_to_former)
+        let ahead_of_former = self.distance(seq, former.track.highest);
+        (1..ahead).contains(&ahead_of_former)
+            || self.is_tentative() && (1 - ahead..=0).contains(&ahead_of_former)
+            || self.is_behind()
+                && self.current.first >= FIRST_NUMBERS
+                && former.track.is_missing(ahead_of_former)
     }
 
     /// Whether a number before the current sequence is closer to its first one than to the former sequence.

@@ -59,14 +59,13 @@ impl Totals {
         let quantiles = sketches.quantiles(self.sketch).filter(|_| !self.merged);
         sketches.release(self.sketch);
         // A sketch returns the upper end of a bucket, which the exact extremes limit.
-        let within = |value: u64| value.clamp(self.least, self.greatest);
         Summary {
             count: self.count,
             min: self.least,
             max: self.greatest,
             sum: self.sum,
-            p50: quantiles.map(|(p50, _)| within(p50)),
-            p99: quantiles.map(|(_, p99)| within(p99)),
+            p50: quantiles.map(|(p50, _)| p50.clamp(self.least, self.greatest)),
+            p99: quantiles.map(|(_, p99)| p99.clamp(self.least, self.greatest)),
         }
     }
 }
