@@ -7,9 +7,11 @@ use std::path::Path;
 use bench::{Processed, Receive, Switch, Totals};
 use collector::{Collector, Datagram};
 use nic::{frames::PollFds, source::Packet};
-use terminal::CliError;
+use terminal::{CliError, progress::Progress};
 
+use collect_role::capture::{self, Account};
 use collect_role::datagram::{AggregatePorts, each_chunk};
+use collect_role::replay::{Options, Replay, ReplayOutput, Speed};
 use config::Settings;
 use switch_role::role::Forwarder;
 
@@ -23,7 +25,17 @@ impl bench::Program for Program {
     }
 
     fn replay(&self, file: &Path, config: collector::Config) -> Result<u64, CliError> {
-        super::replay::once(file, config)
+        let options = Options {
+            speed: Speed::Max,
+            ports: vec![32_766],
+            aggregate_ports: AggregatePorts::default(),
+        };
+        let mut replay = Replay::new(config, Discarded, options);
+        let mut progress = Progress::new("", "frames", None).silenced(true);
+        capture::bursts(file, &mut Account::default(), &mut progress, |account, frames| {
+            replay.add(frames, account);
+        })?;
+        Ok(replay.finish().collector.stats().reports)
     }
 
     fn process(&self, collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {
@@ -37,6 +49,13 @@ impl bench::Program for Program {
         Ok(Box::new(MeasuredSwitch(Forwarder::open(settings, None)?)))
     }
 }
+
+/// The output of a replay of which only the speed counts.
+struct Discarded;
+
+impl collector::Output for Discarded {}
+
+impl ReplayOutput for Discarded {}
 
 struct MeasuredSwitch(Forwarder);
 

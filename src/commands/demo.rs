@@ -28,13 +28,13 @@ use settings::values::{Clocks, LatencyThreshold, QueueThreshold, UtilizationThre
 use self::dta::{Done, Reported};
 use self::network::Network;
 use self::streams::Sent;
-use super::client::Client;
 use super::remote::fetch;
 use crate::api::pages;
 use crate::lifecycle::Server;
 use crate::log::Log;
 use config::Settings;
 use config::sections::{Level, LogFormat};
+use net::client::Client;
 use switch_role::settings::dta::DtaSettings;
 use terminal::CliError;
 use terminal::Tone;

@@ -8,10 +8,10 @@ use settings::{
 };
 use terminal::CliError;
 
-use super::client::Client;
 use crate::api::pages;
 use config::{Settings, check};
 use manage_role::settings::check_intents;
+use net::client::Client;
 use switch_role::settings::WatchSettings;
 
 /// This program.

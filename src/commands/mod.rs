@@ -2,9 +2,7 @@
 
 pub(crate) mod alerts;
 pub(crate) mod bench;
-mod capture;
 pub(crate) mod check;
-pub(crate) mod client;
 pub(crate) mod console;
 pub(crate) mod decode;
 pub(crate) mod demo;

@@ -45,7 +45,7 @@ pub(crate) struct Args {
 /// The source of entries.
 enum Asked {
     DtaSource(DtaSource),
-    Client(crate::commands::client::Client),
+    Client(net::client::Client),
 }
 
 /// Runs the command.

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
-use net::tls;
+use crate::tls;
 use runtime::host;
+use terminal::CliError;
 
 /// Address of a running hopwise, and what it asks of clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     authority: String,
     /// With TLS.
     tls: Option<Arc<ClientConfig>>,
@@ -40,7 +41,7 @@ struct Request<'a> {
 
 /// Under which condition a request is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
+pub enum Condition {
     /// There is none yet.
     IsNew,
     /// It has this version.
@@ -49,7 +50,7 @@ pub(crate) enum Condition {
 
 /// Why a request failed.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     /// The client cannot use this address.
     Address(String),
     /// No connection, or no response.
@@ -113,18 +114,20 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl Client {
     /// A client of `url` (`http://host:port`, or just `host:port`), without TLS.
-    pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, Error> {
+    pub fn new(url: &str, token: Option<String>) -> Result<Self, Error> {
         Self::with_tls(url, token, None)
     }
 
     /// A client of `url`; with TLS if it begins with `https://`, for which `tls` has the authorities.
-    pub(crate) fn with_tls(
-        url: &str,
-        token: Option<String>,
-        tls: Option<Arc<ClientConfig>>,
-    ) -> Result<Self, Error> {
+    pub fn with_tls(url: &str, token: Option<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self, Error> {
         let (is_secure, rest) = tls::authority(url);
         let bad = || Error::Address(url.to_string());
         let (host, port) = rest.rsplit_once(':').ok_or_else(bad)?;
@@ -150,7 +153,7 @@ impl Client {
     }
 
     /// This client for another program's API: everything is below `base`, and `authorization` is the value of that header.
-    pub(crate) fn for_other(self, base: String, authorization: Option<String>) -> Self {
+    pub fn for_other(self, base: String, authorization: Option<String>) -> Self {
         Self {
             base,
             authorization,
@@ -159,7 +162,7 @@ impl Client {
     }
 
     /// This client with another name in the history than that of the user.
-    pub(crate) fn by(self, requester: &str) -> Self {
+    pub fn by(self, requester: &str) -> Self {
         Self {
             requester: Some(requester.to_owned()),
             ..self
@@ -167,7 +170,7 @@ impl Client {
     }
 
     /// `http://host:port`, or with `https`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!(
             "{}://{}",
             if self.tls.is_some() { "https" } else { "http" },
@@ -176,12 +179,12 @@ impl Client {
     }
 
     /// The JSON response to `GET {path}`, below the path of the API.
-    pub(crate) fn get(&self, path: &str) -> Result<Value, Error> {
+    pub fn get(&self, path: &str) -> Result<Value, Error> {
         value(&self.get_text(path)?)
     }
 
     /// The same as bytes: the keys of a [`Value`] are sorted.
-    pub(crate) fn get_text(&self, path: &str) -> Result<Vec<u8>, Error> {
+    pub fn get_text(&self, path: &str) -> Result<Vec<u8>, Error> {
         let request = Request {
             method: "GET",
             path,
@@ -200,12 +203,12 @@ impl Client {
     }
 
     /// The JSON response to `METHOD /api/v1{path}` with `body`; null when it is empty.
-    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
+    pub fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
         self.send_if(None, method, path, body)
     }
 
     /// As [`Client::send`], under a condition.
-    pub(crate) fn send_if(
+    pub fn send_if(
         &self,
         condition: Option<&Condition>,
         method: &str,
@@ -235,7 +238,7 @@ impl Client {
     }
 
     /// The stream of server-sent events at `/api/v1{path}`.
-    pub(crate) fn stream(&self, path: &str) -> Result<Stream, Error> {
+    pub fn stream(&self, path: &str) -> Result<Stream, Error> {
         let request = Request {
             method: "GET",
             path,
@@ -370,7 +373,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const HEAD_LIMIT: u64 = 64 * 1024;
 
 /// `text` for use inside a query string.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -536,16 +539,16 @@ fn sentence(body: &[u8]) -> String {
 
 /// One server-sent event.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Message {
+pub struct Message {
     /// Its name; `message` when the server gave none.
-    pub(crate) event: String,
+    pub event: String,
     /// Its text.
-    pub(crate) data: String,
+    pub data: String,
 }
 
 /// A stream of server-sent events.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     body: Body,
 }
 
