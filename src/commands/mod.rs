@@ -1,7 +1,6 @@
 //! One file per command: its arguments and what it does.
 
 pub(crate) mod alerts;
-pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod console;
 pub(crate) mod decode;
@@ -14,11 +13,11 @@ pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod intent;
-pub(crate) mod lab;
 pub(crate) mod outlet;
 pub(crate) mod p4;
 pub(crate) mod path;
 mod profile;
+pub(crate) mod programs;
 pub(crate) mod query;
 mod query_shell;
 mod question;
