@@ -16,12 +16,11 @@ use collector::{Access, Collector};
 use detect::Detection;
 use tokio::sync::Semaphore;
 
+use api::Api;
+
 use crate::list_events::ListEvents;
+use crate::log::Log;
 use crate::silences::NotedSilences;
-use crate::{
-    api::{self, Api},
-    log::Log,
-};
 use ::export_role::role::{self as export_role, Silences};
 use aggregate_role::role as aggregator;
 use collect_role::{

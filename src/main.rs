@@ -3,14 +3,12 @@
 
 use std::process::ExitCode;
 
-mod api;
 mod cli;
 mod commands;
 mod doctor;
 mod lifecycle;
 mod list_events;
 mod log;
-mod metrics;
 mod silences;
 
 /// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.

@@ -119,7 +119,7 @@ pub struct Stats {
     pub reports: u64,
     /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
     pub refused: [u64; Refusal::COUNT],
-    /// Good reports whose packet is marked as INT but has none that can be read, by reason: the INT was left out.
+    /// Good reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.
     pub int_refused: [u64; Refusal::COUNT],
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,

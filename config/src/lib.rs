@@ -360,7 +360,7 @@ pub fn reference() -> String {
 
 const REFERENCE_HEAD: &str = "# Configuration reference
 
-<!-- Made from the source by `cargo test -p hopwise-config`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise-config -->
+<!-- Made from the source; do not edit. To accept a change: make docs -->
 
 The file is TOML. Every key has a default, so an empty file, or no file, is valid. Unknown keys are refused.
 `hopwise check -c FILE` reports errors, and `hopwise check -c FILE --dump` prints the effective configuration. Send SIGHUP, or

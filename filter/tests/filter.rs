@@ -455,7 +455,7 @@ fn the_reference_page_is_up_to_date() {
 
 const HEAD: &str = "# Filters of flows and events
 
-<!-- Made from the source by `cargo test -p hopwise-filter`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise-filter -->
+<!-- Made from the source; do not edit. To accept a change: make docs -->
 
 One language says which flows and events are shown: in the field *Filter* of the pages *Flows* and *Events*, as `filter=` of the [API](api.md) (`/flows`, `/events`, `/events/stream`), and as `hopwise events --filter`.
 

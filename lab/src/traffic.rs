@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -192,10 +192,9 @@ fn headers(ipv6: bool) -> usize {
     if ipv6 { 48 } else { 28 }
 }
 
-/// Maximum time to wait for packets after the last was sent: longer than any queue of a usual lab.
+/// Maximum time to wait for packets after the last was sent: longer than any queue of a usual lab, and than a busy machine leaves a
+/// switch without its turn.
 const MAX_IN_FLIGHT: Duration = Duration::from_secs(2);
-/// If no packet arrives for this time, none is in flight.
-const IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Sends all packets, and waits for those in flight.
 ///
@@ -214,7 +213,7 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     let senders = by_host(pairs.iter().map(|(from, _)| *from));
     let mut sockets = Vec::new();
     for host in receivers {
-        sockets.push(receiver(lab, host, traffic)?);
+        sockets.push((host, receiver(lab, host, traffic)?));
     }
     let mut flows = Vec::new();
     for host in senders {
@@ -225,11 +224,14 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
         ..Figures::default()
     });
     let mut figures: Vec<Figures> = figures.collect();
-    let sent_all = AtomicBool::new(false);
+    let all_sent = OnceLock::new();
     let parts = thread::scope(|scope| {
         let receiving: Vec<_> = sockets
             .into_iter()
-            .map(|socket| scope.spawn(|| receive(socket, all, traffic.flows, pairs.len(), &sent_all)))
+            .map(|(host, socket)| {
+                let all_sent = &all_sent;
+                scope.spawn(move || receive(socket, host, traffic, all_sent))
+            })
             .collect();
         let sending: Vec<_> = flows
             .into_iter()
@@ -242,8 +244,13 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
             })
             .collect();
         let mut parts: Vec<_> = sending.into_iter().map(|thread| thread.join()).collect();
-        // Relaxed: no other data depends on the flag; joining orders the rest.
-        sent_all.store(true, Ordering::Relaxed);
+        let mut sent = vec![0; pairs.len()];
+        for part in parts.iter().flatten() {
+            for (whole, part) in sent.iter_mut().zip(part) {
+                *whole += part.sent;
+            }
+        }
+        all_sent.get_or_init(|| sent);
         parts.extend(receiving.into_iter().map(|thread| thread.join()));
         parts
     });
@@ -412,26 +419,24 @@ fn send(
     figures
 }
 
-/// Receives at one host until all packets are sent and none is in flight.
+/// Receives at one host until it has all packets, or none can be in flight. `all_sent`: how many were sent for each pair, when all are.
 fn receive(
     mut receiver: Receiver,
-    flows: usize,
-    flows_per_pair: u32,
-    pairs: usize,
-    sent_all: &AtomicBool,
+    host: usize,
+    traffic: &Traffic,
+    all_sent: &OnceLock<Vec<u64>>,
 ) -> Vec<Figures> {
     const STEP_MS: u32 = 20;
-    let mut figures = vec![Figures::default(); pairs];
-    let mut latest: Vec<Option<u64>> = vec![None; flows];
+    let pairs = &traffic.ends.pairs;
+    let mut figures = vec![Figures::default(); pairs.len()];
+    let mut latest: Vec<Option<u64>> = vec![None; pairs.len() * traffic.flows as usize];
     let mut burst = Burst::new(64, 9_216);
-    let mut last = Instant::now();
-    let mut ended = None;
+    let mut ended: Option<Instant> = None;
     loop {
+        // What arrived while this thread did not run is read, however late it is.
+        let is_over = ended.is_some_and(|ended| ended.elapsed() > MAX_IN_FLIGHT);
         // Retries after an error, until the time is over.
         let filled = receiver.recv(&mut burst, STEP_MS).unwrap_or(0);
-        if filled > 0 {
-            last = Instant::now();
-        }
         let now = nic::time::monotonic();
         for packet in burst.iter().take(filled) {
             let Some((flow, number, sent)) = read(packet.data) else {
@@ -442,15 +447,23 @@ fn receive(
             };
             let late = latest.is_some_and(|latest| number < latest);
             *latest = Some(latest.map_or(number, |latest| latest.max(number)));
-            figures[(flow / flows_per_pair) as usize].arrived(late, now.saturating_sub(sent));
+            figures[(flow / traffic.flows) as usize].arrived(late, now.saturating_sub(sent));
         }
-        if sent_all.load(Ordering::Relaxed) {
-            let since = ended.get_or_insert_with(Instant::now).elapsed();
-            if since > MAX_IN_FLIGHT || (since > IDLE_TIMEOUT && last.elapsed() > IDLE_TIMEOUT) {
-                return figures;
-            }
+        let Some(sent) = all_sent.get() else { continue };
+        ended.get_or_insert_with(Instant::now);
+        if is_over && filled == 0 || has_all(host, pairs, sent, &figures) {
+            return figures;
         }
     }
+}
+
+/// Whether a host has received as many packets of each of its pairs as were sent.
+fn has_all(host: usize, pairs: &[(usize, usize)], sent: &[u64], figures: &[Figures]) -> bool {
+    pairs
+        .iter()
+        .zip(sent)
+        .zip(figures)
+        .all(|(((_, to), sent), figures)| *to != host || figures.received >= *sent)
 }
 
 #[cfg(test)]
@@ -460,6 +473,29 @@ mod tests {
     fn topology() -> Topology {
         let text = include_str!("../../examples/lab/three-switches.toml");
         crate::load::parse_example(text)
+    }
+
+    #[test]
+    fn a_host_has_all_packets_when_those_of_its_pairs_have_arrived() {
+        let pairs = [(0, 2), (1, 2), (0, 1)];
+        let received = |counts: [u64; 3]| {
+            counts.map(|received| Figures {
+                received,
+                ..Figures::default()
+            })
+        };
+        for (counts, has) in [
+            ([5, 7, 0], true),
+            ([5, 6, 9], false),
+            ([4, 8, 9], false),
+            ([6, 7, 0], true),
+        ] {
+            assert_eq!(
+                has_all(2, &pairs, &[5, 7, 9], &received(counts)),
+                has,
+                "{counts:?}"
+            );
+        }
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Frame<'a> {
     pub length: u32,
     /// Only a part of it was captured.
     pub truncated: bool,
+    /// The number of its interface in a section of a pcapng file; 0 in pcap.
+    pub interface: u16,
 }
 
 impl<'a> Frame<'a> {
@@ -103,4 +105,5 @@ struct PacketRef {
     len: usize,
     link: LinkType,
     length: u32,
+    interface: u16,
 }

@@ -244,6 +244,8 @@ local HOP_ITEMS = {
   { "queue_id", "uint8", "Queue ID" },
   { "queue_occupancy", "uint24", "Queue occupancy" },
   { "queue_congestion", "uint24", "Queue congestion" },
+  { "congestion_queue_id", "uint8", "Queue ID of the congestion status" },
+  { "drop_queue_id", "uint8", "Queue ID beside the drop reason" },
   { "ingress_ts", "uint64", "Ingress timestamp" },
   { "egress_ts", "uint64", "Egress timestamp" },
   { "l2_ingress_if", "uint32", "Level-2 ingress interface" },
@@ -689,8 +691,8 @@ function W.ipv6(w, at)
       next_header = u8(w, here)
       break
     end
-    if (next_header == 0 or next_header == 60) and w.seek then
-      if next_header == 0 then W.int_options(w, here, len, ip) end
+    if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
+      if next_header == 0 and w.seek then W.int_options(w, here, len, ip) end
       W.ioam_options(w, here + 2, here + len, ip)
     end
     here, next_header = here + len, u8(w, here)
@@ -740,9 +742,9 @@ function W.ioam_options(w, at, fin, ip)
       if (kind == 0x31 or kind == 0x11) and (not w.ioam_ip or w.ioam_ip == ip.at) then
         local found
         local problem = guarded(function() found = W.ioam_option(w, at + 2, size) end)
-        -- Once an option was read, one that contradicts itself is left out.
-        if problem and not w.ioam then error(problem, 0) end
-        w.ioam_refused = w.ioam_refused or problem ~= nil
+        -- In a report, one that contradicts itself is left out: it hides neither INT nor another option.
+        if problem and w.aim ~= "report" then error(problem, 0) end
+        w.ioam_refused = w.ioam_refused or problem
         if found then
           w.ioam_ip = ip.at
           if not w.ioam or W.ioam_rank(found) > W.ioam_rank(w.ioam) then w.ioam = found end
@@ -1480,12 +1482,17 @@ local function head_05(w, at)
   return { word = word, kind = kind, extra = extra }
 end
 
--- Whether the report is not about a drop or a queue and contains nothing that a node has measured.
-local function is_empty(report, w)
+-- Whether the report is worth reading although INT or IOAM of the packet was left out: the other of the two can be read, the reporter
+-- states a loss or congestion, or it adds a measurement.
+function W.stands_alone(report, w)
   local flags, domain = report.flags, report.domain
   local words = domain and domain[2] > domain[1]
-  return not (flags.drop or flags.queue or flags.intermediate or report.metadata or report.gap or words or w.int or
-    w.ioam or w.destination)
+  return flags.drop or flags.queue or report.metadata or report.gap or words or w.int or w.ioam
+end
+
+-- Whether the report is not about a drop or a queue and contains nothing that a node has measured.
+local function is_empty(report, w)
+  return not (W.stands_alone(report, w) or report.flags.intermediate or w.destination)
 end
 
 -- INT behind TCP or UDP that no mark announces, in a report that has nothing else: refused.
@@ -1524,7 +1531,7 @@ end
 -- Reads the packet inside a report. `first`: "ethernet", "ipv4", "ipv6". What was found stays, refused or not.
 local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
-  w.left_out = report.int_refused ~= nil
+  w.left_out = report.left_out ~= nil
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
   local problem = guarded(function()
     if first == "ethernet" then return W.ethernet(w, from) end
@@ -1535,13 +1542,21 @@ local function read_inside(report, s, from, fin, first, seek)
   refuse_unmarked(report, w)
   split_own(report)
   problem = report.problem
-  -- A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter.
-  local stands_alone = report.flags.drop or report.flags.queue or report.metadata
-  if problem and seek and problem.refused ~= "int_not_marked" and stands_alone then
-    report.problem, report.int_refused = nil, problem.refused
-    return read_inside(report, s, from, fin, first, false)
+  -- A host may use the marks of INT. It hides neither IOAM nor what the reporter states.
+  if problem and seek and problem.refused ~= "int_not_marked" and not report.left_out then
+    report.problem, report.left_out = nil, problem
+    read_inside(report, s, from, fin, first, false)
+    if report.problem == problem then report.walk = w end
+    return
   end
-  if w.ioam_refused then report.int_refused = "bad_ioam" end
+  local left_out = report.left_out or w.ioam_refused
+  if left_out and not problem then
+    if not W.stands_alone(report, w) then
+      report.problem = left_out
+      return
+    end
+    report.int_refused = left_out.refused
+  end
   refuse_nested(report)
 end
 
@@ -1595,11 +1610,16 @@ do
     return u8(w, packet.from + 6) % 2 == 0 and not (u16(w, packet.from + 6) == 0 and u32(w, packet.from + 8) == 0)
   end
 
+  -- Whether the bytes of a DNS message from `behind` on, which follow its question, can hold the records that its header counts.
+  local function holds_records(w, at, behind)
+    return (u16(w, at + 6) + u16(w, at + 8) + u16(w, at + 10)) * 11 <= w.fin - behind
+  end
+
   -- Whether this is a DNS message with one question; one for the root only with EDNS.
   local function is_dns(w, at)
     if u16(w, at + 4) ~= 1 then return false end
     if u8(w, at + 12) == 0 then
-      return u32(w, at + 6) == 0 and u16(w, at + 10) == 1 and u24(w, at + 17) == 41
+      return u32(w, at + 6) == 0 and u16(w, at + 10) == 1 and u24(w, at + 17) == 41 and holds_records(w, at, at + 17)
     end
     local name = at + 12
     while name < at + 12 + 255 do
@@ -1608,7 +1628,8 @@ do
       if label == 0 then
         local class = u16(w, name + 3)
         class = class and class % 0x8000
-        return class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+        local is_class = class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+        return is_class and holds_records(w, at, name + 5)
       end
       name = name + 1 + label
     end
@@ -2118,7 +2139,7 @@ local function pair24(h, id, amount, at)
   local whole = all_ones(h.w, at, 4)
   value(h, id, at, 1, whole)
   value(h, amount, at + 1, 3, whole)
-  if not whole then say(h, (id:gsub("_id", "")) .. " " .. u8(h.w, at) .. "/" .. u24(h.w, at + 1)) end
+  if not whole then say(h, (id:gsub("_id", ""):gsub("_", " ")) .. " " .. u8(h.w, at) .. "/" .. u24(h.w, at + 1)) end
 end
 
 function SHOW.node(h, at) value(h, "node_id", at, 4, all_ones(h.w, at, 4)) end
@@ -2132,7 +2153,12 @@ function SHOW.latency(h, at)
   if not all_ones(h.w, at, 4) then say(h, "latency " .. u32(h.w, at) .. C.unit) end
 end
 function SHOW.queue(h, at) pair24(h, "queue_id", "queue_occupancy", at) end
-function SHOW.congestion(h, at) pair24(h, "queue_id", "queue_congestion", at) end
+-- Whether the occupancy of a queue names the queue.
+function W.has_queue(h)
+  local item = find_item(h.layout, "queue")
+  return item and not all_ones(h.w, h.at + item[2], 4)
+end
+function SHOW.congestion(h, at) pair24(h, W.has_queue(h) and "congestion_queue_id" or "queue_id", "queue_congestion", at) end
 function SHOW.buffer(h, at) pair24(h, "buffer_id", "buffer_occupancy", at) end
 function SHOW.ingress(h, at, size) stamp(h, "ingress_ts", at, size) end
 function SHOW.egress(h, at, size) stamp(h, "egress_ts", at, size) end
@@ -2149,12 +2175,17 @@ function SHOW.domain(h, at, size) add(h.tree, h.key .. ".domain", h.tvb, at, siz
 function SHOW.reserved(h, at, size) add(h.tree, h.key .. ".reserved", h.tvb, at, size) end
 -- Queue id and drop reason; the reason is shown with the report.
 function SHOW.drop(h, at)
-  if not find_item(h.layout, "queue") then value(h, "queue_id", at, 1, all_ones(h.w, at, 4)) end
+  local whole = all_ones(h.w, at, 4)
+  if not find_item(h.layout, "queue") then
+    value(h, "queue_id", at, 1, whole)
+  elseif not whole then
+    value(h, W.has_queue(h) and "drop_queue_id" or "queue_id", at, 1, false)
+  end
 end
 
 -- Adds the items of the record at `at` to `tree`; returns its summary line.
 local function show_record(tree, key, tvb, w, layout, at)
-  local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, text = {} }
+  local h = { tree = tree, key = key, tvb = tvb, w = w, layout = layout, at = at, text = {} }
   for _, item in ipairs(layout) do SHOW[item[1]](h, at + item[2], item[3]) end
   return table.concat(h.text, ", ")
 end

@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{api::pages, commands::run::api_address, lifecycle::Server, log::Log};
+use api::pages;
+
+use crate::{commands::run::api_address, lifecycle::Server, log::Log};
 use config::{ConsoleOverrides, Overrides, Settings};
 use terminal::CliError;
 

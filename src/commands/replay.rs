@@ -16,7 +16,7 @@ use self::findings::{Findings, Outlet};
 use super::store_writer::StoreWriter;
 use collect_role::capture::{self, Account};
 use collect_role::datagram::AggregatePorts;
-use collect_role::replay::{Options, Replay, Replayed, Speed};
+use collect_role::replay::{Difference, Options, Replay, Replayed, Speed};
 use collect_role::settings::receive_on;
 use config::{Settings, build};
 use terminal::CliError;
@@ -120,6 +120,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let started = Instant::now();
     let mut failed = None;
     for file in &args.files {
+        replay.begin(file);
         let read = capture::bursts(file, &mut account, &mut progress, |account, frames| {
             replay.add(frames, account);
         });
@@ -130,13 +131,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             terminal::note(earlier);
         }
     }
-    let Replayed { collector, output } = replay.finish();
+    let Replayed {
+        collector,
+        output,
+        differences,
+    } = replay.finish();
     let findings = output.findings;
     let stored = output.store_writer.map(StoreWriter::close);
     progress.finish();
     let result = Summary {
         files: &args.files,
         account: &account,
+        differences: &differences,
         collector: &collector,
         findings: &findings,
         stored,
@@ -173,6 +179,7 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
 struct Summary<'a> {
     files: &'a [PathBuf],
     account: &'a Account,
+    differences: &'a [Difference],
     collector: &'a Collector,
     findings: &'a Findings,
     stored: Option<store::Stats>,

@@ -23,8 +23,8 @@ use terminal::units;
 /// Send DTA reports to a translator: a single one, or many at a rate
 ///
 /// Direct Telemetry Access: a report names an operation on collector memory, and the translator on the path converts it
-/// to RDMA. With --essential the report is numbered and retransmitted on request; the command then waits for responses of translators.
-/// Exit code 1 when a report was refused or could not be sent.
+/// to RDMA. With --essential the report is numbered and retransmitted on request; the command then waits until translators acknowledge it.
+/// Exit code 1 when a report was refused, could not be sent, or was not acknowledged in time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   hopwise report --to 10.0.0.9:40040 key-write --store 1 --key '10.0.0.1:1234>10.0.0.2:80/6' --data 0000000b0000000c
@@ -68,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", global = true)]
     control: Option<SocketAddr>,
 
-    /// How long to wait for responses after the last essential report, ms
-    #[arg(long, value_name = "MS", default_value_t = 500, global = true)]
+    /// How long to wait for an acknowledgement after the last essential report or response, ms; 0: do not wait
+    #[arg(long, value_name = "MS", default_value_t = 5000, global = true)]
     wait: u64,
 
     /// Print the counters as one JSON object
@@ -199,6 +199,8 @@ pub(super) struct Sending {
     /// Reports suppressed because of congestion or a full buffer.
     pub(super) suppressed: u64,
     pub(super) queue_full: u64,
+    /// Collectors whose translator did not acknowledge all essential reports in time.
+    unacknowledged: u64,
 }
 
 /// Runs the command.
@@ -216,7 +218,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             sending.poll(0);
         }
     }
-    if args.essential {
+    if args.essential && args.wait > 0 {
         sending.settle(Duration::from_millis(args.wait));
     }
     sending.summarize()
@@ -384,6 +386,7 @@ impl Sending {
             json,
             suppressed: 0,
             queue_full: 0,
+            unacknowledged: 0,
         })
     }
 
@@ -415,15 +418,26 @@ impl Sending {
         sockets.send(outbox);
     }
 
-    /// Processes responses until none arrives for `timeout`.
+    /// Processes responses until all essential reports are acknowledged, or no response arrives for `timeout`.
     fn settle(&mut self, timeout: Duration) {
-        let received = |sending: &Self| sending.reporter.stats().controls;
-        let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let (mut last, mut until) = (received(self), time::monotonic().saturating_add(nanoseconds));
-        while time::monotonic() < until {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let mut last = self.reporter.stats().controls;
+        let mut until = time::monotonic().saturating_add(timeout);
+        loop {
+            let now = time::monotonic();
+            let destinations = self.reporter.destinations(now);
+            self.unacknowledged = destinations.filter(|to| !to.acknowledged).count() as u64;
+            if self.unacknowledged == 0 {
+                return;
+            }
+            // The time is over only if nothing waits in the socket either: this process may not have run for a while.
             self.poll(5);
-            if received(self) != last {
-                (last, until) = (received(self), time::monotonic().saturating_add(nanoseconds));
+            let controls = self.reporter.stats().controls;
+            if controls != last {
+                last = controls;
+                until = time::monotonic().saturating_add(timeout);
+            } else if now >= until {
+                return;
             }
         }
     }
@@ -452,6 +466,7 @@ impl Sending {
             "suppressed": self.suppressed,
             "queue_full": self.queue_full,
             "unsent": sockets.lost,
+            "unacknowledged": self.unacknowledged,
         });
         let text = if self.json {
             format!("{summary}\n")
@@ -459,7 +474,7 @@ impl Sending {
             self.sentence(&total)
         };
         terminal::print(&text)?;
-        let bad = total.refused + total.unavailable + sockets.lost + self.queue_full;
+        let bad = total.refused + total.unavailable + sockets.lost + self.queue_full + self.unacknowledged;
         Ok(if bad == 0 && stats.reports > 0 {
             ExitCode::SUCCESS
         } else {
@@ -484,6 +499,10 @@ impl Sending {
             (self.suppressed, "suppressed because of congestion"),
             (total.unavailable, "requested too late to retransmit"),
             (self.queue_full, "dropped: the send queue was full"),
+            (
+                self.unacknowledged,
+                "translator(s) did not acknowledge in time: the last reports may be missing; see --wait",
+            ),
             (
                 lost,
                 "could not be sent: check the route to the collector (`ip route get ADDRESS`)",

@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use crate::{api::pages, doctor, lifecycle::Server, log::Log};
+use api::pages;
+
+use crate::{doctor, lifecycle::Server, log::Log};
 use config::{Overrides, Settings};
 use settings::listen::Listen;
 use terminal::CliError;

@@ -454,6 +454,14 @@ pub fn hop(hop: &Hop) -> String {
     if has(Items::QUEUE_CONGESTION) {
         out.nullable("queue_congestion", hop.queue_congestion);
     }
+    for (name, queue) in [
+        ("congestion_queue_id", hop.congestion_queue_id),
+        ("drop_queue_id", hop.drop_queue_id),
+    ] {
+        if let Some(queue) = hop.other_queue(queue) {
+            out.number(name, queue);
+        }
+    }
     if has(Items::INGRESS_TS) {
         out.nullable("ingress_ts", hop.ingress_ts);
     }

@@ -44,7 +44,7 @@ pub(crate) fn unavailable(tree: &Value) -> Vec<String> {
 }
 
 /// Items of a hop: their names in the vectors and in the dissector.
-pub(crate) const ITEMS: [(&str, &str); 15] = [
+pub(crate) const ITEMS: [(&str, &str); 17] = [
     ("node_id", "node_id"),
     ("ingress_if", "ingress_if"),
     ("egress_if", "egress_if"),
@@ -52,6 +52,8 @@ pub(crate) const ITEMS: [(&str, &str); 15] = [
     ("queue_id", "queue_id"),
     ("queue_occupancy", "queue_occupancy"),
     ("queue_congestion", "queue_congestion"),
+    ("congestion_queue_id", "congestion_queue_id"),
+    ("drop_queue_id", "drop_queue_id"),
     ("ingress_ts", "ingress_ts"),
     ("egress_ts", "egress_ts"),
     ("l2_ingress_if", "l2_ingress_if"),
@@ -72,7 +74,28 @@ pub(crate) fn hop(tree: &Value, prefix: &str) -> Map<String, Value> {
             out.insert(name.into(), Value::Null);
         }
     }
+    // Without an occupancy, the queue is that of the congestion status, or the one beside a drop reason.
+    let is_known = |name| out.get(name).is_some_and(|value: &Value| !value.is_null());
+    if is_known("queue_id") && !is_known("queue_occupancy") {
+        let of_congestion = is_known("queue_congestion");
+        let name = if of_congestion {
+            "congestion_queue_id"
+        } else {
+            "drop_queue_id"
+        };
+        out.insert(name.into(), out["queue_id"].clone());
+    }
     out
+}
+
+/// Removes queues that are that of the hop.
+fn leave_out_same_queues(hop: &mut Map<String, Value>) {
+    let queue = hop.get("queue_id").cloned();
+    for name in ["congestion_queue_id", "drop_queue_id"] {
+        if hop.get(name) == queue.as_ref() {
+            hop.remove(name);
+        }
+    }
 }
 
 /// Hops in forwarding order: those in the packet, then the reporter's own, which is merged with the newest if the
@@ -102,16 +125,32 @@ pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
             _ => hops.push(own),
         }
     }
+    hops.iter_mut().for_each(leave_out_same_queues);
     hops
 }
 
-/// Adds the reporter's own items to its record. A queue's id beside a drop reason leaves that of an occupancy.
+/// Adds the reporter's own items to its record. A queue's id beside a drop reason leaves that of an occupancy. Of a timestamp of 64 bits
+/// beside one of 32 only the lower half counts.
 fn merge(record: &mut Map<String, Value>, mut own: Map<String, Value>) {
     let is_known = |name| record.get(name).is_some_and(|value| !value.is_null());
     if !own.contains_key("queue_occupancy") && is_known("queue_id") && is_known("queue_occupancy") {
         own.remove("queue_id");
     }
     record.extend(own);
+    let stamps = ["ingress_ts", "egress_ts"];
+    let is_wide = stamps.map(|name| {
+        record
+            .get(name)?
+            .as_u64()
+            .map(|stamp| stamp > u64::from(u32::MAX))
+    });
+    if let [Some(first), Some(second)] = is_wide
+        && first != second
+    {
+        for name in stamps {
+            record[name] = json!(record[name].as_u64().unwrap() & u64::from(u32::MAX));
+        }
+    }
 }
 
 pub(crate) fn flow(tree: &Value, which: &str) -> Option<Value> {
@@ -189,7 +228,9 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
             json!({"state": state, "urgent": urgent, "packet_id": packet_id}),
         );
         if let Some(own) = get(tree, "report.hop").filter(|_| !urgent) {
-            out.insert("reporter_metadata".into(), Value::Object(hop(own, "report.hop")));
+            let mut own = hop(own, "report.hop");
+            leave_out_same_queues(&mut own);
+            out.insert("reporter_metadata".into(), Value::Object(own));
         }
     }
     let hops = hops(tree, &marks);

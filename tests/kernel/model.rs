@@ -108,6 +108,16 @@ fn left_out(collector: &Collector) -> u64 {
     stats.implausible_latencies + stats.int_refused.iter().sum::<u64>()
 }
 
+/// Whether the hops of a report are not a path.
+fn is_partial(report: &Report<'_>) -> bool {
+    let has = |flag| report.flags.contains(flag);
+    has(Flags::DROP)
+        || has(Flags::INTERMEDIATE)
+        || has(Flags::QUEUE) && !has(Flags::FLOW)
+        || report.is_path_left_out()
+        || report.hop_count() == 0
+}
+
 /// State of a flow that influences later events, in addition to values whose changes are always events.
 pub(crate) type Hidden = ([bool; 4], u16, Vec<Option<u32>>);
 
@@ -125,6 +135,8 @@ pub(crate) struct Model {
     pub(crate) long: BTreeSet<String>,
     /// Flows of which no report with INT has come since a postcard: the next one is passed to user space.
     pub(crate) postcards: BTreeSet<String>,
+    /// Flows of which no report with all hops has come since a part of the path: likewise.
+    pub(crate) parts: BTreeSet<String>,
     pub(crate) up: u64,
     pub(crate) spare: u64,
     /// Some datagrams may be passed to user space for a reason that the collector does not show.
@@ -149,6 +161,7 @@ impl Model {
             applied: BTreeMap::new(),
             long: BTreeSet::new(),
             postcards: BTreeSet::new(),
+            parts: BTreeSet::new(),
             up: 0,
             spare: 0,
             spare_allowed: false,
@@ -196,6 +209,7 @@ impl Model {
         let profile = self.profile(source);
         let flows = flows(payload, &profile);
         let continues = self.continues_after_postcards(payload, &profile);
+        let confirms = self.confirms_path(payload, &profile);
         let state = hidden(&self.all, &flows);
         let before = self.collected.events.len();
         let left_out_before = left_out(&self.all);
@@ -224,6 +238,7 @@ impl Model {
             }
             spare |= key.is_some_and(|key| self.long.contains(&key));
         }
+        spare |= confirms;
         let up = self.kernel.give(frame);
         if up.is_some() != (change || odd) && !(spare && up.is_some()) {
             let events: Vec<_> = self.collected.events[before..].iter().collect();
@@ -238,7 +253,7 @@ impl Model {
             return;
         };
         self.up += 1;
-        self.spare += u64::from(!(change || odd || postcard || part || pathless));
+        self.spare += u64::from(!(change || odd || postcard || part || confirms || pathless));
         self.catch_up(&datagram, &profile, (why, count, latest));
         self.few.handle(
             &[Datagram {
@@ -271,18 +286,29 @@ impl Model {
         });
     }
 
+    /// Whether the datagram has the first report with all hops of a flow after parts of its path.
+    fn confirms_path(&mut self, payload: &[u8], profile: &wire::Profile) -> bool {
+        let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
+        let (mut reports, mut confirms) = (decoder.reports(payload), false);
+        while let Some(read) = reports.read(&mut report) {
+            let Some(flow) = report.flow.filter(|_| read.is_ok()) else {
+                continue;
+            };
+            if may_lack_hops(&report) {
+                self.parts.insert(flow.to_string());
+            } else if !is_partial(&report) {
+                confirms |= self.parts.remove(&flow.to_string());
+            }
+        }
+        confirms
+    }
+
     /// Whether the datagram has the first report with INT of a flow after postcards.
     fn continues_after_postcards(&mut self, payload: &[u8], profile: &wire::Profile) -> bool {
         let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
         let (mut reports, mut continues) = (decoder.reports(payload), false);
         while let Some(read) = reports.read(&mut report) {
-            let has = |flag| report.flags.contains(flag);
-            let partial = has(Flags::DROP)
-                || has(Flags::INTERMEDIATE)
-                || has(Flags::QUEUE) && !has(Flags::FLOW)
-                || report.int_refused.is_some()
-                || report.hop_count() == 0;
-            let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else {
+            let Some(flow) = report.flow.filter(|_| read.is_ok() && !is_partial(&report)) else {
                 continue;
             };
             if is_postcard(&report) {

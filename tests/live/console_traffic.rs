@@ -160,6 +160,15 @@ fn filled(directory: &TempDir, begin: u64, is_other: bool) {
             path,
         ));
     }
+    // Losses of a reporter that restarts again and again, which have one id.
+    for number in 0..3 {
+        let loss = Event {
+            kind: Kind::Loss,
+            id: 77,
+            ..bare(begin + 20 * MINUTE + number * 15 * SECOND - skew)
+        };
+        events.push((loss, Vec::new()));
+    }
     events.sort_by_key(|(event, _)| event.ts);
     events.iter().for_each(|(event, path)| batch.event(event, path));
     for minute in 0..MINUTES {

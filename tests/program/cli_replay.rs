@@ -677,6 +677,184 @@ fn flows_and_rules_end_in_a_pause_of_the_capture_as_they_do_live() {
     }
 }
 
+/// A frame of a pcapng file: its interface, its time since [`FIRST_TS`] in ms, and its bytes.
+type OfInterface = (u32, i64, Vec<u8>);
+
+/// A pcapng file with two interfaces whose timestamps are ns.
+fn pcapng(frames: &[OfInterface]) -> Vec<u8> {
+    fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
+        let length = (12 + body.len().next_multiple_of(4)) as u32;
+        out.extend([kind, length].map(u32::to_le_bytes).concat());
+        out.extend(body);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out.extend(length.to_le_bytes());
+    }
+    let mut out = Vec::new();
+    block(&mut out, 0x0a0d_0d0a, &hex("4d3c2b1a 0100 0000 ffffffffffffffff"));
+    for _ in 0..2 {
+        block(
+            &mut out,
+            1,
+            &hex("0100 0000 00000400 0900 0100 09000000 00000000"),
+        );
+    }
+    for (interface, milliseconds, frame) in frames {
+        let ts = FIRST_TS.saturating_add_signed(milliseconds * 1_000_000);
+        let length = frame.len() as u32;
+        let words = [*interface, (ts >> 32) as u32, ts as u32, length, length];
+        block(
+            &mut out,
+            6,
+            &[&words.map(u32::to_le_bytes).concat()[..], frame].concat(),
+        );
+    }
+    out
+}
+
+/// The second of rollups, since [`FIRST_TS`], and the count of values in it.
+fn values_by_second(store: &Path) -> BTreeMap<i64, u64> {
+    let sql = "SELECT ts, sum(count) AS n FROM rollups WHERE interval = 1 AND metric = 'queue_occupancy' GROUP BY ts ORDER BY ts";
+    let rows = hopwise(["query", "--dir", text(store), "--format", "json", sql]).json();
+    rows.iter()
+        .map(|row| {
+            let second = row["ts"].as_i64().unwrap() - FIRST_TS as i64;
+            (second / 1_000_000_000, row["n"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+/// Replays frames from a file, or a pipe. Returns the result as text and JSON, and the values of each second.
+fn replay_interfaces(frames: &[OfInterface], is_pipe: bool) -> (String, Value, BTreeMap<i64, u64>) {
+    let dir = TempDir::new();
+    let (store, file, config) = (
+        dir.join("store"),
+        dir.join("two.pcapng"),
+        dir.join("hopwise.toml"),
+    );
+    std::fs::write(&file, pcapng(frames)).unwrap();
+    std::fs::write(&config, "[collector]\nflow_timeout = \"5s\"\n").unwrap();
+    let run = |extra: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hopwise"));
+        command.args(["replay", "-c", text(&config)]).args(extra);
+        if is_pipe {
+            let mut child = command
+                .arg("-")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let bytes = std::fs::read(&file).unwrap();
+            child.stdin.take().unwrap().write_all(&bytes).unwrap();
+            child.wait_with_output().unwrap().stdout
+        } else {
+            command.arg(&file).output().unwrap().stdout
+        }
+    };
+    let json = serde_json::from_slice(&run(&["--store", text(&store), "--json"])).unwrap();
+    let text = String::from_utf8(run(&[])).unwrap();
+    (text, json, values_by_second(&store))
+}
+
+/// Reports of two nodes, 20 a second each, which alternate; the first one is silent for four seconds. The clock of the second interface
+/// is ahead by so much, ms.
+fn alternating(ahead: i64) -> Vec<OfInterface> {
+    let mut frames = Vec::new();
+    for number in 0..400_u32 {
+        let at = i64::from(number) * 50;
+        if !(4000..8000).contains(&at) {
+            // One number is late.
+            let seq = [number, number + 1, number - number.min(1)]
+                [usize::from(number == 20) + 2 * usize::from(number == 21)];
+            frames.push((0, at, report(seq)));
+        }
+        let mut other = report(number);
+        // Its node, and the inner source port.
+        let at_port = other.len() - 20;
+        assert_eq!((other[42 + 7], other[at_port]), (3, 4));
+        other[42 + 7] = 4;
+        other[at_port] = 5;
+        frames.push((1, at + 5 + ahead, other));
+    }
+    frames
+}
+
+#[test]
+fn interfaces_of_a_capture_have_clocks_of_their_own() {
+    let (_, expected, values) = replay_interfaces(&alternating(0), false);
+    assert!(expected.get("clocks").is_none());
+    for ahead in [-3_600_000, -37_000, -3000, 3000, 37_000, 3_600_000] {
+        let frames = alternating(ahead);
+        let (text, found, counted) = replay_interfaces(&frames, false);
+        let clock = &found["clocks"][0];
+        assert_eq!(
+            (&clock["interface"], &clock["reference"]),
+            (&json!(1), &json!(0)),
+            "{ahead}"
+        );
+        let sentence = format!(
+            "two.pcapng: the clocks of interfaces 0 and 1 differ by {}; times are those of interface 0\n",
+            terminal::units::nanos(clock["ahead_ns"].as_i64().unwrap().unsigned_abs())
+        );
+        assert!(text.contains(&sentence), "{sentence}: {text}");
+        let difference = clock["ahead_ns"].as_i64().unwrap() / 1_000_000;
+        assert!(difference.abs_diff(ahead) < 50, "{ahead}: {difference}");
+        assert_eq!(counted, values, "{ahead}");
+        for name in ["events", "reports", "flows_total"] {
+            assert_eq!(found[name], expected[name], "{ahead} {name}");
+        }
+        let lost = |found: &Value| {
+            found["sources"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|of| of["lost"].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lost(&found), lost(&expected), "{ahead}");
+        // Of a pipe, nothing is lost either, but the first frames may set the time.
+        let (text, found, counted) = replay_interfaces(&frames, true);
+        assert!(
+            text.contains("the clocks of interfaces 0 and 1 differ by "),
+            "{ahead}: {text}"
+        );
+        assert_eq!(found["reports"], expected["reports"], "{ahead}");
+        assert_eq!(
+            counted.values().sum::<u64>(),
+            values.values().sum::<u64>(),
+            "{ahead}"
+        );
+        assert!(counted.len() <= values.len() + 3, "{ahead}: {counted:?}");
+    }
+}
+
+#[test]
+fn interfaces_one_after_the_other_are_not_compared_and_a_step_of_a_clock_is_one() {
+    // Another interface, a minute later or earlier; and the clock of both, which is set back.
+    for (pause, is_alternating) in [(60_000, false), (-60_000, false), (-60_000, true)] {
+        let mut frames = Vec::new();
+        let mut seconds = BTreeMap::new();
+        for number in 0..80_u32 {
+            let is_later = number >= 40;
+            let at = i64::from(number) * 250 + if is_later { pause } else { 0 };
+            let interface = if is_alternating {
+                number % 2
+            } else {
+                u32::from(is_later)
+            };
+            frames.push((interface, at, report(number)));
+            // A single frame that is behind may be out of order, so it counts with those before it.
+            let is_single = pause < 0 && (number == 40 || is_alternating && number == 41);
+            let second = if is_single { 9 } else { at.div_euclid(1000) };
+            *seconds.entry(second).or_insert(0) += 1;
+        }
+        let (text, found, counted) = replay_interfaces(&frames, false);
+        assert!(!text.contains("differ by"), "{text}");
+        assert!(found.get("clocks").is_none(), "{found}");
+        assert_eq!(counted, seconds, "{pause} {is_alternating}");
+        assert_eq!(found["sources"][0]["lost"], json!(0));
+    }
+}
+
 #[test]
 fn a_capture_whose_clock_is_set_back_is_counted_in_its_own_seconds() {
     // Parts: the second in which each begins, and its number of reports, four a second. A flow expires after each, and in the pause of a day

@@ -185,6 +185,54 @@ fn one_report_of_each_kind_goes_out_as_written() {
 }
 
 #[test]
+fn an_essential_report_is_over_when_it_is_acknowledged_and_ends_with_1_when_it_is_not() {
+    let words = [
+        "--reporter",
+        "7",
+        "--essential",
+        "append",
+        "--list",
+        "5",
+        "--entry",
+        "a0",
+        "--wait",
+    ];
+    let translator = Translator::new(5);
+    let child = command(translator.args(&[&words[..], &["60000"]].concat()))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (first, _) = translator.receive();
+    let last = Report::parse(&first).unwrap().base.sequence;
+    // It sends the last report again, because nothing says that it arrived.
+    assert_eq!(translator.receive().0, first);
+    translator.answer(Body::Ack { last });
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).as_ref()
+        ),
+        (Some(0), "1 report sent\n")
+    );
+    for (wait, code, sentence) in [
+        ("100", 1, "did not acknowledge in time"),
+        ("0", 0, "1 report sent\n"),
+    ] {
+        let translator = Translator::new(5);
+        let output = command(translator.args(&[&words[..], &[wait]].concat()))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            (output.status.code(), text.contains(sentence)),
+            (Some(code), true),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_essential_report_is_sent_again_when_it_is_missed_and_a_refusal_ends_with_1() {
     let translator = Translator::new(2);
     let args = [
@@ -213,12 +261,17 @@ fn an_essential_report_is_sent_again_when_it_is_missed_and_a_refusal_ends_with_1
         trigger: sequence,
     });
     assert_eq!(translator.receive().0, first);
+    let begun = std::time::Instant::now();
     translator.answer(Body::Nack {
         cause: Cause::Unknown,
         last: sequence,
         trigger: sequence,
     });
     let output = child.wait_with_output().unwrap();
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(4),
+        "a refusal is an answer"
+    );
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (output.status.code(), &summary["refused"], &summary["nacks"]),

@@ -762,12 +762,16 @@ impl Translator {
             Err(reason) => return self.drop(reason),
         };
         let sequence = received.report.base.sequence;
+        let seen = self.reporters.at(at).seen;
         let verdict = self
             .reporters
             .at(at)
             .classify(sequence, received.width(), received.now, &self.config);
         match verdict {
-            Verdict::Duplicate => return self.drop(Reason::Duplicate),
+            Verdict::Duplicate => {
+                self.acknowledge_last(received, at, seen, out);
+                return self.drop(Reason::Duplicate);
+            }
             Verdict::Gap { nack, restart } => {
                 self.drop(Reason::Gap);
                 self.stats.sequences.restarts += u64::from(restart);
@@ -789,6 +793,17 @@ impl Translator {
             self.accept(received, at, outcome, out);
         }
         self.settle(received, outcome, transport, out);
+    }
+
+    /// Acknowledges the last report of a reporter, which retransmits it because it does not know whether it arrived. `seen`: when the report
+    /// before arrived. One of many in a row is enough.
+    #[cold]
+    fn acknowledge_last(&mut self, received: &Received<'_>, at: usize, seen: u64, out: &mut impl Output) {
+        let sequence = received.report.base.sequence;
+        let is_last = self.reporters.at(at).last(sequence, received.width()) == sequence;
+        if is_last && received.now.saturating_sub(seen) >= self.config.nack_interval {
+            self.messages.ack(received, sequence, out);
+        }
     }
 
     /// Does not accept a report although it has the expected sequence number: the reporter will send it again.

@@ -30,7 +30,18 @@ test('the statements of a console are those that are executed in ClickHouse by a
 
 test('a text stays a text in ClickHouse, and tables have their prefix', () => {
   const sql = ofFleet.eventsSql({ prefix: 'hw_', pairs: [] }, { flow: "a\\'b", node: '7', limit: 3 });
-  assert.match(sql, /FROM hw_events\n  WHERE node = 7 AND flow = 'a\\\\''b'\n/);
+  assert.match(sql, /FROM hw_events\n    WHERE node = 7 AND flow = 'a\\\\''b'\n/);
   const flows = ofFleet.slowestFlowsSql({ prefix: 'hw_', pairs: [] }, SPAN, 3);
   assert.match(flows, /toString\(collector\) AS whose[^]*FROM hw_rollups AS piece FINAL/);
+});
+
+test('events with one id are copies only if at most ten seconds are between them', () => {
+  const statements = [ofFleet.eventsSql(fleet, { limit: 3 }), ofFleet.kindsSql(fleet, SPAN)];
+  for (const sql of statements) {
+    assert.match(
+      sql,
+      /PARTITION BY id ORDER BY ts [^]*next = 0 OR next > toUnixTimestamp64Nano\(ts\) \+ 10000000000\)/,
+    );
+    assert.doesNotMatch(sql, /LIMIT 1 BY|uniqExact/);
+  }
 });

@@ -94,3 +94,10 @@ pub struct Hop {
     /// Checksum complement, as on the wire.
     pub checksum_complement: Option<u32>,
 }
+
+impl Hop {
+    /// Returns `queue` if it is not [`Hop::queue_id`].
+    pub fn other_queue(&self, queue: Option<u8>) -> Option<u8> {
+        queue.filter(|queue| Some(*queue) != self.queue_id)
+    }
+}

@@ -140,6 +140,7 @@ fn replay_once(file: &Path, config: collector::Config) -> Result<u64, CliError> 
     };
     let mut replay = Replay::new(config, Discarded, options);
     let mut progress = Progress::new("", "frames", None).silenced(true);
+    replay.begin(file);
     bursts(file, &mut Account::default(), &mut progress, |account, frames| {
         replay.add(frames, account);
     })?;

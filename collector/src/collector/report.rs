@@ -76,7 +76,7 @@ impl Inner {
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
-        let whole_path = is_whole_path(report.flags) && report.int_refused.is_none();
+        let whole_path = is_whole_path(report.flags) && !report.is_path_left_out();
         let origin = Origin {
             reporter: match report.node_id {
                 Some(node) => u64::from(node),

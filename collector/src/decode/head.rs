@@ -2,6 +2,7 @@
 
 use wire::FlowKey;
 
+use super::ABSENT;
 use crate::event::{Basis, Nanos};
 use crate::hash::fold;
 
@@ -84,6 +85,11 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// Whether `node` is the one that has sent the report.
+    pub(crate) fn is_reporter(&self, node: u32) -> bool {
+        node != ABSENT && self.about.origin.reporter == u64::from(node)
+    }
+
     /// A head without a report.
     pub(crate) fn none() -> Self {
         Self {

@@ -444,3 +444,87 @@ fn a_number_that_is_constant_within_the_window_is_not_countable() {
         }
     }
 }
+
+#[test]
+fn one_forged_number_before_a_pause_invents_no_losses_although_others_are_lost() {
+    for id in [V10, V20] {
+        for pause in [3000, 11_000, 60_000] {
+            for forged in [2, 20, 60, 100, 127, 128] {
+                for one_in in [2, 3, 5, 10] {
+                    let mut arrivals = Arrivals::new(id);
+                    arrivals
+                        .observe_every(10, FIRST..FIRST + 300)
+                        .observe([FIRST + 299 + forged])
+                        .wait(pause);
+                    let sent = (FIRST + 300..FIRST + 900).filter(|n| n % one_in != 0);
+                    let not_sent = 600 - sent.clone().count() as u64;
+                    let view = arrivals.observe_every(10, sent).finish();
+                    let lost = view.lost + view.unconfirmed;
+                    // The forged number may be one of those, and so may the last one.
+                    assert!(
+                        (not_sent - 2..=not_sent).contains(&lost) && view.restarts == 0,
+                        "{pause} {forged} {one_in}: {not_sent} {view:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn late_numbers_where_reporters_begin_are_no_restart_if_the_sequence_goes_on() {
+    for id in [V10, V20] {
+        for first in [0_u32, 5, 15, 16] {
+            for late in [20, 100, 300] {
+                for pause in [500, 3000, 11_000, 60_000] {
+                    let mut arrivals = Arrivals::new(id);
+                    let [gap, rest, end] = [first, first + late, first + late + 700];
+                    arrivals
+                        .observe((0..2000).map(|n| gap.wrapping_sub(2000).wrapping_add(n)))
+                        .observe(rest..end)
+                        .observe(gap..rest)
+                        .wait(pause);
+                    let view = arrivals.observe_every(1, end..end + 2000).finish();
+                    let lost = view.lost + view.unconfirmed;
+                    assert!(
+                        lost <= u64::from(late) && view.restarts == 0,
+                        "{first} {late} {pause}: {view:?}"
+                    );
+                }
+            }
+            // A restart does not reach the old number.
+            let mut arrivals = Arrivals::new(id);
+            arrivals
+                .observe(1000..2000)
+                .observe(2100..9000)
+                .observe(first..first + 50)
+                .wait(30_000);
+            let view = arrivals.observe_every(1, first + 50..3000).finish();
+            assert_eq!((view.lost + view.unconfirmed, view.restarts), (100, 1), "{first}");
+        }
+    }
+}
+
+#[test]
+fn forged_pairs_ahead_hide_no_losses() {
+    for id in [V10, V20] {
+        for ahead in [129, 150, 200, 400] {
+            let mut arrivals = Arrivals::new(id);
+            let mut not_sent = 0;
+            for number in FIRST..FIRST + 50_000 {
+                match number % 100 {
+                    0 => {
+                        arrivals.observe([number, number + ahead, number + ahead + 1]);
+                    }
+                    5 | 50 | 75 => not_sent += 1,
+                    _ => {
+                        arrivals.observe([number]);
+                    }
+                }
+            }
+            let view = arrivals.finish();
+            let lost = view.lost + view.unconfirmed;
+            assert!(lost >= not_sent - 10, "{ahead}: {not_sent} {view:?}");
+        }
+    }
+}

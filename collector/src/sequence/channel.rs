@@ -292,30 +292,63 @@ fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model) {
     (view, model)
 }
 
+/// A run with one of the reporters.
+fn simulate(seed: u64, channel: Channel) -> (StreamView, Model) {
+    let mut random = Jitter::new(seed);
+    let ids = reporters();
+    let id = ids[seed as usize / 5 % ids.len()];
+    let mut all = Vec::new();
+    arrivals(&mut random, id, channel, &mut all);
+    all.sort_unstable();
+    if channel.hard {
+        forge(&mut random, &mut all);
+    }
+    run(id, &all, seed)
+}
+
+/// Forged numbers, bursts of losses and late batches at once. A plain model is not reached in all runs: a forged number that arrives among
+/// those of a late batch counts as one of them, so the batch recovers a loss too many (32 runs, in most of them one or two numbers); one that lies where a late
+/// batch or a burst of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (14 runs).
+#[test]
+fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_exceptions() {
+    let channel = Channel {
+        hard: true,
+        second_path: true,
+    };
+    let mut outside = Vec::new();
+    let mut wrong_restarts = 0;
+    for seed in 0..2000 {
+        let (view, model) = simulate(seed, channel);
+        if view.mixed {
+            continue;
+        }
+        let lost = view.lost + view.unconfirmed;
+        if !(model.lost..=model.lost + model.excused).contains(&lost) {
+            outside.push((seed, lost, model.lost, model.excused));
+        }
+        wrong_restarts += u32::from(view.restarts != u64::from(model.epoch));
+    }
+    assert!(
+        outside.len() <= 46 && wrong_restarts <= 5,
+        "{wrong_restarts} {outside:?}"
+    );
+}
+
 #[test]
 fn a_channel_that_delays_repeats_and_loses_is_counted_as_by_the_plain_model() {
     let mut sums = [0_u64; 5];
     let mut outside = Vec::new();
     let mut restarts = Vec::new();
     for seed in 0..SEEDS {
-        let mut random = Jitter::new(seed);
         let channel = Channel {
             hard: matches!(seed % 5, 2 | 3),
             second_path: matches!(seed % 5, 1 | 4),
         };
         let hard = channel.hard;
-        let ids = reporters();
-        let id = ids[seed as usize / 5 % ids.len()];
-        let mut all = Vec::new();
-        arrivals(&mut random, id, channel, &mut all);
-        all.sort_unstable();
-        if hard {
-            forge(&mut random, &mut all);
-        }
-        let (view, model) = run(id, &all, seed);
+        let (view, model) = simulate(seed, channel);
         if view.mixed {
             assert!(
-                id.node.is_none() && (hard || channel.second_path),
+                view.id.node.is_none() && (hard || channel.second_path),
                 "run {seed}: {view:?}"
             );
             sums[4] += 1;

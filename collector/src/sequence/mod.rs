@@ -29,18 +29,20 @@
 //! [`FIRST_NUMBERS`]: modulo 2^22 a reporter that restarts at 0 is "ahead" of every number in the upper half. If the older sequence goes
 //! on, the newer one was a few strays. Numbers behind the older sequence are no restart yet while there are few of them, and not four of
 //! them in order: they may be very late. One of the first [`FIRST_NUMBERS`] that the sequence before an outage already had is held, because
-//! the reporter may have restarted.
+//! the reporter may have restarted. If an older sequence comes to the numbers of a newer one that is ahead, as a second path does that is late, those that it
+//! misses may have arrived in the newer one; they are lost only if that one was a few strays.
 //!
 //! **Late batches.** A second path may deliver more than a window of numbers late and at once, which looks like a restart. So the stream stores
 //! the sequence before a restart that followed no silence. If it goes on within [`PAUSE`], the numbers since then were late: none of them is
 //! missing, and those in the gap before that sequence are recovered. Otherwise the restart counts. As long as all numbers since then may be
 //! late (no more of them arrived than were missing, and they began where no restarted reporter does), what is missing among them is not
 //! lost yet, and a silence decides nothing: the numbers after it do, or else they were late. If they reach the old number in order, and
-//! are more than were missing, and some of them are missing, the reporter has restarted.
+//! are more than were missing, and some of them are missing, the reporter has restarted. Numbers that began where a restarted reporter does are a restart in the end, but
+//! if no more of them arrived than were missing, a silence does not decide that either.
 //!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
-//! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; if both are missing,
-//! one after the other, they were late: the highest number was forged, or the clock made a step. Otherwise the reporter has restarted.
+//! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; if both are missing, or the next one
+//! repeats the highest, they were late: the highest number was forged, or the clock made a step. Otherwise the reporter has restarted.
 //!
 //! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
 //! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a

@@ -139,6 +139,31 @@ fn a_second_path_that_is_late_loses_at_most_what_comes_late() {
     }
 }
 
+#[test]
+fn flowlets_of_a_second_path_lose_at_most_what_comes_late() {
+    for delay in [50, 130, 160, 200, 250, 300] {
+        for size in [1, 5, 20, 50, 100, 300] {
+            for one_in in [2, 4, 10] {
+                let mut random = crate::hash::Jitter::new(u64::from(delay * 1000 + size));
+                let mut numbers: Vec<(u32, u32)> = Vec::new();
+                let mut first = 0;
+                while first < 40_000 {
+                    let end = first + 1 + random.around(size * 2) % (2 * size);
+                    let is_late = random.around(1 << 20) % one_in == 0 && first < 38_000;
+                    numbers.extend((first..end).map(|n| (if is_late { n + delay } else { n }, n)));
+                    first = end;
+                }
+                numbers.sort_unstable();
+                let late = numbers.iter().filter(|(at, n)| at != n).count() as u64;
+                let numbers = numbers.into_iter().map(|(_, n)| FIRST + n).collect();
+                let (lost, _, duplicated, restarts, _) = counted(&V10, &[(0, numbers)]);
+                assert!(lost <= late, "{delay} {size} {one_in}: {lost} of {late}");
+                assert_eq!((duplicated, restarts), (0, 0), "{delay} {size} {one_in}");
+            }
+        }
+    }
+}
+
 /// Cycles of a second path that delivers the first `size` numbers of each in order and at once, after `others` that follow them; then
 /// `between` in order.
 fn late_batches(first: u32, cycles: u32, (size, others, between): (u32, u32, u32)) -> Vec<u32> {

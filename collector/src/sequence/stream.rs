@@ -489,7 +489,9 @@ impl Stream {
         if count < WINDOW {
             missing &= !(u128::MAX >> count);
         }
-        self.lose_all(missing, self.current.highest, now, out);
+        let shared = missing & self.shared_with_newer();
+        self.current.shared += shared.count_ones();
+        self.lose_all(missing & !shared, self.current.highest, now, out);
     }
 
     /// Counts numbers as lost: one bit each, up to `highest`.

@@ -21,6 +21,8 @@ pub(super) struct Track {
     pub(super) began: u64,
     /// The count of numbers before the first that are counted as lost.
     pub(super) gap: u32,
+    /// The count of missing numbers that have left the window, and may have arrived in a newer sequence.
+    pub(super) shared: u32,
     /// Only the first number of the stream has been received.
     pub(super) alone: bool,
 }
@@ -38,6 +40,7 @@ impl Track {
             next: 0,
             began,
             gap: 0,
+            shared: 0,
             alone: false,
         }
     }

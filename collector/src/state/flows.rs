@@ -180,7 +180,8 @@ impl Marks {
         self.0 = if on { self.0 | other.0 } else { self.0 & !other.0 };
     }
 
-    /// Records E and M of a report. Returns those that were absent for a whole minute of the clock.
+    /// Records E and M of a report. Returns those that were absent for a whole minute of the clock, which begins after the report that
+    /// showed that they had ended: until then they hold, since a filter suppresses reports that repeat them.
     pub(crate) fn note_signals(&mut self, now: Flags) -> Flags {
         let known = self.0 >> Self::THIS_MINUTE | self.0 >> Self::MINUTE_BEFORE;
         let signals = now.0 & Self::SIGNALS;

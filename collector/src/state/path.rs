@@ -49,7 +49,7 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
-        let completes = self.completes_path(slot, hops);
+        let completes = self.completes_path(slot, head, hops);
         self.store_path(slot, head, hops, out);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
@@ -107,6 +107,25 @@ impl State {
         unknown.next().is_none() || flow.flags.has(Flags::TRUNCATED)
     }
 
+    /// Whether the hops of an incomplete report are the path of the flow in `slot`, which INT carried, and the reporter behind it: a node
+    /// that adds its own record to some reports only. Both are the same path.
+    pub(super) fn is_path_and_reporter<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
+        let (flow, _, states) = self.flows.parts(slot);
+        let is_longer = hops.count() == states.len() + 1 && states.len() == usize::from(flow.path_length());
+        if !is_longer || !flow.has_path_by_int() || flow.flags.has(Flags::INCOMPLETE) {
+            return false;
+        }
+        let mut records = hops.records(0);
+        let is_path = states
+            .iter()
+            .zip(records.by_ref())
+            .all(|(state, record)| state.node == hops.node(record));
+        is_path
+            && records
+                .next()
+                .is_some_and(|record| head.is_reporter(hops.node(record)))
+    }
+
     /// Counts a report with a part of the path of the flow in `slot`. Returns true if only such reports came for so long that the
     /// path may have changed.
     pub(super) fn is_path_overdue(&mut self, slot: u32, now: Nanos) -> bool {
@@ -115,15 +134,24 @@ impl State {
         self.postcards.flow_mut(slot).count_unconfirmed(is_first, now)
     }
 
-    /// Whether the path of the flow in `slot` is from an incomplete report, and these hops are more of the same path.
-    fn completes_path<H: Hops>(&mut self, slot: u32, hops: H) -> bool {
+    /// Whether the path of the flow in `slot` is from an incomplete report, and these hops are more of the same path; or all of it but the
+    /// reporter, which has added its own record then and does not now.
+    fn completes_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
+        let mut states = &*states;
+        if !flow.flags.has(Flags::INCOMPLETE) || !flow.has_path_by_int() {
+            return false;
+        }
+        if let [before @ .., last] = states
+            && before.len() == hops.count()
+            && head.is_reporter(last.node)
+        {
+            states = before;
+        }
         let mut records = hops.records(0);
-        flow.flags.has(Flags::INCOMPLETE)
-            && flow.has_path_by_int()
-            && states
-                .iter()
-                .all(|state| records.any(|record| hops.node(record) == state.node))
+        states
+            .iter()
+            .all(|state| records.any(|record| hops.node(record) == state.node))
     }
 
     /// A report with INT has come that may be the first one after postcards. If the flow's path is not by INT, its values were

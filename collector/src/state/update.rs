@@ -151,7 +151,8 @@ impl State {
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         if head.whole_path {
-            let mut is_part = head.signals.is_incomplete() && self.is_part_of_path(slot, hops);
+            let mut is_part = head.signals.is_incomplete()
+                && (self.is_part_of_path(slot, hops) || self.is_path_and_reporter(slot, head, hops));
             if is_part && self.is_path_overdue(slot, head.about.ts) {
                 is_part = false;
                 self.forget_filtered_path(slot);
@@ -197,8 +198,8 @@ impl State {
         }
     }
 
-    /// Applies the values of hops that are a part of the flow's path; the path remains. Neither a latency of the flow nor the rules
-    /// can be evaluated without the other hops.
+    /// Applies the values of hops that are a part of the flow's path, or of the path and the reporter; the path remains. Neither a latency
+    /// of the flow nor the rules can be evaluated with other hops than those of the path.
     #[inline(never)]
     fn update_part<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
         let (flow, _, stored) = self.flows.hot_parts(slot);

@@ -103,3 +103,27 @@ fn the_transit_delay_is_in_ns_whatever_the_unit_of_latencies() {
     let (collector, _) = receive_with(config, &["tr10_ioam_no_node_ids"]);
     assert_eq!(collector.flow(&flow()).unwrap().row.flow_latency, Some(2400));
 }
+
+#[test]
+fn what_a_host_has_written_hides_neither_a_trace_nor_int() {
+    for (name, path) in [
+        ("tr20_bad_ioam_int", vec![1, 2]),
+        ("tr20_bad_int_option_ioam", vec![1, 2]),
+        ("tr20_bad_int_option_before_ioam", vec![1, 2]),
+        ("tr20_bad_shim_ioam", vec![1, 2]),
+        ("tr20_bad_shim_ioam_own", vec![1, 2, 3]),
+        ("tr20_ioam_second_bad", vec![1, 2]),
+    ] {
+        let (collector, _) = receive(&[name]);
+        let view = collector.flow(&flow()).unwrap();
+        assert_eq!(
+            (view.path().collect::<Vec<_>>(), view.incomplete),
+            (path, false),
+            "{name}"
+        );
+        assert_eq!(collector.stats().int_refused.iter().sum::<u64>(), 1, "{name}");
+    }
+    // The reporter alone is no path.
+    let (collector, _) = receive(&["tr20_bad_ioam_own"]);
+    assert!(collector.flow(&flow()).is_none());
+}

@@ -285,6 +285,36 @@ fn a_path_that_lacks_hops_is_completed_without_a_change() {
 }
 
 #[test]
+fn the_own_record_of_the_reporter_in_some_reports_is_no_change() {
+    let without = Sent {
+        hops: vec![node(1), node(2)],
+        ..Sent::default()
+    };
+    let with = Sent {
+        metadata: 0x20,
+        flags: Flags(Flags::QUEUE.0 | Flags::FLOW.0),
+        ..Sent::default()
+    };
+    let [without, with] = [without.v10(), with.v10()];
+    let (paths, incomplete) = paths_of(&[&without, &with, &without, &with].map(Vec::clone));
+    assert_eq!(
+        (paths.as_str(), incomplete),
+        ("new flow_path flow=1 2 path=1>2", false)
+    );
+    let (paths, incomplete) = paths_of(&[&with, &without, &with, &without].map(Vec::clone));
+    let both = "new flow_path flow=1 3 path=1>2>3\nnew flow_path flow=1 3->2 path=1>2";
+    assert_eq!((paths.as_str(), incomplete), (both, false));
+    // Another node than the reporter behind the path is on it.
+    let other = Sent {
+        hops: vec![node(1), node(2), node(7)],
+        flags: Flags(Flags::QUEUE.0 | Flags::FLOW.0),
+        ..Sent::default()
+    };
+    let changed = "new flow_path flow=1 2 path=1>2\npath_change flow_path flow=1 2->3 path=1>2>7";
+    assert_eq!(paths_of(&[without, other.v10()]), (changed.into(), true));
+}
+
+#[test]
 fn another_node_in_a_report_that_lacks_hops_is_a_change() {
     for lacking in lacking(&[1, 7]) {
         for form in forms(&lacking) {

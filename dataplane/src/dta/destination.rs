@@ -342,6 +342,16 @@ impl Destination {
     /// Processes an ACK: the translator has all reports up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
+        self.confirm(last);
+    }
+
+    /// Processes a NACK that rejects the report with this number. The translator has all reports up to it.
+    pub(super) fn refuse(&mut self, last: u16) {
+        self.stats.refused += 1;
+        self.confirm(last);
+    }
+
+    fn confirm(&mut self, last: u16) {
         let missing = self.reports_after(last);
         if u64::from(missing) >= self.stats.essential {
             self.stats.unbelieved += 1;
@@ -351,6 +361,11 @@ impl Destination {
         if missing == 0 {
             self.probe = (u64::MAX, 0);
         }
+    }
+
+    /// Whether the translator has confirmed that it has all essential reports.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.stats.essential == 0 || self.probe.0 == u64::MAX
     }
 
     /// Sends due reports: those that did not fit before, and the retransmission of the last one.

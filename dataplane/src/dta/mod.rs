@@ -332,8 +332,9 @@ impl Reporter {
             Body::Ack { last } => to.ack(last),
             Body::Nack {
                 cause: Cause::Malformed | Cause::Unknown,
+                last,
                 ..
-            } => to.stats.refused += 1,
+            } => to.refuse(last),
             Body::Nack { cause, last, .. } => to.nack(last, cause == Cause::Overload, now, repeat, out),
             Body::Congestion {
                 level,
@@ -422,6 +423,7 @@ impl Reporter {
             level: to.level(now),
             waiting: to.waiting(),
             last: to.last_sequence(),
+            acknowledged: to.is_acknowledged(),
         })
     }
 
@@ -454,6 +456,8 @@ pub struct Destination {
     pub waiting: u16,
     /// Sequence of the last essential report.
     pub last: Option<u16>,
+    /// The translator has confirmed that it has all essential reports. It confirms the last one when that is retransmitted.
+    pub acknowledged: bool,
 }
 
 /// Passes the records of a table to their mappings.

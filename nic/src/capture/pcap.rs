@@ -88,6 +88,7 @@ impl Pcap {
             len,
             link: self.link,
             length,
+            interface: 0,
         }))
     }
 }

@@ -250,8 +250,7 @@ impl Pcapng {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
         }
-        let interface = self.interface_of(self.order.u32(body, enhanced::INTERFACE))?;
-        self.packet(body, interface)
+        self.packet(body, self.order.u32(body, enhanced::INTERFACE))
     }
 
     /// Obsolete block type: like the enhanced packet block, with a shorter interface number and a drop count.
@@ -259,8 +258,7 @@ impl Pcapng {
         if body.len() < enhanced::DATA {
             return Err(Fault::Malformed("a packet's block is too short"));
         }
-        let interface = self.interface_of(u32::from(self.order.u16(body, enhanced::INTERFACE)))?;
-        self.packet(body, interface)
+        self.packet(body, self.order.u16(body, enhanced::INTERFACE).into())
     }
 
     /// Simple packet block: a length and the packet, from the first interface, truncated to its snap length.
@@ -283,11 +281,13 @@ impl Pcapng {
             len,
             link: interface.link,
             length,
+            interface: 0,
         })
     }
 
     #[inline]
-    fn packet(&self, body: &[u8], interface: &Interface) -> Result<PacketRef, Fault> {
+    fn packet(&self, body: &[u8], number: u32) -> Result<PacketRef, Fault> {
+        let interface = self.interface_of(number)?;
         let len = checked_len(
             self.order.u32(body, enhanced::CAPTURED),
             body.len() - enhanced::DATA,
@@ -307,6 +307,8 @@ impl Pcapng {
             len,
             link: interface.link,
             length,
+            // At most MAX_INTERFACES are described.
+            interface: number as u16,
         })
     }
 

@@ -209,5 +209,6 @@ fn lend<'a>(memory: &'a [u8], found: &PacketRef) -> Frame<'a> {
         link: found.link,
         length: found.length,
         truncated,
+        interface: found.interface,
     }
 }

@@ -1,10 +1,15 @@
 //! Captures through a collector: the frames of files, on the capture's time.
 
+mod clocks;
+
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use collector::{Collector, Datagram, Output};
 use nic::capture::{BURST, Frames};
 
+pub use self::clocks::Difference;
+use self::clocks::{Clocks, Time};
 use crate::capture::{self, Account};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
@@ -20,8 +25,6 @@ pub enum Speed {
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
-/// Two frames in a row that are further behind than this show that the capture's clock was set back, ns. It is the bound of the collector.
-const SET_BACK: u64 = 2 * SECOND;
 /// Maximum number of ticks in a pause.
 const MAX_TICKS: u64 = 10_000;
 /// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.
@@ -64,8 +67,7 @@ pub struct Replay<O> {
     longest_timer: u64,
     /// Latest receive time, since the capture's clock was set back.
     last: u64,
-    /// Receive time of the frame before, if it is behind `last` by more than [`SET_BACK`].
-    behind: Option<u64>,
+    clocks: Clocks,
     aggregate_ports: AggregatePorts,
     ports: Vec<u16>,
 }
@@ -77,6 +79,8 @@ pub struct Replayed<O> {
     pub collector: Collector,
     /// The output that the replay was given.
     pub output: O,
+    /// The differences between the clocks of interfaces.
+    pub differences: Vec<Difference>,
 }
 
 /// Datagrams of one kind to process together.
@@ -119,10 +123,15 @@ impl<O: ReplayOutput> Replay<O> {
             ticked: 0,
             longest_timer,
             last: 0,
-            behind: None,
+            clocks: Clocks::new(),
             aggregate_ports: options.aggregate_ports,
             ports: options.ports,
         }
+    }
+
+    /// Begins another file: its interfaces have clocks of their own.
+    pub fn begin(&mut self, file: &Path) {
+        self.clocks.begin(file);
     }
 
     /// Processes the datagrams of frames that are lent together, and counts all of the frames in `account`.
@@ -134,18 +143,22 @@ impl<O: ReplayOutput> Replay<O> {
             let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
                 continue;
             };
-            if self.is_set_back(frame.ts) {
-                self.handle(&mut burst);
-                self.set_back(frame.ts);
-            }
-            if self.pace.is_early(frame.ts) {
+            let ts = match self.clocks.time(&frame, self.last) {
+                Time::At(ts) => ts,
+                Time::SetBack(ts) => {
+                    self.handle(&mut burst);
+                    self.set_back(ts);
+                    ts
+                }
+            };
+            if self.pace.is_early(ts) {
                 self.handle(&mut burst);
                 self.tick();
-                self.pace.wait(frame.ts);
+                self.pace.wait(ts);
             }
-            if self.last > 0 && frame.ts.saturating_sub(self.last) > TICK {
+            if self.last > 0 && ts.saturating_sub(self.last) > TICK {
                 self.handle(&mut burst);
-                self.pass(frame.ts);
+                self.pass(ts);
             }
             let contents = self.aggregate_ports.contents(datagram.dst_port);
             if contents != burst.contents {
@@ -157,10 +170,10 @@ impl<O: ReplayOutput> Replay<O> {
                 source: octets(datagram.src),
                 src_port: datagram.src_port,
                 listener: listener as u16,
-                received: frame.ts,
+                received: ts,
             };
             burst.len += 1;
-            self.last = self.last.max(frame.ts);
+            self.last = self.last.max(ts);
             self.since_tick += 1;
             if self.since_tick == BURST {
                 self.handle(&mut burst);
@@ -189,17 +202,9 @@ impl<O: ReplayOutput> Replay<O> {
         self.tick_at(self.last);
     }
 
-    /// Whether a frame with this time shows that the capture's clock was set back. A single one may be out of order.
-    fn is_set_back(&mut self, ts: u64) -> bool {
-        let is_behind = ts.saturating_add(SET_BACK) < self.last;
-        let before = std::mem::replace(&mut self.behind, is_behind.then_some(ts));
-        is_behind && before.is_some_and(|before| before.abs_diff(ts) <= SET_BACK)
-    }
-
     /// Sets the time back to `ts`, as that of a running collector: by a tick.
     fn set_back(&mut self, ts: u64) {
         self.last = ts;
-        self.behind = None;
         self.since_tick = 0;
         self.pace.begin = None;
         self.tick_at(ts);
@@ -239,6 +244,7 @@ impl<O: ReplayOutput> Replay<O> {
         Replayed {
             collector: self.collector,
             output: self.output,
+            differences: self.clocks.differences(),
         }
     }
 }

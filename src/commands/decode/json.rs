@@ -263,6 +263,8 @@ fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
     if present(Items::QUEUE_CONGESTION) {
         o.field("queue_congestion", hop.queue_congestion);
     }
+    o.present("congestion_queue_id", hop.other_queue(hop.congestion_queue_id));
+    o.present("drop_queue_id", hop.other_queue(hop.drop_queue_id));
     if present(Items::INGRESS_TS) {
         o.field("ingress_ts", hop.ingress_ts);
     }

@@ -49,7 +49,7 @@ pub(super) fn report(
     }
     if let Some(refusal) = report.int_refused {
         out.push_str(&format!(
-            "  marked as INT, but not readable and left out: {}\n",
+            "  INT or IOAM that cannot be read, left out: {}\n",
             refusal.name()
         ));
     }

@@ -48,6 +48,15 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
                 o.field(reason, *count);
             }
         });
+        if !summary.differences.is_empty() {
+            o.objects("clocks", summary.differences, |difference, o| {
+                let [reference, interface] = difference.interfaces;
+                o.field("file", difference.file.display().to_string())
+                    .field("interface", u64::from(interface))
+                    .field("reference", u64::from(reference))
+                    .field("ahead_ns", difference.ahead);
+            });
+        }
         o.field("implausible_latencies", stats.implausible_latencies);
         o.field("elapsed_ms", (seconds * 1e6).round() / 1e3);
         o.field(

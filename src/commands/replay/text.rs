@@ -7,13 +7,14 @@ use wire::{FlowKey, Refusal};
 use super::Summary;
 use super::findings::{Extremes, known};
 use super::summary::{anomaly, refused_for, sorted, source, version};
+use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
 
 /// Everything, in paragraphs.
 pub(super) fn write(summary: &Summary<'_>) -> String {
     let paragraphs = [
-        head(summary),
+        head(summary) + &clocks(summary),
         joined(summary),
         paths(summary),
         flows(summary),
@@ -28,6 +29,24 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         .filter(|text| !text.is_empty())
         .collect();
     all.join("\n")
+}
+
+/// The differences between the clocks of interfaces, one a line.
+fn clocks(summary: &Summary<'_>) -> String {
+    let mut out = String::new();
+    for Difference {
+        file,
+        interfaces: [reference, other],
+        ahead,
+    } in summary.differences
+    {
+        out.push_str(&format!(
+            "{}: the clocks of interfaces {reference} and {other} differ by {}; times are those of interface {reference}\n",
+            file.display(),
+            units::nanos(ahead.unsigned_abs())
+        ));
+    }
+    out
 }
 
 fn head(summary: &Summary<'_>) -> String {
@@ -65,7 +84,7 @@ fn head(summary: &Summary<'_>) -> String {
         .collect();
     if !left_out.is_empty() {
         out.push_str(&format!(
-            "marked as INT but not readable, left out of reports: {}\n",
+            "INT or IOAM that cannot be read, left out of reports: {}\n",
             left_out.join(", ")
         ));
     }

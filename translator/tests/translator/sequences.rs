@@ -54,6 +54,23 @@ fn accepted_reports_are_not_executed_twice() {
 }
 
 #[test]
+fn a_last_report_that_is_sent_again_is_acknowledged() {
+    let mut world = World::new();
+    (1..=3).for_each(|sequence| numbered(&mut world, sequence));
+    assert_eq!(world.controls(), []);
+    world.now += 20 * MS;
+    // Once, whatever the number of copies; and not an earlier one.
+    for sequence in [3, 3, 3, 2] {
+        numbered(&mut world, sequence);
+    }
+    let bodies: Vec<Body> = world.controls().into_iter().map(|(_, body)| body).collect();
+    assert_eq!(bodies, [Body::Ack { last: 3 }]);
+    world.now += 20 * MS;
+    numbered(&mut world, 2);
+    assert_eq!((world.controls(), world.done()), (vec![], 3));
+}
+
+#[test]
 fn a_gap_that_stays_is_given_up_after_three_nacks() {
     let mut world = World::new();
     numbered(&mut world, 10);

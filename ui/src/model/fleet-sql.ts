@@ -23,6 +23,24 @@ const ABSENT = 4294967295;
 const part = ({ from }: SqlSpan, column: number): string =>
   at(`${from} + intDiv(toUnixTimestamp64Nano(ts) - ${from}, ${column}) * ${column}`);
 
+/** The longest time between the copies of an event, ns. Later rows with its id are of other events: a loss can have the id of another. */
+const COPIES_WITHIN = 10_000_000_000;
+
+/** Events, indented, each once: the latest of its copies. */
+function distinctEvents(fleet: Fleet, where: string): string {
+  const time = 'toUnixTimestamp64Nano(ts)';
+  return `  SELECT * EXCEPT next
+  FROM (
+    SELECT *, leadInFrame(${time}) OVER (PARTITION BY id ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next
+    FROM ${fleet.prefix}events${where}
+  )
+  WHERE (next = 0 OR next > ${time} + ${COPIES_WITHIN})`;
+}
+
+/** The events of a span: also those whose later copies follow it, which count there. */
+const eventsWithin = (fleet: Fleet, { from, to }: SqlSpan): string =>
+  `${distinctEvents(fleet, ` WHERE ${within({ from, to: `${to} + ${COPIES_WITHIN}` })}`)} AND ts < ${at(to)}`;
+
 /** As `eventsSql` of the store: an event that several collectors heard is there once. */
 export function eventsSql(fleet: Fleet, asked: SqlEvents): string {
   const { from, to, kinds = [], node = '', metric = '', flow = '', limit } = asked;
@@ -34,31 +52,29 @@ export function eventsSql(fleet: Fleet, asked: SqlEvents): string {
     metric === '' ? '' : `metric = ${quoted(metric)}`,
     flow === '' ? '' : `flow = ${quoted(flow)}`,
   ].filter((condition) => condition !== '');
-  const where = conditions.length === 0 ? '' : `\n  WHERE ${conditions.join(' AND ')}`;
+  const where = conditions.length === 0 ? '' : `\n    WHERE ${conditions.join(' AND ')}`;
   const place = ['node', 'interface', 'queue']
     .map((name) => `nullIf(${name}, ${ABSENT}) AS ${name}`)
     .join(', ');
   return `SELECT ts, id, kind, metric, flow, ${place}, value, previous, threshold, rule, path, reason, basis
 FROM (
-  SELECT *
-  FROM ${fleet.prefix}events${where}
-  ORDER BY ts DESC
-  LIMIT 1 BY id
-  LIMIT ${limit}
+${distinctEvents(fleet, where)}
 )
-ORDER BY ts DESC`;
+ORDER BY ts DESC
+LIMIT ${limit}`;
 }
 
 /** The statement of the `kinds` of `/activity`. */
 export function kindsSql(fleet: Fleet, span: SqlSpan): string {
-  return `SELECT kind, uniqExact(id) AS events
-FROM ${fleet.prefix}events
-WHERE ${within(span)}
+  return `SELECT kind, count() AS events
+FROM (
+${eventsWithin(fleet, span)}
+)
 GROUP BY kind
 ORDER BY events DESC, kind`;
 }
 
-/** The statement of the events of `/activity` over time. `column`: ns. */
+/** The statement of the events of `/activity` over time. `column`: ns. As there, an event counts once in each part that has a copy of it. */
 export function eventRatesSql(fleet: Fleet, span: SqlSpan, column: number): string {
   return `SELECT ${part(span, column)} AS begin, uniqExact(id) AS events
 FROM ${fleet.prefix}events

@@ -57,7 +57,7 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) purpose: Purpose,
     /// INT and IOAM are still looked for.
     pub(crate) find_int: bool,
-    /// INT was refused and is not read again: its shim after UDP still announces the packet's own port or protocol.
+    /// INT was refused and is not read again: IOAM is, and the shim after UDP still announces the packet's own port or protocol.
     pub(crate) int_left_out: bool,
     pub(crate) tunnels: u8,
     /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
@@ -194,10 +194,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         let all = Extensions::new(bytes, at, first);
         let mut headers = all;
         for header in headers.by_ref() {
-            if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !self.find_int {
+            let finds = self.find_int || self.int_left_out;
+            if !matches!(header.kind, HOP_BY_HOP | DESTINATION_OPTIONS) || !finds {
                 continue;
             }
-            if header.kind == HOP_BY_HOP {
+            if header.kind == HOP_BY_HOP && self.find_int {
                 let found = self.int_options(bytes, ip, header.at, header.len);
                 if self.purpose != Purpose::Flow {
                     found?;
@@ -265,10 +266,8 @@ impl<'a, 'p> Walk<'a, 'p> {
                         self.add_ioam(found, OptionList::new(headers));
                     }
                     Ok(None) => {}
-                    // Once an option was read, one that contradicts itself is left out.
-                    Err(_) if self.out.ioam.is_some() && self.purpose == Purpose::Report => {
-                        self.out.ioam_left_out = true;
-                    }
+                    // A host may have written it: it hides neither INT nor another option.
+                    Err(_) if self.purpose == Purpose::Report => self.out.ioam_left_out = true,
                     Err(refusal) => return Err(refusal),
                 }
             }

@@ -223,8 +223,8 @@ pub struct Report<'a> {
     pub tunnel: Option<FlowKey>,
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
-    /// Cause for which bytes that are marked as INT were left out of a report about a drop or a queue, or of a postcard
-    /// 0.5.
+    /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
+    /// [`Refusal::BadIoam`] if an IOAM option was left out.
     pub int_refused: Option<Refusal>,
     /// IOAM data inside the packet reported; of several options the one with the most nodes.
     pub ioam: Option<Ioam<'a>>,
@@ -341,6 +341,10 @@ impl<'a> Report<'a> {
             hop.carried.insert(Items::INGRESS_TS);
             let ts = Some(ts).filter(|ts| *ts != u32::MAX);
             hop.ingress_ts = ts.map(u64::from);
+            if hop.wide_ts {
+                hop.egress_ts = hop.egress_ts.map(low_half);
+                hop.wide_ts = false;
+            }
             if metadata.latency_from_stamps {
                 hop.carried.insert(Items::HOP_LATENCY);
                 let stamps = hop.egress_ts.zip(ts);
@@ -352,10 +356,9 @@ impl<'a> Report<'a> {
 
     /// Whether it is not about a drop or a queue and contains no measurement of a node.
     fn is_empty(&self) -> bool {
-        let empty = self.metadata.is_none() && self.domain_words.is_empty() && self.gap.is_none();
-        let plain =
-            self.flags.0 & !Flags::FLOW.0 == 0 && !self.annotations.contains(Annotations::DESTINATION);
-        empty && plain && self.int.is_none() && self.ioam.is_none()
+        let is_marked =
+            self.flags.contains(Flags::INTERMEDIATE) || self.annotations.contains(Annotations::DESTINATION);
+        !is_marked && !self.stands_alone()
     }
 
     /// Whether it is about a drop or a queue.
@@ -363,9 +366,19 @@ impl<'a> Report<'a> {
         self.flags.0 & (Flags::DROP.0 | Flags::QUEUE.0) != 0
     }
 
-    /// Whether it is worth reading without the packet's INT: the reporter states a drop or congestion, or adds a measurement.
+    /// Whether it is worth reading although INT or IOAM of the packet was left out: the other of the two can be read, the reporter
+    /// states a loss or congestion, or it adds a measurement.
     fn stands_alone(&self) -> bool {
-        self.is_of_loss_or_queue() || self.metadata.is_some()
+        let is_carried = self.int.is_some() || self.ioam.is_some();
+        let is_measured = self.metadata.is_some() || !self.domain_words.is_empty() || self.gap.is_some();
+        is_carried || is_measured || self.is_of_loss_or_queue()
+    }
+
+    /// Whether its hops are not the path because INT or IOAM of the packet was left out, and nothing that remains names the nodes that the
+    /// packet has passed.
+    #[inline]
+    pub fn is_path_left_out(&self) -> bool {
+        self.int_refused.is_some() && self.int.is_none() && self.ioam.is_none_or(|ioam| ioam.hop_count() == 0)
     }
 
     /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
@@ -501,6 +514,35 @@ fn drop_reason(layout: &Layout, record: &[u8]) -> Option<u8> {
     (word != u32::MAX).then_some((word >> 16) as u8)
 }
 
+/// The lower 32 bits of a timestamp.
+fn low_half(stamp: u64) -> u64 {
+    stamp & u64::from(u32::MAX)
+}
+
+/// Merges the timestamps of two records of one hop: those that `header` carries win. If one of the two then has 32 bits and the other 64,
+/// both are taken modulo 2^32, since only so can they be compared.
+fn merge_stamps(hop: &mut Hop, header: &Hop) {
+    let widths = [Items::INGRESS_TS, Items::EGRESS_TS].map(|item| match header.carried.contains(item) {
+        true => header.wide_ts,
+        false => hop.wide_ts,
+    });
+    if header.carried.contains(Items::INGRESS_TS) {
+        hop.ingress_ts = header.ingress_ts;
+    }
+    if header.carried.contains(Items::EGRESS_TS) {
+        hop.egress_ts = header.egress_ts;
+    }
+    hop.wide_ts = match (hop.ingress_ts, hop.egress_ts) {
+        (None, _) => widths[1],
+        (Some(_), None) => widths[0],
+        (Some(_), Some(_)) => widths[0] && widths[1],
+    };
+    if !hop.wide_ts {
+        hop.ingress_ts = hop.ingress_ts.map(low_half);
+        hop.egress_ts = hop.egress_ts.map(low_half);
+    }
+}
+
 /// Merges two records of one hop: every item that `header` carries wins, the others stay.
 fn merge(stack: Hop, header: &Hop) -> Hop {
     let mut hop = stack;
@@ -521,12 +563,7 @@ fn merge(stack: Hop, header: &Hop) -> Hop {
     if has(Items::QUEUE) {
         (hop.queue_id, hop.queue_occupancy) = (header.queue_id, header.queue_occupancy);
     }
-    if has(Items::INGRESS_TS) {
-        (hop.ingress_ts, hop.wide_ts) = (header.ingress_ts, header.wide_ts);
-    }
-    if has(Items::EGRESS_TS) {
-        (hop.egress_ts, hop.wide_ts) = (header.egress_ts, header.wide_ts);
-    }
+    merge_stamps(&mut hop, header);
     if has(Items::L2_INTERFACES) {
         (hop.l2_ingress_if, hop.l2_egress_if) = (header.l2_ingress_if, header.l2_egress_if);
     }
@@ -648,31 +685,31 @@ pub(crate) fn inside<'a>(
 #[inline(never)]
 fn walk_inside<'a>(
     report: &mut Report<'a>,
-    inside: InnerPacket<'a>,
+    mut inside: InnerPacket<'a>,
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
+    let annotations = report.annotations;
     let mut result = walk_packet(report, inside, profile, layouts);
     if let Err(refusal) = result
         && inside.find_int
         && refusal != Refusal::IntNotMarked
-        && report.stands_alone()
     {
-        // A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g).
+        // A host may use the marks of INT. It hides neither IOAM nor what the reporter states (ruling g).
+        report.annotations = annotations;
         report.int = None;
         report.int_refused = Some(refusal);
-        result = walk_packet(
-            report,
-            InnerPacket {
-                find_int: false,
-                ..inside
-            },
-            profile,
-            layouts,
-        );
+        inside.find_int = false;
+        result = walk_packet(report, inside, profile, layouts);
+    }
+    let nested = result?;
+    if let Some(refusal) = report.int_refused
+        && !report.stands_alone()
+    {
+        return Err(refusal);
     }
     // Ruling j: INT of reports would be reported without an end. A drop or a queue is one event.
-    match result?.filter(|_| !report.is_of_loss_or_queue()) {
+    match nested.filter(|_| !report.is_of_loss_or_queue()) {
         Some(payload) if decoder::is_one(payload, profile) => Err(Refusal::Nested),
         _ => Ok(()),
     }
@@ -695,7 +732,7 @@ fn walk_packet<'a>(
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;
     if walk.out.ioam_left_out {
-        report.int_refused = Some(Refusal::BadIoam);
+        report.int_refused = report.int_refused.or(Some(Refusal::BadIoam));
     }
     let nested = walk.nested;
     report.annotations = report

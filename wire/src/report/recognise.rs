@@ -313,8 +313,8 @@ fn is_ntp(payload: &[u8]) -> bool {
         && payload[TRANSMIT] >= 0x80
 }
 
-/// Whether this is a DNS message with one question. Its first 16 bits are arbitrary, and others look like reserved bits and sequence
-/// numbers; so does a question for the root, unless its only other record is that of EDNS.
+/// Whether this is a DNS message with one question, and with no more records than its bytes can hold. Its first 16 bits are arbitrary, and
+/// others look like reserved bits and sequence numbers; so does a question for the root, unless its only other record is that of EDNS.
 fn is_dns(payload: &[u8]) -> bool {
     const HEADER: usize = 12;
     const MAX_NAME: usize = 255;
@@ -324,20 +324,31 @@ fn is_dns(payload: &[u8]) -> bool {
         return false;
     }
     if payload.get(HEADER) == Some(&0) {
-        return payload.get(6..HEADER) == Some(&[0, 0, 0, 0, 0, 1]) && payload.get(17..20) == Some(&EDNS);
+        return payload.get(6..HEADER) == Some(&[0, 0, 0, 0, 0, 1])
+            && payload.get(17..20) == Some(&EDNS)
+            && holds_records(payload, 17);
     }
     let mut at = HEADER;
     while at < HEADER + MAX_NAME {
         match payload.get(at) {
             // The question's type and class follow the name. The top bit of the class belongs to mDNS.
             Some(0) => {
-                return payload
-                    .get(at + 3..at + 5)
-                    .is_some_and(|class| CLASSES.contains(&(u16_at(class, 0) & 0x7fff)));
+                let class = payload.get(at + 3..at + 5);
+                return class.is_some_and(|class| CLASSES.contains(&(u16_at(class, 0) & 0x7fff)))
+                    && holds_records(payload, at + 5);
             }
             Some(label) if *label < 64 => at += 1 + usize::from(*label),
             _ => return false,
         }
     }
     false
+}
+
+/// Whether the bytes of a DNS message from `at` on, which follow its question, can hold the answers, authorities and additional records
+/// that its header counts.
+fn holds_records(payload: &[u8], at: usize) -> bool {
+    /// The name of the root, type, class, lifetime and a length of 0.
+    const SHORTEST: usize = 11;
+    let counts = [6, 8, 10].map(|count| usize::from(u16_at(payload, count)));
+    counts.iter().sum::<usize>() * SHORTEST <= payload.len().saturating_sub(at)
 }

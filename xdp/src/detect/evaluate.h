@@ -48,7 +48,7 @@ struct eval_ctx {
 static inline_always u32 is_whole(const struct report *r)
 {
     return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) &&
-           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_INT_REFUSED);
+           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_NO_PATH);
 }
 
 /* Whether hops of a whole report may be missing: E, M, or Q, which a node in the middle of the path may report. */
@@ -318,7 +318,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     thresholds_in_use(flow, &key, &d->thresholds);
     if (flow->flags & (FLOW_PENDING | FLOW_ALWAYS))
         return TO_USER_PENDING;
-    /* The collector assembles postcards, and must know whether reports with INT still come. */
+    /* The collector assembles postcards, and must know whether reports with INT, or with all hops, still come. */
     if (!part && (is_postcard(r) || flow->flags & FLOW_POSTCARD))
         return TO_USER_CHANGE;
     /* The collector may have a path of postcards. */
@@ -533,6 +533,24 @@ static noinline u32 is_part_of_path(struct flow *flow, const struct report *r, u
     return flow->path_length && found >= r->hop_count;
 }
 
+/* Whether the hops of an incomplete report are the flow's path and the reporter behind it, which adds its own record to some reports
+ * only.
+ */
+static noinline u32 is_path_and_reporter(struct flow *flow, const struct report *r, u32 at)
+{
+    struct far_hops *far = far_at(at);
+
+    if (!far || flow->flags & FLOW_INCOMPLETE || !flow->path_length || r->hop_count != flow->path_length + 1u)
+        return 0;
+    for (int i = 0; i < MAX_HOPS - 1; i++) {
+        if (i >= (int)flow->path_length)
+            break;
+        if (r->hops[i].node != hop_at(flow, far, i)->node)
+            return 0;
+    }
+    return r->node_id != ABSENT && r->hops[flow->path_length & (MAX_HOPS - 1)].node == r->node_id;
+}
+
 /* Commits the hops of such a report. */
 static noinline int commit_part(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
@@ -553,7 +571,8 @@ static noinline int commit_part(struct flow *flow, const struct report *r, struc
         found++;
     }
     commit_nodes(r, d);
-    flow->flags = (flow->flags & ~(FLOW_HOP_LIMIT | FLOW_MTU)) | signals(r);
+    /* The collector counts how long only such reports have come. */
+    flow->flags = (flow->flags & ~(FLOW_HOP_LIMIT | FLOW_MTU)) | signals(r) | FLOW_POSTCARD;
     /* The rules in user space wait for all hops. */
     if (d->watched & WATCHED_USER)
         flow->flags |= FLOW_PENDING;
@@ -664,7 +683,7 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
         flow->flags &= ~FLOW_POSTCARD;
     if (r->hop_count && is_path(flow, r, d->flow))
         return commit_path(flow, r, d);
-    if (!part && is_incomplete(r) && is_part_of_path(flow, r, d->flow))
+    if (!part && is_incomplete(r) && (is_part_of_path(flow, r, d->flow) || is_path_and_reporter(flow, r, d->flow)))
         return commit_part(flow, r, d);
     if (!part)
         return commit_path(flow, r, d);

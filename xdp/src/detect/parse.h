@@ -158,10 +158,11 @@ struct walk {
     u32 end; /* of the bytes that are the packet's own */
     u32 ip;  /* the latest IP header */
     u32 ethertype;
-    u32 seek;     /* INT and IOAM are still searched for */
-    u32 left_out; /* INT was refused and is not read again; its shim after UDP announces the original port or protocol */
-    u32 unmarked;    /* offset of bytes after TCP or UDP that no mark announces as INT; 0: none */
-    u32 destination; /* INT for the destination was skipped */
+    u32 seek; /* INT and IOAM are still searched for */
+    u32 left_out; /* INT was refused and is not read again: IOAM is, and its shim after UDP announces the original port or protocol */
+    u32 ioam_left_out; /* an IOAM option that contradicts itself was left out */
+    u32 unmarked;      /* offset of bytes after TCP or UDP that no mark announces as INT; 0: none */
+    u32 destination;   /* INT for the destination was skipped */
     u32 tunnels;
     u8 v6;
     u8 dscp;
@@ -206,6 +207,7 @@ struct found {
     u32 trace_type;      /* of a trace */
     u32 trace_undecided; /* a trace that lacks nodes, or their ids: user space decides */
     u32 trace_count;
+    u32 is_traced;       /* one of the options is a trace with nodes */
     u16 trace[MAX_HOPS]; /* its nodes, newest first */
 };
 

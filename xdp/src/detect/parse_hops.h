@@ -147,6 +147,30 @@ static inline_always u64 if_carried(u32 carried, u32 items)
 
 #define MERGE(item, items) (hop->item ^= (hop->item ^ header->item) & if_carried(has, items))
 
+/* Merges the stamps of two records of one hop: those that the header carries win. If one of the two then has 32 bits and the other 64,
+ * both are taken modulo 2^32.
+ */
+static inline_always void merge_stamps(struct node_metadata *hop, const struct node_metadata *header)
+{
+    u32 has = header->carried, ingress = hop->wide_ts, egress = ingress;
+
+    ingress ^= (ingress ^ header->wide_ts) & if_carried(has, ITEM(INGRESS));
+    egress ^= (egress ^ header->wide_ts) & if_carried(has, ITEM(EGRESS));
+    MERGE(ingress_ts, ITEM(INGRESS));
+    MERGE(egress_ts, ITEM(EGRESS));
+    if (hop->ingress_ts == NO_VALUE)
+        ingress = egress;
+    else if (hop->egress_ts == NO_VALUE)
+        egress = ingress;
+    hop->wide_ts = ingress & egress;
+    if (hop->wide_ts)
+        return;
+    if (hop->ingress_ts != NO_VALUE)
+        hop->ingress_ts &= ABSENT;
+    if (hop->egress_ts != NO_VALUE)
+        hop->egress_ts &= ABSENT;
+}
+
 /* Merges two records of one hop: items that the header carries win, the others stay. */
 static noinline void merge(struct node_metadata *hop, const struct node_metadata *header)
 {
@@ -161,9 +185,7 @@ static noinline void merge(struct node_metadata *hop, const struct node_metadata
     MERGE(latency_in_ns, ITEM(LATENCY));
     MERGE(queue_id, ids);
     MERGE(occupancy, ITEM(QUEUE));
-    MERGE(ingress_ts, ITEM(INGRESS));
-    MERGE(egress_ts, ITEM(EGRESS));
-    MERGE(wide_ts, ITEM(INGRESS) | ITEM(EGRESS));
+    merge_stamps(hop, header);
     MERGE(l2_egress, ITEM(L2));
     MERGE(tx, ITEM(TX));
     MERGE(buffer, ITEM(BUFFER));

@@ -136,6 +136,18 @@ static inline_always u32 is_packet(const struct scratch *s, u32 first, u32 at, u
 /* The longest name of DNS has 255 bytes, each label at least two. */
 #define MAX_LABELS 128
 
+/* The name of the root, type, class, lifetime and a length of 0. */
+#define SHORTEST_RECORD 11
+
+/* Whether the bytes of a DNS message at `at` from `behind` on, which follow its question, can hold the records that its header counts. */
+static inline_always u32 holds_records(const struct scratch *s, u32 at, u32 behind, u32 end)
+{
+    const u8 *header = bytes(s, at);
+    u32 count = be16(header + 6) + be16(header + 8) + be16(header + 10);
+
+    return count * SHORTEST_RECORD <= end - behind;
+}
+
 /* Whether this is a DNS message with one question: recognise.rs. */
 int is_dns(struct scratch *s, u32 at, u32 end)
 {
@@ -146,7 +158,7 @@ int is_dns(struct scratch *s, u32 at, u32 end)
     /* A question for the root is one only with EDNS. */
     if (name < end && !bytes(s, name)[0])
         return at + 20 <= end && !be32(bytes(s, at) + 6) && be16(bytes(s, at) + 10) == 1 &&
-               be24(bytes(s, at) + 17) == 41;
+               be24(bytes(s, at) + 17) == 41 && holds_records(s, at, at + 17, end);
     for (int i = 0; i < MAX_LABELS && name < at + 12 + 255 && name < end; i++) {
         const u8 *label = bytes(s, name);
 
@@ -154,7 +166,8 @@ int is_dns(struct scratch *s, u32 at, u32 end)
             return 0;
         if (!label[0]) {
             class = be16(label + 3) & 0x7fff;
-            return name + 5 <= end && (class == 1 || class == 3 || class == 4 || class == 254 || class == 255);
+            return name + 5 <= end && (class == 1 || class == 3 || class == 4 || class == 254 || class == 255) &&
+                   holds_records(s, at, name + 5, end);
         }
         name += 1 + label[0];
     }

@@ -206,7 +206,7 @@ static inline_always void clear_report(struct scratch *s)
     s->found.int_version = 0;
     s->found.sf = SF_NONE;
     s->found.ioam = IOAM_NONE;
-    s->found.ioam_count = 0;
+    s->found.ioam_count = s->found.is_traced = 0;
     s->is_partial = 0;
 }
 
@@ -274,13 +274,14 @@ int compact(struct scratch *s, const struct profile *p)
     return read_2(s, p, at, end, TYPE_SF_COMPACT);
 }
 
+/* Whether it is about packets that a Host-INT sink misses. */
+static inline_always u32 is_gap(const struct scratch *s) { return s->report.version == 5 && s->head.kind == 3; }
+
 /* Whether the report is not about a drop or a queue and contains nothing that a node has measured. */
 static inline_always u32 is_empty(const struct scratch *s)
 {
-    u32 is_gap = s->report.version == 5 && s->head.kind == 3;
-
-    return !s->has_reporter && !s->domain_len && !is_gap && !(s->report.flags & ~REPORT_FLOW) && !s->walk.destination &&
-           !s->found.int_version && s->found.ioam == IOAM_NONE;
+    return !s->has_reporter && !s->domain_len && !is_gap(s) && !(s->report.flags & ~REPORT_FLOW) &&
+           !s->walk.destination && !s->found.int_version && s->found.ioam == IOAM_NONE;
 }
 
 /* Whether there is INT after TCP or UDP that no mark announces. Call it when the walk has found nothing else. */
@@ -301,10 +302,13 @@ static inline_always u32 has_unmarked_int(struct scratch *s, const struct profil
     return found;
 }
 
-/* Whether the report is worth reading without the packet's INT: the reporter states a drop or congestion, or adds a measurement. */
+/* Whether the report is worth reading although INT or IOAM of the packet was left out: the other of the two can be read, the reporter
+ * states a loss or congestion, or it adds a measurement.
+ */
 static inline_always u32 stands_alone(const struct scratch *s)
 {
-    return s->report.flags & (REPORT_DROP | REPORT_QUEUE) || s->has_reporter;
+    return s->found.int_version || s->found.ioam != IOAM_NONE || s->has_reporter || s->domain_len || is_gap(s) ||
+           s->report.flags & (REPORT_DROP | REPORT_QUEUE);
 }
 
 /* Whether the packet may be a report, and the report one about INT (ruling j). */
@@ -338,22 +342,23 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
 {
     struct report *r = &s->report;
     u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek;
-    int result = 0;
+    int result = 0, refused = 0;
 
     s->walk.left_out = 0;
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
         s->walk.has_flow = 0;
-        s->walk.unmarked = s->walk.destination = 0;
+        s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = 0;
         result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
         if (result >= 0 && is_empty(s) && has_unmarked_int(s, p))
             result = REFUSE(INT_NOT_MARKED);
         if (result >= 0 && s->found.sf == SF_WITH_REPORTER && s->has_reporter)
             result = REFUSE(BAD_SF_STACK);
-        if (result >= 0 || !seek || first == FIRST_COMPACT || !stands_alone(s) || result == REFUSE(INT_NOT_MARKED))
+        if (result >= 0 || !seek || first == FIRST_COMPACT || result == REFUSE(INT_NOT_MARKED))
             break;
-        /* A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g). */
+        /* A host may use the marks of INT. It hides neither IOAM nor what the reporter states (ruling g). */
+        refused = result;
         s->walk.at = at;
         s->walk.end = end;
         s->walk.seek = seek = 0;
@@ -361,11 +366,19 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->found.int_version = 0;
         s->found.sf = SF_NONE;
         s->found.ioam = IOAM_NONE;
-        s->found.ioam_count = 0;
-        r->marks |= REPORT_INT_REFUSED;
+        s->found.ioam_count = s->found.is_traced = 0;
     }
     if (result < 0)
         return result;
+    if (!refused && s->walk.ioam_left_out)
+        refused = REFUSE(BAD_IOAM);
+    if (refused && !stands_alone(s))
+        return refused;
+    if (refused) {
+        r->marks |= REPORT_INT_REFUSED;
+        if (!s->found.int_version && !s->found.is_traced)
+            r->marks |= REPORT_NO_PATH;
+    }
     if (is_doubtful(s, first) && !is_report(s, p, first, at, end))
         return REFUSE(NOT_A_REPORT);
     /* User space reads the report inside, if it is one. */
@@ -383,13 +396,14 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     }
     if (r->version == 5 || s->ds_id == POSTCARD_DOMAIN)
         r->marks |= REPORT_POSTCARD;
-    if (r->version == 5 && s->head.kind == 3)
+    if (is_gap(s))
         r->marks |= REPORT_GAP;
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
     write_flow(s);
-    if (s->found.sf != SF_NONE || (!s->found.int_version && s->found.ioam_count > 1)) {
-        /* One record of a set, or a path reported by number, or several traces: user space handles it. */
+    if (s->found.sf != SF_NONE ||
+        (!s->found.int_version && (s->found.ioam_count > 1 || (refused && s->found.ioam != IOAM_NONE)))) {
+        /* One record of a set, or a path reported by number, or a trace beside something else: user space handles it. */
         r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;
         r->hop_count = 0;
         r->first_ingress = r->last_egress = NO_VALUE;

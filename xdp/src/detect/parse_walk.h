@@ -214,15 +214,9 @@ static long next_option(u32 i, struct options *o)
     /* Of IPv6 in IPv6 only the outermost header with IOAM is read. */
     if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) &&
         (!o->s->found.ioam_count || o->s->found.ioam_ip == o->s->walk.ip)) {
-        o->result = ioam(o->s, o->at + 2, len);
-        if (o->result < 0 && !o->s->found.ioam_count)
-            return 1;
-        /* Once an option was read, one that contradicts itself is left out. It counts, so that user space decides. */
-        if (o->result < 0) {
-            o->s->report.marks |= REPORT_INT_REFUSED;
-            o->s->found.ioam_count++;
-        }
-        o->result = 0;
+        /* A host may have written it: it hides neither INT nor another option. */
+        if (ioam(o->s, o->at + 2, len) < 0)
+            o->s->walk.ioam_left_out = 1;
         o->s->found.ioam_ip = o->s->walk.ip;
     }
     o->at += 2 + len;
@@ -240,14 +234,12 @@ static inline_always int int_options(struct scratch *s, const struct profile *p,
     return o.result;
 }
 
-static inline_always int options(struct scratch *s, u32 at, u32 end)
+static inline_always void options(struct scratch *s, u32 at, u32 end)
 {
     struct options o = { .s = s, .at = at, .end = end, .result = 0 };
 
-    if (end > s->walk.end)
-        return 0;
-    bpf_loop(MAX_OPTIONS, next_option, &o, 0);
-    return o.result;
+    if (end <= s->walk.end)
+        bpf_loop(MAX_OPTIONS, next_option, &o, 0);
 }
 
 int walk_ipv6(struct scratch *s, const struct profile *p)
@@ -285,13 +277,12 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
             next = head[0];
             break;
         }
-        if ((next == 0 || next == 60) && w->seek) {
-            int result = next ? 0 : int_options(s, p, w->at + 2, w->at + len);
+        if ((next == 0 || next == 60) && (w->seek || w->left_out)) {
+            int result = next || !w->seek ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
-            if (result >= 0)
-                result = options(s, w->at + 2, w->at + len);
             if (result < 0)
                 return result;
+            options(s, w->at + 2, w->at + len);
         }
         w->at += len;
         next = head[0];

@@ -55,8 +55,9 @@ enum report_marks {
     REPORT_UNDECIDED = 256,    /* more than this form can hold: user space decides */
     REPORT_IMPLAUSIBLE = 512,  /* a hop has an implausible latency: user space counts it */
     REPORT_MD = 1024,          /* the packet carries INT with a stack, which may be empty */
-    REPORT_INT_REFUSED = 2048, /* bytes marked as INT were left out: user space counts them */
+    REPORT_INT_REFUSED = 2048, /* INT or IOAM was left out: user space counts it */
     REPORT_GAP = 4096,         /* packets that a Host-INT sink misses */
+    REPORT_NO_PATH = 8192,     /* and nothing that remains names the nodes that the packet has passed */
 };
 
 struct report {

@@ -42,8 +42,9 @@ struct flow_hop {
 enum flow_flags {
     FLOW_HOP_LIMIT = 1, /* E and M of the latest report */
     FLOW_MTU = 2,
-    FLOW_LOOP = 4,       /* the path visits a node twice */
-    FLOW_POSTCARD = 8,   /* a postcard came after the latest report with INT: the next one is passed on */
+    FLOW_LOOP = 4, /* the path visits a node twice */
+    FLOW_POSTCARD =
+        8, /* a postcard, or a part of the path, came after the latest report with all of it: the next one is passed on */
     FLOW_PENDING = 16,   /* the next report is passed on: rules in user space have changed */
     FLOW_ALWAYS = 32,    /* its state does not fit into an entry: each report is passed on */
     FLOW_INCOMPLETE = 64 /* its path is from a report that may lack hops */

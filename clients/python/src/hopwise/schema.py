@@ -1,6 +1,6 @@
 """Types of the API's responses: dictionaries, as they come. Times are nanoseconds since the Unix epoch.
 
-Made from src/api/openapi.json by scripts/build-python-client; do not edit.
+Made from api/src/openapi.json by scripts/build-python-client; do not edit.
 """
 
 from __future__ import annotations

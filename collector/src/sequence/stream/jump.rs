@@ -2,7 +2,7 @@
 
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
-use crate::sequence::track::{Track, is_ahead, is_late, is_near};
+use crate::sequence::track::{Track, is_ahead, is_late, is_near, low_bits};
 use crate::sequence::{FAR, FIRST_NUMBERS, PAUSE, SETTLE, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
@@ -191,7 +191,7 @@ impl Stream {
         let apart = self.distance(number.seq, held.seq);
         if apart == 0 {
             self.observe_held_again(held, now, out);
-        } else if apart == 1 && self.are_missing(held.seq, number.seq) {
+        } else if self.are_missing(held.seq, number.seq) {
             // Before a pause, the highest number was forged, or the clock has made a step.
             self.refute(now, out);
             let back = self.distance(self.current.highest, number.seq).unsigned_abs();
@@ -242,11 +242,11 @@ impl Stream {
         }
     }
 
-    /// Whether two numbers are missing in the current sequence.
-    fn are_missing(&self, one: u32, other: u32) -> bool {
-        [one, other]
-            .iter()
-            .all(|seq| self.current.is_missing(self.distance(*seq, self.current.highest)))
+    /// Whether a number is missing in the current sequence, and the next one, too, or the highest one repeated.
+    fn are_missing(&self, one: u32, next: u32) -> bool {
+        let Track { highest, .. } = self.current;
+        self.current.is_missing(self.distance(one, highest))
+            && (next == highest || self.current.is_missing(self.distance(next, highest)))
     }
 
     /// Whether a number is ahead of another by a plausible gap.
@@ -351,9 +351,10 @@ impl Stream {
         if !former.is_older || alone && gap > FAR.cast_signed() {
             self.reordered += u64::from(numbers);
             self.note(now, SequenceEventKind::Stray(highest), out);
+            self.lose_shared(now, out);
             return;
         }
-        let missing = former.track.write_off();
+        let missing = former.track.write_off() & !self.shared(highest, self.current.first, former.is_outage);
         self.lose_all(missing, highest, now, out);
         if !former.is_outage {
             self.begin_restart(former, out);
@@ -382,6 +383,32 @@ impl Stream {
                 },
                 out,
             );
+        }
+    }
+
+    /// The numbers of the window up to `highest`, one bit each, from the first one of a newer sequence on: they may have arrived there.
+    fn shared(&self, highest: u32, first: u32, is_outage: bool) -> u128 {
+        match u32::try_from(self.distance(highest, first)) {
+            Ok(above) if is_outage => low_bits(above.saturating_add(1)),
+            _ => 0,
+        }
+    }
+
+    /// Those of the current sequence, while a newer one is the former one.
+    pub(super) fn shared_with_newer(&self) -> u128 {
+        match &self.former {
+            Some(former) if !former.is_older => {
+                self.shared(self.current.highest, former.track.first, former.is_outage)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The newer sequence was a few strays, so numbers that might have arrived there are lost.
+    fn lose_shared(&mut self, now: Nanos, out: &mut dyn Output) {
+        let count = std::mem::take(&mut self.current.shared);
+        if count > 0 {
+            self.lose(self.current.first, count, now, out);
         }
     }
 
@@ -427,7 +454,7 @@ impl Stream {
     /// may be late, a silence decides nothing: the numbers after it do.
     pub(super) fn end_left_sequence(&mut self, now: Nanos, out: &mut dyn Output) {
         let is_over = self.left.is_some_and(|left| {
-            let until = if self.may_be_late(&left) {
+            let until = if self.may_prove_late(&left) {
                 self.last_seen
             } else {
                 now
@@ -445,7 +472,7 @@ impl Stream {
             && left.is_recent(self.last_seen)
             && !left.is_recent(now)
             && !left.put_off
-            && self.may_be_late(&left)
+            && self.may_prove_late(&left)
         {
             self.left = Some(Left {
                 until: now.saturating_add(PAUSE),
@@ -484,6 +511,15 @@ impl Stream {
             && left.is_recent(self.last_seen)
             && self.distance(self.current.highest, left.former.track.highest) < 0
             && !self.are_too_many(left)
+    }
+
+    /// Whether numbers after a silence may show that those since a restart were late, because the sequence before it goes on. If they began
+    /// where a restarted reporter does, no more of them arrived than were missing.
+    fn may_prove_late(&self, left: &Left) -> bool {
+        self.may_be_late(left)
+            || left.is_recent(self.last_seen)
+                && self.distance(self.current.highest, left.former.track.highest) < 0
+                && self.since_restart(left) <= left.absent
     }
 
     /// Whether the numbers since a restart ended where the sequence before it had begun.

@@ -1,0 +1,67 @@
+//! Writes the list of the web page's files, which are compiled into the program. Without `ui/dist` the list is empty.
+
+use std::{
+    env, fs,
+    hash::{DefaultHasher, Hasher},
+    io,
+    path::{Path, PathBuf},
+};
+
+fn main() -> io::Result<()> {
+    let mut root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
+    root.pop();
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
+    let pages = root.join("ui").join("dist");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!(
+        "cargo::rerun-if-changed={}",
+        if pages.is_dir() {
+            pages.clone()
+        } else {
+            root.join("ui")
+        }
+        .display()
+    );
+    let mut files = Vec::new();
+    if pages.join("index.html").is_file() {
+        collect(&pages, "", &mut files)?;
+    }
+    files.sort();
+    let mut list = String::from("static PAGES: &[Asset] = &[\n");
+    for (path, file) in files {
+        list.push_str(&entry(&path, &file)?);
+    }
+    list.push_str("];\n");
+    fs::write(out.join("pages.rs"), list)
+}
+
+/// The Rust literal of one file: its path, hash and content, and the gzip file beside it when Vite wrote one.
+fn entry(path: &str, file: &Path) -> io::Result<String> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(file)?);
+    let hash = format!("{:016x}", hasher.finish());
+    let compressed = PathBuf::from(format!("{}.gz", file.display()));
+    let gzip = match compressed.is_file() {
+        true => format!("Some(include_bytes!({:?}))", compressed.display().to_string()),
+        false => "None".to_owned(),
+    };
+    let plain = file.display().to_string();
+    Ok(format!(
+        "    Asset {{ path: {path:?}, hash: {hash:?}, plain: include_bytes!({plain:?}), gzip: {gzip} }},\n"
+    ))
+}
+
+/// Every file below `directory`, with its path relative to the root of the page, except source maps, and gzip files, which
+/// belong to the file that they compress.
+fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files)?;
+        } else if !name.ends_with(".map") && !name.ends_with(".gz") {
+            files.push((name, entry.path()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,606 @@
+//! Alerts: what is wrong now and what was, what people said about it, and rules that are tried and enabled.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+};
+use collector::{Collector, FlowView, Kind};
+use detect::{Metric, RuleSet};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use store::{EventFilter, EventRow, RecordingRow};
+use wire::FlowKey;
+
+use super::{
+    context::Context,
+    filters::fault_view,
+    holds::nanos,
+    names,
+    page::{self, Prepared},
+    params::{Form, Param, Params, SINCE, Segment, UNTIL},
+    question::{history_of, place, respond},
+    refusal::Refusal,
+    session::Requester,
+    stored::whole,
+    switch::json,
+};
+use history::{
+    EventQuestion, Place, RecordingQuestion,
+    alerts::{Alert, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
+};
+use view::{
+    self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
+    Trial as TrialView,
+};
+
+mod enable;
+mod remind;
+
+#[cfg(test)]
+pub(super) use enable::NewRule;
+pub(crate) use enable::enable;
+pub(super) use remind::remind;
+
+/// The parameters of `/alerts`.
+pub(super) const ALERTS: &[Param] = &[
+    SINCE,
+    UNTIL,
+    Param::new(
+        "state",
+        "Only those in this state.",
+        Form::OneOf(|| vec!["firing", "resolved"]),
+    ),
+    Param::limit(200, 2_000),
+];
+
+/// Alerts now and of a span.
+pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(ALERTS)?;
+    let settings = context.active_config.get();
+    // Notes and recordings are at the collectors, and so is who knows what is true now.
+    let is_console = settings.console.is_some();
+    let notes = if is_console {
+        None
+    } else {
+        Some(notes_of(&context)?)
+    };
+    let now = nic::time::now();
+    let to: u64 = params.number("to")?.unwrap_or(now).min(now);
+    let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
+    let place = place(&context).await?;
+    let (mut past, known_since) = events(&context, (from, to), &place).await?;
+    let is_now = now.saturating_sub(to) < RECENT;
+    let confirmed = if is_now && !is_console {
+        confirm(&context, &mut past).await
+    } else {
+        false
+    };
+    let question = RecordingQuestion {
+        span: (from, to),
+        node: None,
+        limit: MOST_RECORDINGS,
+    };
+    let recordings = match is_console {
+        false => {
+            history_of(&context)?
+                .recordings(question, Arc::clone(&place))
+                .await?
+        }
+        true => Vec::new(),
+    };
+    let (state, limit) = (params.text("state").map(str::to_owned), params.limit()?);
+    names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
+    respond(place, move || {
+        let when: HashMap<&str, &str> = settings
+            .rules
+            .iter()
+            .map(|rule| (rule.name.as_str(), rule.when.as_str()))
+            .collect();
+        let view = |alert: &Alert| view(alert, notes.as_deref(), &recordings, (&when, now));
+        let mut views: Vec<AlertView> = past.iter().map(view).collect();
+        let firing = views.iter().filter(|one| one.state == *"firing").count();
+        let is_open =
+            |one: &&AlertView| one.state == *"firing" && one.acknowledged.is_none() && one.silence.is_none();
+        let unacknowledged = views.iter().filter(is_open).count();
+        // The order within each part stays: worst first.
+        views.sort_by_key(|one| (one.state != *"firing", !is_open(&one)));
+        views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
+        let total = views.len();
+        let (alerts, _) = page::fill(views.into_iter(), limit);
+        Alerts {
+            from,
+            to,
+            alerts,
+            total,
+            firing,
+            unacknowledged,
+            known_since,
+            confirmed,
+        }
+    })
+    .await
+}
+
+/// The alerts of a span as events say, and since when all events of rules are known, if not all were read.
+async fn events(
+    context: &Context,
+    span: (u64, u64),
+    place: &Place,
+) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
+    let from = Some(span.0.saturating_sub(BEFORE));
+    let before = Some(span.1.saturating_add(1));
+    let (mut rows, mut known_since): (Vec<RuleEvent>, Option<u64>) = (Vec::new(), None);
+    for kind in [Kind::RuleOn, Kind::RuleOff] {
+        let filter = EventFilter {
+            from,
+            before,
+            kind: Some(kind),
+            limit: MOST_EVENTS,
+            ..EventFilter::default()
+        };
+        let question = EventQuestion {
+            filter,
+            condition: None,
+        };
+        let found = history_of(context)?
+            .rule_events(question, Arc::clone(place))
+            .await?;
+        if found.len() == MOST_EVENTS {
+            known_since = known_since.max(found.last().map(|one| one.row.event.ts));
+        }
+        rows.extend(found.into_iter().rev());
+    }
+    rows.retain(|one| known_since.is_none_or(|since| one.row.event.ts >= since));
+    rows.sort_by_key(|one| one.row.event.ts);
+    let mut past = Past::new(span);
+    past.read(rows.into_iter());
+    Ok((past.alerts(), known_since))
+}
+
+/// Asks the collector which of those that fire are true in it. `false`: it did not answer.
+async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
+    let asked: Vec<(FlowKey, Arc<str>)> = alerts
+        .iter()
+        .filter(|one| one.is_firing())
+        .filter_map(|one| Some((one.last.flow?, Arc::clone(&one.last.rule))))
+        .collect();
+    let mut heard = Vec::with_capacity(asked.len());
+    // In parts: the workers have reports to take in between.
+    for part in asked.chunks(MOST_ASKED) {
+        let part: Arc<[_]> = part.into();
+        let question = {
+            let part = Arc::clone(&part);
+            move |collector: &Collector| {
+                let is_true = |(flow, rule): &(FlowKey, Arc<str>)| true_rule(collector, flow, rule).is_some();
+                part.iter().map(is_true).collect::<Vec<bool>>()
+            }
+        };
+        let Ok(answers) = context.monitor.ask(question).await else {
+            return false;
+        };
+        let is_heard = |at: usize| answers.iter().any(|worker| worker.get(at) == Some(&true));
+        heard.extend((0..part.len()).map(is_heard));
+    }
+    let those = alerts
+        .iter_mut()
+        .filter(|one| one.is_firing() && one.last.flow.is_some());
+    those
+        .zip(heard)
+        .filter(|(_, is_heard)| !is_heard)
+        .for_each(|(alert, _)| alert.is_unheard());
+    true
+}
+
+/// The number of a rule that is true of a flow, and the flow.
+fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option<(usize, FlowView<'c>)> {
+    let rules = &collector.detection().rules;
+    let index = (0..rules.len()).find(|index| rules.name(*index) == rule)?;
+    let flow = collector.flow(flow)?;
+    (flow.rules >> index & 1 == 1).then_some((index, flow))
+}
+
+fn view(
+    alert: &Alert,
+    notes: Option<&Notes>,
+    recordings: &[RecordingRow],
+    (when, now): (&HashMap<&str, &str>, u64),
+) -> AlertView {
+    let last = &alert.last;
+    let is_its = |one: &&RecordingRow| one.rule.as_deref() == Some(&*last.rule) && one.flow == last.flow;
+    let recorded = recordings.iter().find(is_its);
+    AlertView {
+        id: shown::id(last.alert()),
+        rule: last.rule.to_string(),
+        when: when.get(&*last.rule).map(|when| (*when).to_owned()),
+        flow: last.flow.map(Into::into),
+        text: last.flow.map(|flow| flow.to_string()),
+        state: if alert.is_firing() { "firing" } else { "resolved" }.into(),
+        ended: alert.ended.map(|ended| ended.name().into()),
+        since: alert.since(),
+        until: alert.until(),
+        count: alert.count,
+        episodes: alert
+            .episodes
+            .iter()
+            .map(|one| EpisodeView {
+                since: one.since,
+                until: one.until,
+            })
+            .collect(),
+        metric: last.metric.map(|metric| metric.name().into()),
+        value: last.value,
+        threshold: last.threshold,
+        node: last.node,
+        queue: last.queue,
+        recorded: recorded.map(|one| EpisodeView {
+            since: Some(one.since),
+            until: Some(one.until),
+        }),
+        acknowledged: notes.and_then(|notes| notes.acknowledged(last.alert(), alert.since())),
+        silence: notes.and_then(|notes| notes.covering(last, now)),
+        collectors: alert.heard_by(),
+    }
+}
+
+fn notes_of(context: &Context) -> Result<Arc<Notes>, Refusal> {
+    history_of(context)?;
+    context.notes.clone().ok_or_else(|| {
+        Refusal::not_found(
+            "alerts are only in the store of a collector; ask the one that receives the flow's reports",
+        )
+    })
+}
+
+/// The body of `/alerts/acknowledge`.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Acknowledge"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Acknowledge {
+    /// The alert.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
+    id: String,
+    /// A comment.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(length(max = 500)))]
+    comment: String,
+    /// `false` withdraws it.
+    #[serde(default = "yes")]
+    acknowledged: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Acknowledges an alert until it fires again, or withdraws the acknowledgement.
+pub(crate) async fn acknowledge(
+    State(context): State<Arc<Context>>,
+    Requester(by): Requester,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<AcknowledgedView>, Refusal> {
+    params.only(&[])?;
+    let Acknowledge {
+        id,
+        comment,
+        acknowledged,
+    } = read(body)?;
+    let number = super::cursor::parse_id(&id);
+    let number = number.ok_or_else(|| {
+        Refusal::bad(format!(
+            "invalid alert id {id:?}; write its 16 hexadecimal digits"
+        ))
+    })?;
+    let note = AcknowledgedView {
+        by,
+        at: nic::time::now(),
+        comment: said(comment)?,
+    };
+    let notes = notes_of(&context)?;
+    let kept = acknowledged.then(|| note.clone());
+    change(move || notes.acknowledge(number, kept)).await?;
+    Ok(Json(note))
+}
+
+/// The silences.
+pub(crate) async fn silences(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Silences>, Refusal> {
+    params.only(&[])?;
+    Ok(Json(Silences {
+        silences: notes_of(&context)?.silences(nic::time::now()),
+    }))
+}
+
+/// The body of a new silence.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewSilence"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSilence {
+    /// Filter of events that selects the alerts: `rule == slow and src in 10.0.1.0/24`.
+    #[cfg_attr(test, schemars(extend("format" = "silence")))]
+    filter: String,
+    /// Duration from now on, seconds; default: an hour.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(min = 1, max = 31_536_000)))]
+    seconds: Option<u64>,
+    /// Why.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(length(max = 500)))]
+    comment: String,
+}
+
+/// Silences alerts.
+pub(crate) async fn silence(
+    State(context): State<Arc<Context>>,
+    Requester(by): Requester,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<SilenceView>, Refusal> {
+    params.only(&[])?;
+    let NewSilence {
+        filter,
+        seconds,
+        comment,
+    } = read(body)?;
+    let seconds = seconds.unwrap_or(3_600);
+    if filter.trim().is_empty() {
+        return Err(Refusal::bad(
+            "a silence needs a filter, such as rule == slow; one of all alerts is rule != \"\"",
+        ));
+    }
+    if !(1..=LONGEST).contains(&seconds) {
+        return Err(Refusal::bad(format!(
+            "seconds = {seconds} is out of range; write 1 to {LONGEST}"
+        )));
+    }
+    let from = nic::time::now();
+    let (comment, until) = (
+        said(comment)?,
+        from.saturating_add(seconds.saturating_mul(SECOND)),
+    );
+    let one = SilenceView {
+        filter,
+        from,
+        until,
+        by,
+        comment,
+        ..SilenceView::default()
+    };
+    let notes = notes_of(&context)?;
+    change(move || notes.silence(one)).await.map(Json)
+}
+
+/// Ends a silence.
+pub(crate) async fn unsilence(
+    State(context): State<Arc<Context>>,
+    Segment(id): Segment,
+    params: Params,
+) -> Result<Json<SilenceView>, Refusal> {
+    params.only(&[])?;
+    let notes = notes_of(&context)?;
+    let missing =
+        || Refusal::not_found("no active silence has this number; /api/v1/alerts/silences lists them");
+    let number = id.parse::<u64>().map_err(|_| missing())?;
+    change(move || notes.end(number, nic::time::now()))
+        .await?
+        .map(Json)
+        .ok_or_else(missing)
+}
+
+/// Changes notes on a thread that may wait for the disk.
+async fn change<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Full> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|_| {
+        Refusal::unavailable("nothing was saved; this is a fault in hopwise, please report it")
+    })?;
+    done.map_err(|full| match full {
+        Full::Wrong { at, message } => {
+            Refusal::bad(format!("the filter is wrong at character {at}: {message}"))
+        }
+        Full::Silences => Refusal::conflict("the maximum number of silences is active; end one first"),
+        Full::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => Refusal::conflict(format!(
+            "nothing was saved: alerts.json in the directory of the store: {error}"
+        )),
+        Full::NotSaved(error) => Refusal::unavailable(format!(
+            "nothing was saved: alerts.json in the directory of the store cannot be written ({error}); {}",
+            settings::remedy(&error).unwrap_or("correct its permissions")
+        )),
+    })
+}
+
+/// The body of `/alerts/try`.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TryRule"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TryRule {
+    /// The condition, as in `[[rules]]`.
+    when: String,
+    /// Start of the span, nanoseconds since the Unix epoch; default: 15 minutes before its end.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    from: Option<u64>,
+    /// Its end; default: now.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    to: Option<u64>,
+}
+
+/// What a rule would have done in a span.
+pub(crate) async fn try_rule(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Prepared, Refusal> {
+    params.only(&[])?;
+    let TryRule { when, from, to } = read(body)?;
+    let now = nic::time::now();
+    let to = to.unwrap_or(now).min(now);
+    let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);
+    let place = place(&context).await?;
+    let (rules, counts) = match compile(&when) {
+        Ok(tried) => tried,
+        Err(fault) => {
+            return respond(place, move || TrialView {
+                fault: Some(fault),
+                from,
+                to,
+                ..TrialView::default()
+            })
+            .await;
+        }
+    };
+    let filter = EventFilter {
+        from: Some(from.saturating_sub(LEAD)),
+        before: Some(to.saturating_add(1)),
+        limit: MOST_TRIED,
+        ..EventFilter::default()
+    };
+    let question = EventQuestion {
+        filter,
+        condition: None,
+    };
+    let rows = history_of(&context)?
+        .events(question, Arc::clone(&place))
+        .await?
+        .rows;
+    let collector = &context.active_config.get().collector;
+    let (push, timeout) = (collector.push_interval, collector.flow_timeout);
+    let holding = Holding {
+        longest: nanos(push + push / 2),
+        timeout: nanos(timeout),
+    };
+    respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
+}
+
+/// Evaluates a rule over events, newest first. `counts`: it has `for`, which is not in `rules`.
+fn judge(
+    (rules, counts): (RuleSet, bool),
+    rows: Vec<EventRow>,
+    (from, to): (u64, u64),
+    holding: Holding,
+) -> TrialView {
+    let mut notes = vec![NOTE.to_owned()];
+    let of_places = [
+        Metric::QueueOccupancy,
+        Metric::QueueCongestion,
+        Metric::LinkUtilization,
+    ];
+    let of_places = of_places.into_iter().any(|metric| rules.uses(metric));
+    if of_places {
+        notes.push(OF_PLACES.to_owned());
+    }
+    if counts {
+        notes.push(WITHOUT_COUNTS.to_owned());
+    }
+    let (events, is_cut) = (rows.len() as u64, rows.len() == MOST_TRIED);
+    let oldest = rows.last().map_or(from, |row| row.event.ts);
+    // Without the time before it, values that have not changed since are unknown.
+    let begin = if is_cut { from.max(oldest) } else { from };
+    if begin > from {
+        notes.push(format!(
+            "The span has more than {MOST_TRIED} events: only its end is judged. Choose a shorter one to judge all of it."
+        ));
+    }
+    let column = to.saturating_sub(begin).div_ceil(PARTS).max(SECOND);
+    let mut trial = Trial::new(
+        rules,
+        TrialRange {
+            from: begin,
+            to,
+            column,
+        },
+    );
+    let (mut already, mut judged_to) = (None, to);
+    let ends = holding.ends(&rows, to);
+    for (row, end) in rows.iter().zip(ends).rev() {
+        if row.event.ts >= begin && already.is_none() {
+            already = Some(trial.firing());
+        }
+        if !trial.read(row, end) {
+            judged_to = row.event.ts;
+            notes.push("Too many events to evaluate: only the beginning of the span was evaluated. Choose a shorter span.".to_owned());
+            break;
+        }
+    }
+    let already = already.unwrap_or_else(|| trial.firing());
+    let at_most = of_places || counts;
+    TrialView {
+        to: judged_to,
+        at_most,
+        events,
+        notes,
+        ..trial.finish(already)
+    }
+}
+
+/// Reads a rule that can be tried, and says whether its `for` was left out.
+fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
+    let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())])
+        .map_err(|error| fault_view(when, (error.position, error.length), error.message))?;
+    if !rules.is_stateful(0) {
+        return Ok((rules, false));
+    }
+    let message = "previous, change and average cannot be tried, nor can `for` after `not` or beside `or`: they depend on every report, and most reports are not stored";
+    let bound = rules.without_counts();
+    bound
+        .map(|bound| (bound, true))
+        .ok_or_else(|| fault_view(when, (0, when.len()), message.to_owned()))
+}
+
+fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
+    let wrong = |error: serde_json::Error| {
+        Refusal::bad(format!(
+            "{error}; /api/v1/openapi.json describes the body of this request"
+        ))
+    };
+    serde_json::from_value(json(body)?).map_err(wrong)
+}
+
+/// What somebody said, on one line.
+fn said(comment: String) -> Result<String, Refusal> {
+    if comment.chars().count() > MOST_SAID {
+        return Err(Refusal::bad(format!(
+            "the comment is longer than {MOST_SAID} characters; shorten it"
+        )));
+    }
+    Ok(comment
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect())
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Length of a span whose beginning is not given.
+const USUAL: u64 = 900 * SECOND;
+/// A span that ends so lately ends now.
+const RECENT: u64 = 30 * SECOND;
+/// How long before a span an alert that lasts may have begun.
+const BEFORE: u64 = 30 * 86_400 * SECOND;
+/// How long before a span a value that holds may have been reported.
+const LEAD: u64 = 3_600 * SECOND;
+/// Events of rules that are read: so many that became true, and as many that became false.
+const MOST_EVENTS: usize = 20_000;
+/// Events that a rule is tried on: about 30 MiB.
+const MOST_TRIED: usize = 100_000;
+/// Alerts that the collector is asked about at a time.
+const MOST_ASKED: usize = 2_000;
+/// Recordings that are read.
+const MOST_RECORDINGS: usize = 1_000;
+/// Parts of a span in which firings are counted.
+const PARTS: u64 = 120;
+/// Characters of a comment.
+const MOST_SAID: usize = 500;
+/// Seconds of the longest silence: a year.
+const LONGEST: u64 = 31_536_000;
+/// What is true of a rule about queues or links.
+const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
+/// What is true of a rule with `for`.
+const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
+/// What is true of every trial.
+const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";

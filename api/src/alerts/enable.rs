@@ -1,0 +1,266 @@
+//! Enables a rule: it is added to the configuration file, which is then read again. Rules live there and nowhere else.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    sync::OwnedMutexGuard,
+    task::{self, JoinError},
+};
+
+use super::read;
+use crate::{context::Context, params::Params, refusal::Refusal};
+use config::Settings;
+use runtime::save;
+use view::EnabledView;
+
+/// The body of a rule.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewRule"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewRule {
+    /// Its name.
+    name: String,
+    /// The condition, as in `[[rules]]`.
+    #[cfg_attr(test, schemars(extend("format" = "rule")))]
+    when: String,
+}
+
+/// Enables a rule. What is wrong with it is a refusal; a configuration that cannot be changed is an answer with the text to put there.
+pub(crate) async fn enable(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<EnabledView>, Refusal> {
+    params.only(&[])?;
+    let NewRule { name, when } = read(body)?;
+    let settings = context.active_config.get();
+    if !settings.collects() {
+        return Err(Refusal::not_found(
+            "there is no collector in this process that evaluates rules",
+        ));
+    }
+    let text = written(&name, &when);
+    // Beside the others: names, and the room for what rules remember.
+    let mut rules: Vec<_> = settings
+        .rules
+        .iter()
+        .map(|rule| (rule.name.clone(), rule.when.clone()))
+        .collect();
+    rules.push((name, when));
+    detect::RuleSet::compile(&rules).map_err(|error| Refusal::bad(error.to_string()))?;
+    let Some(file) = context.config_file.clone() else {
+        let reason = "this process has no configuration file";
+        return Ok(Json(EnabledView {
+            enabled: false,
+            reason: Some(reason.to_owned()),
+            text,
+        }));
+    };
+    let one = Arc::clone(&context.enabling).lock_owned().await;
+    let control = context.control.clone();
+    let reload = async move {
+        match control.reload().await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(problem)) => Err(problem),
+            Err(_) => Err("hopwise is stopping".to_owned()),
+        }
+    };
+    let added = add(one, file, text.clone(), reload).await.map_err(|_| {
+        Refusal::unavailable("the rule may not be enabled; this is a fault in hopwise, please report it")
+    })?;
+    Ok(Json(EnabledView {
+        enabled: added.is_ok(),
+        reason: added.err(),
+        text,
+    }))
+}
+
+/// Adds a text to the configuration file, and takes it back if the configuration is refused then: to the end, also when the requester has
+/// gone meanwhile, and without another one beside it.
+async fn add(
+    one: OwnedMutexGuard<()>,
+    file: PathBuf,
+    text: String,
+    reload: impl Future<Output = Result<(), String>> + Send + 'static,
+) -> Result<Result<(), String>, JoinError> {
+    let work = async move {
+        let _one = one;
+        let path = file.clone();
+        let change = match task::spawn_blocking(move || append(&path, &text)).await? {
+            Ok(change) => change,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Err(problem) = reload.await else {
+            return Ok(Ok(()));
+        };
+        let restored = task::spawn_blocking(move || restore(&file, &change)).await?;
+        let kept = match restored {
+            Ok(()) => "the file is as it was".to_owned(),
+            Err(reason) => format!("and the rule could not be removed from the file: {reason}"),
+        };
+        Ok::<_, JoinError>(Err(format!(
+            "the configuration with this rule is refused ({problem}); {kept}"
+        )))
+    };
+    tokio::spawn(work).await?
+}
+
+/// A rule as TOML. The texts of JSON are texts of TOML, but for one control character, which no rule has.
+fn written(name: &str, when: &str) -> String {
+    let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007f");
+    format!("[[rules]]\nname = {}\nwhen = {}\n", quoted(name), quoted(when))
+}
+
+/// What a file had, and what it has now.
+#[derive(Debug, PartialEq)]
+struct Change {
+    before: String,
+    after: String,
+}
+
+/// Adds a text to the configuration file, if it is still a configuration then.
+fn append(file: &Path, text: &str) -> Result<Change, String> {
+    let shown = file.display();
+    let before = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
+    let separator = if before.is_empty() || before.ends_with('\n') {
+        "\n"
+    } else {
+        "\n\n"
+    };
+    let after = format!("{before}{separator}{text}");
+    Settings::parse(&after, &shown.to_string()).map_err(|error| {
+        format!(
+            "{shown} would be wrong with it ({})",
+            error.to_string().trim_end()
+        )
+    })?;
+    replace(file, &after)?;
+    Ok(Change { before, after })
+}
+
+/// Takes a change back, but not what others have written since.
+fn restore(file: &Path, change: &Change) -> Result<(), String> {
+    let shown = file.display();
+    let now = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
+    if now != change.after {
+        return Err(format!(
+            "{shown} was changed meanwhile; remove the rule from it by hand"
+        ));
+    }
+    replace(file, &change.before)
+}
+
+/// Replaces the file that this path leads to. It keeps its mode and group; its owner must be the one of this process, or it would change.
+fn replace(file: &Path, content: &str) -> Result<(), String> {
+    let shown = file.display();
+    let cannot = |error: std::io::Error| format!("{shown} cannot be written ({error})");
+    let file = fs::canonicalize(file).map_err(cannot)?;
+    let found = fs::metadata(&file).map_err(cannot)?;
+    let own = fs::metadata("/proc/self").map_err(cannot)?;
+    if found.uid() != own.uid() {
+        return Err(format!("{shown} belongs to another user"));
+    }
+    save::replace_alike(&file, content.as_bytes()).map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_added_to_a_file_that_stays_a_configuration() {
+        let folder = std::env::temp_dir().join(format!("hopwise-enable-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("h.toml");
+        let text = written("deep \"queue\"\u{7f}", "queue_occupancy > 50\nand hops > 1");
+        for before in [
+            "",
+            "# mine\n[[rules]]\nname = \"a\"\nwhen = \"hops > 9\"",
+            "[store]\nenabled = false\n",
+        ] {
+            fs::write(&file, before).unwrap();
+            assert_eq!(append(&file, &text).unwrap().before, before);
+            let read = Settings::load(Some(&file)).unwrap();
+            let last = read.rules.last().unwrap();
+            assert_eq!(
+                (last.name.as_str(), last.when.as_str()),
+                ("deep \"queue\"\u{7f}", "queue_occupancy > 50\nand hops > 1")
+            );
+            assert!(fs::read_to_string(&file).unwrap().starts_with(before));
+        }
+        // A second one of this name is refused, and the file stays.
+        let now = fs::read_to_string(&file).unwrap();
+        assert!(append(&file, &text).unwrap_err().contains("two rules"));
+        fs::write(&file, "rules = []\n").unwrap();
+        assert!(
+            append(&file, &text)
+                .unwrap_err()
+                .contains("would be wrong with it")
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), "rules = []\n");
+        assert!(now.contains("[[rules]]"));
+        assert!(
+            append(Path::new("/nonexistent/h.toml"), &text)
+                .unwrap_err()
+                .contains("cannot be read")
+        );
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_added_is_taken_back() {
+        let dir = testkit::records::Dir::new("taken-back");
+        let file = dir.path().join("h.toml");
+        fs::write(&file, "# mine\n").unwrap();
+        let change = append(&file, &written("deep", "hops > 1")).unwrap();
+        let edited = format!("{}# theirs\n", change.after);
+        fs::write(&file, &edited).unwrap();
+        assert!(restore(&file, &change).unwrap_err().contains("changed meanwhile"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), edited);
+        fs::write(&file, &change.after).unwrap();
+        restore(&file, &change).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "# mine\n");
+    }
+
+    #[test]
+    fn a_refused_rule_is_taken_back_also_when_the_requester_has_gone() {
+        let dir = testkit::records::Dir::new("gone");
+        let file = dir.path().join("h.toml");
+        fs::write(&file, "# mine\n").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let enabling = Arc::new(tokio::sync::Mutex::new(()));
+            let (asked, is_asked) = tokio::sync::oneshot::channel();
+            let (answer, answered) = tokio::sync::oneshot::channel::<String>();
+            let reload = async move {
+                asked.send(()).unwrap();
+                Err(answered.await.unwrap())
+            };
+            let one = Arc::clone(&enabling).lock_owned().await;
+            let adding = add(one, file.clone(), written("deep", "hops > 1"), reload);
+            let requester = tokio::spawn(adding);
+            is_asked.await.unwrap();
+            requester.abort();
+            assert!(requester.await.unwrap_err().is_cancelled());
+            assert!(fs::read_to_string(&file).unwrap().contains("deep"));
+            assert!(enabling.try_lock().is_err(), "it goes on");
+            answer.send("no".to_owned()).unwrap();
+            let _next = enabling.lock().await;
+            assert_eq!(fs::read_to_string(&file).unwrap(), "# mine\n");
+        });
+    }
+}

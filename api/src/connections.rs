@@ -1,0 +1,464 @@
+//! Connections to the API: bounded in number, and in the time that each may take. At the limit, the connection that has been idle the
+//! longest is closed, so that idle, slow or stuck clients never exclude others.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{self, Poll, Waker},
+    time::Duration,
+};
+
+use axum::{extract::connect_info::Connected, serve::IncomingStream, serve::Listener};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{self, Instant, Sleep},
+};
+
+use super::transport::Transport;
+use net::tls::{Endpoint, Failure};
+use runtime::lock::lock;
+
+/// A listener that always accepts, and closes an older connection when there are too many.
+pub(super) struct Limited {
+    listener: tokio::net::TcpListener,
+    open: Arc<Open>,
+}
+
+/// The open connections.
+#[derive(Debug)]
+struct Open {
+    tls: Arc<Endpoint>,
+    max: usize,
+    /// Time for a request to arrive, and for a response to be received.
+    limit: Duration,
+    slots: Mutex<(u64, HashMap<u64, Arc<ConnectionHandle>>)>,
+}
+
+/// The state of a connection, shared with the listener and the handlers.
+#[derive(Debug)]
+pub(super) struct ConnectionHandle(Mutex<ConnectionState>);
+
+#[derive(Debug)]
+struct ConnectionState {
+    phase: Phase,
+    since: Instant,
+    /// Evicted by a newer connection.
+    evicted: bool,
+    waker: Option<Waker>,
+}
+
+/// The phase of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The TLS handshake is not completed.
+    Handshake,
+    /// Waits for a request, or for the rest of one.
+    Waiting,
+    /// Its request is being processed.
+    Responding,
+    /// The client receives a response.
+    Sending,
+    /// The client receives a live stream.
+    Streaming,
+}
+
+impl ConnectionHandle {
+    fn set(&self, phase: Phase) {
+        let state = &mut *lock(&self.0);
+        (state.phase, state.since) = (phase, Instant::now());
+        // The connection's deadline has changed.
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// A whole request has arrived.
+    pub(super) fn responding(&self) {
+        self.set(Phase::Responding);
+    }
+
+    /// The response begins: a live stream, or a response of finite length.
+    pub(super) fn responds(&self, stream: bool) {
+        self.set(if stream { Phase::Streaming } else { Phase::Sending });
+    }
+
+    /// The client has received the response.
+    fn sent(&self) {
+        let state = &mut *lock(&self.0);
+        if state.phase == Phase::Sending {
+            (state.phase, state.since) = (Phase::Waiting, Instant::now());
+        }
+    }
+
+    fn evict(&self) {
+        let state = &mut *lock(&self.0);
+        state.evicted = true;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Open {
+    /// Adds a connection; at the limit, evicts the one that has waited for a request the longest, otherwise the slowest reader. `None`: all
+    /// are being processed.
+    fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
+        let (next, slots) = &mut *lock(&self.slots);
+        if slots.len() >= self.max {
+            let oldest = |wanted: Phase| {
+                let ages = slots.iter().filter_map(|(id, slot)| {
+                    let state = lock(&slot.0);
+                    (state.phase == wanted).then_some((state.since, *id))
+                });
+                ages.min()
+            };
+            let oldest = oldest(Phase::Handshake)
+                .or_else(|| oldest(Phase::Waiting))
+                .or_else(|| oldest(Phase::Sending));
+            let (_, id) = oldest?;
+            if let Some(slot) = slots.remove(&id) {
+                slot.evict();
+            }
+        }
+        let id = *next;
+        *next += 1;
+        let stream = Transport::new(stream, self.tls.config());
+        let phase = if stream.is_pending() {
+            Phase::Handshake
+        } else {
+            Phase::Waiting
+        };
+        let state = ConnectionState {
+            phase,
+            since: Instant::now(),
+            evicted: false,
+            waker: None,
+        };
+        let slot = Arc::new(ConnectionHandle(Mutex::new(state)));
+        slots.insert(id, Arc::clone(&slot));
+        let deadline = Box::pin(time::sleep(self.limit));
+        Some(Connection {
+            stream,
+            slot,
+            id,
+            open: Arc::clone(self),
+            deadline,
+            moved: Instant::now(),
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        lock(&self.slots).1.len() >= self.max
+    }
+
+    fn remove(&self, id: u64) {
+        lock(&self.slots).1.remove(&id);
+    }
+}
+
+/// A connection, registered among the open ones.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: Transport,
+    slot: Arc<ConnectionHandle>,
+    id: u64,
+    open: Arc<Open>,
+    deadline: Pin<Box<Sleep>>,
+    /// Time of the last successful read or write.
+    moved: Instant,
+}
+
+impl Connection {
+    /// Completes the handshake, if there is one. An error is counted once.
+    fn secure(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if !self.stream.is_pending() {
+            return Poll::Ready(Ok(()));
+        }
+        let (outcome, failure) = match self.stream.handshake(cx) {
+            Poll::Pending => (self.watch(cx, Poll::Pending), None),
+            Poll::Ready(Ok(())) => (Poll::Ready(Ok(())), None),
+            Poll::Ready(Err((failure, error))) => (Poll::Ready(Err(error)), Some(failure)),
+        };
+        match &outcome {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => {
+                self.slot.set(Phase::Waiting);
+                self.open.tls.count(None);
+            }
+            Poll::Ready(Err(error)) => {
+                self.stream = Transport::Failed;
+                self.open
+                    .tls
+                    .count(Some(failure.unwrap_or_else(|| Failure::of(error))));
+            }
+        }
+        outcome
+    }
+
+    /// Returns `outcome` of a read or write, or an error if the connection was evicted or its phase takes too long. A client that sends or
+    /// receives byte by byte does not extend the time limit.
+    fn watch<T>(&mut self, cx: &mut task::Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let (phase, since) = {
+            let state = &mut *lock(&self.slot.0);
+            if state.evicted {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            state.waker = Some(cx.waker().clone());
+            (state.phase, state.since)
+        };
+        if outcome.is_ready() {
+            self.moved = Instant::now();
+            return outcome;
+        }
+        let limit = self.open.limit;
+        let due = match phase {
+            // A request has limits of its own.
+            Phase::Responding => return Poll::Pending,
+            Phase::Handshake => since + limit.min(HANDSHAKE_TIME),
+            Phase::Waiting | Phase::Sending => since + limit,
+            // The server sends a keep-alive comment four times as often.
+            Phase::Streaming => self.moved.max(since) + limit,
+        };
+        if self.deadline.deadline() != due {
+            self.deadline.as_mut().reset(due);
+        }
+        self.deadline
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.open.remove(self.id);
+    }
+}
+
+impl Limited {
+    /// At most `max` connections at once; a request must arrive, and a response be received, within `limit`.
+    pub(super) fn new(
+        listener: tokio::net::TcpListener,
+        tls: Arc<Endpoint>,
+        max: usize,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            listener,
+            open: Arc::new(Open {
+                tls,
+                max,
+                limit,
+                slots: Mutex::default(),
+            }),
+        }
+    }
+}
+
+impl Listener for Limited {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    if self.open.is_full() {
+                        // Lets the other connections read requests that have arrived, so that they no longer count as waiting.
+                        tokio::task::yield_now().await;
+                    }
+                    if let Some(connection) = self.open.add(stream) {
+                        return (connection, address);
+                    }
+                }
+                // Out of file descriptors, or the client disconnected: neither ends the service.
+                Err(_) => time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// The connection of a request, for its handlers.
+#[derive(Clone, Debug)]
+pub(super) struct Peer(pub(super) Arc<ConnectionHandle>);
+
+impl Connected<IncomingStream<'_, Limited>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Limited>) -> Self {
+        Self(Arc::clone(&stream.io().slot))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        task::ready!(self.secure(cx))?;
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.watch(cx, outcome)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        task::ready!(self.secure(cx))?;
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watch(cx, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if self.stream.is_pending() {
+            // Nothing was written yet.
+            return Poll::Ready(Ok(()));
+        }
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        if outcome.is_ready() {
+            // All that was to be sent has been passed to the kernel.
+            self.slot.sent();
+        }
+        self.watch(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watch(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        task::ready!(self.secure(cx))?;
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watch(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// Time for a TLS handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(test);
+    }
+
+    /// A listener with room for `max`, and its address.
+    async fn listening(max: usize, limit: Duration) -> (Limited, SocketAddr) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (Limited::new(listener, Arc::default(), max, limit), address)
+    }
+
+    #[test]
+    fn the_connection_that_has_waited_longest_makes_room() {
+        run(async {
+            let (mut limited, address) = listening(2, Duration::from_secs(60)).await;
+            let mut clients = Vec::new();
+            let mut servers = Vec::new();
+            for _ in 0..2 {
+                clients.push(std::net::TcpStream::connect(address).unwrap());
+                servers.push(limited.accept().await.0);
+            }
+            // The first is being processed: the second is closed.
+            servers[0].slot.responding();
+            clients.push(std::net::TcpStream::connect(address).unwrap());
+            servers.push(limited.accept().await.0);
+            let mut buffer = [0; 1];
+            let read = servers[1].read(&mut buffer).await;
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+            assert_eq!(lock(&limited.open.slots).1.len(), 2);
+            // A slow reader is closed before a request that is being processed.
+            servers[2].slot.responds(false);
+            clients.push(std::net::TcpStream::connect(address).unwrap());
+            servers.push(limited.accept().await.0);
+            let evicted: Vec<bool> = servers
+                .iter()
+                .map(|server| lock(&server.slot.0).evicted)
+                .collect();
+            assert_eq!(evicted, [false, true, true, false]);
+            drop(servers);
+            assert_eq!(lock(&limited.open.slots).1.len(), 0);
+        });
+    }
+
+    #[test]
+    fn a_handshake_that_takes_too_long_is_counted() {
+        run(async {
+            let file = |name: &str| {
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join("../tests/tls")
+                    .join(name)
+            };
+            let identity = net::tls::Identity {
+                certificate: file("server.pem"),
+                key: file("server.key"),
+            };
+            let (mut limited, address) = listening(1, Duration::from_millis(20)).await;
+            let endpoint = Arc::clone(&limited.open.tls);
+            endpoint.replace(Some(net::tls::server(&identity, None).unwrap()));
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let (mut server, _) = limited.accept().await;
+            // The beginning of a handshake does not extend the time limit.
+            io::Write::write_all(&mut client, &[22, 3, 1]).unwrap();
+            let error = server.read(&mut [0; 1]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert!(server.read(&mut [0; 1]).await.is_err());
+            let failed = Failure::ALL.map(|failure| endpoint.failed(failure));
+            assert_eq!((endpoint.completed(), failed), (0, [0, 1, 0, 0, 0, 0]));
+            drop(client);
+        });
+    }
+
+    #[test]
+    fn a_phase_that_takes_too_long_ends_the_connection() {
+        run(async {
+            let limit = Duration::from_millis(20);
+            let (mut limited, address) = listening(8, limit).await;
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let (mut server, _) = limited.accept().await;
+            // Single bytes do not extend the time limit.
+            let (begun, mut buffer) = (lock(&server.slot.0).since, [0; 1]);
+            for _ in 0..3 {
+                io::Write::write_all(&mut client, b"G").unwrap();
+                assert_eq!(server.read(&mut buffer).await.unwrap(), 1);
+            }
+            let error = server.read(&mut buffer).await.unwrap_err();
+            assert_eq!(
+                (error.kind(), server.deadline.deadline()),
+                (io::ErrorKind::TimedOut, begun + limit)
+            );
+            // A response that takes long does not end it.
+            server.slot.responding();
+            assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());
+            drop(client);
+        });
+    }
+}

@@ -1,0 +1,423 @@
+//! The collector memory's part of the API: stores, keys, lists, sketches, snapshots, the calculator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::task;
+
+use super::{
+    context::Context,
+    params::{Form, Param, Params, Segment},
+    refusal::Refusal,
+};
+use dta::calculate::{self, Calculation};
+use dta::key::Key;
+use dta::source::{
+    Answer, CountAnswer, KeyQuery, ListView, SketchAnswer, SourceStore, StoreView, TailAnswer, Values,
+};
+use dta_role::memory::{Memory, SnapshotView, view::MemoryView};
+
+fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
+    let missing = "this process has no collector memory; add [collector.memory] to its configuration";
+    context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
+}
+
+/// Runs work that reads much memory, or the disk, outside the async runtime, a bounded number at a time.
+async fn run_blocking<T: Send + 'static>(
+    context: &Context,
+    work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let memory = Arc::clone(memory(context)?);
+    let busy = || Refusal::unavailable("too many queries; try again");
+    let _permit = Arc::clone(&context.reads)
+        .acquire_owned()
+        .await
+        .map_err(|_| busy())?;
+    task::spawn_blocking(move || work(&memory))
+        .await
+        .map_err(|_| busy())?
+}
+
+/// The requested store: the live one, or a snapshot of it.
+fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
+    let live = memory.source.find(name).map_err(Refusal::not_found)?;
+    let Some(ts) = params.number::<u64>("snapshot")? else {
+        return Ok(Arc::clone(live));
+    };
+    let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), ::dta::source::EXTENSION));
+    let opened = SourceStore::open(&memory.snapshot_directory().join(file));
+    opened.map(Arc::new).map_err(|error| {
+        Refusal::not_found(format!(
+            "there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"
+        ))
+    })
+}
+
+fn key(params: &Params) -> Result<Option<Key>, Refusal> {
+    params
+        .text("key")
+        .map(|text| text.parse::<Key>().map_err(Refusal::bad))
+        .transpose()
+}
+
+fn needed_key(params: &Params) -> Result<Key, Refusal> {
+    key(params)?.ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
+}
+
+/// The memory: counters and connections.
+pub(crate) async fn view(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<MemoryView>, Refusal> {
+    params.only(&[])?;
+    Ok(Json(memory(&context)?.view()))
+}
+
+/// `/dta/stores`.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Stores {
+    /// All stores.
+    #[cfg_attr(test, schemars(with = "Vec<crate::schema::answer::StoreView>"))]
+    stores: Vec<StoreView>,
+}
+
+/// All stores, with their occupancy and expected answers.
+pub(crate) async fn stores(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Stores>, Refusal> {
+    params.only(&[])?;
+    let work = |memory: &Memory| Ok(memory.source.stores().iter().map(|store| store.view()).collect());
+    Ok(Json(Stores {
+        stores: run_blocking(&context, work).await?,
+    }))
+}
+
+const SNAPSHOT: Param = Param::integer(
+    "snapshot",
+    "Query the snapshot with this `ts` instead of the live store.",
+    0,
+    u64::MAX,
+);
+const KEY: Param = Param::new(
+    "key",
+    "The key: a flow such as 10.0.0.1:1234>10.0.0.2:80/6 (or '10.0.0.1:1234 > 10.0.0.2:80 tcp'), an address, a number (4 bytes; \
+     u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these separated by commas.",
+    Form::Text,
+);
+
+const fn copies(about: &'static str, default: Option<u64>) -> Param {
+    Param::new(
+        "copies",
+        about,
+        Form::Integer {
+            min: 1,
+            max: 4,
+            default,
+        },
+    )
+}
+
+/// The parameters of `/dta/stores/{name}`.
+pub(super) const STORE: &[Param] = &[SNAPSHOT];
+/// The parameters of `/dta/stores/{name}/get`.
+pub(super) const GET: &[Param] = &[
+    KEY,
+    Param::new(
+        "policy",
+        "Policy when copies differ; default: as configured.",
+        Form::OneOf(|| vec!["first", "majority", "strict"]),
+    ),
+    copies("Copies to read.", Some(4)),
+    Param::integer(
+        "largest",
+        "Largest value that a node reports in postcards. With it, a slot in the artifact's layout proves that it holds the path of this key.",
+        0,
+        u32::MAX as u64,
+    ),
+    SNAPSHOT,
+];
+/// The parameters of `/dta/stores/{name}/count`.
+pub(super) const COUNT: &[Param] = &[
+    KEY,
+    copies("Counters that each report adds to.", Some(2)),
+    SNAPSHOT,
+];
+/// The parameters of `/dta/stores/{name}/sketch`.
+pub(super) const SKETCH: &[Param] = &[
+    KEY,
+    Param::integer("epoch", "This epoch instead of the newest.", 0, u16::MAX as u64),
+    Param::new(
+        "samples",
+        "Number of samples to return (aroma).",
+        Form::Integer {
+            min: 0,
+            max: MAX_SAMPLES,
+            default: Some(0),
+        },
+    ),
+    SNAPSHOT,
+];
+/// The parameters of `/dta/lists`.
+pub(super) const LISTS: &[Param] = &[Param::limit(1_000, 65_536)];
+/// The parameters of `/dta/lists/{list}`.
+pub(super) const TAIL: &[Param] = &[
+    Param::integer(
+        "from",
+        "First batch: `next` of the previous answer; default: the newest entries.",
+        0,
+        u32::MAX as u64,
+    ),
+    Param::limit(20, 10_000),
+];
+/// The parameters of `/dta/calculate`.
+pub(super) const CALCULATE: &[Param] = &[
+    Param::new(
+        "keys",
+        "Number of different keys: a number, or one with K, M or G.",
+        Form::Count,
+    ),
+    Param::new(
+        "slots",
+        "Number of slots, a power of two; default: as many as needed.",
+        Form::Count,
+    ),
+    copies("Copies of each key; default: the best number.", None),
+    Param::new(
+        "data",
+        "Bytes of data of a key.",
+        Form::Integer {
+            min: 1,
+            max: 1024,
+            default: Some(20),
+        },
+    ),
+    Param::new(
+        "answered",
+        "Share of keys to be answered, when `slots` is absent.",
+        Form::Share { default: 0.99 },
+    ),
+];
+
+/// One store.
+pub(crate) async fn store(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<StoreView>, Refusal> {
+    let params = params.only(STORE)?;
+    run_blocking(&context, move |memory| {
+        Ok(Json(requested_store(memory, &name, &params)?.view()))
+    })
+    .await
+}
+
+/// The answer of a store to a key.
+pub(crate) async fn get(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<Answer>, Refusal> {
+    let params = params.only(GET)?;
+    let key = needed_key(&params)?;
+    run_blocking(&context, move |memory| {
+        let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
+        let policy = dta::Policy::from_name(policy).ok_or_else(|| {
+            Refusal::bad(format!(
+                "there is no policy {policy:?}; use first, majority or strict"
+            ))
+        })?;
+        let largest = params.number::<u32>("largest")?;
+        let query = KeyQuery {
+            policy,
+            copies: params.number("copies")?.unwrap_or(4),
+            largest,
+        };
+        requested_store(memory, &name, &params)?
+            .get(&key, query)
+            .map(Json)
+            .map_err(Refusal::bad)
+    })
+    .await
+}
+
+/// The count of a key.
+pub(crate) async fn count(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<CountAnswer>, Refusal> {
+    let params = params.only(COUNT)?;
+    let key = needed_key(&params)?;
+    run_blocking(&context, move |memory| {
+        let copies = params.number("copies")?.unwrap_or(2);
+        requested_store(memory, &name, &params)?
+            .count(&key, copies)
+            .map(Json)
+            .map_err(Refusal::bad)
+    })
+    .await
+}
+
+/// The answer of a sketch.
+pub(crate) async fn sketch(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<SketchAnswer>, Refusal> {
+    let params = params.only(SKETCH)?;
+    let key = key(&params)?;
+    run_blocking(&context, move |memory| {
+        let samples = params.number("samples")?.unwrap_or(0);
+        let epoch = params.number("epoch")?;
+        requested_store(memory, &name, &params)?
+            .sketch(key.as_ref(), epoch, samples)
+            .map(Json)
+            .map_err(Refusal::bad)
+    })
+    .await
+}
+
+/// `/dta/lists`.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Lists {
+    /// All lists.
+    #[cfg_attr(test, schemars(with = "Vec<crate::schema::answer::ListView>"))]
+    lists: Vec<ListView>,
+}
+
+/// All lists.
+pub(crate) async fn lists(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Lists>, Refusal> {
+    let limit = params.only(LISTS)?.limit()?;
+    run_blocking(&context, move |memory| {
+        let events = |name: &str| {
+            memory
+                .settings
+                .stores
+                .iter()
+                .any(|store| store.name == name && store.events.is_some())
+        };
+        Ok(Json(Lists {
+            lists: memory.source.lists(events, limit),
+        }))
+    })
+    .await
+}
+
+/// Entries of a list.
+pub(crate) async fn tail(
+    State(context): State<Arc<Context>>,
+    Segment(list): Segment,
+    params: Params,
+) -> Result<Json<TailAnswer>, Refusal> {
+    let params = params.only(TAIL)?;
+    let list = list.parse::<u32>();
+    let list = list.map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
+    let (limit, from) = (params.limit()?, params.number("from")?);
+    let reasons = context.active_config.get().collect().drop_reasons();
+    run_blocking(&context, move |memory| {
+        let mut answer = memory
+            .source
+            .tail(list, from, limit)
+            .map_err(Refusal::not_found)?;
+        answer
+            .entries
+            .iter_mut()
+            .filter_map(|entry| entry.fields.as_mut())
+            .for_each(|f| name(f, &reasons));
+        Ok(Json(answer))
+    })
+    .await
+}
+
+/// Adds the name of a drop reason.
+fn name(fields: &mut Values, reasons: &view::ReasonNames) {
+    let code = fields
+        .get("reason")
+        .and_then(Value::as_u64)
+        .and_then(|code| u8::try_from(code).ok());
+    if let Some(name) = code.and_then(|code| reasons.get(&code)) {
+        fields.0.push(("reason_name".to_owned(), name.as_str().into()));
+    }
+}
+
+/// `/dta/snapshots`.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Snapshots {
+    /// Snapshots, newest first.
+    snapshots: Vec<SnapshotView>,
+}
+
+/// All snapshots, newest first.
+pub(crate) async fn snapshots(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<Snapshots>, Refusal> {
+    params.only(&[])?;
+    run_blocking(&context, |memory| {
+        Ok(Json(Snapshots {
+            snapshots: memory.snapshot_list(),
+        }))
+    })
+    .await
+}
+
+/// The stores of which to take a snapshot.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SnapshotRequest"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Names of stores; none: those of the schedule, or all.
+    #[serde(default)]
+    stores: Vec<String>,
+}
+
+/// Takes snapshots now; answers when they are on disk.
+pub(crate) async fn snapshot(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    wanted: Result<Json<Wanted>, JsonRejection>,
+) -> Result<Json<Snapshots>, Refusal> {
+    params.only(&[])?;
+    let Json(wanted) = wanted.map_err(|error| {
+        Refusal::bad(format!(
+            "the body cannot be read: {}; send {{\"stores\": [\"NAME\"]}}",
+            error.body_text()
+        ))
+    })?;
+    run_blocking(&context, move |memory| {
+        let taken = memory.snapshot(&wanted.stores).map_err(Refusal::bad)?;
+        Ok(Json(Snapshots { snapshots: taken }))
+    })
+    .await
+}
+
+/// The store calculator.
+pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
+    let params = params.only(CALCULATE)?;
+    let plan = calculate::Requirements {
+        keys: params
+            .count("keys")
+            .ok_or_else(|| Refusal::bad("the number of keys is missing; add keys=1000000"))?,
+        slots: params.count("slots"),
+        copies: params.number("copies")?,
+        data: params.number("data")?.unwrap_or(20),
+        answered: params.share("answered").unwrap_or(0.99),
+    };
+    calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
+}
+
+/// Maximum number of samples in an answer.
+const MAX_SAMPLES: u64 = 10_000;

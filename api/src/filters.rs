@@ -1,0 +1,190 @@
+//! Filters of flows and events: read with the names of nodes, and what can complete them.
+
+use std::{
+    cell::{Cell, OnceCell},
+    collections::HashMap,
+    sync::Arc,
+};
+
+use axum::extract::State;
+use filter::{Completion, Fault, Field, Filter, View, complete};
+
+use super::{
+    context::Context,
+    names,
+    page::{self, Prepared},
+    params::{Form, Param, Params},
+    refusal::Refusal,
+};
+use view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
+
+/// The parameters of `/filter`.
+pub(super) const FILTER: &[Param] = &[
+    Param::new(
+        "view",
+        "Kind of records to filter; default: events.",
+        Form::OneOf(|| View::ALL.map(View::name).to_vec()),
+    ),
+    Param::new("text", "The filter.", Form::Text),
+    Param::integer(
+        "at",
+        "Position of the cursor, in UTF-16 code units; default: the end.",
+        0,
+        u32::MAX as u64,
+    ),
+];
+
+/// The filter of a request.
+pub(super) async fn condition(
+    context: &Context,
+    params: &Params,
+    view: View,
+) -> Result<Option<Arc<Filter>>, Refusal> {
+    let Some(text) = params.text("filter") else {
+        return Ok(None);
+    };
+    // The manager is asked for the names of nodes only if the filter has one.
+    let asks_names = Cell::new(false);
+    let without = Filter::parse(text, view, &|_| {
+        asks_names.set(true);
+        Some(0)
+    });
+    let filter = match asks_names.get() {
+        false => without,
+        true => {
+            let names = Names::new(names::known(context).await);
+            Filter::parse(text, view, &|name| names.id(name))
+        }
+    };
+    let filter = filter.map_err(|fault| {
+        let at = text
+            .get(..fault.position)
+            .map_or(0, |before| before.chars().count())
+            + 1;
+        Refusal::bad(format!(
+            "the filter is wrong at character {at}: {}",
+            fault.message
+        ))
+    })?;
+    Ok(Some(Arc::new(filter)))
+}
+
+/// Whether a filter is right, what can complete it, and the fields that it can have.
+pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(FILTER)?;
+    let view = if params.text("view") == Some(View::Flows.name()) {
+        View::Flows
+    } else {
+        View::Events
+    };
+    let text = params.text("text").unwrap_or_default().to_owned();
+    let at = params.number::<usize>("at")?.unwrap_or(usize::MAX);
+    let make = names::known(&context).await;
+    page::make(&context, move || {
+        let names = Names::new(make);
+        let fault = Filter::parse(&text, view, &|name| names.id(name)).err();
+        let fault = fault.map(
+            |Fault {
+                 position,
+                 length,
+                 message,
+             }| fault_view(&text, (position, length), message),
+        );
+        let end = byte_of(&text, at);
+        let completions = complete(&text[..end], view, &names.all());
+        let view_of = |Completion { from, text, about }| CompletionView {
+            from: units(&text, from),
+            text,
+            about,
+        };
+        let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
+        FilterHelp {
+            fault,
+            completions: completions.into_iter().map(view_of).collect(),
+            fields: fields
+                .map(|field| FieldView {
+                    name: field.name().into(),
+                    about: field.about(view).into(),
+                })
+                .collect(),
+        }
+    })
+    .await
+}
+
+/// UTF-16 units before a byte, as pages count them.
+fn units(text: &str, byte: usize) -> usize {
+    text.get(..byte).unwrap_or(text).encode_utf16().count()
+}
+
+/// A fault at this byte and of so many, in UTF-16 units as pages count them.
+pub(super) fn fault_view(text: &str, (position, length): (usize, usize), message: String) -> FaultView {
+    let start = units(text, position);
+    FaultView {
+        position: start,
+        length: units(text, position + length) - start,
+        message,
+    }
+}
+
+/// The byte at a place that is counted in UTF-16 units.
+fn byte_of(text: &str, at: usize) -> usize {
+    let mut units = 0;
+    let found = text.char_indices().find(|(_, character)| {
+        let is_there = units >= at;
+        units += character.len_utf16();
+        is_there
+    });
+    found.map_or(text.len(), |(byte, _)| byte)
+}
+
+/// Names of nodes, which are made when one is asked for.
+struct Names<F> {
+    make: Cell<Option<F>>,
+    known: OnceCell<HashMap<String, u32>>,
+}
+
+impl<F: FnOnce() -> NamesView> Names<F> {
+    fn new(make: F) -> Self {
+        Self {
+            make: Cell::new(Some(make)),
+            known: OnceCell::new(),
+        }
+    }
+
+    fn known(&self) -> &HashMap<String, u32> {
+        self.known.get_or_init(|| {
+            let nodes = self.make.take().map(|make| make().nodes).unwrap_or_default();
+            nodes
+                .into_iter()
+                .filter_map(|node| Some((node.name?, node.node)))
+                .collect()
+        })
+    }
+
+    fn id(&self, name: &str) -> Option<u32> {
+        self.known().get(name).copied()
+    }
+
+    fn all(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.known().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_as_browsers_do() {
+        let text = "a\u{e9}\u{1f600}b";
+        let bytes = [0, 1, 2, 3, 4, 5, 6].map(|at| byte_of(text, at));
+        assert_eq!(
+            bytes,
+            [0, 1, 3, 7, 7, 8, 8],
+            "a character of two units is not divided"
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! Flows: a page of those that match, and one by its id or its text.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{Json, extract::State};
+use collector::{Collector, FlowOrder, FlowPage, FlowQuery, FlowRank, FlowRow, FlowSummary, event::Basis};
+use detect::Metric;
+use filter::{Facts, Filter, View};
+use store::FlowFilter;
+use wire::FlowKey;
+
+use super::{
+    context::Context,
+    cursor::{cursor, parse_cursor},
+    filters, names,
+    page::{self, Prepared},
+    params::{Form, Param, Params, SINCE, Segment, UNTIL},
+    past,
+    refusal::Refusal,
+};
+use collect_role::flow_index::FlowIndex;
+use history::FlowsQuestion;
+use runtime::monitor::Busy;
+use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
+
+/// The parameters of `/flows`.
+pub(super) const FLOWS: &[Param] = &[
+    Param::limit(100, 10_000),
+    Param::new(
+        "sort",
+        "Sort by this, largest first; default: last_seen.",
+        Form::OneOf(|| vec!["last_seen", "latency", "reports"]),
+    ),
+    Param::new(
+        "filter",
+        "Only flows that match this filter, such as `src in 10.0.1.0/24 and path ~ 101>*>103`; a word alone is searched in their text.",
+        Form::Filter,
+    ),
+    Param::new(
+        "after",
+        "Only flows after this one: `next` of the previous page.",
+        Form::Cursor {
+            pattern: "^[0-9a-f]{1,16}-[0-9a-f]{1,16}$",
+            check: |text| parse_cursor(text).is_some(),
+        },
+    ),
+    SINCE,
+    UNTIL,
+];
+
+/// The parameters of `/flows/{id}`.
+pub(super) const FLOW: &[Param] = &[SINCE, UNTIL];
+
+/// Flows that match a text, sorted; `total` is how many matched.
+pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let arrival = Instant::now();
+    let params = params.only(FLOWS)?;
+    let order = match params.text("sort") {
+        Some("latency") => FlowOrder::Latency,
+        Some("reports") => FlowOrder::Reports,
+        _ => FlowOrder::LastSeen,
+    };
+    let after = params.text("after").and_then(parse_cursor);
+    let limit = params.limit()?;
+    let condition = filters::condition(&context, &params, View::Flows).await?;
+    if let Some(span) = past::span(&context, &params)? {
+        let filter = FlowFilter {
+            span,
+            order,
+            text: None,
+            id: None,
+            after,
+            limit,
+        };
+        return past::flows(&context, FlowsQuestion { filter, condition }).await;
+    }
+    let query = FlowQuery {
+        limit,
+        order,
+        filter: None,
+        after,
+    };
+    let index = context.monitor.flow_index(arrival, false).await?;
+    let as_of = index.as_of();
+    let found = match condition {
+        Some(condition) if condition.asks_nodes() => by_nodes(&context, &index, query, &condition).await?,
+        condition => by_summary(&context, index, query, condition).await?,
+    };
+    let asked = Arc::clone(&context);
+    page::make(&context, move || {
+        let Found {
+            rows,
+            whole,
+            last,
+            more,
+            total,
+            at_least,
+        } = found;
+        names::look_up(&asked, rows.iter().map(|(_, copy)| &copy.row.flow));
+        let (flows, cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
+        let shown = rows
+            .get(..flows.len())
+            .and_then(<[_]>::last)
+            .map(|(rank, _)| *rank);
+        // Flows after the last one that is shown have expired, unless the page was cut.
+        let last = if cut || !whole { shown } else { last };
+        let next = last.filter(|_| more || cut || !whole).map(cursor);
+        Flows {
+            flows,
+            total,
+            at_least: at_least.then_some(true),
+            as_of,
+            next,
+            range: None,
+        }
+    })
+    .await
+}
+
+/// Flows that match, as they are now.
+#[derive(Default)]
+struct Found {
+    rows: Vec<(FlowRank, FlowCopy)>,
+    /// Not more would fit into a page.
+    whole: bool,
+    /// The last one that was looked at.
+    last: Option<FlowRank>,
+    /// Whether there are others after it.
+    more: bool,
+    total: u64,
+    /// More may match.
+    at_least: bool,
+}
+
+/// By what the copy of all flows has.
+async fn by_summary(
+    context: &Arc<Context>,
+    index: Arc<FlowIndex>,
+    query: FlowQuery,
+    condition: Option<Arc<Filter>>,
+) -> Result<Found, Refusal> {
+    let page = page::compute(context, move || {
+        FlowPage::select_where(index.flows(), &query, |flow| {
+            condition
+                .as_ref()
+                .is_none_or(|condition| condition.matches(&facts_of(flow)))
+        })
+    })
+    .await?;
+    let (rows, whole) = present(context, &page).await?;
+    let FlowPage { flows, more, total } = page;
+    let last = flows.last().map(|(rank, _)| *rank);
+    Ok(Found {
+        rows,
+        whole,
+        last,
+        more,
+        total,
+        at_least: false,
+    })
+}
+
+/// By values of nodes, which only the workers have: those that the copy does not exclude are looked up, some at a time.
+async fn by_nodes(
+    context: &Arc<Context>,
+    index: &Arc<FlowIndex>,
+    mut query: FlowQuery,
+    condition: &Arc<Filter>,
+) -> Result<Found, Refusal> {
+    let limit = std::mem::replace(&mut query.limit, LOOKED_UP_AT_ONCE);
+    let begins = query.after.is_none();
+    let (mut found, mut looked_up) = (
+        Found {
+            at_least: true,
+            ..Found::default()
+        },
+        0,
+    );
+    loop {
+        let (copy, asked, condition_of_copy) = (Arc::clone(index), query.clone(), Arc::clone(condition));
+        let page = page::compute(context, move || {
+            FlowPage::select_where(copy.flows(), &asked, |flow| {
+                !condition_of_copy.excludes(&facts_of(flow))
+            })
+        })
+        .await?;
+        let (rows, whole) = present(context, &page).await?;
+        let last = rows.last().map(|(rank, _)| *rank);
+        let matching = rows
+            .into_iter()
+            .filter(|(_, copy)| condition.matches(&copy.facts()));
+        found.rows.extend(matching.take(limit + 1 - found.rows.len()));
+        looked_up += page.flows.len();
+        found.whole = true;
+        (found.more, found.last) = if whole {
+            (page.more, page.flows.last().map(|(rank, _)| *rank))
+        } else {
+            (true, last)
+        };
+        if found.rows.len() > limit {
+            found.rows.truncate(limit);
+            (found.more, found.last) = (true, found.rows.last().map(|(rank, _)| *rank));
+        } else if found.more && found.rows.len() < limit && looked_up < MOST_LOOKED_UP && found.last.is_some()
+        {
+            query.after = found.last;
+            continue;
+        }
+        found.total = found.rows.len() as u64;
+        found.at_least = found.more || !begins;
+        return Ok(found);
+    }
+}
+
+/// What the copy of all flows has of a flow.
+fn facts_of(flow: &FlowSummary) -> Facts<'_> {
+    let mut values = [None; Metric::COUNT];
+    values[Metric::FlowLatency as usize] = flow.flow_latency();
+    Facts {
+        flow: Some(&flow.flow),
+        reports: Some(flow.reports),
+        values,
+        ..Facts::default()
+    }
+}
+
+/// The present state of a flow, as a worker copies it.
+struct FlowCopy {
+    row: FlowRow,
+    path: Vec<u32>,
+    path_basis: Basis,
+    path_length: u16,
+    incomplete: bool,
+    truncated: bool,
+    /// The greatest of all nodes, by metric.
+    values: [Option<u64>; Metric::COUNT],
+}
+
+impl FlowCopy {
+    fn of(flow: &collector::FlowView<'_>) -> Self {
+        Self {
+            row: flow.row,
+            path: flow.path().collect(),
+            path_basis: flow.path_basis,
+            path_length: flow.path_length,
+            incomplete: flow.incomplete || flow.path_length == 0 && (flow.hop_limit || flow.mtu),
+            truncated: flow.truncated,
+            values: greatest(flow),
+        }
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let (flow, reports) = (Some(&self.row.flow), Some(self.row.reports));
+        Facts {
+            flow,
+            path: &self.path,
+            reports,
+            values: self.values,
+            ..Facts::default()
+        }
+    }
+}
+
+/// Values of a flow, by metric: of several nodes the greatest.
+fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
+    let mut values = [None; Metric::COUNT];
+    values[Metric::FlowLatency as usize] = flow.row.flow_latency;
+    for hop in flow.hops() {
+        for (metric, value) in [
+            (Metric::HopLatency, hop.hop_latency),
+            (Metric::QueueOccupancy, hop.queue_occupancy),
+            (Metric::QueueCongestion, hop.queue_congestion),
+            (Metric::LinkUtilization, hop.link_utilization),
+        ] {
+            values[metric as usize] = values[metric as usize].max(value);
+        }
+    }
+    values
+}
+
+/// The flows of a page as they are now, with their ranks, and whether these are all; those that expired in the meantime are left
+/// out.
+async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
+    let (mut present, mut hops) = (Vec::new(), 0);
+    for chunk in page.flows.chunks(FLOWS_AT_ONCE) {
+        // These alone fill more than a page.
+        if hops > MAX_HOPS {
+            return Ok((present, false));
+        }
+        let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
+        let ask = move |collector: &Collector| {
+            keys.iter()
+                .map(|key| collector.flow(key).as_ref().map(FlowCopy::of))
+                .collect::<Vec<_>>()
+        };
+        let mut workers = context.monitor.ask(ask).await?;
+        for (index, (rank, _)) in chunk.iter().enumerate() {
+            let copy = workers
+                .iter_mut()
+                .find_map(|copies| copies.get_mut(index).and_then(Option::take));
+            let Some(copy) = copy else { continue };
+            hops += copy.path.len();
+            present.push((*rank, copy));
+        }
+    }
+    Ok((present, true))
+}
+
+fn flow_view(copy: &FlowCopy) -> FlowView {
+    let row = &copy.row;
+    FlowView {
+        id: shown::id(row.flow.id()),
+        flow: row.flow.into(),
+        text: row.flow.to_string(),
+        path: copy.path.iter().copied().map(shown::node).collect(),
+        flow_latency: row.flow_latency,
+        latencies: None,
+        basis: row.basis.name().into(),
+        path_basis: Some(copy.path_basis.name().into()),
+        incomplete: copy.incomplete.then_some(true),
+        path_length: copy.path_length,
+        truncated: copy.truncated,
+        reports: row.reports,
+        first_seen: row.first_seen,
+        last_seen: row.last_seen,
+    }
+}
+
+fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
+    let hops = flow.hops().map(|hop| HopView {
+        node: hop.node,
+        ingress_if: hop.ingress_if.map(u32::from),
+        egress_if: hop.egress_if,
+        queue: hop.queue,
+        hop_latency: hop.hop_latency,
+        implausible_latency: hop.implausible_latency,
+        queue_occupancy: hop.queue_occupancy,
+        queue_congestion: hop.queue_congestion,
+        link_utilization: hop.link_utilization.map(shown::fraction),
+        latest_queue_occupancy: hop.queue_latest.map(|latest| latest.value),
+        latest_queue_age_s: hop.queue_latest.map(|latest| latest.age),
+        latest_link_utilization: hop.link_latest.map(|latest| shown::fraction(latest.value)),
+        latest_link_age_s: hop.link_latest.map(|latest| latest.age),
+    });
+    FlowDetail {
+        flow: flow_view(&FlowCopy::of(flow)),
+        hops: hops.collect(),
+        intents: None,
+        range: None,
+    }
+}
+
+/// One flow, by its id or by its text, hop by hop.
+pub(crate) async fn flow(
+    State(context): State<Arc<Context>>,
+    Segment(id): Segment,
+    params: Params,
+) -> Result<Json<FlowDetail>, Refusal> {
+    let params = params.only(FLOW)?;
+    if let Some(span) = past::span(&context, &params)? {
+        return Ok(Json(past::flow(&context, &id, span).await?));
+    }
+    let Ok(key) = id.parse::<FlowKey>() else {
+        return Ok(Json(flow_by_id(&context, &id).await?.1));
+    };
+    detail(&context, key).await?.map(Json).ok_or_else(|| no_flow(&id))
+}
+
+/// The flow as it is now, hop by hop.
+async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
+    let found = context
+        .monitor
+        .ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow)))
+        .await?;
+    let mut found = found.into_iter().flatten().next();
+    if found.is_some() {
+        names::look_up(context, [&key]);
+    }
+    if let (Some(detail), Some(manager)) = (&mut found, &context.manager) {
+        detail.intents = manager.ask(move |core, _| core.served(&key)).await;
+    }
+    Ok(found)
+}
+
+/// The flow with this id.
+pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, FlowDetail), Refusal> {
+    let wanted = u64::from_str_radix(id, 16).map_err(|_| {
+        Refusal::bad(format!(
+            "{id:?} is not a flow; use its 16-digit id, or its text such as 10.0.0.1:5000>10.0.0.2:80/17"
+        ))
+    })?;
+    let arrival = Instant::now();
+    // A flow that an earlier copy of the flows lacks may be in a new one.
+    for current in [false, true] {
+        let index = context.monitor.flow_index(arrival, current).await?;
+        let complete = index.is_since(arrival);
+        if let Some(key) = page::compute(context, move || index.find(wanted)).await?
+            && let Some(detail) = detail(context, key).await?
+        {
+            return Ok((key, detail));
+        }
+        if complete {
+            break;
+        }
+    }
+    Err(no_flow(id))
+}
+
+fn no_flow(id: &str) -> Refusal {
+    Refusal::not_found(format!(
+        "there is no flow {id} now; it may have expired, see /api/v1/events?flow=… for its history"
+    ))
+}
+
+/// Flows per query to the workers.
+const FLOWS_AT_ONCE: usize = 256;
+/// Flows that are looked up together, when a filter asks for values of nodes, and at most for one page.
+const LOOKED_UP_AT_ONCE: usize = 2_048;
+const MOST_LOOKED_UP: usize = 16_384;
+/// Number of hops that certainly fills a page: each takes at least two bytes of JSON.
+const MAX_HOPS: usize = 2 << 20;

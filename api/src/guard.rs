@@ -1,0 +1,431 @@
+//! Access control: the host name, the origin and the token of a request are checked before anything else.
+
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody, to_bytes},
+    extract::{ConnectInfo, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Uri, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use http_body::{Frame, SizeHint};
+use tokio::{sync::OwnedSemaphorePermit, time};
+
+use super::{connections::Peer, context::Context, context::MAX_BODY, refusal::Refusal, session::Session};
+use config::sections::{ApiSettings, Role};
+use settings::values::{Secret, rounded_text};
+use terminal::text::unescaped;
+
+/// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
+pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
+    let settings = context.active_config.get();
+    let connection = request
+        .extensions()
+        .get::<ConnectInfo<Peer>>()
+        .map(|info| Arc::clone(&info.0.0));
+    let admitted = admit(&settings.api, request.uri(), request.headers())
+        .and_then(|session| session.may(request.method(), request.uri().path()).map(|()| session))
+        .and_then(|session| match settings.console.is_some() && !is_in_console(request.uri().path()) {
+            true => Err(Refusal::not_found(format!(
+                "{} is not available in a console, which answers from ClickHouse and has no live state; ask a collector for it",
+                request.uri().path()
+            ))),
+            false => Ok(session),
+        });
+    let mut response = match admitted {
+        Ok(session) => match read_body(request).await {
+            Ok(mut request) => {
+                request.extensions_mut().insert(session);
+                connection.iter().for_each(|connection| connection.responding());
+                bounded(&context, next.run(request).await)
+            }
+            Err(refusal) => refusal.into_response(),
+        },
+        Err(refusal) => refusal.into_response(),
+    };
+    let stream = response.body().size_hint().exact().is_none();
+    connection
+        .iter()
+        .for_each(|connection| connection.responds(stream));
+    for (name, value) in SAFE_HEADERS {
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Receives the body of a request: a handler never waits for a client.
+async fn read_body(request: Request) -> Result<Request, Refusal> {
+    let (parts, body) = request.into_parts();
+    let bytes = match time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            let message = format!(
+                "the body of the request is incomplete, or longer than {} KiB",
+                MAX_BODY >> 10
+            );
+            return Err(Refusal::bad(message));
+        }
+        Err(_) => {
+            let message = format!(
+                "the body of the request did not arrive within {}",
+                rounded_text(BODY_TIME)
+            );
+            return Err(Refusal::bad(message));
+        }
+    };
+    Ok(Request::from_parts(parts, bytes.into()))
+}
+
+/// Bounds the memory of all responses that clients are slow to receive.
+fn bounded(context: &Context, response: Response) -> Response {
+    let Some(size) = response.body().size_hint().exact() else {
+        return response;
+    };
+    let kib = u32::try_from(size >> 10).unwrap_or(u32::MAX);
+    match Arc::clone(&context.unsent).try_acquire_many_owned(kib) {
+        Ok(permit) => response.map(|inner| {
+            Body::new(Unsent {
+                inner,
+                _permit: permit,
+            })
+        }),
+        Err(_) => {
+            let message = "too many responses to slow clients are in memory; try again";
+            Refusal::unavailable(message).into_response()
+        }
+    }
+}
+
+/// The body of a response, counted until it was sent or given up.
+struct Unsent {
+    inner: Body,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl HttpBody for Unsent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Time for the body of a request to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// The checks, in order: host, origin, token. Returns whose request it is.
+fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
+    // RFC 9112, 3.2: a proxy could have looked at the other one.
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(Refusal::bad(
+            "the request has more than one Host header; send one",
+        ));
+    }
+    let host = text(headers, &header::HOST).unwrap_or("");
+    // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
+    // read the API through a visitor's browser; but the browser then sends that name in `Host`.
+    if settings.listen.ip().is_loopback() && !is_local(host, &settings.hosts) {
+        let message =
+            "this host name is not served; use 127.0.0.1 or localhost, or add the name to [api] hosts";
+        return Err(Refusal::forbidden(message));
+    }
+    if let Some(origin) = text(headers, &header::ORIGIN)
+        && origin.split_once("://").map(|(_, rest)| rest) != Some(host)
+    {
+        return Err(Refusal::forbidden(
+            "requests from other web sites are refused; open the pages of hopwise itself",
+        ));
+    }
+    if !settings.needs_token() || !needs_token(uri.path()) {
+        return Ok(Session {
+            role: Role::Operate,
+            name: None,
+            token: None,
+        });
+    }
+    let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
+    holder(settings, &given).ok_or_else(|| {
+        Refusal::unauthorized("a token is needed; send Authorization: Bearer TOKEN with a token of [api]")
+    })
+}
+
+/// Whose token this is. Every token is compared, so that the time does not tell which one is nearly right.
+fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
+    let mut found = None;
+    if settings.token.as_ref().is_some_and(|token| same(given, &token.0)) {
+        found = Some((Role::Operate, None));
+    }
+    for entry in &settings.tokens {
+        if entry.token.as_ref().is_some_and(|token| same(given, &token.0)) {
+            found = Some((entry.role, Some(&entry.name)));
+        }
+    }
+    found.map(|(role, name)| Session {
+        role,
+        name: name.cloned(),
+        token: Some(Secret(given.to_owned())),
+    })
+}
+
+/// Whether somebody who was admitted with this token still is.
+pub fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
+    !settings.needs_token() || token.is_some_and(|token| holder(settings, &token.0).is_some())
+}
+
+/// Whether a console has it: what was stored, and what is of the program itself.
+fn is_in_console(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix("/api/v1/") else {
+        return true;
+    };
+    CONSOLE.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
+}
+
+/// Routes of a console, below `/api/v1/`, beside those of one flow or queue.
+const CONSOLE: &[&str] = &[
+    "alerts",
+    "alerts/try",
+    "events",
+    "rollups",
+    "status",
+    "flows",
+    "links",
+    "losses",
+    "nodes",
+    "paths",
+    "paths/changes",
+    "paths/uses",
+    "queues",
+    "traffic",
+    "activity",
+    "query",
+    "names",
+    "filter",
+    "session",
+    "config",
+    "config/reload",
+    "openapi.json",
+];
+
+/// The pages contain no data, and the health check reveals none; everything else needs the token.
+fn needs_token(path: &str) -> bool {
+    path.starts_with("/api") || path == "/metrics"
+}
+
+/// Whether this is a name of the local host, or one that the configuration allows.
+fn is_local(host: &str, allowed: &[String]) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    loopback
+        || name.eq_ignore_ascii_case("localhost")
+        || allowed.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let (scheme, token) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim().to_owned())
+}
+
+/// `?token=` for EventSource, which cannot send headers. Tokens are letters, digits and punctuation: percent-encoding is
+/// undone for what a browser encodes.
+fn query_token(uri: &Uri) -> Option<String> {
+    let value = uri
+        .query()?
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("token="))?;
+    unescaped(&value.replace('+', " "))
+}
+
+/// Equality in constant time: the time does not depend on where two texts differ.
+fn same(given: &str, token: &str) -> bool {
+    let difference = token
+        .bytes()
+        .enumerate()
+        .fold(given.len() ^ token.len(), |difference, (i, byte)| {
+            difference | usize::from(byte ^ given.as_bytes().get(i).copied().unwrap_or(0))
+        });
+    std::hint::black_box(difference) == 0
+}
+
+const SAFE_HEADERS: [(&str, &str); 4] = [
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::sections::TokenSettings;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn settings(listen: &str, token: Option<&str>) -> ApiSettings {
+        let token = token.map(|token| Secret(token.to_owned()));
+        ApiSettings {
+            listen: listen.parse().unwrap(),
+            token,
+            hosts: vec!["noc.example".to_owned()],
+            ..ApiSettings::default()
+        }
+    }
+
+    fn headers(list: &[(HeaderName, &str)]) -> HeaderMap {
+        list.iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn on_loopback_only_names_of_this_machine_are_served() {
+        let settings = settings("127.0.0.1:8080", None);
+        let admitted = |host: &str| {
+            admit(
+                &settings,
+                &Uri::from_static("/api/v1/status"),
+                &headers(&[(header::HOST, host)]),
+            )
+            .is_ok()
+        };
+        for host in [
+            "127.0.0.1:8080",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:8080",
+            "127.8.8.8",
+            "noc.example:80",
+        ] {
+            assert!(admitted(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example:8080",
+            "10.0.0.1",
+            "localhost.evil",
+            "[::1",
+            "[",
+        ] {
+            assert!(!admitted(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn another_origin_is_refused() {
+        let settings = settings("127.0.0.1:8080", None);
+        let admitted = |origin: &str| {
+            let headers = headers(&[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
+            admit(&settings, &Uri::from_static("/api/v1/query"), &headers).is_ok()
+        };
+        assert!(admitted("http://localhost:8080"));
+        assert!(!admitted("http://localhost:3000") && !admitted("null") && !admitted("https://evil.example"));
+    }
+
+    #[test]
+    fn with_a_token_only_its_bearer_gets_data() {
+        let settings = settings("0.0.0.0:8080", Some(TOKEN));
+        let bearer = |value: &str| headers(&[(header::HOST, "anything"), (header::AUTHORIZATION, value)]);
+        let admitted =
+            |path: &str, headers: &HeaderMap| admit(&settings, &path.parse().unwrap(), headers).is_ok();
+        let good = format!("Bearer {TOKEN}");
+        assert!(admitted("/api/v1/status", &bearer(&good)) && admitted("/metrics", &bearer(&good)));
+        assert!(admitted(
+            &format!("/api/v1/events/stream?kind=new&token={TOKEN}"),
+            &headers(&[])
+        ));
+        assert!(admitted("/healthz", &headers(&[])) && admitted("/", &headers(&[])));
+        for value in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer 0123456789abcdeX",
+            "Bearer 0123456789abcdef0",
+            "Basic 0123456789abcdef",
+        ] {
+            assert!(!admitted("/api/v1/status", &bearer(value)), "{value:?}");
+        }
+        assert!(
+            !admitted("/metrics", &headers(&[])) && !admitted("/api/v1/status?token=0123", &headers(&[]))
+        );
+    }
+
+    #[test]
+    fn a_token_has_its_role_and_name() {
+        let mut settings = settings("0.0.0.0:8080", Some(TOKEN));
+        let entry = |token: &str, role, name: &str| TokenSettings {
+            token: Some(Secret(token.to_owned())),
+            role,
+            name: name.to_owned(),
+        };
+        settings.tokens = vec![
+            entry("anna-anna-anna-an", Role::Read, "anna"),
+            entry("otto-otto-otto-ot", Role::Operate, "otto"),
+        ];
+        let held = |token: &str| holder(&settings, token).map(|session| (session.role, session.name));
+        assert_eq!(held(TOKEN), Some((Role::Operate, None)));
+        assert_eq!(
+            held("anna-anna-anna-an"),
+            Some((Role::Read, Some("anna".to_owned())))
+        );
+        assert_eq!(
+            held("otto-otto-otto-ot"),
+            Some((Role::Operate, Some("otto".to_owned())))
+        );
+        assert_eq!((held(""), held("anna-anna-anna-ax")), (None, None));
+        let still = |settings: &ApiSettings, token: Option<&str>| {
+            admits(settings, token.map(|token| Secret(token.to_owned())).as_ref())
+        };
+        assert_eq!(
+            [Some("anna-anna-anna-an"), None].map(|token| still(&settings, token)),
+            [true, false]
+        );
+        settings.tokens.remove(0);
+        assert_eq!(
+            [TOKEN, "anna-anna-anna-an"].map(|token| still(&settings, Some(token))),
+            [true, false]
+        );
+        settings.token = None;
+        assert!(admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[])).is_err());
+    }
+
+    #[test]
+    fn a_token_in_the_address_may_be_percent_encoded() {
+        assert_eq!(
+            query_token(&Uri::from_static("/?a=b&token=a%2Bb%3d")),
+            Some("a+b=".to_owned())
+        );
+        assert_eq!(query_token(&Uri::from_static("/?token=a%2")), None);
+        assert_eq!(query_token(&Uri::from_static("/?atoken=a")), None);
+    }
+}

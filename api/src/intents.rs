@@ -1,0 +1,257 @@
+//! The manager's part of the API: intents, devices, plans.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+    http::{HeaderMap, HeaderName, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::Value;
+
+use super::{
+    context::Context,
+    params::{Form, Param, Params, Segment},
+    refusal::Refusal,
+    session::Requester,
+    switch::json,
+};
+use manage_role::{
+    role as manager_role,
+    role::{
+        Core, Error, Wanted,
+        view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
+    },
+};
+
+/// The parameters of `/domain/history`.
+pub(super) const HISTORY: &[Param] = &[
+    Param::new("subject", "Only this intent or device.", Form::Text),
+    Param::limit(100, 10_000),
+];
+
+/// The refusal of a process without a manager.
+pub(super) const NO_MANAGER: &str = "there is no manager in this process; add [manager] to its configuration";
+
+/// All intents.
+pub(crate) async fn list(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<IntentsView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, now| Ok(core.intents(now))).await
+}
+
+/// Adds or replaces an intent.
+pub(crate) async fn put(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    Requester(by): Requester,
+    headers: HeaderMap,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<IntentView>, Refusal> {
+    params.only(&[])?;
+    let wanted = Wanted {
+        body: json(body)?,
+        by,
+        if_match: etag(&headers, header::IF_MATCH),
+        is_new: etag(&headers, header::IF_NONE_MATCH).as_deref() == Some("*"),
+    };
+    change(&context, |core, now| core.put(wanted, now)).await
+}
+
+/// What adding an intent would change.
+pub(crate) async fn dry_run(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<PlanView>, Refusal> {
+    params.only(&[])?;
+    let body = json(body)?;
+    let wanted = body.clone();
+    let Json(expecting) = ask(&context, move |core, now| core.expecting(&wanted, now)).await?;
+    let expected = manager_role::expect(&*context.monitor, expecting).await;
+    ask(&context, move |core, now| core.dry_run(&body, &expected, now)).await
+}
+
+/// One intent.
+pub(crate) async fn show(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<IntentView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, move |core, now| core.intent(&name, now)).await
+}
+
+/// Removes an intent.
+pub(crate) async fn remove(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+    Requester(by): Requester,
+    headers: HeaderMap,
+) -> Result<Json<IntentsView>, Refusal> {
+    params.only(&[])?;
+    let if_match = etag(&headers, header::IF_MATCH);
+    change(&context, move |core, now| {
+        core.remove((&name, if_match.as_deref()), &by, now)
+            .map(|()| core.intents(now))
+    })
+    .await
+}
+
+/// All devices.
+pub(crate) async fn devices(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<DevicesView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, now| Ok(core.devices(now))).await
+}
+
+/// One device.
+pub(crate) async fn device(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+) -> Result<Json<DeviceView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, move |core, now| core.device(&name, now)).await
+}
+
+/// Drives a device no longer that is not in the inventory.
+pub(crate) async fn forget(
+    State(context): State<Arc<Context>>,
+    Segment(name): Segment,
+    params: Params,
+    Requester(by): Requester,
+) -> Result<Json<DevicesView>, Refusal> {
+    params.only(&[])?;
+    change(&context, move |core, now| {
+        core.forget_leaving(&name, &by, now).map(|()| core.devices(now))
+    })
+    .await
+}
+
+/// What waits for a person, or for the calm.
+pub(crate) async fn plan(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<PlanView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, _| Ok(core.plan())).await
+}
+
+/// Approves the plan.
+pub(crate) async fn apply(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    Requester(by): Requester,
+) -> Result<Json<PlanView>, Refusal> {
+    params.only(&[])?;
+    change(&context, move |core, now| Ok(core.apply(&by, now))).await
+}
+
+/// The domain.
+pub(crate) async fn domain(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<DomainView>, Refusal> {
+    params.only(&[])?;
+    ask(&context, |core, now| Ok(core.domain(now))).await
+}
+
+/// What a manager on standby copies.
+pub(crate) async fn copy(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    params.only(&[])?;
+    let known = etag(&headers, header::IF_NONE_MATCH);
+    let Json((etag, copy)) = ask(&context, move |core, _| Ok(core.copy(known.as_deref()))).await?;
+    let etag = [(header::ETAG, format!("\"{etag}\""))];
+    Ok(match copy {
+        Some(copy) => (etag, Json(copy)).into_response(),
+        None => (StatusCode::NOT_MODIFIED, etag).into_response(),
+    })
+}
+
+/// Removes all INT from the devices; the intents stay.
+pub(crate) async fn stop(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    Requester(by): Requester,
+) -> Result<Json<DomainView>, Refusal> {
+    params.only(&[])?;
+    change(&context, move |core, now| core.stop(true, &by, now)).await
+}
+
+/// Installs the intents again.
+pub(crate) async fn start(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    Requester(by): Requester,
+) -> Result<Json<DomainView>, Refusal> {
+    params.only(&[])?;
+    change(&context, move |core, now| core.stop(false, &by, now)).await
+}
+
+/// Result.
+pub(crate) async fn history(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Json<ManagerHistoryView>, Refusal> {
+    let params = params.only(HISTORY)?;
+    let (subject, limit) = (params.text("subject").map(str::to_owned), params.limit()?);
+    ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
+}
+
+/// A version in a header, without its quotation marks.
+fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers
+        .get(name)?
+        .to_str()
+        .ok()
+        .map(|etag| etag.trim_matches('"').to_owned())
+}
+
+async fn ask<T: Send + 'static>(
+    context: &Context,
+    question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let handle = context
+        .manager
+        .as_ref()
+        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
+    Ok(Json(handle.ask(question).await.ok_or_else(busy)??))
+}
+
+async fn change<T: Send + 'static>(
+    context: &Context,
+    change: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let handle = context
+        .manager
+        .as_ref()
+        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
+    Ok(Json(handle.change(change).await.ok_or_else(busy)??))
+}
+
+fn busy() -> Refusal {
+    Refusal::unavailable("the manager has too many requests at once, and nothing was done; try again")
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Wrong(message) => Self::bad(message),
+            Error::Unknown(message) => Self::not_found(message),
+            Error::Conflict(message) => Self::conflict(message),
+            Error::NotSaved(message) => Self::unavailable(message),
+            Error::Stale(message) => Self::stale(message),
+        }
+    }
+}

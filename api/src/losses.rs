@@ -1,0 +1,272 @@
+//! Where packets were lost in a span of time, and how that is known: from drop reports, and from the reports of both ends of a link. Lost
+//! reports are no evidence of lost packets: they only make what is counted less certain.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use axum::extract::State;
+use store::{DropKey, DropSum, Losses, ReporterLoss, Span};
+
+use super::{
+    context::Context,
+    page::{self, Prepared},
+    params::{Param, Params, SINCE, UNTIL},
+    past,
+    question::{history_of, place, respond},
+    refusal::Refusal,
+};
+use collect_role::known_links::{Behind, LinkMemory};
+use history::LinkEnds;
+use view::{DropsView, LinkLoss, LossMap, ReporterView};
+
+/// The parameters of `/losses`.
+pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
+
+/// What was lost, and where.
+pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(LOSSES)?;
+    let (span, limit) = (past::span_or_usual(&params)?, params.limit()?);
+    let settings = context.active_config.get();
+    let reasons = settings.collect().drop_reasons();
+    // The flight recorder stores reports too, but only some: they cannot be counted.
+    let evidence = match settings.console {
+        Some(_) => Evidence::Exported,
+        None if settings.store.reports => Evidence::Reports,
+        None => Evidence::Some,
+    };
+    let settled = nic::time::now().saturating_sub(UNSETTLED);
+    let count_until = (evidence == Evidence::Reports).then_some(settled);
+    let place = place(&context).await?;
+    let history = history_of(&context)?;
+    let losses = history.losses((span, count_until), Arc::clone(&place)).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
+    let (known, in_use) = (Arc::clone(&context.known_links), context.monitor.links().await?);
+    let (exported, has_more) = history.ends(span, Arc::clone(&place)).await?;
+    respond(place, move || {
+        let ends = match evidence {
+            Evidence::Exported => Ends::of(&losses, &memory_of(&exported, span)),
+            Evidence::Reports | Evidence::Some => {
+                let mut memory = known.memory();
+                memory.learn(&in_use);
+                Ends::of(&losses, &memory)
+            }
+        };
+        let links = past::link_views(&paths).into_keys().collect();
+        let drops = drops(&losses, &reasons, &ends, evidence);
+        let (drops, more) = page::fill(drops.into_iter(), limit);
+        let judged = judge(&losses, links, &ends, evidence);
+        let left = losses.drops.len().saturating_sub(drops.len()) + judged.len().saturating_sub(limit);
+        let (links, more_links) = page::fill(judged.into_iter(), limit);
+        LossMap {
+            more: left.max(usize::from(more || more_links)),
+            drops,
+            unplaced: ends.unplaced(&losses),
+            links,
+            reporters: reporters(&losses),
+            counted: !losses.links.is_empty(),
+            uncounted: losses.links.is_empty().then(|| needs(evidence).to_owned()),
+            left_out: losses.left_out,
+            counted_until: losses.counted_until,
+            range: past::range(span, truncated || losses.truncated || has_more),
+        }
+    })
+    .await
+}
+
+/// What exported hops of a span say is behind interfaces.
+fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
+    let mut memory = LinkMemory::default();
+    for ends in exported {
+        if let Some(interface) = ends.egress_if {
+            // Hops are a part of the reports: what one shows holds for the whole span.
+            memory.see((ends.from, interface), ends.to, span.from());
+        }
+    }
+    memory
+}
+
+/// Which node is behind the interface of each place, in the time of its drops.
+#[derive(Default, Debug)]
+struct Ends(BTreeMap<DropKey, Behind>);
+
+impl Ends {
+    fn of(losses: &Losses, memory: &LinkMemory) -> Self {
+        let behind = |(place, sum): (&DropKey, &DropSum)| {
+            let (node, interface) = place.node.zip(place.egress_if)?;
+            Some((*place, memory.behind(node, interface, (sum.first, sum.last))))
+        };
+        Self(losses.drops.iter().filter_map(behind).collect())
+    }
+
+    fn node(&self, place: &DropKey) -> Option<u32> {
+        match self.0.get(place)? {
+            Behind::Node(node) => Some(*node),
+            Behind::Unknown | Behind::Several => None,
+        }
+    }
+
+    /// Why it is not known.
+    fn unknown(&self, place: &DropKey, evidence: Evidence) -> Option<String> {
+        let words = match (self.0.get(place)?, evidence) {
+            (Behind::Node(_), _) => return None,
+            (Behind::Unknown, Evidence::Exported) => NO_HOPS,
+            (Behind::Unknown, Evidence::Reports | Evidence::Some) => NO_NODE_SEEN,
+            (Behind::Several, _) => SEVERAL,
+        };
+        Some(words.to_owned())
+    }
+
+    /// Packets of no link that is known.
+    fn unplaced(&self, losses: &Losses) -> u64 {
+        let unplaced = losses
+            .drops
+            .iter()
+            .filter(|(place, _)| self.node(place).is_none());
+        unplaced.map(|(_, sum)| sum.packets).fold(0, u64::saturating_add)
+    }
+}
+
+/// Dropped packets, the most first.
+fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
+    let view = |(place, sum): (&DropKey, &DropSum)| DropsView {
+        node: place.node,
+        egress_if: place.egress_if,
+        to: ends.node(place),
+        to_unknown: ends.unknown(place, evidence),
+        queue: place.queue,
+        reason: place.reason,
+        reason_name: place.reason.and_then(|code| reasons.get(&code).cloned()),
+        packets: sum.packets,
+        flows: sum.flows,
+        first: sum.first,
+        last: sum.last,
+    };
+    let mut all: Vec<DropsView> = losses.drops.iter().map(view).collect();
+    all.sort_by_key(|drops| std::cmp::Reverse(drops.packets));
+    all
+}
+
+fn reporters(losses: &Losses) -> Vec<ReporterView> {
+    let view = |node, loss: &ReporterLoss| ReporterView {
+        node,
+        lost: loss.lost,
+        duplicated: loss.duplicated,
+    };
+    let mut all: Vec<ReporterView> = losses
+        .reporters
+        .iter()
+        .map(|(node, loss)| view(Some(*node), loss))
+        .collect();
+    if losses.unknown_reporters != ReporterLoss::default() {
+        all.push(view(None, &losses.unknown_reporters));
+    }
+    all.retain(|reporter| reporter.lost > 0 || reporter.duplicated > 0);
+    all.sort_by_key(|reporter| std::cmp::Reverse(reporter.lost));
+    all
+}
+
+/// What each link lost, by which evidence; those that lost the most first, and what is not known last.
+fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence: Evidence) -> Vec<LinkLoss> {
+    let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for (place, sum) in &losses.drops {
+        if let Some(link) = place.node.zip(ends.node(place)) {
+            *dropped.entry(link).or_default() += sum.packets;
+        }
+    }
+    links.extend(dropped.keys().chain(losses.links.keys()));
+    let mut all: Vec<LinkLoss> = links
+        .into_iter()
+        .map(|(from, to)| {
+            let link = LinkLoss {
+                from,
+                to,
+                dropped: *dropped.get(&(from, to)).unwrap_or(&0),
+                ..LinkLoss::default()
+            };
+            counted(losses, link, evidence)
+        })
+        .collect();
+    all.sort_by_key(|link| {
+        let lost = link.lost.unwrap_or(0).saturating_add(link.dropped);
+        (
+            std::cmp::Reverse(lost),
+            link.unknown.is_some(),
+            link.from,
+            link.to,
+        )
+    });
+    all
+}
+
+/// Adds what the reports of both ends say.
+fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
+    let ends = (link.from, link.to);
+    let Some(count) = losses.links.get(&ends) else {
+        let unknown = match losses.silent.contains(&ends) {
+            true => ONE_END,
+            false => needs(evidence),
+        };
+        return LinkLoss {
+            unknown: Some(unknown.to_owned()),
+            ..link
+        };
+    };
+    let of = |node: u32| losses.reporters.get(&node).copied().unwrap_or_default();
+    let (sender, receiver) = (of(link.from), of(link.to));
+    // A lost report of the receiver looks like a lost packet, and so does a repeated one of the sender; the other way round, they hide one.
+    let explains = receiver.lost.saturating_add(sender.duplicated);
+    let hides = sender.lost.saturating_add(receiver.duplicated);
+    if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {
+        return LinkLoss {
+            unknown: Some(UNEQUAL.to_owned()),
+            ..link
+        };
+    }
+    let missing = count.sent.saturating_sub(count.arrived);
+    LinkLoss {
+        sent: Some(count.sent),
+        lost: Some(missing.saturating_sub(explains)),
+        lost_most: Some(missing.saturating_add(hides)),
+        ..link
+    }
+}
+
+/// Which reports there are to count packets by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Evidence {
+    /// The store has each.
+    Reports,
+    /// The store has some, if any.
+    Some,
+    /// A console has none.
+    Exported,
+}
+
+/// What is missing for counts.
+fn needs(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Reports => {
+            "needs reports of each node about each packet (postcards): in this time, no node reported the same flow as the node before it"
+        }
+        Evidence::Some => {
+            "needs `[store] reports = true`, and reports of each node about each packet (postcards)"
+        }
+        Evidence::Exported => {
+            "needs each report of both ends, which collectors do not export: the page of the collector that receives them counts (`[store] reports = true`, postcards)"
+        }
+    }
+}
+
+/// Of the latest packets, the reports of both ends may not have arrived, or not be stored yet.
+const UNSETTLED: u64 = 5_000_000_000;
+const NO_NODE_SEEN: &str =
+    "no report showed a node behind this interface by then: a host is there, or no packet had passed it";
+const NO_HOPS: &str = "no exported hop showed a node behind this interface in this time: the stream `hops` is not exported, a host is there, or no such packet had passed it";
+const SEVERAL: &str = "several nodes were behind this interface in this time: choose a shorter one, or it leads to something that forwards without reports";
+const ONE_END: &str = "needs reports of both ends: one of them did not report this traffic itself";
+const UNEQUAL: &str = "needs equal shares: the receiving node reported more packets than the sending one, which samples or filters";
+
+#[cfg(test)]
+mod tests;

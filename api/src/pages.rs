@@ -1,0 +1,277 @@
+//! The web page: built into the program when `ui/dist` exists at build time, else one page that explains how to get it.
+//!
+//! Each text file is stored plain and as gzip; `Accept-Encoding` decides which one is sent.
+
+use axum::{
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+
+/// A file of the web page.
+struct Asset {
+    /// Path below `ui/dist`.
+    path: &'static str,
+    /// Hash of the content, for `ETag`.
+    hash: &'static str,
+    plain: &'static [u8],
+    /// The content as gzip, unless it does not get smaller.
+    gzip: Option<&'static [u8]>,
+}
+
+// `PAGES: &[Asset]`, sorted by path.
+include!(concat!(env!("OUT_DIR"), "/pages.rs"));
+
+/// A file of the web page, or `index.html` for `/`: its script has the rest of the address behind `#`.
+pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
+    let path = uri.path().strip_prefix('/').unwrap_or(uri.path());
+    let path = if path.is_empty() { "index.html" } else { path };
+    match find(path) {
+        Some(asset) => asset.respond(request),
+        None if PAGES.is_empty() && path == "index.html" => {
+            (StatusCode::OK, headers("index.html"), WITHOUT_PAGES).into_response()
+        }
+        None => (StatusCode::NOT_FOUND, "there is no such page; start at /\n").into_response(),
+    }
+}
+
+/// Whether this build contains the pages.
+pub fn are_built_in() -> bool {
+    !PAGES.is_empty()
+}
+
+fn find(path: &str) -> Option<&'static Asset> {
+    PAGES
+        .binary_search_by(|asset| asset.path.cmp(path))
+        .ok()
+        .map(|index| &PAGES[index])
+}
+
+impl Asset {
+    /// The content in an encoding that the client accepts, or 304 when the client has it already.
+    fn respond(&'static self, request: &HeaderMap) -> Response {
+        let mut headers = headers(self.path);
+        let mut body = self.plain;
+        let mut tag = format!("\"{}\"", self.hash);
+        if let Some(gzip) = self.gzip {
+            headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+            if accepts_gzip(request) {
+                headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                body = gzip;
+                tag = format!("\"{}-gzip\"", self.hash);
+            }
+        }
+        let unchanged = list(request, &header::IF_NONE_MATCH)
+            .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag);
+        // Hexadecimal digits in quotes are always a valid header value.
+        headers.extend(HeaderValue::from_str(&tag).ok().map(|tag| (header::ETAG, tag)));
+        if unchanged {
+            headers.remove(header::CONTENT_ENCODING);
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
+        }
+        (headers, body).into_response()
+    }
+}
+
+/// Whether `Accept-Encoding` allows gzip. `q=0` excludes it, and `*` stands for every encoding that is not named (RFC 9110, 12.5.3).
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let quality = |wanted: &str| {
+        list(request, &header::ACCEPT_ENCODING).find_map(|coding| {
+            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+            let weight = parameters
+                .trim()
+                .strip_prefix("q=")
+                .and_then(|q| q.trim().parse::<f32>().ok());
+            name.trim()
+                .eq_ignore_ascii_case(wanted)
+                .then(|| weight.unwrap_or(1.0))
+        })
+    };
+    quality("gzip").or_else(|| quality("*")).is_some_and(|q| q > 0.0)
+}
+
+/// The elements of a header that is a comma-separated list.
+fn list<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'h str> {
+    let values = headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+fn headers(path: &str) -> HeaderMap {
+    // Vite puts a hash of the content into the names below assets/: they never change.
+    let caching = if path.starts_with("assets/") {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    [
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type(path))),
+        (header::CACHE_CONTROL, HeaderValue::from_static(caching)),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(CONTENT_SECURITY_POLICY),
+        ),
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "html" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "json" | "map" => "application/json",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "txt" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Only our own scripts, styles and API; no frame around us; nothing inline.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const WITHOUT_PAGES: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hopwise</title>
+<h1>hopwise is running</h1>
+<p>The pages are not in this build. To get them, build once more with Node.js installed:</p>
+<pre>make ui &amp;&amp; cargo build --release</pre>
+<p>The API is at <a href=\"/api/v1/status\">/api/v1/status</a>, described by
+<a href=\"/api/v1/openapi.json\">/api/v1/openapi.json</a>; figures for Prometheus are at <a href=\"/metrics\">/metrics</a>.</p>
+</html>
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
+        fields
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    fn asset(gzip: Option<&'static [u8]>) -> &'static Asset {
+        Box::leak(Box::new(Asset {
+            path: "assets/a.js",
+            hash: "0a",
+            plain: b"plain",
+            gzip,
+        }))
+    }
+
+    fn header_of(response: &Response, name: header::HeaderName) -> Option<&str> {
+        response.headers().get(name).map(|value| value.to_str().unwrap())
+    }
+
+    fn length(response: &Response) -> u64 {
+        use axum::body::HttpBody;
+        response.body().size_hint().exact().unwrap()
+    }
+
+    #[test]
+    fn the_list_of_pages_is_sorted_for_the_search() {
+        assert!(PAGES.is_sorted_by(|a, b| a.path < b.path));
+    }
+
+    #[test]
+    fn a_path_that_is_no_page_is_not_found() {
+        for path in [
+            "/unknown",
+            "/metrics/",
+            "//",
+            "//api/v1/status",
+            "/api/v1/",
+            "/index",
+            "/assets/",
+            "*",
+        ] {
+            assert_eq!(
+                page(&Uri::from_static(path), &HeaderMap::new()).status(),
+                StatusCode::NOT_FOUND,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_page_is_html_that_may_run_only_our_scripts() {
+        let response = page(&Uri::from_static("/"), &HeaderMap::new());
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(
+            response.headers()[header::CONTENT_TYPE],
+            "text/html; charset=utf-8"
+        );
+        assert_eq!(response.headers()[header::CACHE_CONTROL], "no-cache");
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY]
+            .to_str()
+            .unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"));
+    }
+
+    #[test]
+    fn gzip_is_sent_only_where_it_is_accepted_and_stored() {
+        let both = asset(Some(b"gz"));
+        for accepted in ["gzip", "br, GZIP;q=0.5", "*", "deflate, *;q=0.1"] {
+            let response = both.respond(&request(&[(header::ACCEPT_ENCODING, accepted)]));
+            assert_eq!(
+                header_of(&response, header::CONTENT_ENCODING),
+                Some("gzip"),
+                "{accepted}"
+            );
+            assert_eq!(header_of(&response, header::ETAG), Some("\"0a-gzip\""));
+            assert_eq!(header_of(&response, header::VARY), Some("accept-encoding"));
+            assert_eq!(length(&response), 2);
+        }
+        for refused in ["", "br", "gzip;q=0", "gzip; q=0.0, *", "identity"] {
+            let response = both.respond(&request(&[(header::ACCEPT_ENCODING, refused)]));
+            assert_eq!(header_of(&response, header::CONTENT_ENCODING), None, "{refused}");
+            assert_eq!(header_of(&response, header::ETAG), Some("\"0a\""));
+            assert_eq!(length(&response), 5);
+        }
+        let plain = asset(None).respond(&request(&[(header::ACCEPT_ENCODING, "gzip")]));
+        assert_eq!(
+            (header_of(&plain, header::CONTENT_ENCODING), length(&plain)),
+            (None, 5)
+        );
+    }
+
+    #[test]
+    fn a_client_that_has_the_content_gets_no_body() {
+        let with = |known| {
+            let gzip = (header::ACCEPT_ENCODING, "gzip");
+            asset(Some(b"gz")).respond(&request(&[gzip, (header::IF_NONE_MATCH, known)]))
+        };
+        for known in ["\"0a-gzip\"", "W/\"0a-gzip\"", "\"x\", \"0a-gzip\"", "*"] {
+            let response = with(known);
+            assert_eq!(
+                (response.status(), length(&response)),
+                (StatusCode::NOT_MODIFIED, 0),
+                "{known}"
+            );
+            assert_eq!(header_of(&response, header::ETAG), Some("\"0a-gzip\""));
+        }
+        // The tag of the plain content names other bytes.
+        assert_eq!(with("\"0a\"").status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn the_scripts_and_styles_of_the_build_are_compressed() {
+        let text = |asset: &&Asset| [".js", ".css"].iter().any(|end| asset.path.ends_with(end));
+        for asset in PAGES.iter().filter(text).filter(|asset| asset.plain.len() > 1024) {
+            let gzip = asset
+                .gzip
+                .unwrap_or_else(|| panic!("{} has no gzip form", asset.path));
+            assert!(
+                gzip.starts_with(&[0x1f, 0x8b]) && gzip.len() < asset.plain.len(),
+                "{}",
+                asset.path
+            );
+        }
+    }
+}

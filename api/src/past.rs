@@ -1,0 +1,455 @@
+//! The network in a span of time: flows, nodes, links and paths as they were, from the store.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use axum::extract::State;
+use collector::{FlowOrder, event::Kind};
+use detect::Metric;
+use store::{FlowFilter, FlowSpan, NodeSpans, PathSpan, SeriesKey, Span, SpanSum, reports_known_to};
+use wire::FlowKey;
+
+use super::{
+    context::Context,
+    cursor, names,
+    page::{self, Prepared},
+    params::{Form, Param, Params, SINCE, UNTIL},
+    question::{history_of, place, respond},
+    refusal::Refusal,
+};
+use config::Settings;
+use history::{FlowQuestion, FlowsQuestion, LinkEnds, Place};
+use view::{
+    self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView, Links,
+    NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
+};
+
+/// The parameters of `/activity`.
+pub(super) const ACTIVITY: &[Param] = &[
+    SINCE,
+    UNTIL,
+    Param::new(
+        "columns",
+        "Maximum number of parts.",
+        Form::Integer {
+            min: 1,
+            max: 1_000,
+            default: Some(180),
+        },
+    ),
+];
+
+/// The span of time that is asked about; `None`: now. In a console nothing is live: there it is the last 15 minutes then.
+pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
+    let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
+    if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(whole(from, to)))
+}
+
+/// The same, and the last 15 minutes for now.
+pub(super) fn span_or_usual(params: &Params) -> Result<Span, Refusal> {
+    Ok(whole(params.number("from")?, params.number("to")?))
+}
+
+/// Without an end it lasts until now, without a beginning 15 minutes.
+fn whole(from: Option<u64>, to: Option<u64>) -> Span {
+    let to = to.unwrap_or_else(nic::time::now);
+    Span::new(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
+}
+
+pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
+    Some(RangeView {
+        from: span.from(),
+        to: span.to(),
+        truncated,
+    })
+}
+
+/// Reports, events and losses over time.
+pub(crate) async fn activity(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Prepared, Refusal> {
+    let params = params.only(ACTIVITY)?;
+    let span = span_or_usual(&params)?;
+    let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
+    let column = column(span.length(), columns);
+    let place = place(&context).await?;
+    let now = nic::time::now();
+    let reports_to = reports_known_to(now).min(span.to());
+    let rates = history_of(&context)?
+        .rates((span, column, reports_to), Arc::clone(&place))
+        .await?;
+    respond(place, move || {
+        let point = |point: &store::RatePoint| ActivityPoint {
+            ts: point.ts,
+            reports: point.reports,
+            events: point.events,
+            lost: point.lost,
+        };
+        let kinds = rates
+            .kinds
+            .iter()
+            .map(|(kind, count): (&Kind, &u64)| (kind.name(), *count))
+            .collect();
+        let points = rates.points.iter().map(point).collect();
+        let events_to = now.min(span.to());
+        Activity {
+            from: span.from(),
+            to: span.to(),
+            column,
+            reports_to,
+            events_to,
+            points,
+            kinds,
+        }
+    })
+    .await
+}
+
+/// The length of a part: a divisor of a minute, or whole minutes.
+fn column(length: u64, columns: u64) -> u64 {
+    let least = length.div_ceil(columns);
+    let parts = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
+    // Below a minute, events are counted one by one.
+    let short = parts
+        .into_iter()
+        .find(|part| *part >= least && length <= LONGEST_COUNTED);
+    short.unwrap_or_else(|| least.div_ceil(MINUTE).max(1).saturating_mul(MINUTE))
+}
+
+/// Flows of a span that match, sorted.
+pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Result<Prepared, Refusal> {
+    let (span, limit) = (question.filter.span, question.filter.limit);
+    let place = place(context).await?;
+    let spans = history_of(context)?.flows(question, Arc::clone(&place)).await?;
+    names::look_up(context, spans.flows.iter().map(|(_, flow)| &flow.flow));
+    respond(place, move || {
+        let (flows, cut) = page::fill(spans.flows.iter().map(|(_, flow)| flow_view(flow)), limit);
+        let last = spans
+            .flows
+            .get(..flows.len())
+            .and_then(<[_]>::last)
+            .map(|(rank, _)| *rank);
+        let next = last.filter(|_| cut || spans.more).map(cursor::cursor);
+        let range = range(span, spans.truncated);
+        Flows {
+            flows,
+            total: spans.total,
+            at_least: None,
+            as_of: span.to(),
+            next,
+            range,
+        }
+    })
+    .await
+}
+
+fn flow_view(span: &FlowSpan) -> FlowView {
+    let FlowSpan {
+        flow,
+        sum,
+        path,
+        basis,
+    } = span;
+    // A flow without latencies has counts only.
+    let latencies = sum.has_values().then(|| Latencies {
+        min: sum.min,
+        max: sum.max,
+        mean: sum.mean().unwrap_or(sum.max),
+    });
+    FlowView {
+        id: shown::id(flow.id()),
+        flow: (*flow).into(),
+        text: flow.to_string(),
+        path: shown::path(path),
+        flow_latency: latencies.map(|latencies| latencies.max),
+        latencies,
+        basis: basis.name().into(),
+        path_length: u16::try_from(path.len()).unwrap_or(u16::MAX),
+        reports: sum.count,
+        first_seen: sum.first,
+        last_seen: sum.last,
+        ..FlowView::default()
+    }
+}
+
+/// One flow in a span, hop by hop. `name`: its id or its text.
+pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Result<FlowDetail, Refusal> {
+    let key = name.parse::<FlowKey>().ok();
+    let id = key.map(|key| key.id()).or_else(|| cursor::parse_id(name));
+    let id = id.ok_or_else(|| {
+        Refusal::bad(format!(
+            "{name:?} is not a flow; write a text such as 10.0.0.1:5000>10.0.0.2:80/17, or an id of 16 hexadecimal digits"
+        ))
+    })?;
+    let text = key.map(|key| key.to_string());
+    let filter = FlowFilter {
+        span,
+        order: FlowOrder::LastSeen,
+        text,
+        id: Some(id),
+        after: None,
+        limit: 1,
+    };
+    let place = place(context).await?;
+    let history = history_of(context)?;
+    let question = FlowsQuestion {
+        filter,
+        condition: None,
+    };
+    let spans = history.flows(question, Arc::clone(&place)).await?;
+    let Some((_, found)) = spans.flows.into_iter().next() else {
+        return Err(Refusal::not_found(format!(
+            "there were no reports of flow {name} in this time; choose another flow or time"
+        )));
+    };
+    names::look_up(context, [&found.flow]);
+    // A value that was not reported has not changed by more than its threshold.
+    let from = Some(span.from().saturating_sub(BEFORE));
+    let question = FlowQuestion {
+        flow: found.flow,
+        from,
+        to: Some(span.to().saturating_sub(1)),
+        limit: POINTS,
+    };
+    let past = history.flow(question, place).await?;
+    let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
+    let hop = |node: &u32| HopView {
+        node: shown::node(*node),
+        hop_latency: last
+            .iter()
+            .find(|(id, _)| id == node)
+            .map(|(_, latency)| *latency),
+        ..HopView::default()
+    };
+    let hops = found.path.iter().map(hop).collect();
+    Ok(FlowDetail {
+        flow: flow_view(&found),
+        hops,
+        intents: None,
+        range: range(span, spans.truncated),
+    })
+}
+
+/// Nodes of a span with their queues, by id.
+pub(super) async fn nodes(
+    context: &Arc<Context>,
+    span: Span,
+    (limit, after): (usize, Option<u32>),
+) -> Result<Prepared, Refusal> {
+    let settings = context.active_config.get();
+    let place = place(context).await?;
+    let spans = history_of(context)?.nodes(span, Arc::clone(&place)).await?;
+    respond(place, move || {
+        let views = node_views(&spans, &settings);
+        let rest = views
+            .into_values()
+            .filter(|node| after.is_none_or(|after| node.node > after));
+        let (nodes, more) = page::fill(rest, limit);
+        let next = nodes.last().map(|node| node.node).filter(|_| more);
+        Nodes {
+            nodes,
+            next,
+            range: range(span, spans.truncated),
+        }
+    })
+    .await
+}
+
+fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView> {
+    let units: BTreeMap<u32, String> = settings
+        .collect()
+        .node_profiles()
+        .into_iter()
+        .map(|(node, profile)| (node, profile.queue_unit))
+        .collect();
+    let usual = settings.collect().resolve_profiles().0.queue_unit;
+    let blank = |id: u32| NodeView {
+        node: id,
+        name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
+        ..NodeView::default()
+    };
+    let mut views: BTreeMap<u32, NodeView> = BTreeMap::new();
+    for (key, sum) in &spans.series {
+        let view = views.entry(key.node).or_insert_with(|| blank(key.node));
+        view.last_seen = view.last_seen.max(sum.last);
+        if key.metric == Metric::HopLatency as u8 {
+            view.reports = sum.count;
+            view.hop_latency = Spread {
+                min: Some(sum.min),
+                max: Some(sum.max),
+                ..Spread::default()
+            };
+        } else if key.metric == Metric::QueueOccupancy as u8 {
+            let unit = units.get(&key.node).unwrap_or(&usual).clone();
+            view.queues.push(QueueView {
+                queue: key.queue,
+                occupancy: sum.mean(),
+                max: Some(sum.max),
+                unit,
+            });
+        }
+    }
+    for (id, drops) in &spans.drops {
+        views.entry(*id).or_insert_with(|| blank(*id)).drops = *drops;
+    }
+    views
+}
+
+/// Links of a span, by their ends: those of the paths that flows took.
+pub(super) async fn links(
+    context: &Arc<Context>,
+    span: Span,
+    (limit, offset): (usize, usize),
+) -> Result<Prepared, Refusal> {
+    let place = place(context).await?;
+    let history = history_of(context)?;
+    let (ends, has_more) = link_ends(context, span, &place).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
+    let spans = history.nodes(span, Arc::clone(&place)).await?;
+    respond(place, move || {
+        let mut links = link_views(&paths);
+        for known in ends {
+            if let Some(link) = links.get_mut(&(known.from, known.to)) {
+                (link.egress_if, link.ingress_if) = (known.egress_if, known.ingress_if);
+            }
+        }
+        for link in links.values_mut() {
+            let (metric, interface) = (Metric::LinkUtilization as u8, link.egress_if);
+            let key = SeriesKey {
+                metric,
+                node: link.from,
+                interface,
+                queue: None,
+            };
+            let sum = interface.and_then(|_| spans.series.get(&key));
+            link.utilization = sum.map(|sum: &SpanSum| shown::fraction(sum.max));
+        }
+        let (links, more) = page::fill(links.into_values().skip(offset), limit);
+        let range = range(span, truncated || spans.truncated || has_more);
+        Links {
+            next: more.then_some(offset + links.len()),
+            links,
+            range,
+        }
+    })
+    .await
+}
+
+/// The interfaces at the ends of links, and whether there is more than is considered. Paths are stored without: these are as they are known
+/// now, in a console as exported hops say.
+pub(super) async fn link_ends(
+    context: &Context,
+    span: Span,
+    place: &Place,
+) -> Result<(Vec<LinkEnds>, bool), Refusal> {
+    let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(place)).await?;
+    let now = context.monitor.topology().await?;
+    ends.extend(now.links().map(|link| LinkEnds {
+        from: link.from,
+        to: link.to,
+        egress_if: link.egress_if,
+        ingress_if: link.ingress_if,
+    }));
+    Ok((ends, has_more))
+}
+
+pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
+    let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
+    for path in paths {
+        let pairs = path
+            .path
+            .windows(2)
+            .filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));
+        // A path with a loop has a link twice, and its flows once.
+        let ends: BTreeSet<(u32, u32)> = pairs
+            .filter(|(from, to)| *from != u32::MAX && *to != u32::MAX)
+            .collect();
+        for (from, to) in ends {
+            let blank = || LinkView {
+                from,
+                to,
+                ..LinkView::default()
+            };
+            let link = links.entry((from, to)).or_insert_with(blank);
+            link.flows += path.flows;
+            link.last_seen = link.last_seen.max(path.last);
+        }
+    }
+    links
+}
+
+/// Paths of a span, the most used first.
+pub(super) async fn paths(
+    context: &Arc<Context>,
+    span: Span,
+    (limit, offset): (usize, usize),
+) -> Result<Prepared, Refusal> {
+    let place = place(context).await?;
+    let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&place)).await?;
+    respond(place, move || {
+        let view = |path: &PathSpan| PathView {
+            path: shown::path(&path.path),
+            flows: path.flows,
+            reports: path.reports,
+        };
+        let (paths, more) = page::fill(paths.iter().skip(offset).map(view), limit);
+        Paths {
+            next: more.then_some(offset + paths.len()),
+            paths,
+            range: range(span, truncated),
+        }
+    })
+    .await
+}
+
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+/// Length of a span whose beginning is not given.
+const USUAL: u64 = 15 * MINUTE;
+/// Longest span of which events are counted one by one.
+const LONGEST_COUNTED: u64 = 30 * MINUTE;
+/// How long before a span the last value of a hop may have been reported.
+const BEFORE: u64 = 60 * MINUTE;
+/// Points of a flow's history that are read for the values of its hops.
+const POINTS: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_of_a_loop_has_each_flow_once() {
+        let path = |path: &[u32], flows, last| PathSpan {
+            path: path.to_vec(),
+            flows,
+            reports: 0,
+            last,
+        };
+        let links = link_views(&[path(&[1, 2, 3, 1, 2, u32::MAX], 4, 10), path(&[1, 2], 3, 20)]);
+        let found: Vec<_> = links
+            .values()
+            .map(|link| (link.from, link.to, link.flows, link.last_seen))
+            .collect();
+        assert_eq!(found, [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
+    }
+
+    #[test]
+    fn a_part_is_a_divisor_of_a_minute_or_whole_minutes() {
+        let seconds = |length: u64, columns| column(length * SECOND, columns) / SECOND;
+        assert_eq!(
+            [60, 180, 900, 1800].map(|length| seconds(length, 180)),
+            [1, 1, 5, 10]
+        );
+        assert_eq!(
+            [1860, 3600, 86_400, 7 * 86_400].map(|length| seconds(length, 180)),
+            [60, 60, 480, 3360]
+        );
+        assert_eq!([seconds(0, 1), seconds(900, 1)], [1, 900]);
+    }
+}

@@ -1,0 +1,250 @@
+//! How flows used their paths in a span of time: changes, shares, the opposite direction, and what each hop took.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use store::{FlowSelector, PathChange};
+use wire::FlowKey;
+
+use super::{
+    context::Context,
+    holds::{Silences, nanos},
+    hops::{self, Columns},
+    names,
+    page::{self, Prepared},
+    params::{FLOW, Form, Param, Params, SINCE, Segment, UNTIL},
+    past,
+    question::{history_of, place, respond},
+    refusal::Refusal,
+    stored,
+};
+use history::FlowQuestion;
+use view::{self as shown, ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
+
+/// The parameters of `/paths/changes` and `/paths/uses`.
+pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, SINCE, UNTIL, Param::limit(100, 1_000)];
+
+/// The parameters of `/flows/{id}/latencies`.
+pub(super) const LATENCIES: &[Param] = &[
+    SINCE,
+    UNTIL,
+    Param::new(
+        "columns",
+        "Maximum number of columns.",
+        Form::Integer {
+            min: 1,
+            max: 200,
+            default: Some(60),
+        },
+    ),
+];
+
+const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text);
+const DST: Param = Param::new("dst", "Only flows to this address.", Form::Text);
+
+/// Which flows the parameters name.
+fn flows_of(params: &Params) -> FlowSelector {
+    // As the store writes them; what is no address is nobody's.
+    let address = |name: &str| {
+        let text = params.text(name)?;
+        Some(
+            text.parse::<std::net::IpAddr>()
+                .map_or_else(|_| text.to_owned(), |address| address.to_string()),
+        )
+    };
+    FlowSelector {
+        flow: params.flow(),
+        src: address("src"),
+        dst: address("dst"),
+    }
+}
+
+/// Changes of paths, one by one and together.
+pub(crate) async fn changes(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Prepared, Refusal> {
+    let params = params.only(OF_FLOWS)?;
+    let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
+    let place = place(&context).await?;
+    let found = history_of(&context)?
+        .path_changes((span, of, limit), Arc::clone(&place))
+        .await?;
+    names::look_up(&context, found.changes.iter().map(|change| &change.flow));
+    respond(place, move || {
+        let (changes, _) = page::fill(found.changes.iter().map(change_view), limit);
+        let (groups, _) = page::fill(found.groups.iter().map(ChangeGroupView::from), limit);
+        PathChanges {
+            changes,
+            groups,
+            group_total: found.group_total,
+            total: found.total,
+            range: past::range(span, found.truncated),
+        }
+    })
+    .await
+}
+
+fn change_view(change: &PathChange) -> PathChangeView {
+    let PathChange {
+        ts,
+        flow,
+        before,
+        after,
+    } = change;
+    PathChangeView {
+        ts: *ts,
+        id: shown::id(flow.id()),
+        flow: (*flow).into(),
+        text: flow.to_string(),
+        before: shown::path(before),
+        after: shown::path(after),
+    }
+}
+
+/// Which paths flows used, in both directions.
+pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(OF_FLOWS)?;
+    let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
+    let place = place(&context).await?;
+    let history = history_of(&context)?;
+    let forward = history
+        .path_uses((span, of.clone(), limit), Arc::clone(&place))
+        .await?;
+    let back = opposite(&of);
+    let reverse = match &back {
+        Some(back) => Some(
+            history
+                .path_uses((span, back.clone(), limit), Arc::clone(&place))
+                .await?,
+        ),
+        None => None,
+    };
+    respond(place, move || {
+        let truncated = forward.truncated || reverse.as_ref().is_some_and(|uses| uses.truncated);
+        PathUses {
+            forward: direction(
+                &of,
+                &forward,
+                "there were no reports of this direction in this time",
+            ),
+            reverse: back
+                .zip(reverse)
+                .map(|(of, uses)| direction(&of, &uses, NOT_MEASURED)),
+            range: past::range(span, truncated),
+        }
+    })
+    .await
+}
+
+/// The flows of the opposite direction; `None`: of all flows there is none.
+fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
+    let reversed = |flow: FlowKey| {
+        let ports = flow.ports().map(|(src, dst)| (dst, src));
+        // A flow of which only its id is known has no addresses.
+        flow.known_id()
+            .is_none()
+            .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
+    };
+    match (of.flow, &of.src, &of.dst) {
+        (Some(flow), ..) => Some(FlowSelector {
+            flow: Some(reversed(flow)?),
+            src: of.dst.clone(),
+            dst: of.src.clone(),
+        }),
+        (None, None, None) => None,
+        (None, src, dst) => Some(FlowSelector {
+            flow: None,
+            src: dst.clone(),
+            dst: src.clone(),
+        }),
+    }
+}
+
+/// `nothing`: what is said when there were no reports.
+fn direction(of: &FlowSelector, uses: &store::PathUses, nothing: &str) -> DirectionView {
+    let all = uses
+        .uses
+        .iter()
+        .map(|used| used.time)
+        .fold(0, u64::saturating_add);
+    DirectionView {
+        flow: of.flow.map(|flow| flow.to_string()),
+        src: of.src.clone(),
+        dst: of.dst.clone(),
+        paths: uses.uses.iter().map(|used| UsedPath::new(used, all)).collect(),
+        flows: uses.flows,
+        spread: uses.spread,
+        truncated: uses.truncated,
+        unknown: uses.uses.is_empty().then(|| nothing.to_owned()),
+    }
+}
+
+/// What each hop of a flow took over time.
+pub(crate) async fn latencies(
+    State(context): State<Arc<Context>>,
+    Segment(id): Segment,
+    params: Params,
+) -> Result<Prepared, Refusal> {
+    let params = params.only(LATENCIES)?;
+    let span = past::span_or_usual(&params)?;
+    let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
+    let flow = stored::flow_named(&context, &id).await?;
+    let push = context.active_config.get().collector.push_interval;
+    let place = place(&context).await?;
+    let columns = Columns {
+        from: span.from(),
+        to: span.to().min(nic::time::now().max(span.from())),
+        column: span
+            .length()
+            .div_ceil(columns)
+            .div_ceil(SECOND)
+            .max(1)
+            .saturating_mul(SECOND),
+    };
+    // A value that was not reported has not changed by more than its threshold.
+    let from = Some(span.from().saturating_sub(nanos(push + push / 2).max(SECOND)));
+    let question = FlowQuestion {
+        flow,
+        from,
+        to: Some(span.to().saturating_sub(1)),
+        limit: POINTS,
+    };
+    let stored = history_of(&context)?;
+    let history = stored.flow(question, Arc::clone(&place)).await?;
+    let silences = Silences::read(stored, &place, &history, push, columns.to).await?;
+    respond(place, move || hops::latencies(&history, &silences, columns)).await
+}
+
+const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it in this time. Its packets need INT, too, \
+                            or they pass nodes that do not report";
+const SECOND: u64 = 1_000_000_000;
+/// Values of a flow that are read for one answer.
+const POINTS: usize = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_opposite_direction_has_addresses_and_ports_exchanged() {
+        let of = |text: &str| FlowSelector {
+            flow: Some(text.parse().unwrap()),
+            ..FlowSelector::default()
+        };
+        let found = opposite(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
+        assert_eq!(found, of("10.0.0.2:80>10.0.0.1:5000/17"));
+        assert_eq!(opposite(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
+        assert_eq!(opposite(&of("flow-id:0x0000f10a")), None);
+        let pair = FlowSelector {
+            src: Some("10.0.0.1".to_owned()),
+            ..FlowSelector::default()
+        };
+        let back = FlowSelector {
+            dst: Some("10.0.0.1".to_owned()),
+            ..FlowSelector::default()
+        };
+        assert_eq!(opposite(&pair), Some(back));
+        assert_eq!(opposite(&FlowSelector::default()), None);
+    }
+}

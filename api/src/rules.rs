@@ -1,0 +1,160 @@
+//! The rules of a managed switch: what its manager reads and writes.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json,
+    extract::{State, rejection::JsonRejection},
+    http::{HeaderMap, header},
+};
+use manager::device::{Change, Etag};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    context::Context,
+    params::{Form, Param, Params},
+    refusal::Refusal,
+    session::Session,
+    switch::{handle, json, silent},
+};
+use config::sections::Role;
+use switch_role::role::{Forwarder, Proposal, Refused, Requester, RulesError};
+use view::{
+    rules::{ChangeView, ElectionView},
+    switch::{CountersView, RulesView},
+};
+
+/// The parameters of `GET /switch/rules`.
+pub(super) const RULES: &[Param] = &[
+    Param::new(
+        "wait",
+        "Wait for another version than this `etag`, up to 20 s; the response has the then active version.",
+        Form::Text,
+    ),
+    Param::integer(
+        "seen",
+        "With `wait`: wait for another number of `neighbour_changes`, too.",
+        0,
+        u64::MAX,
+    ),
+];
+
+/// Changes of rules.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RuleChanges"))]
+pub(super) struct ChangesBody {
+    /// The election with which the writer claimed the switch.
+    election: ElectionView,
+    /// The changes in order; all are executed, or none.
+    changes: Vec<ChangeView>,
+}
+
+/// The rules now.
+pub(crate) async fn rules(
+    State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
+    params: Params,
+) -> Result<Json<RulesView>, Refusal> {
+    let params = params.only(RULES)?;
+    let handle = handle(&context)?;
+    let requester = match session.role {
+        Role::Read => Requester::Reader,
+        Role::Operate => Requester::Manager,
+    };
+    Ok(Json(
+        handle
+            .rules(params.text("wait"), params.number("seen")?, requester)
+            .await?,
+    ))
+}
+
+/// Makes the requester the only writer.
+pub(crate) async fn claim(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<RulesView>, Refusal> {
+    params.only(&[])?;
+    let election: ElectionView = read(body)?;
+    Ok(Json(
+        handle(&context)?
+            .propose(Proposal::Claim(election.into()))
+            .await?,
+    ))
+}
+
+/// Renews the lease of the manager that claimed the switch.
+pub(crate) async fn renew(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<CountersView>, Refusal> {
+    params.only(&[])?;
+    let election: ElectionView = read(body)?;
+    let renew = move |forwarder: &mut Forwarder| {
+        forwarder
+            .renew(election.into())
+            .map(|()| forwarder.counters_view())
+    };
+    let renewed = handle(&context)?.ask(renew).await;
+    Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
+}
+
+/// Changes rules, if they are still those of the version in `If-Match`.
+pub(crate) async fn change(
+    State(context): State<Arc<Context>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<RulesView>, Refusal> {
+    params.only(&[])?;
+    let etag = headers
+        .get(header::IF_MATCH)
+        .and_then(|value| value.to_str().ok());
+    let etag = etag.map(|etag| Etag(etag.trim_matches('"').to_owned()));
+    let etag = etag.ok_or_else(|| {
+        Refusal::bad(
+            "a change needs the version that it was made from; send the `etag` as If-Match: \"ETAG\"",
+        )
+    })?;
+    let ChangesBody { election, changes } = read(body)?;
+    let changes: Result<Vec<Change>, String> = changes.iter().map(Change::try_from).collect();
+    let changes = changes.map_err(Refusal::bad)?;
+    let proposal = Proposal::Apply {
+        election: election.into(),
+        etag,
+        changes,
+    };
+    Ok(Json(handle(&context)?.propose(proposal).await?))
+}
+
+fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
+    let wrong = |error: serde_json::Error| {
+        Refusal::bad(format!(
+            "{error}; /api/v1/openapi.json describes the body of this request"
+        ))
+    };
+    serde_json::from_value(json(body)?).map_err(wrong)
+}
+
+impl From<RulesError> for Refusal {
+    fn from(error: RulesError) -> Self {
+        match error {
+            RulesError::Silent => silent(),
+            RulesError::NotSaved(message) => Self::unavailable(message),
+            RulesError::Refused(Refused::NotManaged) => Self::not_found(
+                "no manager configures this switch; add [switch.managed] to its configuration",
+            ),
+            RulesError::Refused(Refused::NotPrimary(election)) => Self::conflict(format!(
+                "another manager claimed the switch with term {}, epoch {}; claim it with a higher election",
+                election.term, election.epoch
+            )),
+            RulesError::Refused(Refused::Stale) => {
+                Self::stale("the rules have changed since they were read; read them again")
+            }
+            RulesError::Refused(Refused::Wrong(message)) => Self::bad(message),
+        }
+    }
+}

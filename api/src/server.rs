@@ -1,0 +1,302 @@
+//! The listening socket, its thread, and an orderly end.
+
+use std::{
+    collections::BTreeMap,
+    future::IntoFuture,
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Weak},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::{runtime, sync::oneshot, task, time};
+
+use super::{
+    alerts,
+    connections::{Limited, Peer},
+    context::Context,
+    router::service,
+};
+use ::runtime::{control, save};
+use collect_role::monitor::Monitor;
+use terminal::CliError;
+use view::Name;
+
+/// The API as a component.
+#[derive(Debug)]
+pub struct Api {
+    context: Arc<Context>,
+    listen: SocketAddr,
+    address: Option<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Api {
+    /// An API that is not started.
+    pub fn new(listen: SocketAddr, context: Context) -> Self {
+        Self {
+            context: Arc::new(context),
+            listen,
+            address: None,
+            stop: None,
+            thread: None,
+        }
+    }
+
+    /// Its address, once started.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Binds the address and serves it on a thread of its own.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn start(&mut self) -> Result<(), CliError> {
+        let listener = TcpListener::bind(self.listen).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            self.address = Some(listener.local_addr()?);
+            Ok(listener)
+        });
+        let listener = listener.map_err(|error| self.cannot_listen(error))?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .build();
+        let runtime = runtime
+            .map_err(|error| CliError::io("cannot start the API", error, "raise the limit on open files"))?;
+        let (stop, stopped) = oneshot::channel();
+        let context = Arc::clone(&self.context);
+        let control = context.control.clone();
+        {
+            // Before the address is known: a signal without a handler ends the program at once.
+            let _within = runtime.enter();
+            control::signals(&control);
+        }
+        let serving = move || {
+            runtime.block_on(serve(listener, context, stopped));
+            // A query that is still running is abandoned: it only reads.
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        };
+        self.thread = Some(control.spawn("api", serving)?);
+        self.stop = Some(stop);
+        Ok(())
+    }
+
+    /// Ends the live streams, lets other responses finish for a moment, and stops.
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // Fails only if the thread has already ended.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    fn cannot_listen(&self, error: io::Error) -> CliError {
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "stop the other program, or set another port in [api] listen (or --api)"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "ports below 1024 need root or CAP_NET_BIND_SERVICE; use a higher one"
+            }
+            _ => "set an address of this machine in [api] listen (or --api)",
+        };
+        CliError::io(format!("cannot serve the API on {}", self.listen), error, remedy)
+    }
+}
+
+async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::Receiver<()>) {
+    if context.reminds {
+        tokio::spawn(alerts::remind(Arc::downgrade(&context)));
+    }
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => Limited::new(
+            listener,
+            Arc::clone(&context.tls),
+            MAX_CONNECTIONS,
+            CONNECTION_TIME,
+        ),
+        Err(error) => {
+            context.control.failed(format!("the API cannot serve: {error}"));
+            return;
+        }
+    };
+    tokio::spawn(sample(Arc::clone(&context)));
+    tokio::spawn(learn(Arc::downgrade(&context)));
+    let (end, ended) = oneshot::channel::<()>();
+    let ending = async {
+        // An error means that the sender was dropped, which also stops the server.
+        let _ = ended.await;
+    };
+    let service = service(Arc::clone(&context)).into_make_service_with_connect_info::<Peer>();
+    let served = axum::serve(listener, service).with_graceful_shutdown(ending);
+    let served = tokio::spawn(served.into_future());
+    let _ = stopped.await;
+    context.hub.close();
+    drop(end);
+    let _ = time::timeout(LAST_RESPONSES, served).await;
+    let known = Arc::clone(&context.known_links);
+    // It may wait for a thread, behind questions that nobody waits for any more.
+    let _ = time::timeout(
+        LAST_RESPONSES,
+        tokio::task::spawn_blocking(move || known.save(true)),
+    )
+    .await;
+}
+
+/// Looks at the links in use every few seconds, so that those that fail are known.
+async fn learn(context: Weak<Context>) {
+    loop {
+        time::sleep(LEARN_EVERY).await;
+        let Some(context) = context.upgrade() else { return };
+        // A worker that does not answer now does the next time.
+        let Ok(links) = context.monitor.links().await else {
+            continue;
+        };
+        let known = Arc::clone(&context.known_links);
+        let work = move || {
+            known.memory().learn(&links);
+            known.save(false);
+        };
+        let _ = tokio::task::spawn_blocking(work).await;
+    }
+}
+
+/// Samples the counters once a second, so that rates can be computed.
+async fn sample(context: Arc<Context>) {
+    let mut every = time::interval(Duration::from_secs(1));
+    // A late tick delays the following ones: rates need a whole second between samples.
+    every.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    let mut drops = Drops::default();
+    let mut store = StoreLog::default();
+    let mut restoring: Option<task::JoinHandle<()>> = None;
+    for second in 1_u64.. {
+        every.tick().await;
+        context.monitor.sample();
+        if let Some(stats) = context.monitor.pipeline().store() {
+            store.report(&stats);
+        }
+        if second.is_multiple_of(DROPS_EVERY) {
+            drops.report(&context.monitor);
+            // It may wait for the disk.
+            if restoring.as_ref().is_none_or(task::JoinHandle::is_finished) {
+                restoring = Some(task::spawn_blocking(save::restore));
+            }
+        }
+        if second.is_multiple_of(60) {
+            context.history.iter().for_each(|history| history.tidy());
+        }
+    }
+}
+
+/// The drop counts of the last log lines.
+#[derive(Default)]
+struct Drops {
+    reported: BTreeMap<(Name, Name), u64>,
+    /// The line about truncated paths was written.
+    truncation: bool,
+}
+
+impl Drops {
+    /// One line per stage and reason that grew since the last time: losses must be visible, and must not flood the log.
+    fn report(&mut self, monitor: &Monitor) {
+        let flows = monitor.total(|stats| stats.truncated_flows);
+        if flows > 0 && !std::mem::replace(&mut self.truncation, true) {
+            tracing::warn!(
+                flows,
+                "paths are truncated: the table of hops is full; raise [collector] max_flows"
+            );
+        }
+        for stage in monitor.stages(collector::Losses::default()) {
+            for (reason, count) in stage.drops {
+                let reported = self
+                    .reported
+                    .entry((stage.stage.clone(), reason.clone()))
+                    .or_default();
+                if count > *reported {
+                    let new = count - *reported;
+                    tracing::warn!(
+                        stage = &*stage.stage,
+                        reason = &*reason,
+                        new,
+                        total = count,
+                        "dropped"
+                    );
+                    *reported = count;
+                }
+            }
+        }
+    }
+}
+
+/// What was logged of the store.
+#[derive(Default)]
+struct StoreLog {
+    state: Option<store::State>,
+    /// The number of the latest problem of a file.
+    problem: u64,
+    /// Files with problems are not listed, because there are too many.
+    has_more: bool,
+}
+
+impl StoreLog {
+    /// One line when the store begins to fail, or its disk is full, one when it works again, and one for each problem of a file.
+    fn report(&mut self, stats: &store::Stats) {
+        for problem in stats
+            .problems
+            .list()
+            .iter()
+            .filter(|problem| problem.number > self.problem)
+        {
+            tracing::error!(
+                file = &*problem.file,
+                kind = problem.kind.name(),
+                records = problem.records,
+                reason = &*problem.message,
+                "a file of the store has a problem"
+            );
+        }
+        self.problem = stats
+            .problems
+            .list()
+            .last()
+            .map_or(self.problem, |last| self.problem.max(last.number));
+        let more = stats.problems.more();
+        if more > 0 && !self.has_more {
+            tracing::error!(more, "more files of the store have problems than are listed");
+        }
+        self.has_more = more > 0;
+        let message = stats.message.as_deref();
+        let before = self.state.replace(stats.state).unwrap_or(store::State::Ok);
+        match stats.state {
+            state if state == before => {}
+            store::State::Ok => tracing::info!("the store works again"),
+            store::State::Closed => {}
+            store::State::Full => {
+                tracing::error!(
+                    reason = message,
+                    "the store's disk is full: records are not stored"
+                );
+            }
+            _ => tracing::error!(reason = message, "the store fails: records are not stored"),
+        }
+    }
+}
+
+/// Seconds between two checks of the drop counters.
+const DROPS_EVERY: u64 = 10;
+/// How often links are looked at.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
+/// Threads for queries of the store, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
+const BLOCKING_THREADS: usize = 72;
+/// Maximum number of connections; a further one closes the connection that has been idle the longest.
+const MAX_CONNECTIONS: usize = 512;
+/// Time for a request to arrive, and for a response to be received.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
+/// Time limit of responses when the program ends.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);

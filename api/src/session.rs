@@ -1,0 +1,131 @@
+//! Whose request it is: the role and the name of its token.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+
+use axum::{
+    Extension, Json,
+    extract::{FromRequestParts, State},
+    http::{Method, request::Parts},
+};
+use serde::{Deserialize, Serialize};
+
+use settings::values::Secret;
+
+use super::{context::Context, params::Params, refusal::Refusal};
+use config::sections::Role;
+
+/// What the token of a request proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    /// What the request may do.
+    pub(super) role: Role,
+    /// The name of its token, if it has one.
+    pub(super) name: Option<String>,
+    /// Its token, if it needed one.
+    pub(super) token: Option<Secret>,
+}
+
+/// Requests with a body that change nothing.
+const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
+
+/// Whether a request may change something: every one that does not only read.
+pub(super) fn may_change(method: &Method, path: &str) -> bool {
+    !(matches!(*method, Method::GET | Method::HEAD) || method == Method::POST && QUESTIONS.contains(&path))
+}
+
+impl Session {
+    /// Refuses what the role does not allow.
+    ///
+    /// # Errors
+    /// 403.
+    pub(super) fn may(&self, method: &Method, path: &str) -> Result<(), Refusal> {
+        if self.role == Role::Operate || !may_change(method, path) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden(
+            "this token may only read; use one with role = \"operate\" in [[api.tokens]] to change something",
+        ))
+    }
+}
+
+/// The requester's rights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SessionView {
+    /// `read`: every request that only reads. `operate`: every request.
+    role: RoleView,
+    /// The name of the token; null if it has none, or none is needed.
+    name: Option<String>,
+    /// Whether the API needs a token.
+    needs_token: bool,
+    /// Whether this is a console, which answers from ClickHouse and has no live state.
+    console: bool,
+    /// In a console: addresses of the pages of collectors, by their names, as configured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    collectors: BTreeMap<String, String>,
+}
+
+/// Role of a requester.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Role"))]
+pub(crate) enum RoleView {
+    /// Read everything, and change nothing.
+    Read,
+    /// Everything.
+    Operate,
+}
+
+/// What the requester may do.
+pub(crate) async fn view(
+    State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
+    params: Params,
+) -> Result<Json<SessionView>, Refusal> {
+    params.only(&[])?;
+    let role = match session.role {
+        Role::Read => RoleView::Read,
+        Role::Operate => RoleView::Operate,
+    };
+    let settings = context.active_config.get();
+    let (needs_token, console) = (settings.api.needs_token(), settings.console.is_some());
+    let collectors = settings
+        .console
+        .as_ref()
+        .map(|console| console.collectors.clone())
+        .unwrap_or_default();
+    Ok(Json(SessionView {
+        role,
+        name: session.name,
+        needs_token,
+        console,
+        collectors,
+    }))
+}
+
+/// Who asks, for the history: the name of the token; without one, what the request says, which is no proof.
+pub(super) struct Requester(pub(super) String);
+
+impl<S: Sync> FromRequestParts<S> for Requester {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let proven = parts
+            .extensions
+            .get::<Session>()
+            .and_then(|session| session.name.clone());
+        let claimed = || {
+            let given = parts
+                .headers
+                .get("x-requested-by")
+                .and_then(|value| value.to_str().ok());
+            given
+                .unwrap_or("api")
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(64)
+                .collect()
+        };
+        Ok(Self(proven.unwrap_or_else(claimed)))
+    }
+}

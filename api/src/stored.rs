@@ -1,0 +1,359 @@
+//! Responses about the past: events, rollups, a flow's history, and SQL; a bounded number at a time.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+};
+use collector::Kind;
+use detect::Metric;
+use filter::View;
+use serde::{Deserialize, Deserializer};
+use store::{EventFilter, EventRow, FirstRow, FlowPoint, RollupFilter};
+use wire::FlowKey;
+
+use super::{
+    context::Context,
+    filters, flows,
+    holds::Silences,
+    names,
+    page::{self, Prepared},
+    params::{EVENT_FILTER, FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
+    question::{history_of, permit, place, respond},
+    refusal::Refusal,
+};
+use history::sql::Request;
+use history::{EventQuestion, FlowQuestion, FoundEvents};
+use view::{
+    EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
+};
+
+/// The parameters of `/events`.
+pub(super) const EVENTS: &[Param] = &[
+    Param::limit(200, MAX_ROWS),
+    Param::integer(
+        "before",
+        "Strictly before: `ts` of the last event on the previous page.",
+        0,
+        u64::MAX,
+    ),
+    FROM,
+    TO,
+    KIND,
+    NODE,
+    METRIC,
+    FLOW,
+    EVENT_FILTER,
+];
+
+/// Stored events, newest first. `before` is the `ts` of the last one on the page before. A filter that matches few of many events may
+/// end a page early: it goes on at `next`.
+pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
+    let params = params.only(EVENTS)?;
+    let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
+    let condition = filters::condition(&context, &params, View::Events).await?;
+    let required = condition
+        .as_deref()
+        .map(filter::Filter::required)
+        .unwrap_or_default();
+    let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    let filter = EventFilter {
+        from: params.number("from")?,
+        before: params.number("before")?.into_iter().chain(to).min(),
+        kind: params.kind().or(required.kind.as_deref().and_then(kind)),
+        node: params.number("node")?.or(required.node),
+        metric: params
+            .metric()
+            .or(required.metric.as_deref().and_then(Metric::from_name)),
+        flow: params.flow().or(required.flow),
+        limit: params.limit()?,
+    };
+    let reasons = context.active_config.get().collect().drop_reasons();
+    let place = place(&context).await?;
+    let question = EventQuestion { filter, condition };
+    let FoundEvents { rows, stopped } = history_of(&context)?.events(question, Arc::clone(&place)).await?;
+    names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
+    respond(place, move || {
+        let view = |row: &EventRow| {
+            let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
+            EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
+        };
+        let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
+        let last = events
+            .last()
+            .map(|event| event.ts)
+            .filter(|_| cut || events.len() == filter.limit);
+        Events {
+            next: last.or(stopped),
+            events,
+        }
+    })
+    .await
+}
+
+/// The parameters of `/rollups`.
+pub(super) const ROLLUPS: &[Param] = &[
+    METRIC,
+    NODE,
+    Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
+    Param::integer("interface", "Only this egress interface.", 0, u32::MAX as u64),
+    FLOW,
+    Param::integer("interval", "Only this length, seconds: 1 or 60.", 1, 60),
+    FROM,
+    TO,
+    Param::limit(2_000, MAX_ROWS),
+];
+
+/// Rollups in ascending order of time: the latest that match.
+pub(crate) async fn rollups(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Prepared, Refusal> {
+    let params = params.only(ROLLUPS)?;
+    let filter = RollupFilter {
+        from: params.number("from")?,
+        to: params.number("to")?,
+        metric: params.metric(),
+        node: params.number("node")?,
+        queue: params.number("queue")?,
+        interface: params.number("interface")?,
+        flow: params.flow(),
+        interval: params.number("interval")?,
+        limit: params.limit()?,
+    };
+    let place = place(&context).await?;
+    let rows = history_of(&context)?.rollups(filter, Arc::clone(&place)).await?;
+    respond(place, move || {
+        // Beyond the limit the latest rows are returned.
+        let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
+        rollups.reverse();
+        Rollups {
+            rollups,
+            truncated: truncated || rows.len() == filter.limit,
+        }
+    })
+    .await
+}
+
+/// The parameters of `/flows/{id}/history`.
+pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
+
+/// A flow's latencies and paths over time.
+pub(crate) async fn history(
+    State(context): State<Arc<Context>>,
+    Segment(id): Segment,
+    params: Params,
+) -> Result<Prepared, Refusal> {
+    let params = params.only(HISTORY)?;
+    let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
+    let flow = flow_named(&context, &id).await?;
+    let push = context.active_config.get().collector.push_interval;
+    let place = place(&context).await?;
+    let question = FlowQuestion {
+        flow,
+        from,
+        to,
+        limit,
+    };
+    let stored = history_of(&context)?;
+    let history = stored.flow(question, Arc::clone(&place)).await?;
+    let last = history.series.last().map_or(0, |point| point.ts);
+    let silences = Silences::read(stored, &place, &history, push, last).await?;
+    respond(place, move || {
+        let ends = silences.ends(&history.series, last).into_iter();
+        let nexts = history.series.iter().skip(1).map(|point| point.ts);
+        let times = history.series.iter().map(|point| point.ts).zip(ends.zip(nexts));
+        let silent = times
+            .filter(|(_, (end, next))| end < next)
+            .map(|(ts, (end, _))| (ts, end))
+            .collect();
+        let point = |point: FlowPoint| PointView {
+            ts: point.ts,
+            flow_latency: point.flow_latency,
+            basis: point.basis.name().into(),
+            hops: point
+                .hops
+                .into_iter()
+                .map(|(id, latency)| HopLatency {
+                    node: node(id),
+                    latency,
+                })
+                .collect(),
+        };
+        let since = |(ts, nodes): &(u64, Vec<u32>)| PathSince {
+            ts: *ts,
+            path: path(nodes),
+        };
+        // Beyond the limit the latest rows are returned.
+        let (mut series, more) = page::fill(history.series.into_iter().rev().map(point), limit);
+        let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
+        series.reverse();
+        paths.reverse();
+        let series = with_silences(series.into_iter(), &silent);
+        HistoryView {
+            series,
+            paths,
+            truncated: history.truncated || more || more_paths,
+        }
+    })
+    .await
+}
+
+/// The flow with this text or, if it is there now, with this id.
+pub(super) async fn flow_named(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
+    match id.parse::<FlowKey>() {
+        Ok(flow) => Ok(flow),
+        Err(_) if context.active_config.get().console.is_some() => Err(Refusal::bad(format!(
+            "{id:?} is not a flow; a console knows flows by their texts, such as 10.0.0.1:5000>10.0.0.2:80/17"
+        ))),
+        Err(_) => Ok(flows::flow_by_id(context, id).await?.0),
+    }
+}
+
+/// Adds a point without values where the flow began to be silent: `silent` has the end of each value that ends before the next one.
+fn with_silences(series: impl Iterator<Item = PointView>, silent: &BTreeMap<u64, u64>) -> Vec<PointView> {
+    let mut points = Vec::new();
+    for point in series {
+        let end = silent.get(&point.ts).copied();
+        let basis = point.basis.clone();
+        points.push(point);
+        points.extend(end.map(|ts| PointView {
+            ts,
+            flow_latency: None,
+            basis,
+            hops: Vec::new(),
+        }));
+    }
+    points
+}
+
+/// The body of `/query`.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SqlQuery"))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SqlQuery {
+    /// A single SELECT statement.
+    #[cfg_attr(test, schemars(extend("format" = "sql")))]
+    sql: String,
+    /// Only files with records at or after, nanoseconds since the Unix epoch.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    from: Option<u64>,
+    /// Only files with records at or before, nanoseconds since the Unix epoch.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    to: Option<u64>,
+    /// Maximum number of rows; at most `[api] query_rows`.
+    #[serde(default, deserialize_with = "whole")]
+    #[cfg_attr(test, schemars(range(max = u64::MAX)))]
+    limit: Option<usize>,
+}
+
+/// A whole number; JSON may write it with a fraction of zero, such as 488.0.
+pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    // Every float below 2^64 without a fraction converts exactly.
+    let float = number
+        .as_f64()
+        .filter(|float| float.fract() == 0.0 && (0.0..u64::MAX as f64).contains(float));
+    let value = number.as_u64().or(float.map(|float| float as u64));
+    value
+        .and_then(|value| T::try_from(value).ok())
+        .map(Some)
+        .ok_or_else(|| {
+            serde::de::Error::custom(format_args!(
+                "{number} is out of range; write a whole number from 0"
+            ))
+        })
+}
+
+/// SQL over the views of the store: read-only, and bounded in time, rows and bytes. The query ends when the client disconnects.
+pub(crate) async fn query(
+    State(context): State<Arc<Context>>,
+    query: Result<Json<SqlQuery>, JsonRejection>,
+) -> Result<Prepared, Refusal> {
+    let Json(query) = query.map_err(|error| {
+        Refusal::bad(format!(
+            "{}; send {{\"sql\": \"SELECT …\"}} as application/json",
+            error.body_text()
+        ))
+    })?;
+    let history = history_of(&context)?;
+    let settings = context.active_config.get();
+    let most = settings.api.query_rows;
+    let request = Request {
+        sql: query.sql,
+        from: query.from,
+        to: query.to,
+        max_rows: query.limit.unwrap_or(most).min(most),
+        timeout: settings.api.query_timeout,
+    };
+    let _permit = permit(&context.queries).await?;
+    Ok(Prepared(history.query(request).await?))
+}
+
+/// Maximum number of rows in a response.
+const MAX_ROWS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_may_be_written_as_a_float() {
+        let read = |from: &str| {
+            let text = format!("{{\"sql\": \"SELECT 1\", \"from\": {from}}}");
+            serde_json::from_str::<SqlQuery>(&text)
+                .ok()
+                .map(|query| query.from)
+        };
+        assert_eq!(
+            ["488.0", "4076402218306774.0", "18446744073709551615", "null"].map(read),
+            [
+                Some(Some(488)),
+                Some(Some(4_076_402_218_306_774)),
+                Some(Some(u64::MAX)),
+                Some(None)
+            ]
+        );
+        assert_eq!(
+            ["488.5", "-1", "1e30", "\"7\"", "18446744073709551616"].map(read),
+            [None; 5]
+        );
+    }
+
+    #[test]
+    fn a_time_without_reports_is_a_point_without_values() {
+        let point = |ts: u64, latency: Option<u64>| PointView {
+            ts,
+            flow_latency: latency,
+            hops: latency
+                .map(|latency| HopLatency {
+                    node: Some(1),
+                    latency,
+                })
+                .into_iter()
+                .collect(),
+            ..PointView::default()
+        };
+        let values = [0, 1, 15, 16, 40].map(|at| point(at, Some(5)));
+        let with_holes = [
+            (0, true),
+            (1, true),
+            (15, true),
+            (16, true),
+            (19, false),
+            (40, true),
+        ];
+        let expected = with_holes.map(|(at, value)| point(at, value.then_some(5)));
+        assert_eq!(
+            with_silences(values.into_iter(), &BTreeMap::from([(16, 19)])),
+            expected
+        );
+    }
+}

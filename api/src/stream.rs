@@ -1,0 +1,106 @@
+//! `/events/stream` and `/domain/stream`: server-sent events.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context as Task, Poll},
+    time::Duration,
+};
+
+use axum::{
+    Extension,
+    extract::State,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use filter::View;
+use futures_core::Stream;
+
+use super::{
+    context::Context,
+    filters,
+    guard::admits,
+    params::{EVENT_FILTER, FLOW, KIND, NODE, Param, Params},
+    refusal::Refusal,
+    session::Session,
+};
+use collect_role::live::{Filter, Message, Subscription, Topic};
+
+/// The parameters of `/events/stream`.
+pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
+
+/// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
+pub(crate) async fn events(
+    State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
+    params: Params,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    let params = params.only(EVENTS)?;
+    let condition = filters::condition(&context, &params, View::Events).await?;
+    let filter = Filter {
+        kind: params.kind(),
+        node: params.number("node")?,
+        flow: params.flow(),
+        condition,
+    };
+    subscribe(&context, Topic::Events(filter), session)
+}
+
+/// What changes at the manager.
+pub(crate) async fn domain(
+    State(context): State<Arc<Context>>,
+    Extension(session): Extension<Session>,
+    params: Params,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    params.only(&[])?;
+    if context.manager.is_none() {
+        return Err(Refusal::not_found(super::intents::NO_MANAGER));
+    }
+    subscribe(&context, Topic::Manager, session)
+}
+
+fn subscribe(
+    context: &Context,
+    topic: Topic,
+    session: Session,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Refusal> {
+    let token = session.token;
+    let subscription = context.hub.subscribe(topic, token.clone()).ok_or_else(|| {
+        Refusal::unavailable("there are too many live streams, or their filters have more than 256 tests together; close one, or raise [api] max_streams")
+    })?;
+    // A reload in the meantime has not seen this client.
+    if !admits(&context.active_config.get().api, token.as_ref()) {
+        return Err(Refusal::unauthorized(
+            "this token is no longer valid; send another one of [api]",
+        ));
+    }
+    Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// Silence after which a comment is sent, so that both ends detect a broken connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+struct Events {
+    subscription: Subscription,
+}
+
+impl Stream for Events {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Self::Item>> {
+        let shed = self.subscription.take_shed();
+        if shed > 0 {
+            return Poll::Ready(Some(Ok(Event::default()
+                .event("shed")
+                .data(format!("{{\"shed\":{shed}}}")))));
+        }
+        self.subscription
+            .events
+            .poll_recv(task)
+            .map(|next| next.map(|Message { name, text }| Ok(named(name).data(&*text))))
+    }
+}
+
+fn named(name: Option<&str>) -> Event {
+    name.map_or_else(Event::default, |name| Event::default().event(name))
+}

@@ -1,0 +1,201 @@
+//! Traffic over time, by what is chosen. From the store.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use filter::View;
+use store::{Dimension, Measure, Part, Prefixes, Source, Sums, Traffic, TrafficQuestion};
+
+use super::{
+    context::Context,
+    filters, names,
+    page::{self, Prepared},
+    params::{Form, Param, Params},
+    question::{history_of, place, respond},
+    refusal::Refusal,
+};
+use view::{TrafficRow, TrafficView};
+
+/// The parameters of `/traffic`.
+pub(super) const TRAFFIC: &[Param] = &[
+    Param::new(
+        "by",
+        "Dimensions to group by, up to three, separated by commas; default: node. `port` is the lower of both ports, which is usually the service's; `label` is one of the inventory, of a device on the path.",
+        Form::Names(|| Dimension::ALL.map(Dimension::name).to_vec(), 3),
+    ),
+    Param::new(
+        "measure",
+        "Measure to sum; default: reports.",
+        Form::OneOf(|| Measure::ALL.map(Measure::name).to_vec()),
+    ),
+    Param::new(
+        "from",
+        "Start of the time; default: 15 minutes before its end.",
+        Form::Time,
+    ),
+    Param::new("to", "End of the time; default: now.", Form::Time),
+    Param::new(
+        "filter",
+        "Filter, such as `src in 10.0.1.0/24`: a filter of flows for `reports` and `flow_latency`, otherwise of events.",
+        Form::Filter,
+    ),
+    Param::new(
+        "top",
+        "Maximum number of separate groups.",
+        Form::Integer {
+            min: 1,
+            max: MOST_GROUPS,
+            default: Some(8),
+        },
+    ),
+    Param::new(
+        "columns",
+        "Maximum number of columns. With many flows there are fewer.",
+        Form::Integer {
+            min: 1,
+            max: 1_000,
+            default: Some(180),
+        },
+    ),
+    Param::new(
+        "prefix4",
+        "Length of prefixes of IPv4.",
+        Form::Integer {
+            min: 0,
+            max: 32,
+            default: Some(24),
+        },
+    ),
+    Param::new(
+        "prefix6",
+        "Length of prefixes of IPv6.",
+        Form::Integer {
+            min: 0,
+            max: 128,
+            default: Some(64),
+        },
+    ),
+];
+
+/// Values over time, of the greatest groups and of the others.
+pub(crate) async fn traffic(
+    State(context): State<Arc<Context>>,
+    params: Params,
+) -> Result<Prepared, Refusal> {
+    let params = params.only(TRAFFIC)?;
+    let question = Arc::new(question(&context, &params).await?);
+    let place = place(&context).await?;
+    let answer = history_of(&context)?
+        .traffic(Arc::clone(&question), Arc::clone(&place))
+        .await?;
+    respond(place, move || view(&question, &answer)).await
+}
+
+async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion, Refusal> {
+    let named = |text: &str| Measure::ALL.into_iter().find(|one| one.name() == text);
+    let measure = params.text("measure").and_then(named).unwrap_or(Measure::Reports);
+    let mut by: Vec<Dimension> = Vec::new();
+    for dimension in params
+        .text("by")
+        .unwrap_or("node")
+        .split(',')
+        .filter_map(Dimension::from_name)
+    {
+        if !by.contains(&dimension) {
+            by.push(dimension);
+        }
+    }
+    let view = if measure.source() == Source::Flows {
+        View::Flows
+    } else {
+        View::Events
+    };
+    let condition = filters::condition(context, params, view).await?;
+    let labels = match by.contains(&Dimension::Label) {
+        true => names::labels(context).await,
+        false => BTreeMap::new(),
+    };
+    let now = nic::time::now();
+    let to = params.number("to")?.unwrap_or(now).min(LATEST);
+    let from = params
+        .number("from")?
+        .unwrap_or_else(|| to.saturating_sub(USUAL))
+        .min(to);
+    let prefixes = Prefixes {
+        v4: params.number("prefix4")?.unwrap_or(24),
+        v6: params.number("prefix6")?.unwrap_or(64),
+    };
+    Ok(TrafficQuestion {
+        span: (from, to),
+        now,
+        columns: params.number("columns")?.unwrap_or(180),
+        measure,
+        by,
+        prefixes,
+        top: params.number("top")?.unwrap_or(8),
+        condition,
+        labels: Arc::new(labels),
+    })
+}
+
+fn view(question: &TrafficQuestion, answer: &Traffic) -> TrafficView {
+    let measure = question.measure;
+    let row = |parts: &[Part], values: &[Option<Sums>]| {
+        let pairs = || question.by.iter().zip(parts);
+        let key = |part: &Part| (*part != Part::Unknown).then(|| part.to_string());
+        TrafficRow {
+            key: pairs().map(|(_, part)| key(part)).collect(),
+            filters: pairs()
+                .map(|(dimension, part)| dimension.filter(part, &question.labels))
+                .collect(),
+            ..numbers(measure, values)
+        }
+    };
+    let rows = answer.groups.iter().map(|(parts, values)| row(parts, values));
+    let (groups, is_cut) = page::fill(rows, question.top);
+    TrafficView {
+        by: question
+            .by
+            .iter()
+            .map(|dimension| dimension.name().into())
+            .collect(),
+        measure: measure.name().into(),
+        unit: measure.unit().into(),
+        counts: measure.is_count(),
+        from: answer.columns.from(),
+        to: answer.columns.to(),
+        column: answer.columns.column(),
+        known_to: question.known_to().min(answer.columns.to()),
+        groups,
+        others: numbers(measure, &answer.others.1),
+        other_groups: answer.others.0,
+        total: numbers(measure, &answer.total),
+        overlapping: question.overlaps(),
+        counted_from: answer.counted_from,
+        truncated: answer.truncated || is_cut,
+        lacks: question.lacks().into_iter().map(Into::into).collect(),
+    }
+}
+
+fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
+    let all = Sums::total(values);
+    let is_valued = !measure.is_count() && all.valued > 0;
+    let value = |sums: &Sums| match measure.is_count() {
+        true => Some(sums.count),
+        false => sums.sum.checked_div(sums.valued),
+    };
+    TrafficRow {
+        count: all.count,
+        mean: all.sum.checked_div(all.valued).filter(|_| is_valued),
+        max: is_valued.then_some(all.max),
+        values: values.iter().map(|sums| sums.as_ref().and_then(value)).collect(),
+        ..TrafficRow::default()
+    }
+}
+
+/// Groups of an answer.
+const MOST_GROUPS: u64 = 100;
+/// Length of a time whose beginning is not given: 15 minutes.
+const USUAL: u64 = 900_000_000_000;
+/// The latest time that the store can hold.
+const LATEST: u64 = i64::MAX as u64;
