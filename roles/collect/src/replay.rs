@@ -46,11 +46,11 @@ pub trait ReplayOutput: Output {
 /// Settings of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How fast the capture's time passes.
+    /// The speed of the capture's time.
     pub speed: Speed,
     /// The ports of reports and aggregates; the index of a port is the number of its listener.
     pub ports: Vec<u16>,
-    /// Which of them receive aggregates.
+    /// Those of them that receive aggregates.
     pub aggregate_ports: AggregatePorts,
 }
 
