@@ -1,12 +1,14 @@
 # hopwise: `make demo` runs a simulated network, `make test` runs all checks. Both install missing requirements.
 
-.PHONY: all demo build packages ui test check fuzz bench fmt docs clean help
+.PHONY: all demo build lab bench packages ui test check fuzz figures fmt docs clean help
 
 help:            ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## /\1\t/p' $(MAKEFILE_LIST)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAM := $(TARGET)/release/hopwise
+# All programs are named in each build of one, so that the crates that they share are built once, with the same features.
+RELEASE := cargo build --release --locked -p hopwise -p hopwise-lab -p hopwise-bench --bin
 
 all: build
 
@@ -19,9 +21,17 @@ demo: ui         ## a simulated fabric, a real collector, the web page on http:/
 
 build: ui        ## the program with its web UI: target/release/hopwise
 	@scripts/setup build
-	cargo build --release --locked --bin hopwise
+	$(RELEASE) hopwise
 
-packages: build  ## target/packages: a .deb and an .rpm (which needs rpmbuild)
+lab:             ## the program of `hopwise lab`: target/release/hopwise-lab
+	@scripts/setup build
+	$(RELEASE) hopwise-lab
+
+bench:           ## the program of `hopwise bench` and `hopwise experiment`: target/release/hopwise-bench
+	@scripts/setup build
+	$(RELEASE) hopwise-bench
+
+packages: build lab bench  ## target/packages: two .deb and two .rpm (which need rpmbuild): hopwise, hopwise-lab
 	scripts/package deb rpm
 
 ui:              ## only the web UI: ui/dist
@@ -46,7 +56,7 @@ CASES ?= fastpath-6x8-1k fastpath-6x8-100k-shuffled fastpath-1x1-1k fastpath-6x8
 	rx-xdp-native rx-xdp-generic rx-packet rx-udp xdp-detect-1k xdp-detect-100k xdp-detect-1k-event switch-live \
 	store-insert store-query
 
-bench: build     ## measure the figures of docs/reference/performance.md on this machine
+figures: build bench  ## measure the figures of docs/reference/performance.md on this machine
 	$(PROGRAM) bench $(CASES)
 
 fmt:             ## format everything

@@ -52,9 +52,18 @@ enum Command {
     Calculate(cli::dta::calculate::Args),
     Map(cli::dta::map::Args),
     Demo(commands::demo::Args),
-    Lab(lab::Args),
-    Bench(bench::cases::Args),
-    Experiment(bench::experiment::Args),
+    /// Run a network on this machine: hosts, links and INT switches in namespaces, from one file
+    ///
+    /// A program of its own, hopwise-lab; `hopwise lab --help` shows its commands.
+    Lab(commands::programs::Args),
+    /// Measure the published figures on this machine
+    ///
+    /// A program of its own, hopwise-bench; `hopwise bench --help` shows its options.
+    Bench(commands::programs::Args),
+    /// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the figures of the paper and of hopwise
+    ///
+    /// A part of the program hopwise-bench; `hopwise experiment --help` shows its options.
+    Experiment(commands::programs::Args),
     Report(cli::report::Args),
     Generate(commands::generate::Args),
     #[command(hide = true)]
@@ -90,9 +99,9 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
         Command::Calculate(args) => cli::dta::calculate::run(args),
         Command::Map(args) => cli::dta::map::run(args),
         Command::Demo(args) => commands::demo::run(args),
-        Command::Lab(args) => lab::run(args, &cli::lab::Program),
-        Command::Bench(args) => bench::cases::run(args, &cli::bench::Program),
-        Command::Experiment(args) => bench::experiment::run(args),
+        Command::Lab(args) => Err(commands::programs::lab(args)),
+        Command::Bench(args) => Err(commands::programs::bench(args)),
+        Command::Experiment(args) => Err(commands::programs::experiment(args)),
         Command::Report(args) => cli::report::run(args),
         Command::Generate(args) => commands::generate::run(args, Cli::command()),
         Command::SqlHelper(args) => cli::sql_helper::run(args),
@@ -106,5 +115,24 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_arguments_of_another_program_are_passed_on_unchanged() {
+        for words in [
+            &["lab", "exec", "h1", "--", "ping", "-c", "3"][..],
+            &["lab", "--help"],
+            &["lab", "--version"],
+            &["bench", "--all", "--json"],
+            &["experiment", "-h"],
+            &["lab"],
+        ] {
+            let parsed = Cli::try_parse_from(["hopwise"].iter().chain(words)).unwrap();
+            let (Command::Lab(args) | Command::Bench(args) | Command::Experiment(args)) = parsed.command
+            else {
+                panic!("{words:?}");
+            };
+            assert_eq!(args.arguments, words[1..], "{words:?}");
+        }
     }
 }

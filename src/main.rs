@@ -11,12 +11,5 @@ mod log;
 
 /// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.
 fn main() -> ExitCode {
-    match arguments::run() {
-        Ok(code) => code,
-        Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
-        Err(error) => {
-            terminal::note(error);
-            ExitCode::from(2)
-        }
-    }
+    terminal::exit_code(arguments::run())
 }

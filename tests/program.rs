@@ -21,6 +21,7 @@ mod program {
     mod layers;
     mod netbox;
     mod past;
+    mod programs;
     mod schema_client;
     mod server;
     mod sf_truth;

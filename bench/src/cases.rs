@@ -22,17 +22,17 @@ mod store;
 mod switch;
 mod switching;
 mod udp;
+mod workers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub use self::harness::core_time;
 use self::harness::{Failure, LoadMeter, Outcome, Plan};
-pub(crate) use self::harness::{load, machine};
+pub(crate) use self::harness::{core_time, load, machine};
 use crate::page;
-use crate::program::Program;
+use clap::Parser;
 use terminal::CliError;
 use terminal::progress::Waiting;
 use terminal::units;
@@ -41,15 +41,20 @@ use terminal::units;
 ///
 /// Each case warms up, runs several times and reports the median. A case that this machine or user cannot run is skipped, with
 /// the reason.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
+#[derive(Parser, Debug)]
+#[command(
+    name = "hopwise-bench",
+    bin_name = "hopwise bench",
+    version,
+    after_help = "Examples:
   hopwise bench --list
   hopwise bench fastpath-6x8-1k fastpath-6x8-100k
   hopwise bench --all --json > figures.jsonl
   hopwise bench --page figures.jsonl > figures.md
   hopwise bench peers collector.o --port 54321          another project's XDP program on the same reports
-  hopwise bench store-insert --runs 3 --seconds 5")]
-pub struct Args {
+  hopwise bench store-insert --runs 3 --seconds 5"
+)]
+pub(crate) struct Args {
     /// Cases to run; or `peers` and the files of other projects' XDP programs, to compare them with hopwise on the same reports
     #[arg(value_name = "NAME", required_unless_present_any = ["list", "all", "page"])]
     names: Vec<String>,
@@ -96,7 +101,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 struct Case {
     name: &'static str,
     about: &'static str,
-    run: fn(&'static str, &Plan<'_>) -> Result<Outcome, Failure>,
+    run: fn(&'static str, &Plan) -> Result<Outcome, Failure>,
 }
 
 macro_rules! cases {
@@ -199,7 +204,7 @@ const PEERS: &str = "peers";
 ///
 /// # Errors
 /// A name is unknown, or a case failed.
-pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list {
         return print(
             &CASES
@@ -215,7 +220,6 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     let plan = Plan {
         runs: args.runs,
         each: Duration::from_secs_f64(args.seconds),
-        program,
     };
     let mut skipped = 0;
     if let Some((PEERS, paths)) = args

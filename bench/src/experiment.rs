@@ -35,22 +35,28 @@ use self::rows::{Observations, Results};
 pub(crate) use self::settings::Scale;
 use self::settings::{Given, Parameter, Settings};
 use crate::cases::{load, machine};
+use clap::Parser;
 use terminal::CliError;
 use terminal::progress::Waiting;
 
 /// Repeat an experiment of a paper: a table (CSV), plots (SVG) and a page with the figures of the paper and of hopwise
 ///
 /// Everything runs on this machine. Simulated figures are the same on every machine; pages with measured figures name the machine.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
+#[derive(Parser, Debug)]
+#[command(
+    name = "hopwise-experiment",
+    bin_name = "hopwise experiment",
+    version,
+    after_help = "Examples:
   hopwise experiment --list
   hopwise experiment event-detection
   hopwise experiment event-detection --out /tmp/pages --quick
   hopwise experiment --list sf-delay
   hopwise experiment sf-delay --rate 645000 --nodes 8 --out /tmp/pages
   hopwise experiment sf-delay --format pdf --out /tmp/pages
-  hopwise experiment --all --measured")]
-pub struct Args {
+  hopwise experiment --all --measured"
+)]
+pub(crate) struct Args {
     /// Experiments to run
     #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"])]
     names: Vec<String>,
@@ -164,7 +170,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
 ///
 /// # Errors
 /// A name or a parameter is unknown, an experiment failed, or its files cannot be written.
-pub fn run(args: Args) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let chosen = if args.names.is_empty() {
         EXPERIMENTS
             .iter()

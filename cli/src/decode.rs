@@ -22,7 +22,7 @@ use wire::{Hop, Refusal};
 
 use self::hint::ProfileHint;
 use self::plausibility::PlausibilityCheck;
-use super::capture::{self, Account, CapturedFrame};
+use collect_role::capture::{self, Account, CapturedFrame};
 use collect_role::datagram::{Profiles, octets};
 use collect_role::settings::receive_on;
 use config::Settings;

@@ -14,11 +14,11 @@ use std::{
 
 use self::inventory::Import;
 use super::{
-    client::escape,
     intent::pretty,
     remote::{Api, fetch},
 };
 use manage_role::role::view::{DeviceCounterView, DeviceView, DevicesView, DomainView, EntriesView};
+use net::client::escape;
 use serde_json::Value;
 use terminal::{Align, CliError, Table, units};
 

@@ -13,12 +13,10 @@ use std::{path::PathBuf, sync::Arc};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{
-    client::{Client, escape},
-    remote::{self, fetch},
-};
+use super::remote::{self, fetch};
 use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore, Values};
+use net::client::{Client, escape};
 use runtime::collector_map;
 use terminal::CliError;
 use terminal::text::json_line;

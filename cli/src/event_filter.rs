@@ -1,7 +1,7 @@
 //! Event filters of commands, for a running hopwise and for a store.
 
-use super::client::escape;
 use super::question::time;
+use net::client::escape;
 use terminal::CliError;
 use view::EventView;
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{self, Client, Stream};
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};
+use net::client::{self, Client, Stream};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::text::json_line;

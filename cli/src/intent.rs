@@ -9,11 +9,9 @@ use manager::budget::Budget;
 use serde_json::{Map, Value, json};
 use settings::{read, setting::Setting};
 
-use super::{
-    client::{Client, Condition, Error as ClientError, escape},
-    remote::Api,
-};
+use super::remote::Api;
 use manage_role::role::view::{DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView};
+use net::client::{Client, Condition, Error as ClientError, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, units};
 
 /// Declare which flows to measure: a manager turns intents into rules on switches

@@ -4,10 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alerts;
-pub mod bench;
-mod capture;
 pub mod check;
-pub mod client;
 pub mod decode;
 pub mod device;
 pub mod doctor;
@@ -17,7 +14,6 @@ pub mod events;
 pub mod examine;
 pub mod export;
 pub mod intent;
-pub mod lab;
 pub mod p4;
 pub mod path;
 mod profile;

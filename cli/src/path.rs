@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::client::{Client, escape};
 use super::remote::{Api, fetch, names};
+use net::client::{Client, escape};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::text::json_line;

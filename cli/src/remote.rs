@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 
-use super::client::{self, Client};
+use net::client::Client;
 use net::tls;
 use terminal::CliError;
 use view::{Names, NamesView};
@@ -83,12 +83,6 @@ impl Api {
             ca.map(|ca| tls::client(&ca, identity.as_ref())).transpose()
         };
         config().map_err(|problem| CliError::new(problem.message))
-    }
-}
-
-impl From<client::Error> for CliError {
-    fn from(error: client::Error) -> Self {
-        Self::new(error.to_string())
     }
 }
 

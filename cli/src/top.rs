@@ -16,9 +16,9 @@ use self::{
     screen::Screen,
     snapshot::Snapshot,
 };
-use super::client::Client;
 use super::question::time;
 use super::remote::Api;
+use net::client::Client;
 use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone};
 

@@ -1,4 +1,4 @@
-//! `hopwise lab`: a network on this machine, to observe and to break.
+//! `hopwise lab`, the program `hopwise-lab`: a network on this machine, to observe and to break.
 
 mod show;
 
@@ -7,22 +7,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::program::Program;
 use crate::remote::Lab;
 use crate::traffic::{Ends, Pattern, Traffic};
 use crate::{capture, down, exec, fault, restart, state, traffic, up};
 use settings::values::{Rate, nanoseconds};
-use terminal::CliError;
+use terminal::{CliError, generate};
 
 /// Run a network on this machine: hosts, links and INT switches in namespaces, from one file
 ///
-/// Real packets, real sockets, real queues: programs in a host need no change. Every switch is a process of this program that
-/// adds INT to the packets it forwards, or sends postcards about them. The reports go to a collector of this program, with its
+/// Real packets, real sockets, real queues: programs in a host need no change. Every switch is a process of hopwise that
+/// adds INT to the packets it forwards, or sends postcards about them. The reports go to a collector of hopwise, with its
 /// web page. Needs root and iproute2, nothing else.
-#[derive(clap::Args, Debug)]
-#[command(arg_required_else_help = true, subcommand_required = true, after_help = EXAMPLES)]
+#[derive(Parser, Debug)]
+#[command(
+    name = "hopwise-lab",
+    bin_name = "hopwise lab",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    after_help = EXAMPLES
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -59,6 +66,13 @@ enum Command {
     Fault(FaultArgs),
     /// Capture the packets of a link into a file
     Capture(CaptureArgs),
+    /// Write man pages and shell completions (for packagers)
+    #[command(hide = true)]
+    Generate {
+        /// Directory to write into; created if missing
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 #[derive(clap::Args, Debug)]
@@ -378,21 +392,21 @@ fn fraction(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// The arguments are invalid, or the command failed.
-pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliError> {
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
-        Command::Up(args) => show::created(&up::up(&args.file, args.api, program)?, program.has_web_page())?,
-        Command::Status(args) => return show::status(args.lab.as_deref(), args.json, program),
+        Command::Up(args) => show::created(&up::up(&args.file, args.api)?)?,
+        Command::Status(args) => return show::status(args.lab.as_deref(), args.json),
         Command::List(args) => show::list(&state::labs(), args.json)?,
         Command::Down(args) => {
             let directory = state::chosen(args.lab.as_deref())?;
             show::removed(directory.lab(), &down::down(&directory)?)?;
         }
         Command::Exec(args) => {
-            let lab = Lab::open(args.which.lab.as_deref(), program)?;
+            let lab = Lab::open(args.which.lab.as_deref())?;
             return Err(exec::exec(&lab, &args.host, &args.command));
         }
         Command::Mode(args) => {
-            let mut lab = Lab::open(args.which.lab.as_deref(), program)?;
+            let mut lab = Lab::open(args.which.lab.as_deref())?;
             let word = args
                 .mode
                 .to_possible_value()
@@ -404,10 +418,10 @@ pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliErr
                 lab.state.conditions.measuring()
             ))?;
         }
-        Command::Traffic(args) => return make_traffic(args.pattern, program),
-        Command::Fault(args) => make_fault(args.fault, program)?,
+        Command::Traffic(args) => return make_traffic(args.pattern),
+        Command::Fault(args) => make_fault(args.fault)?,
         Command::Capture(args) => {
-            let lab = Lab::open(args.which.lab.as_deref(), program)?;
+            let lab = Lab::open(args.which.lab.as_deref())?;
             let (kept, lost) = capture::capture(&lab, &args.link, &args.file, args.span, args.packets)?;
             let more = if lost > 0 {
                 format!(" {lost} more were dropped under overload.")
@@ -416,11 +430,15 @@ pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliErr
             };
             show::line(&format!("{kept} packets in {}.{more}", args.file.display()))?;
         }
+        Command::Generate { directory } => {
+            generate::man_pages(Args::command(), &directory)?;
+            generate::completions("hopwise-lab", Args::command(), &directory)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn make_traffic(command: TrafficCommand, program: &'static dyn Program) -> Result<ExitCode, CliError> {
+fn make_traffic(command: TrafficCommand) -> Result<ExitCode, CliError> {
     let (common, pattern) = match command {
         TrafficCommand::Flow { common, rate } => (common, Pattern::Even { rate }),
         TrafficCommand::Burst {
@@ -429,7 +447,7 @@ fn make_traffic(command: TrafficCommand, program: &'static dyn Program) -> Resul
             every,
         } => (common, Pattern::Burst { packets, every }),
     };
-    let lab = Lab::open(common.which.lab.as_deref(), program)?;
+    let lab = Lab::open(common.which.lab.as_deref())?;
     let traffic = Traffic {
         ends: Ends::find(&lab.topology, &common.from, &common.to, common.ipv6)?,
         flows: common.flows,
@@ -441,7 +459,7 @@ fn make_traffic(command: TrafficCommand, program: &'static dyn Program) -> Resul
     show::traffic(&traffic::run(&lab, &traffic)?, common.json)
 }
 
-fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<(), CliError> {
+fn make_fault(command: FaultCommand) -> Result<(), CliError> {
     use crate::conditions::Fault;
     let (which, link, fault) = match command {
         FaultCommand::Cut {
@@ -460,17 +478,17 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
         FaultCommand::Reorder { link, share, which } => (which, link, Fault::Reorder(share)),
         FaultCommand::Slow { link, rate, which } => (which, link, Fault::Slow(rate.0)),
         FaultCommand::Restore { link, which } => {
-            let mut lab = Lab::open(which.lab.as_deref(), program)?;
+            let mut lab = Lab::open(which.lab.as_deref())?;
             let link = fault::restore(&mut lab, &link)?;
             return show::line(&format!("{link}: link restored."));
         }
         FaultCommand::Restart { switch, after, which } => {
-            let lab = Lab::open(which.lab.as_deref(), program)?;
+            let lab = Lab::open(which.lab.as_deref())?;
             let restarted = restart::restart(&lab, &switch, Duration::from_nanos(after))?;
             return show::restarted(&switch, restarted);
         }
         FaultCommand::Wipe { switch, which } => {
-            let lab = Lab::open(which.lab.as_deref(), program)?;
+            let lab = Lab::open(which.lab.as_deref())?;
             let wiped = fault::wipe(&lab, switch.as_deref())?;
             return show::line(&format!(
                 "The SF-INT registers of {} are empty.",
@@ -478,12 +496,12 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
             ));
         }
         FaultCommand::Clear { which } => {
-            let mut lab = Lab::open(which.lab.as_deref(), program)?;
+            let mut lab = Lab::open(which.lab.as_deref())?;
             fault::clear(&mut lab)?;
             return show::line(&format!("All faults of {} are removed.", lab.topology.name));
         }
     };
-    let mut lab = Lab::open(which.lab.as_deref(), program)?;
+    let mut lab = Lab::open(which.lab.as_deref())?;
     let fault = fault::inject(&mut lab, &link, fault)?;
     show::line(&format!("{fault}. `hopwise lab fault clear` removes it."))
 }

@@ -472,7 +472,8 @@ port = 2
         let file = FILE.replace(
             "seed = 7",
             "seed = 7\n[switch.dta]\nlongest = 1000\n[translator]\nacknowledge = true",
-        ) + "\n[collector.collector.memory]\npolicy = \"first\"";
+        ) + "\n[collector.collector.memory]\npolicy = \"first\"\n[[collector.collector.memory.stores]]\n\
+             name = \"paths\"\nkind = \"key-write\"\nid = 1\nslots = \"64K\"\nvalue = \"u32[5]\"";
         let topology = crate::load::parse_example(&file);
         let text = translator(&topology).unwrap();
         assert!(

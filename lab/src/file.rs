@@ -65,7 +65,7 @@ section! {
     pub(crate) struct SwitchSettings("[[switches]]") {
         /// Name of the switch, with the same rules as a host's.
         pub(crate) name: String = String::new(),
-        /// Kind of switch. `"hopwise"`: the switch of this program. `"bmv2"`: `simple_switch_grpc`, found on PATH, with a P4 program of
+        /// Kind of switch. `"hopwise"`: the switch of hopwise. `"bmv2"`: `simple_switch_grpc`, found on PATH, with a P4 program of
         /// this project, driven over P4Runtime. Its links have no rate, delay or loss.
         pub(crate) kind: SwitchKind = SwitchKind::Hopwise,
         /// The P4 program of a switch of kind `"bmv2"`, the same for all of them. `"int"` (`p4/v1model/int.p4`) measures in modes `md`,
@@ -87,7 +87,7 @@ section! {
 choice! {
     /// The software that a switch runs.
     pub(crate) enum SwitchKind("\"hopwise\" or \"bmv2\"") {
-        /// The switch of this program.
+        /// The switch of hopwise.
         Hopwise = "hopwise",
         /// BMv2 with a hopwise P4 program.
         Bmv2 = "bmv2",
@@ -222,7 +222,7 @@ pub(crate) fn reference() -> String {
 #[cfg(test)]
 const REFERENCE_HEAD: &str = "# Reference: the topology file of a lab
 
-<!-- Made from the source by `cargo test -p hopwise`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise -->
+<!-- Made from the source by `cargo test -p hopwise-lab`; do not edit. To accept a change: UPDATE_REFERENCE=1 cargo test -p hopwise-lab -->
 
 `hopwise lab up FILE` creates the network: see the [tutorial](../tutorial/a-lab-on-your-laptop.md). The file is TOML; unknown keys are
 rejected. Examples are in `examples/lab/`.

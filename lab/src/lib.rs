@@ -1,4 +1,5 @@
-//! A network on this machine: hosts, links and switches in network namespaces, made from one file.
+//! A network on this machine: hosts, links and switches in network namespaces, made from one file. The library of the program
+//! `hopwise-lab`, which `hopwise lab` executes. Its switches and its collector are processes of `hopwise`.
 //!
 //! The order of the data: [`file`] is the topology file, `topology` the network it describes, `routes` the routes of the switches,
 //! `plan` the `ip` commands, `configs` the configuration of each process, `managed` that of the manager. `up` and `down` create and remove a lab, `state` is its
@@ -22,7 +23,6 @@ mod file;
 mod load;
 mod managed;
 mod plan;
-mod program;
 mod remote;
 mod restart;
 mod routes;
@@ -33,5 +33,3 @@ mod traffic;
 mod up;
 
 pub use command::{Args, run};
-pub use load::check;
-pub use program::Program;

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use config::Settings;
+use manage_role::settings::check_intents;
+use manager::intent::IntentSettings;
 use settings::{
     read::{ConfigError, Node as TomlNode, Reader, Value, is_written, nearest, span_of},
     setting::{Setting, tables},
 };
+use switch_role::settings::WatchSettings;
 use terminal::CliError;
 
 use crate::conditions::Conditions;
 use crate::file::{Address, HostSettings, LabFile, LinkSettings, P4Program, Verbatim};
-use crate::program::Program;
 use crate::topology::{Host, Link, Node, Port, Switch, Topology, entry};
 use crate::{configs, managed, routes};
 
@@ -38,17 +41,17 @@ const MTUS: std::ops::RangeInclusive<u32> = 1280..=9216;
 ///
 /// # Errors
 /// The file cannot be read or is invalid; the message names each line.
-pub(crate) fn load(path: &Path, program: &dyn Program) -> Result<Topology, CliError> {
+pub(crate) fn load(path: &Path) -> Result<Topology, CliError> {
     let text = settings::read::file(path).map_err(|error| {
         let remedy = "name a topology file, such as examples/lab/three-switches.toml";
         CliError::io(format!("cannot read {}", path.display()), error, remedy)
     })?;
-    parse(&text, &path.to_string_lossy(), program).map_err(|error| CliError::new(error.to_string()))
+    parse(&text, &path.to_string_lossy()).map_err(|error| CliError::new(error.to_string()))
 }
 
 #[cfg(test)]
 pub(crate) fn parse_example(text: &str) -> Topology {
-    parse(text, "lab.toml", &crate::program::Lenient)
+    parse(text, "lab.toml")
         .map_err(|error| error.to_string())
         .unwrap()
 }
@@ -57,14 +60,13 @@ pub(crate) fn parse_example(text: &str) -> Topology {
 ///
 /// # Errors
 /// Every problem of the file, with its line.
-pub(crate) fn parse(text: &str, file: &str, program: &dyn Program) -> Result<Topology, ConfigError> {
+pub(crate) fn parse(text: &str, file: &str) -> Result<Topology, ConfigError> {
     let mut reader = Reader::new(text);
     let mut topology = None;
     if let Some(root) = reader.parse(tables::<LabFile>)
         && let Some(read) = LabFile::read(&root, &mut reader)
     {
         topology = Builder {
-            program,
             root: &root,
             reader: &mut reader,
             text,
@@ -82,17 +84,8 @@ pub(crate) fn parse(text: &str, file: &str, program: &dyn Program) -> Result<Top
     }))
 }
 
-/// Checks the text of a topology file. `file` is its name in messages.
-///
-/// # Errors
-/// Every problem of the file, with its line.
-pub fn check(text: &str, file: &str, program: &dyn Program) -> Result<(), ConfigError> {
-    parse(text, file, program).map(|_| ())
-}
-
 /// Builds a topology from a file, and records problems.
 struct Builder<'a, 'i> {
-    program: &'a dyn Program,
     root: &'a TomlNode<'a>,
     reader: &'a mut Reader<'i>,
     text: &'a str,
@@ -453,8 +446,10 @@ impl Builder<'_, '_> {
             self.refuse(&[], "there is no collector; write [collector] (it may be empty)");
             return;
         }
-        if let Some(node) = child(self.root, "collector") {
-            self.program.check_collector(self.text, node, self.reader);
+        if let Some(node) = child(self.root, "collector")
+            && let Some(settings) = Settings::read(node, self.reader)
+        {
+            config::check::check(&settings, self.text, node, self.reader);
         }
         for (path, why) in [
             (
@@ -514,12 +509,16 @@ impl Builder<'_, '_> {
             return Vec::new();
         };
         list.iter()
-            .filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim))
+            .filter_map(|node| Some(Verbatim(WatchSettings::read(node, self.reader)?.show())))
             .collect()
     }
 
     fn intents(&mut self, file: &LabFile) {
-        self.program.check_intents(self.root, self.reader);
+        if let Some(node) = child(self.root, "intents")
+            && let Some(intents) = Vec::<IntentSettings>::read(node, self.reader)
+        {
+            check_intents(&intents, true, self.root, self.reader);
+        }
         let Some(key) = managed::unmanaged_by(file) else {
             return;
         };
@@ -544,7 +543,7 @@ impl Builder<'_, '_> {
         let api = ([127, 0, 0, 1], 0).into();
         let directory = Path::new("/");
         let config = configs::collector(topology, api, directory, &Conditions::default());
-        if let Err(error) = self.program.check(&config, "collector.toml") {
+        if let Err(error) = Settings::parse(&config, "collector.toml") {
             let message = format!("the collector rejects the configuration that results:\n{error}");
             self.refuse(&["collector"], message);
         }
@@ -563,7 +562,7 @@ impl Builder<'_, '_> {
         for (index, switch) in topology.file.switches.iter().enumerate() {
             let message = match switch.program {
                 Some(_) if !topology.is_bmv2(index) => {
-                    "the switch of this program has no P4 program; remove it, or add kind = \"bmv2\""
+                    "the switch of hopwise has no P4 program; remove it, or add kind = \"bmv2\""
                 }
                 program
                     if topology.is_bmv2(index)
@@ -613,7 +612,7 @@ impl Builder<'_, '_> {
         {
             let file = format!("{}.toml", switch.name);
             let config = configs::switch(topology, index, &Conditions::default());
-            let Err(error) = self.program.check(&config, &file) else {
+            let Err(error) = Settings::parse(&config, &file) else {
                 continue;
             };
             let passed_on = ["switch", "filter", "watch"]
@@ -644,7 +643,7 @@ impl Builder<'_, '_> {
         let Some(text) = configs::aggregator(topology).filter(|_| self.reader.has_no_problems()) else {
             return;
         };
-        if let Err(error) = self.program.check(&text, "aggregator.toml") {
+        if let Err(error) = Settings::parse(&text, "aggregator.toml") {
             self.refuse(
                 &["aggregator"],
                 format!("the aggregator rejects the configuration that results:\n{error}"),
@@ -691,7 +690,7 @@ impl Builder<'_, '_> {
                 "the translator needs memory to write to; add [collector.collector.memory] with its stores";
             return self.refuse(&["translator"], why);
         }
-        if let Err(error) = self.program.check(&text, "translator.toml") {
+        if let Err(error) = Settings::parse(&text, "translator.toml") {
             let message = format!("the translator rejects the configuration that results:\n{error}");
             self.refuse(&["translator"], message);
         }

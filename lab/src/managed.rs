@@ -271,7 +271,8 @@ address = \"172.31.255.1:32766\"
 
     #[test]
     fn a_mode_is_that_of_every_intent_and_off_removes_them() {
-        let intents = "[[intents]]\nname = \"a\"\nmode = \"md\"\n[[intents]]\nname = \"b\"\n";
+        let intents = "[[intents]]\nname = \"a\"\nmode = \"md\"\nwatch = [\"hop_latency\"]\n\
+                       [[intents]]\nname = \"b\"\nwatch = [\"hop_latency\"]\n";
         let text = collector(&topology(intents), Some("sf"));
         assert_eq!(text.matches("mode = \"sf\"\n").count(), 2, "{text}");
         assert!(!text.contains("mode = \"md\""), "{text}");

@@ -11,7 +11,8 @@ use super::managed;
 use super::plan::{MANAGEMENT, SWITCH_API, namespace};
 use super::state::{Directory, State};
 use super::topology::Topology;
-use crate::program::Program;
+use config::Settings;
+use net::client::Client;
 use terminal::CliError;
 
 /// The collector's configuration in the directory of a lab.
@@ -27,22 +28,15 @@ pub(crate) struct Lab {
     pub(crate) directory: Directory,
     pub(crate) topology: Topology,
     pub(crate) state: State,
-    program: &'static dyn Program,
 }
 
 impl Lab {
     /// Creates a lab from its parts.
-    pub(crate) fn new(
-        program: &'static dyn Program,
-        directory: Directory,
-        topology: Topology,
-        state: State,
-    ) -> Self {
+    pub(crate) fn new(directory: Directory, topology: Topology, state: State) -> Self {
         Self {
             directory,
             topology,
             state,
-            program,
         }
     }
 
@@ -50,7 +44,7 @@ impl Lab {
     ///
     /// # Errors
     /// There is no such lab, or it is incomplete.
-    pub(crate) fn open(named: Option<&str>, program: &'static dyn Program) -> Result<Self, CliError> {
+    pub(crate) fn open(named: Option<&str>) -> Result<Self, CliError> {
         let directory = super::state::chosen(named)?;
         let Some(state) = directory.state() else {
             let name = directory.lab();
@@ -58,8 +52,8 @@ impl Lab {
                 "the lab {name} is incomplete; remove the rest with `hopwise lab down {name}`"
             )));
         };
-        let topology = directory.topology(program)?;
-        Ok(Self::new(program, directory, topology, state))
+        let topology = directory.topology()?;
+        Ok(Self::new(directory, topology, state))
     }
 
     /// The namespace of a node.
@@ -72,7 +66,7 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn collector(&self, path: &str) -> Result<Value, CliError> {
-        self.program.get(&self.state.api, path)
+        get(&self.state.api, path)
     }
 
     /// The status of a switch.
@@ -88,9 +82,7 @@ impl Lab {
                     .map_err(|error| CliError::new(format!("{}: {error}", bmv2::P4RUNTIME)))
             });
         }
-        self.ask(&self.topology.switches[index].name, || {
-            self.program.get(SWITCH_API, "/switch")
-        })
+        self.ask(&self.topology.switches[index].name, || get(SWITCH_API, "/switch"))
     }
 
     /// The rules of a switch with a manager.
@@ -99,7 +91,7 @@ impl Lab {
     /// It does not answer.
     pub(crate) fn rules(&self, index: usize) -> Result<Value, CliError> {
         self.ask(&self.topology.switches[index].name, || {
-            self.program.get(SWITCH_API, "/switch/rules")
+            get(SWITCH_API, "/switch/rules")
         })
     }
 
@@ -127,9 +119,7 @@ impl Lab {
     /// # Errors
     /// It does not answer, or refuses.
     pub(crate) fn post(&self, index: usize, path: &str) -> Result<Value, CliError> {
-        self.ask(&self.topology.switches[index].name, || {
-            self.program.post(SWITCH_API, path)
-        })
+        self.ask(&self.topology.switches[index].name, || post(SWITCH_API, path))
     }
 
     /// Applies the conditions: writes the files of all switches and reloads them.
@@ -144,7 +134,7 @@ impl Lab {
             let switch = &self.topology.switches[index];
             let text = super::configs::switch(&self.topology, index, conditions);
             let name = format!("{}.toml", switch.name);
-            self.program.check(&text, &name).map_err(CliError::new)?;
+            check(&text, &name)?;
             files.push((name, text));
         }
         let managed = managed::is_managed(&self.topology.file);
@@ -152,7 +142,7 @@ impl Lab {
             let listen = self.state.listen;
             let path = self.directory.path();
             let text = super::configs::collector(&self.topology, listen, path, conditions);
-            self.program.check(&text, COLLECTOR_FILE).map_err(CliError::new)?;
+            check(&text, COLLECTOR_FILE)?;
             files.push((COLLECTOR_FILE.to_owned(), text));
         }
         for (name, text) in files {
@@ -163,7 +153,7 @@ impl Lab {
             self.post(index, "/config/reload")?;
         }
         if managed {
-            self.program.post(&self.state.api, "/config/reload")?;
+            post(&self.state.api, "/config/reload")?;
             self.wait_for_manager()?;
         }
         Ok(())
@@ -216,7 +206,7 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn aggregator(&self) -> Result<Value, CliError> {
-        self.ask(MANAGEMENT, || self.program.get(SWITCH_API, "/config"))
+        self.ask(MANAGEMENT, || get(SWITCH_API, "/config"))
     }
 
     /// A response of the translator's API.
@@ -224,7 +214,7 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn translator(&self, path: &str) -> Result<Value, CliError> {
-        self.ask(MANAGEMENT, || self.program.get(TRANSLATOR_API, path))
+        self.ask(MANAGEMENT, || get(TRANSLATOR_API, path))
     }
 
     /// Sends an API request to the process in the namespace of a node.
@@ -236,6 +226,24 @@ impl Lab {
         let response = nic::netns::within(&self.namespace(name), question);
         let response = response.map_err(|error| CliError::new(format!("{name}: {error}")))?;
         response.map_err(|error| CliError::new(format!("{name}: {error}")))
+    }
+}
+
+/// The JSON that `GET /api/v1{path}` of the API at `url` returns.
+fn get(url: &str, path: &str) -> Result<Value, CliError> {
+    Ok(Client::new(url, None)?.get(path)?)
+}
+
+/// The JSON that `POST /api/v1{path}` of the API at `url` returns to an empty object.
+fn post(url: &str, path: &str) -> Result<Value, CliError> {
+    Ok(Client::new(url, None)?.send("POST", path, &json!({}))?)
+}
+
+/// Checks a configuration; `file` is its name in messages.
+fn check(config: &str, file: &str) -> Result<(), CliError> {
+    match Settings::parse(config, file) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(CliError::new(error.to_string())),
     }
 }
 

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
 use crate::load;
-use crate::program::Program;
 use crate::topology::Topology;
 use terminal::CliError;
 
@@ -147,8 +146,8 @@ impl Directory {
     }
 
     /// The network, from the copy of its file.
-    pub(crate) fn topology(&self, program: &dyn Program) -> Result<Topology, CliError> {
-        load::load(&self.file(TOPOLOGY), program)
+    pub(crate) fn topology(&self) -> Result<Topology, CliError> {
+        load::load(&self.file(TOPOLOGY))
     }
 }
 

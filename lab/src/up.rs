@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,10 @@ use super::down::{self, ip};
 use super::load;
 use super::managed;
 use super::plan::{MANAGEMENT, Step, namespace, steps};
-use super::program::Program;
 use super::remote::{COLLECTOR_FILE, Lab};
 use super::state::{self, Directory, State, TOPOLOGY};
 use super::topology::Topology;
-use terminal::CliError;
+use terminal::{CliError, programs};
 
 /// Default address of the collector's API and web page.
 const API: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -30,16 +29,51 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Lines of a log that are shown when its process fails.
 const LOG_LINES: usize = 12;
 
+/// A lab that was created.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(crate) lab: Lab,
+    /// Whether the web page is built into the program `hopwise`.
+    pub(crate) has_web_page: bool,
+}
+
+/// The address of a collector's API, as its log has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct ApiAddress {
+    url: String,
+    /// Whether the program has the web page.
+    has_web_page: bool,
+}
+
+impl ApiAddress {
+    /// Reads a line of the log; `None` if it is about something else.
+    fn read(line: &str) -> Option<Self> {
+        let (before, address) = line.split_once("url=http://")?;
+        let address = address.split_whitespace().next().unwrap_or_default();
+        Some(Self {
+            url: format!("http://{}", address.trim_end_matches('/')),
+            has_web_page: before.contains("ui=true"),
+        })
+    }
+}
+
+/// The program of the collector and the switches.
+fn hopwise() -> Result<PathBuf, CliError> {
+    programs::find("hopwise").ok_or_else(|| {
+        CliError::new(
+            "a lab needs the program hopwise, which is neither beside this one nor in PATH; install the package hopwise, \
+             or build it with `make build`",
+        )
+    })
+}
+
 /// Creates the lab of a topology file and waits until all processes answer. On failure, removes everything.
 ///
 /// # Errors
 /// The file is invalid, or the lab cannot be created.
-pub(crate) fn up(
-    file: &Path,
-    api: Option<SocketAddr>,
-    program: &'static dyn Program,
-) -> Result<Lab, CliError> {
-    let topology = load::load(file, program)?;
+pub(crate) fn up(file: &Path, api: Option<SocketAddr>) -> Result<Created, CliError> {
+    let topology = load::load(file)?;
+    hopwise()?;
     check_requirements()?;
     if topology.has_bmv2() {
         bmv2::program(&topology)?;
@@ -49,7 +83,7 @@ pub(crate) fn up(
         return Err(state::exists(&topology.name));
     }
     let _lock = directory.create()?;
-    make(program, &topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
+    make(&topology, &directory, file, api).map_err(|error| match down::remove(&directory) {
         Ok(_) => CliError::new(format!("{error}\nNothing was left behind.")),
         Err(further) => CliError::new(format!("{error}\nAnd it cannot be removed: {further}")),
     })
@@ -73,12 +107,11 @@ fn check_requirements() -> Result<(), CliError> {
 }
 
 fn make(
-    program: &'static dyn Program,
     topology: &Topology,
     directory: &Directory,
     file: &Path,
     api: Option<SocketAddr>,
-) -> Result<Lab, CliError> {
+) -> Result<Created, CliError> {
     let wanted = api.or_else(|| configs::written_api(topology));
     let listen = free(wanted.unwrap_or(API.into()));
     let settings = configs::collector(topology, listen, directory.path(), &Conditions::default());
@@ -118,20 +151,23 @@ fn make(
         let inside = namespace(&topology.name, MANAGEMENT);
         children.push(StartedProcess::new(directory, "translator", Some(&inside))?);
     }
-    let api = children[0].address()?;
+    let ApiAddress {
+        url: api,
+        has_web_page,
+    } = children[0].address()?;
     let state = State {
         api,
         listen,
         file: file.display().to_string(),
         conditions: Conditions::default(),
     };
-    let lab = Lab::new(program, directory.clone(), topology.clone(), state.clone());
+    let lab = Lab::new(directory.clone(), topology.clone(), state.clone());
     wait(&lab, &mut children)?;
     if managed::is_managed(&topology.file) {
         lab.wait_for_manager()?;
     }
     directory.save(&state)?;
-    Ok(lab)
+    Ok(Created { lab, has_web_page })
 }
 
 /// Waits until all processes answer.
@@ -205,7 +241,7 @@ fn cannot_start(name: &str, error: std::io::Error) -> CliError {
     CliError::io(
         format!("cannot start {name}"),
         error,
-        "check that this program's file still exists",
+        "check that the program's file still exists",
     )
 }
 
@@ -219,19 +255,12 @@ pub(crate) struct StartedProcess {
 impl StartedProcess {
     /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
     pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
-        let program = std::env::current_exe().map_err(|error| {
-            CliError::io(
-                format!("cannot start {name}"),
-                error,
-                "check that this program's file still exists",
-            )
-        })?;
         let file = directory
             .file(&format!("{name}.toml"))
             .to_string_lossy()
             .into_owned();
         Self::run(
-            &program,
+            &hopwise()?,
             &["run".to_owned(), "-c".to_owned(), file],
             directory,
             name,
@@ -312,16 +341,14 @@ impl StartedProcess {
     }
 
     /// Reads the address of its API from its log.
-    fn address(&mut self) -> Result<String, CliError> {
+    fn address(&mut self) -> Result<ApiAddress, CliError> {
         let start = Instant::now();
         loop {
             let text = fs::read_to_string(&self.log).unwrap_or_default();
             // Ignores an incomplete last line.
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-            let mut addresses = whole.lines().filter_map(|line| line.split_once("url=http://"));
-            if let Some((_, address)) = addresses.next() {
-                let address = address.split_whitespace().next().unwrap_or_default();
-                return Ok(format!("http://{}", address.trim_end_matches('/')));
+            if let Some(address) = whole.lines().find_map(ApiAddress::read) {
+                return Ok(address);
             }
             self.is_running()?;
             if start.elapsed() > TIMEOUT {
@@ -333,5 +360,26 @@ impl StartedProcess {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_the_api_and_whether_there_is_a_web_page_are_read_from_the_log() {
+        let line = "2026-11-29T09:00:00Z INFO the API is ready ui=true url=http://127.0.0.1:8080/";
+        let mut expected = ApiAddress {
+            url: "http://127.0.0.1:8080".to_owned(),
+            has_web_page: true,
+        };
+        assert_eq!(ApiAddress::read(line).as_ref(), Some(&expected));
+        expected.has_web_page = false;
+        assert_eq!(ApiAddress::read(&line.replace("true", "false")), Some(expected));
+        assert_eq!(
+            ApiAddress::read("INFO receiving reports address=udp://127.0.0.1:1"),
+            None
+        );
     }
 }

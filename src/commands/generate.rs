@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
-use terminal::CliError;
+use terminal::{CliError, generate};
 
 /// Write man pages, shell completions and the configuration reference (for packagers)
 #[derive(clap::Args, Debug)]
@@ -13,28 +13,17 @@ pub(crate) struct Args {
     pub(crate) directory: PathBuf,
 }
 
+/// The commands that are other programs: these generate pages of their own.
+const OTHERS: [&str; 3] = ["lab", "bench", "experiment"];
+
 /// Writes `man/hopwise*.1`, `completions/hopwise.*` and `config.md` under the directory. `command` defines the command line.
-pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<ExitCode, CliError> {
-    let failed = |error| {
-        CliError::io(
-            format!("cannot write to {}", args.directory.display()),
-            error,
-            "name a writable directory",
-        )
-    };
-    let man = args.directory.join("man");
-    let completions = args.directory.join("completions");
-    fs::create_dir_all(&man)
-        .and_then(|()| fs::create_dir_all(&completions))
-        .map_err(failed)?;
-    clap_mangen::generate_to(command.clone(), &man).map_err(failed)?;
-    for shell in [
-        clap_complete::Shell::Bash,
-        clap_complete::Shell::Zsh,
-        clap_complete::Shell::Fish,
-    ] {
-        clap_complete::generate_to(shell, &mut command, "hopwise", &completions).map_err(failed)?;
-    }
-    fs::write(args.directory.join("config.md"), config::reference()).map_err(failed)?;
+pub(crate) fn run(args: Args, command: clap::Command) -> Result<ExitCode, CliError> {
+    generate::man_pages(command.clone(), &args.directory)?;
+    OTHERS
+        .iter()
+        .try_for_each(|name| fs::remove_file(args.directory.join(format!("man/hopwise-{name}.1"))))
+        .and_then(|()| fs::write(args.directory.join("config.md"), config::reference()))
+        .map_err(|error| generate::cannot_write(&args.directory, error))?;
+    generate::completions("hopwise", command, &args.directory)?;
     Ok(ExitCode::SUCCESS)
 }

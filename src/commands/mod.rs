@@ -4,4 +4,5 @@ pub(crate) mod console;
 pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod outlet;
+pub(crate) mod programs;
 pub(crate) mod run;

@@ -11,7 +11,8 @@ use collector::event::Nanos;
 use settings::time::Date;
 
 use crate::config::{Error, Period, WithPath as _};
-use crate::identity::{FileIdentity, check_access, check_dir};
+use crate::directory::check_dir;
+use crate::identity::{FileIdentity, check_access};
 
 /// A file: its period and, when a period needed several, the part (from 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -9,8 +9,6 @@ use std::time::SystemTime;
 
 use nix::unistd::{AccessFlags, eaccess};
 
-use crate::config::Error;
-
 /// A file as it was when it was opened or written. The same path with another device, inode number or creation time is another file.
 ///
 /// A file system may reuse the inode number of a removed file for the next one. The creation time distinguishes the two where the file
@@ -95,16 +93,6 @@ pub(crate) fn check_access(path: &Path, write: bool) -> io::Result<()> {
         AccessFlags::R_OK
     };
     eaccess(path, wanted).map_err(io::Error::from)
-}
-
-/// Checks that `dir` is a directory in which this user may list, open and create files, without changing anything in it.
-pub(crate) fn check_dir(dir: &Path) -> Result<(), Error> {
-    let found = fs::metadata(dir).map_err(|error| Error::directory(dir, error))?;
-    if !found.is_dir() {
-        return Err(Error::directory(dir, ErrorKind::NotADirectory.into()));
-    }
-    let wanted = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
-    eaccess(dir, wanted).map_err(|error| Error::directory(dir, error.into()))
 }
 
 /// Returns the error with which the system refuses to create a file beside this one. The access rights do not show a file system that

@@ -93,6 +93,7 @@
 mod blocks;
 mod check;
 mod config;
+mod directory;
 pub mod facts;
 mod files;
 mod follower;

@@ -12,8 +12,9 @@ use collector::Batch;
 use collector::flight::Recording;
 
 use crate::config::{Config, Error, WithPath as _};
+use crate::directory::check_dir;
 use crate::files::{DirLock, LOCK};
-use crate::identity::{check_access, check_dir};
+use crate::identity::check_access;
 use crate::moved::MovedFiles;
 use crate::reports::ReportRow;
 use crate::shared::Shared;

@@ -1,5 +1,5 @@
 //! The output of a command-line program: error messages, JSON lines, aligned tables, bars, numbers with units, and progress
-//! on standard error.
+//! on standard error. Besides, man pages and shell completions, and the other programs of this project.
 //!
 //! This crate formats output and knows nothing about its content. Text goes into `String`s and is written once per record, so that
 //! a pipe that is closed early is noticed between two records.
@@ -17,9 +17,11 @@
 
 mod clean;
 mod error;
+pub mod generate;
 pub mod json;
 mod output;
 pub mod plot;
+pub mod programs;
 pub mod progress;
 mod screen;
 pub mod table;
@@ -27,7 +29,7 @@ pub mod units;
 
 pub use clean::printable;
 pub use error::CliError;
-pub use output::{Output, note, print, print_data, stderr, stderr_json, stdout};
+pub use output::{Output, exit_code, note, print, print_data, stderr, stderr_json, stdout};
 pub use screen::{Terminal, Tone};
 pub use table::{Align, Table};
 pub mod text;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use crate::{clean::cleaned, error::CliError, json, screen};
 
@@ -41,6 +42,18 @@ pub fn stderr_json() -> Output<io::Stderr> {
     Output {
         json: true,
         ..stderr()
+    }
+}
+
+/// Ends a command: prints its error, which is exit code 2. A closed output pipe is no error.
+pub fn exit_code(outcome: Result<ExitCode, CliError>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
+        Err(error) => {
+            note(error);
+            ExitCode::from(2)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use terminal::CliError;
+use terminal::{CliError, programs};
 
 /// The process. Killed when dropped.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Program {
     }
 
     fn run(dir: &Path, config: &str, has_input: bool) -> Result<Self, CliError> {
-        let mut child = Command::new(std::env::current_exe().map_err(cannot_start)?)
+        let mut child = Command::new(hopwise()?)
             .args(["run", "-c"])
             .arg(configure(dir, config)?)
             .current_dir(dir)
@@ -102,7 +102,7 @@ impl Program {
 
     /// Makes what the system of an export lacks.
     pub(super) fn schema(dir: &Path, sections: &str, export: &str) -> Result<(), CliError> {
-        let output = Command::new(std::env::current_exe().map_err(cannot_start)?)
+        let output = Command::new(hopwise()?)
             .args(["schema", "apply", "-c"])
             .arg(configure(dir, &format!("{CONFIG}{sections}"))?)
             .arg(export)
@@ -210,6 +210,15 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program that is measured.
+fn hopwise() -> Result<PathBuf, CliError> {
+    programs::find("hopwise").ok_or_else(|| {
+        CliError::new(
+            "needs the program `hopwise`, which is neither beside this one nor in PATH; build it with `make build`",
+        )
+    })
 }
 
 fn cannot_start(error: std::io::Error) -> CliError {

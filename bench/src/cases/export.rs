@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(40);
 const RATE: u64 = 10_000;
 
 /// `export-clickhouse`: events from the store into ClickHouse's engine.
-pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+pub(super) fn clickhouse(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
     let engine = Engine::start(scratch.path())?;
     let events = store::fill(&scratch.path().join("store"), events(plan))?;
@@ -59,7 +59,7 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome,
 }
 
 /// `outlet`: events from the topics of a broker into ClickHouse's engine.
-pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+pub(super) fn outlet(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
     let broker = Broker::start(scratch.path())?;
     let engine = Engine::start(scratch.path())?;
@@ -124,7 +124,7 @@ fn all_are_there(http: &mut Http, sink: &ClickHouse, events: u64) -> Result<(), 
 }
 
 /// `export-kafka`: events from the store to a broker.
-pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+pub(super) fn kafka(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let scratch = Scratch::new(name)?;
     let broker = Broker::start(scratch.path())?;
     let events = store::fill(&scratch.path().join("store"), events(plan))?;
@@ -152,7 +152,7 @@ pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fail
 }
 
 /// `export-catch-up`: reports arrive at a fixed rate while an export catches up, and without it.
-pub(super) fn catch_up(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+pub(super) fn catch_up(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let sink = Sink::start()?;
     let export = format!("kind = \"clickhouse\"\nurl = \"http://{}\"\n", sink.address);
     let span = plan.each.max(Duration::from_millis(200));
@@ -224,7 +224,7 @@ fn received(dir: &Path, extra: &str, span: Duration, behind: u64) -> Result<Rece
     Ok(run)
 }
 
-fn events(plan: &Plan<'_>) -> u64 {
+fn events(plan: &Plan) -> u64 {
     if plan.is_trial() { 20_000 } else { EVENTS }
 }
 

@@ -7,7 +7,7 @@ use collector::workload::{BURST, CASES, Case};
 use nic::source::Packet;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, median_of};
-use crate::program::Processed;
+use super::workers::{self, Processed};
 use terminal::CliError;
 
 /// Bursts between two readings of the clock.
@@ -83,8 +83,8 @@ fn measured(
     payloads: &[&[u8]],
 ) -> Result<(Costs, u64, u64), Failure> {
     // The difference of two runs, one of which only makes the state of all flows.
-    let before = processed(plan, workers, case, payloads, Duration::ZERO)?;
-    let all = processed(plan, workers, case, payloads, plan.each)?;
+    let before = processed(workers, case, payloads, Duration::ZERO)?;
+    let all = processed(workers, case, payloads, plan.each)?;
     let sent = all.sent - before.sent;
     let dropped = all.dropped - before.dropped;
     let [input, worker, workers] = [
@@ -115,17 +115,11 @@ struct Run {
 }
 
 /// Processes each report twice, and then reports for `span`.
-fn processed(
-    plan: &Plan,
-    workers: usize,
-    case: &Case,
-    payloads: &[&[u8]],
-    span: Duration,
-) -> Result<Run, Failure> {
+fn processed(workers: usize, case: &Case, payloads: &[&[u8]], span: Duration) -> Result<Run, Failure> {
     let mut sent = 0;
     let mut input_ns = 0;
     let collectors = (0..workers).map(|_| case.collector()).collect();
-    let processed = plan.program.process(collectors, &mut |deliver| {
+    let processed = workers::process(collectors, &mut |deliver| {
         let before = core_time();
         for payloads in payloads.chunks(BURST).chain(payloads.chunks(BURST)) {
             sent += deliver_burst(payloads, deliver);

@@ -6,22 +6,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::Program;
 use terminal::CliError;
 use terminal::json::{self, Object};
 
 /// Number and length of the runs of a case.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan<'p> {
+pub(super) struct Plan {
     /// Runs; the median of them is reported.
     pub(super) runs: u32,
     /// Time of one run. The warm-up takes half of it.
     pub(super) each: Duration,
-    /// The parts of the program that some cases measure.
-    pub(super) program: &'p dyn Program,
 }
 
-impl Plan<'_> {
+impl Plan {
     /// Whether runs are so short that they only test the benchmark itself. Cases then prepare less data than their names say;
     /// their conditions state how much.
     pub(super) fn is_trial(&self) -> bool {
@@ -352,7 +349,7 @@ fn rounded(ns: f64) -> f64 {
 /// Measures `body`, which does some operations and returns how many. A body should take between 10 us and 10 ms, so that
 /// the cost of reading the clock is negligible and runs end on time.
 pub(super) fn measure(
-    plan: &Plan<'_>,
+    plan: &Plan,
     mut body: impl FnMut() -> Result<u64, Failure>,
 ) -> Result<Measured, Failure> {
     run_for(plan.each / 2, &mut body)?;
@@ -371,7 +368,7 @@ pub(super) fn measure(
 }
 
 /// CPU time of this thread, ns.
-pub fn core_time() -> Option<u64> {
+pub(crate) fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat")
         .ok()?
         .split(' ')
@@ -448,27 +445,6 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Processed, Receive, Switch};
-
-    /// Stub for cases that do not need the program.
-    #[derive(Debug)]
-    struct NoProgram;
-
-    impl Program for NoProgram {
-        fn each_chunk(&self, _: &[nic::source::Packet<'_>], _: &mut dyn FnMut(&[collector::Datagram<'_>])) {}
-
-        fn replay(&self, _: &Path, _: collector::Config) -> Result<u64, CliError> {
-            Ok(0)
-        }
-
-        fn process(&self, _: Vec<collector::Collector>, _: Receive<'_>) -> Result<Processed, CliError> {
-            Err(CliError::new("no workers"))
-        }
-
-        fn open_switch(&self, _: &str) -> Result<Box<dyn Switch>, CliError> {
-            Err(CliError::new("no switch"))
-        }
-    }
 
     #[test]
     fn the_result_is_the_median() {
@@ -513,7 +489,6 @@ mod tests {
         let plan = Plan {
             runs: 3,
             each: Duration::ZERO,
-            program: &NoProgram,
         };
         let mut calls = 0;
         let runs = measure(&plan, || {

@@ -83,7 +83,7 @@ struct Peer {
 ///
 /// # Errors
 /// A file cannot be used; the message says why, and what to do.
-pub(super) fn run(paths: &[String], port: u16, plan: &Plan<'_>, print: Print<'_>) -> Result<(), CliError> {
+pub(super) fn run(paths: &[String], port: u16, plan: &Plan, print: Print<'_>) -> Result<(), CliError> {
     if paths.is_empty() {
         return Err(CliError::new(
             "no peer was given: name the object file of an XDP program, compiled with clang -target bpf; \
@@ -147,7 +147,7 @@ fn kind(bytes: &[u8]) -> Kind {
 }
 
 impl Peer {
-    fn compare(&self, comparison: &Comparison, plan: &Plan<'_>) -> Result<Outcome, Failure> {
+    fn compare(&self, comparison: &Comparison, plan: &Plan) -> Result<Outcome, Failure> {
         let case = workload::CASES
             .into_iter()
             .find(|case| case.name == comparison.ours);
@@ -208,7 +208,7 @@ impl Peer {
         Ok(Outcome::new(comparison.name, times, conditions))
     }
 
-    fn measure(&self, comparison: &Comparison, frame: &[u8], plan: &Plan<'_>) -> Result<Measured, Failure> {
+    fn measure(&self, comparison: &Comparison, frame: &[u8], plan: &Plan) -> Result<Measured, Failure> {
         let flows = plan.flows(comparison.flows);
         let maker = kernel::reports(flows, changing_hops(comparison), comparison.changes)?;
         let peer = Object::load(&self.object, &nic::bpf::LoadOptions::default())

@@ -14,7 +14,7 @@ use nic::source::{Packet, Source};
 use nic::{device, time};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
-use crate::program::Program;
+use collect_role::datagram::{AggregatePorts, each_chunk};
 use terminal::CliError;
 
 /// Flows in the reports.
@@ -33,7 +33,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let rx_path =
         rx_path.ok_or_else(|| CliError::new(format!("`{name}` is not the name of a receive path")))?;
     let testbed = Testbed::new()?;
-    let mut collecting = Collecting::new(plan.program, testbed.case);
+    let mut collecting = Collecting::new(testbed.case);
     let mut runs = Vec::new();
     for run in 0..plan.warm_ups() + plan.runs {
         let discarded = testbed.measure(rx_path, plan, &mut Discarding::default())?;
@@ -155,17 +155,17 @@ impl Reader for Discarding {
 }
 
 /// Passes received packets to the whole collector.
-struct Collecting<'p> {
-    program: &'p dyn Program,
+struct Collecting {
+    aggregate_ports: AggregatePorts,
     collector: Collector,
     batch: Batch,
     ticked: u64,
 }
 
-impl<'p> Collecting<'p> {
-    fn new(program: &'p dyn Program, case: Case) -> Self {
+impl Collecting {
+    fn new(case: Case) -> Self {
         Self {
-            program,
+            aggregate_ports: AggregatePorts::default(),
             collector: case.collector(),
             batch: Batch::with_capacity(8192),
             ticked: 0,
@@ -173,15 +173,17 @@ impl<'p> Collecting<'p> {
     }
 }
 
-impl Reader for Collecting<'_> {
+impl Reader for Collecting {
     fn process(&mut self, packets: &[Packet<'_>]) {
         let Self {
-            program,
+            aggregate_ports,
             collector,
             batch,
             ..
         } = self;
-        program.each_chunk(packets, &mut |chunk| collector.handle(chunk, batch));
+        each_chunk(packets, 0, aggregate_ports, |_, chunk| {
+            collector.handle(chunk, batch)
+        });
         // In the program a batch goes to the queue of the store here.
         if self.batch.len() > 4096 {
             self.batch.clear();

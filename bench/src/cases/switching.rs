@@ -9,7 +9,8 @@ use nic::netns::Namespace;
 use nic::time;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median_of, panicked, sum_of};
-use crate::program::{Program, Switch, Totals};
+use config::Settings;
+use switch_role::role::Forwarder as Switch;
 use terminal::CliError;
 
 /// Bytes of the UDP payload.
@@ -132,7 +133,7 @@ impl Testbed {
         let done = AtomicBool::new(false);
         let mut forwarder: Box<dyn Forwarder> = match setup {
             Setup::CopyLoop => Box::new(CopyLoop::open(&self.switch)?),
-            Setup::Switch(more) => Box::new(SwitchUnderTest::open(plan.program, &self.switch, more)?),
+            Setup::Switch(more) => Box::new(SwitchUnderTest::open(&self.switch, more)?),
         };
         let near = self.near.run(|| {
             frames::Port::open(
@@ -245,17 +246,20 @@ impl Forwarder for CopyLoop {
 }
 
 /// The switch under test.
-struct SwitchUnderTest(Box<dyn Switch>);
+struct SwitchUnderTest(Switch);
 
 impl SwitchUnderTest {
-    fn open(program: &dyn Program, namespace: &Namespace, more: &str) -> Result<Self, CliError> {
+    fn open(namespace: &Namespace, more: &str) -> Result<Self, CliError> {
         let config = format!(
             "[switch]\nnode = 1\n[[switch.routes]]\nto = \"10.0.2.0/24\"\nport = 2\n\
              [[switch.ports]]\nnumber = 1\ninterface = \"left\"\nedge = true\n\
              [[switch.ports]]\nnumber = 2\ninterface = \"right\"\n{more}"
         );
-        let opened = namespace.run(|| program.open_switch(&config)).map_err(failed)?;
-        opened.map(Self)
+        let settings =
+            Settings::parse(&config, "the switch").map_err(|error| CliError::new(error.to_string()))?;
+        let settings = settings.switch.ok_or_else(|| CliError::new("no switch"))?;
+        let opened = namespace.run(|| Switch::open(settings, None)).map_err(failed)?;
+        Ok(Self(opened?))
     }
 }
 
@@ -264,26 +268,24 @@ impl Forwarder for SwitchUnderTest {
         let mut poll_fds = PollFds::default();
         loop {
             let ending = done.load(Ordering::Acquire);
-            if !self.0.poll() && !self.0.wait(&mut poll_fds) && ending && self.0.is_empty() {
+            if !self.0.poll() && !self.0.sleep(None, &mut poll_fds) && ending && self.0.is_empty() {
                 return;
             }
         }
     }
 
     fn measurement(&mut self) -> Measurement {
-        let Totals {
-            received,
-            sent,
-            dropped,
-            unaccounted,
-            ring_full,
-        } = self.0.totals();
+        let (stats, queued) = self.0.totals();
+        let received = stats.received();
+        let sent = stats.sent();
+        let dropped = stats.drops();
+        let unaccounted = (received + stats.originated).abs_diff(sent + stats.consumed + dropped + queued);
         Measurement {
             received,
             sent,
             dropped,
             unaccounted,
-            ring_full,
+            ring_full: self.0.ring_full(),
             ..Measurement::default()
         }
     }

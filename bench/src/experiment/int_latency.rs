@@ -65,7 +65,7 @@ struct Measured {
 /// Runs the experiment.
 ///
 /// # Errors
-/// It needs root, `ip`, and to be run by `hopwise` itself; a switch does not forward.
+/// It needs root, `ip` and the program `hopwise`; a switch does not forward.
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (program, of) = hopwise::program()?;
     let own = hopwise::lanes(&program)?;

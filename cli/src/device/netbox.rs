@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{
-    client::{Client, Error, escape},
-    remote::Api,
-};
+use crate::remote::Api;
 use manager::inventory::MAX_DEVICES;
+use net::client::{Client, Error, escape};
 use net::tls;
 use terminal::CliError;
 

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use super::{Source, print, query};
-use crate::client::escape;
 use dta::key::Key;
 use dta::source::CountAnswer;
+use net::client::escape;
 use terminal::CliError;
 use terminal::units;
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use dta::Policy;
 
 use super::{Source, fields_text, print, query};
-use crate::client::escape;
 use dta::key::Key;
 use dta::source::{Answer, KeyQuery};
+use net::client::escape;
 use terminal::CliError;
 
 /// Get the data or path of a key from a store of collector memory

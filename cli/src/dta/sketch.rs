@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use super::{Source, print, query};
-use crate::client::escape;
 use dta::key::Key;
 use dta::source::SketchAnswer;
+use net::client::escape;
 use terminal::CliError;
 
 /// Query a sketch in collector memory: count of a key, number of distinct items, or samples

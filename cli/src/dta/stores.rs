@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Source, print};
-use crate::{client::Client, remote::fetch};
+use crate::remote::fetch;
 use dta::source::{Shape, StoreView};
 use dta_role::memory::SnapshotView;
+use net::client::Client;
 use terminal::CliError;
 use terminal::{Align, Table, units};
 

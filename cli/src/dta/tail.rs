@@ -45,7 +45,7 @@ pub struct Args {
 /// The source of entries.
 enum Asked {
     DtaSource(DtaSource),
-    Client(crate::client::Client),
+    Client(net::client::Client),
 }
 
 /// Runs the command.

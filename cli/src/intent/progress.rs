@@ -8,14 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    super::{
-        client::{Client, escape},
-        remote::fetch,
-    },
-    tone,
-};
+use super::{super::remote::fetch, tone};
 use manage_role::role::view::{ChangeView, DeviceState, DevicesView, DomainView, IntentView, IntentsView};
+use net::client::{Client, escape};
 use terminal::{CliError, Terminal};
 
 /// Waits until all of `intents` work, or for `limit`. Changes come by the manager's stream; without it, the intents are read

@@ -9,6 +9,7 @@ use detect::Metric;
 use wire::FlowKey;
 
 use crate::store_writer::StoreWriter;
+use collect_role::replay::ReplayOutput;
 
 /// Maximum number of flows.
 const MAX_FLOWS: usize = 2_000_000;
@@ -304,6 +305,18 @@ impl Output for Outlet {
 
     fn sequence(&mut self, note: &SequenceEvent) {
         self.findings.sequence(note);
+    }
+}
+
+impl ReplayOutput for Outlet {
+    fn second(&mut self, collector: &Collector) {
+        self.findings.note_profiles(collector);
+    }
+
+    fn ticked(&mut self, collector: &Collector, now: u64) {
+        if let Some(store_writer) = &mut self.store_writer {
+            store_writer.look(collector, now);
+        }
     }
 }
 

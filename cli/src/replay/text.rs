@@ -5,9 +5,9 @@ use detect::Metric;
 use wire::{FlowKey, Refusal};
 
 use super::Summary;
-use super::clocks::Difference;
 use super::findings::{Extremes, known};
 use super::summary::{anomaly, refused_for, sorted, source, version};
+use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
 

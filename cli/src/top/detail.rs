@@ -1,9 +1,9 @@
 //! One flow: its hops, the paths that it took, and what happened to it.
 
 use super::place::Range;
-use crate::client::{Client, escape};
 use crate::events::sentence;
 use crate::remote::{self, fetch};
+use net::client::{Client, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{Events, FlowDetail, HistoryView, Names};
 

@@ -9,8 +9,8 @@ use super::{
     Order, View,
     place::{Place, Range, Target},
 };
-use crate::client::{Client, escape};
 use crate::remote::{self, fetch};
+use net::client::{Client, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
 use view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
 

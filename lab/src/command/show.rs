@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::conditions::ActiveFault;
 use crate::down::{self, Removed};
 use crate::file::P4Program;
-use crate::program::Program;
 use crate::remote::Lab;
 use crate::restart::Restarted;
 use crate::state;
 use crate::topology::{Node, Topology, entry};
 use crate::traffic::Figures;
+use crate::up::Created;
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
@@ -30,7 +30,8 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 }
 
 /// The nodes of a new lab, and commands to try next.
-pub(super) fn created(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
+pub(super) fn created(created: &Created) -> Result<(), CliError> {
+    let Created { lab, has_web_page } = created;
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
     let sizes = [
@@ -43,7 +44,7 @@ pub(super) fn created(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
     out += &hosts(topology);
     out.push('\n');
     out += &switches(topology);
-    let pages = if has_web_page {
+    let pages = if *has_web_page {
         "The web page is at"
     } else {
         "This build has no web page; the API is at"
@@ -230,12 +231,8 @@ pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) ->
 }
 
 /// Shows the state of a lab. Exit code 1 if a process of it does not answer.
-pub(super) fn status(
-    named: Option<&str>,
-    as_json: bool,
-    program: &'static dyn Program,
-) -> Result<ExitCode, CliError> {
-    let lab = Lab::open(named, program)?;
+pub(super) fn status(named: Option<&str>, as_json: bool) -> Result<ExitCode, CliError> {
+    let lab = Lab::open(named)?;
     let processes = down::processes(&lab.directory)?.len();
     let collector = lab.collector("/status");
     let switches: Vec<Result<Value, CliError>> = (0..lab.topology.switches.len())

@@ -3,6 +3,7 @@
 
 pub mod backlog;
 pub mod capabilities;
+pub mod capture;
 pub mod datagram;
 pub mod fanout;
 pub mod flight_recorder;
@@ -16,6 +17,7 @@ pub mod monitor;
 pub mod pipeline;
 pub mod record_queue;
 pub mod recorder;
+pub mod replay;
 pub mod settings;
 pub mod topology;
 pub mod triggers;

@@ -11,9 +11,9 @@ use manager::driver::Message;
 use serde_json::{Value, json};
 
 use super::is_switch;
-use cli::client::Client;
 use config::Settings;
 use manage_role::role::{Local, ToDevice};
+use net::client::Client;
 use switch_role::role::{Managed, Proposal, Refused, matched};
 use switch_role::settings::filter;
 use switch_role::settings::{ManagedSettings, SwitchSettings, int_config, watchlist};

@@ -11,9 +11,9 @@ use serde_json::Value;
 use wire::FlowKey;
 
 use super::{FOR_ALL, dropped, table};
-use cli::client::{Client, escape};
 use cli::remote::fetch;
 use config::Settings;
+use net::client::{Client, escape};
 use runtime::reporter::Sockets;
 use switch_role::role::Dta;
 use switch_role::settings::dta::DtaSettings;

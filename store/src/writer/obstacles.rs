@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::{RETRY, Writer, nanos};
 use crate::config::{Error, WithPath as _};
+use crate::directory::check_dir;
 use crate::files::{self, DirLock, FileId, Listing, StoreFile};
 use crate::follower;
-use crate::identity::{FileChange, check_access, check_dir};
+use crate::identity::{FileChange, check_access};
 use crate::problems::{self, NewProblem, ProblemKind};
 use crate::schema;
 use crate::segment::Segment;

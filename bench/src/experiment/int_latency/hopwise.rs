@@ -8,21 +8,19 @@ use super::{
     lane::{Lane, Testbed},
 };
 use crate::figures::failed;
-use terminal::CliError;
+use terminal::{CliError, programs};
 
-/// This program, if it is `hopwise`, or the one that `HOPWISE_SWITCH` names, and a sentence that says which.
+/// The program `hopwise`, or the one that `HOPWISE_SWITCH` names, and a sentence that says which.
 pub(super) fn program() -> Result<(PathBuf, String), CliError> {
     let other = std::env::var_os("HOPWISE_SWITCH").map(PathBuf::from);
     let program = other
         .clone()
-        .map_or_else(std::env::current_exe, Ok)
-        .map_err(failed)?;
+        .or_else(|| programs::find("hopwise"))
+        .ok_or_else(|| CliError::new("needs the program `hopwise`, which it starts as a switch"))?;
     let said = Command::new(&program).arg("--version").output().map_err(failed)?;
     let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
     if !version.starts_with("hopwise ") {
-        return Err(CliError::new(
-            "needs the program `hopwise`, which it starts as a switch",
-        ));
+        return Err(CliError::new(format!("{} is not hopwise", program.display())));
     }
     let of = if other.is_some() {
         ", of another build than the host's side"

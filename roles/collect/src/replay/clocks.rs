@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 
 use nic::capture::Frame;
 
-use super::{Account, Progress, SECOND, capture};
+use terminal::progress::Progress;
+
+use super::SECOND;
+use crate::capture::{self, Account};
 
 /// Two frames in a row of an interface that are further behind than this show that its clock was set back, or differs from another one, ns.
 /// It is the bound of the collector.
@@ -52,12 +55,13 @@ struct Clock {
 
 /// The difference between the clocks of two interfaces of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Difference {
-    pub(super) file: PathBuf,
+pub struct Difference {
+    /// The capture.
+    pub file: PathBuf,
     /// The interface whose times hold, and the other.
-    pub(super) interfaces: [u16; 2],
+    pub interfaces: [u16; 2],
     /// How far the clock of the other is ahead, ns.
-    pub(super) ahead: i64,
+    pub ahead: i64,
 }
 
 /// The time of a frame.

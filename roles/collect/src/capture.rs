@@ -16,7 +16,7 @@ use terminal::progress::Progress;
 
 /// One frame of a capture, as far as it could be read.
 #[derive(Debug)]
-pub(super) enum CapturedFrame<'a> {
+pub enum CapturedFrame<'a> {
     /// A UDP datagram to a telemetry port, and the frame that it came in.
     Datagram(Datagram<'a>, Layer<'a>),
     /// A frame whose headers are inconsistent with its bytes, and its source address if known.
@@ -25,20 +25,20 @@ pub(super) enum CapturedFrame<'a> {
 
 /// Where the frames of a capture went: `frames` = datagrams + refused + skipped.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Account {
+pub struct Account {
     /// Frames in the files.
-    pub(super) frames: u64,
+    pub frames: u64,
     /// Datagrams to a telemetry port.
-    pub(super) datagrams: u64,
+    pub datagrams: u64,
     /// Frames with broken headers, by cause.
-    pub(super) refused: BTreeMap<&'static str, u64>,
+    pub refused: BTreeMap<&'static str, u64>,
     /// Frames that are not telemetry, by class.
-    pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub skipped: BTreeMap<&'static str, u64>,
 }
 
 impl Account {
     /// All frames that are not telemetry.
-    pub(super) fn skipped_total(&self) -> u64 {
+    pub fn skipped_total(&self) -> u64 {
         self.skipped.values().sum()
     }
 }
@@ -46,7 +46,7 @@ impl Account {
 /// Reads one capture from its first frame to its last, or to the point where it is truncated.
 ///
 /// `each` gets the receive time, the frame's bytes, and what was found in it. An error of `each` ends the reading.
-pub(super) fn read(
+pub fn read(
     path: &Path,
     ports: &[u16],
     account: &mut Account,
@@ -63,12 +63,12 @@ pub(super) fn read(
 }
 
 /// A refused frame: why, and its source address if known.
-pub(super) type Refused = (Refusal, Option<IpAddr>);
+pub type Refused = (Refusal, Option<IpAddr>);
 
 /// The datagram in a frame and the index of its port, if it is to one of `ports`. Every frame is counted in the account, except
 /// for [`Account::frames`].
 #[inline]
-pub(super) fn telemetry<'a>(
+pub fn telemetry<'a>(
     frame: &Frame<'a>,
     ports: &[u16],
     account: &mut Account,
@@ -150,14 +150,14 @@ fn open(path: &Path) -> Result<capture::Reader<File>, CliError> {
 }
 
 /// Whether a capture is read while it is made: from a pipe, or another file without an end.
-pub(super) fn is_live(path: &Path) -> bool {
+pub fn is_live(path: &Path) -> bool {
     path == Path::new(STDIN) || std::fs::metadata(path).is_ok_and(|file| !file.is_file())
 }
 
 const STDIN: &str = "-";
 
 /// Reads all frames of one capture.
-pub(super) fn frames(
+pub fn frames(
     path: &Path,
     account: &mut Account,
     progress: &mut Progress,
@@ -182,7 +182,7 @@ pub(super) fn frames(
 }
 
 /// Reads all frames of one capture in bursts, which `each` counts in the account.
-pub(super) fn bursts(
+pub fn bursts(
     path: &Path,
     account: &mut Account,
     progress: &mut Progress,
@@ -214,7 +214,7 @@ fn unreadable(path: &Path, error: &capture::Error) -> CliError {
 }
 
 /// Total size of the files, for progress; `None` if one of them is unknown.
-pub(super) fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
+pub fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
     paths
         .iter()
         .map(|path| std::fs::metadata(path).ok().map(|meta| meta.len()))

@@ -1,14 +1,11 @@
 //! The threads of an input and its workers, without the input.
 
-use collect_role::settings::CollectorSettings;
-use collect_role::settings::Policy;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
     thread,
 };
 
-use bench::{Processed, Receive, core_time};
 use collector::Collector;
 use nic::{source::Packet, time};
 use terminal::CliError;
@@ -18,12 +15,33 @@ use collect_role::{
     datagram::{AggregatePorts, Profiles, each_chunk},
     fanout::{self, Ledger, Plan, Spreader, load_queue},
     live::Hub,
-    pipeline::{Config, Pipeline, RuleNames},
+    pipeline::{Config, Pipeline, QueueSender, RuleNames},
+    settings::{CollectorSettings, Policy},
     worker::{Worker, WorkerHandle},
 };
 use runtime::{control::Control, lock::lock};
 
-/// See [`bench::Program::process`].
+use super::harness::core_time;
+
+/// Receives bursts and passes them on.
+pub(super) type Receive<'r> = &'r mut (dyn FnMut(&mut dyn FnMut(&[Packet<'_>])) + Send);
+
+/// Counters and CPU time of [`process`].
+#[derive(Clone, Default, Debug)]
+pub(super) struct Processed {
+    /// Datagrams that the workers handled.
+    pub(super) handled: u64,
+    /// Datagrams that were dropped before a worker.
+    pub(super) dropped: u64,
+    /// CPU time of each worker's thread, ns; none where the thread of the input does the work.
+    pub(super) workers_ns: Vec<u64>,
+}
+
+/// Processes the datagrams of one input with one worker for each of `collectors`. `receive` runs as the thread of the input: it
+/// passes its bursts to the function that it gets.
+///
+/// # Errors
+/// A thread cannot be started, or panicked.
 pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {
     // Nothing reads the results, and at its end a worker waits until all of them are queued.
     let queue = 1 << 30;
@@ -54,7 +72,7 @@ fn worker(collector: Collector, pipeline: &Pipeline) -> Result<(Worker, WorkerHa
     ))
 }
 
-fn outlet(pipeline: &Pipeline) -> Result<collect_role::pipeline::QueueSender, CliError> {
+fn outlet(pipeline: &Pipeline) -> Result<QueueSender, CliError> {
     pipeline
         .outlet()
         .ok_or_else(|| CliError::new("the pipeline has stopped"))

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
-use net::tls;
+use crate::tls;
 use runtime::{host, lock::lock};
+use terminal::CliError;
 
 /// Address of a running hopwise, and what it asks of clients.
 #[derive(Clone, Debug)]
@@ -125,6 +126,12 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl Client {
     /// A client of `url` (`http://host:port`, or just `host:port`), without TLS.
     pub fn new(url: &str, token: Option<String>) -> Result<Self, Error> {
@@ -185,7 +192,7 @@ impl Client {
     }
 
     /// Removes and returns the notes about answers so far, such as about damaged files; each is returned once.
-    pub(crate) fn take_notes(&self) -> Vec<String> {
+    pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.notes).new)
     }
 

@@ -1,0 +1,49 @@
+//! The command line of `hopwise-bench`: that of `hopwise bench`; and, behind the word `experiment`, that of `hopwise experiment`.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use clap::{CommandFactory, Parser};
+use terminal::{CliError, generate};
+
+use crate::{cases, experiment};
+
+/// Write man pages and shell completions (for packagers)
+#[derive(Parser, Debug)]
+#[command(name = "hopwise-bench-generate", bin_name = "hopwise-bench generate")]
+struct Generate {
+    /// Directory to write into; created if missing
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Runs the program. The first of `arguments` is its name. Wrong usage ends the process with code 2, help with code 0.
+///
+/// # Errors
+/// The command failed.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, CliError> {
+    let arguments: Vec<OsString> = arguments.collect();
+    match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("experiment") => experiment::run(experiment::Args::parse_from(&arguments[1..])),
+        Some("generate") => write(&Generate::parse_from(&arguments[1..])),
+        _ => cases::run(cases::Args::parse_from(arguments)),
+    }
+}
+
+fn write(args: &Generate) -> Result<ExitCode, CliError> {
+    generate::man_pages(cases::Args::command(), &args.directory)?;
+    generate::man_pages(experiment::Args::command(), &args.directory)?;
+    generate::completions("hopwise-bench", cases::Args::command(), &args.directory)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        cases::Args::command().debug_assert();
+        experiment::Args::command().debug_assert();
+        Generate::command().debug_assert();
+    }
+}

@@ -1,0 +1,304 @@
+//! Captures through a collector: the frames of files, on the capture's time.
+
+mod clocks;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use collector::{Collector, Datagram, Output};
+use nic::capture::{BURST, Frames};
+
+pub use self::clocks::Difference;
+use self::clocks::{Clocks, Time};
+use crate::capture::{self, Account};
+use crate::datagram::{AggregatePorts, Contents, octets};
+
+/// How fast the capture's time passes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Speed {
+    /// As fast as this machine can.
+    Max,
+    /// This many times faster than captured.
+    Times(f64),
+}
+
+/// Capture time between two ticks, ns: as often as a running collector ticks.
+const TICK: u64 = 20_000_000;
+const SECOND: u64 = 1_000_000_000;
+/// Maximum number of ticks in a pause.
+const MAX_TICKS: u64 = 10_000;
+/// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.
+const OTHER_TIMERS: u64 = 300 * SECOND;
+
+/// The output of a replay.
+pub trait ReplayOutput: Output {
+    /// Called once in each second of the capture's time, before its first tick, and at the end.
+    fn second(&mut self, collector: &Collector) {
+        let _ = collector;
+    }
+
+    /// Called after each tick; `now` is in nanoseconds of the capture's time.
+    fn ticked(&mut self, collector: &Collector, now: u64) {
+        let _ = (collector, now);
+    }
+}
+
+/// Settings of a replay.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The speed of the capture's time.
+    pub speed: Speed,
+    /// The ports of reports and aggregates; the index of a port is the number of its listener.
+    pub ports: Vec<u16>,
+    /// Those of them that receive aggregates.
+    pub aggregate_ports: AggregatePorts,
+}
+
+/// The replay of captures through a collector.
+#[derive(Debug)]
+pub struct Replay<O> {
+    collector: Collector,
+    output: O,
+    /// Datagrams since the last call of [`Replay::tick`].
+    since_tick: usize,
+    pace: Pace,
+    ticked: u64,
+    /// Time after which nothing is due any more if nothing arrives, ns.
+    longest_timer: u64,
+    /// Latest receive time, since the capture's clock was set back.
+    last: u64,
+    clocks: Clocks,
+    aggregate_ports: AggregatePorts,
+    ports: Vec<u16>,
+}
+
+/// A collector at the end of a replay, and its output.
+#[derive(Debug)]
+pub struct Replayed<O> {
+    /// The collector, which has written everything.
+    pub collector: Collector,
+    /// The output that the replay was given.
+    pub output: O,
+    /// The differences between the clocks of interfaces.
+    pub differences: Vec<Difference>,
+}
+
+/// Datagrams of one kind to process together.
+struct Burst<'a> {
+    datagrams: [Datagram<'a>; BURST],
+    len: usize,
+    contents: Contents,
+}
+
+impl Burst<'_> {
+    fn new() -> Self {
+        let none = Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        };
+        Self {
+            datagrams: [none; BURST],
+            len: 0,
+            contents: Contents::Reports,
+        }
+    }
+}
+
+impl<O: ReplayOutput> Replay<O> {
+    /// A replay through a new collector.
+    pub fn new(config: collector::Config, output: O, options: Options) -> Self {
+        let pace = Pace {
+            speed: options.speed,
+            begin: None,
+        };
+        let longest_timer = config.flow_timeout.saturating_add(OTHER_TIMERS);
+        Self {
+            collector: Collector::new(config),
+            output,
+            since_tick: 0,
+            pace,
+            ticked: 0,
+            longest_timer,
+            last: 0,
+            clocks: Clocks::new(),
+            aggregate_ports: options.aggregate_ports,
+            ports: options.ports,
+        }
+    }
+
+    /// Begins another file: its interfaces have clocks of their own.
+    pub fn begin(&mut self, file: &Path) {
+        self.clocks.begin(file);
+    }
+
+    /// Processes the datagrams of frames that are lent together, and counts all of the frames in `account`.
+    pub fn add(&mut self, frames: Frames<'_>, account: &mut Account) {
+        let mut burst = Burst::new();
+        for frame in frames {
+            account.frames += 1;
+            // A frame with broken headers is in the account already.
+            let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
+                continue;
+            };
+            let ts = match self.clocks.time(&frame, self.last) {
+                Time::At(ts) => ts,
+                Time::SetBack(ts) => {
+                    self.handle(&mut burst);
+                    self.set_back(ts);
+                    ts
+                }
+            };
+            if self.pace.is_early(ts) {
+                self.handle(&mut burst);
+                self.tick();
+                self.pace.wait(ts);
+            }
+            if self.last > 0 && ts.saturating_sub(self.last) > TICK {
+                self.handle(&mut burst);
+                self.pass(ts);
+            }
+            let contents = self.aggregate_ports.contents(datagram.dst_port);
+            if contents != burst.contents {
+                self.handle(&mut burst);
+                burst.contents = contents;
+            }
+            burst.datagrams[burst.len] = Datagram {
+                payload: datagram.payload,
+                source: octets(datagram.src),
+                src_port: datagram.src_port,
+                listener: listener as u16,
+                received: ts,
+            };
+            burst.len += 1;
+            self.last = self.last.max(ts);
+            self.since_tick += 1;
+            if self.since_tick == BURST {
+                self.handle(&mut burst);
+                self.tick();
+            }
+        }
+        self.handle(&mut burst);
+    }
+
+    /// Processes the waiting datagrams.
+    fn handle(&mut self, burst: &mut Burst<'_>) {
+        let these = &burst.datagrams[..std::mem::take(&mut burst.len)];
+        match burst.contents {
+            _ if these.is_empty() => {}
+            Contents::Reports => self.collector.handle(these, &mut self.output),
+            Contents::Aggregates => self.collector.handle_aggregates(these, &mut self.output),
+        }
+    }
+
+    /// Runs a tick if it is due. Called after a number of datagrams that does not depend on how many frames are lent together, so
+    /// that a capture always gives the same results, however it is stored.
+    fn tick(&mut self) {
+        if std::mem::take(&mut self.since_tick) == 0 {
+            return;
+        }
+        self.tick_at(self.last);
+    }
+
+    /// Sets the time back to `ts`, as that of a running collector: by a tick.
+    fn set_back(&mut self, ts: u64) {
+        self.last = ts;
+        self.since_tick = 0;
+        self.pace.begin = None;
+        self.tick_at(ts);
+    }
+
+    /// Lets the time from the latest datagram to `ts` pass as for a running collector, which ticks while nothing arrives. In a long pause
+    /// everything expires at some time; the rest of it is skipped.
+    fn pass(&mut self, ts: u64) {
+        self.since_tick = 0;
+        let span = ts.saturating_sub(self.last).min(self.longest_timer);
+        let step = if span > SECOND {
+            (SECOND / 10).max(span / MAX_TICKS)
+        } else {
+            TICK
+        };
+        for count in 0..=span / step {
+            self.tick_at(self.last.saturating_add(count * step));
+        }
+    }
+
+    fn tick_at(&mut self, now: u64) {
+        if now.abs_diff(self.ticked) >= TICK {
+            if now / SECOND != self.ticked / SECOND {
+                self.output.second(&self.collector);
+            }
+            self.ticked = now;
+            self.collector.tick(now, &mut self.output);
+            self.output.ticked(&self.collector, now);
+        }
+    }
+
+    /// Ends the replay: the collector writes what it still has.
+    pub fn finish(mut self) -> Replayed<O> {
+        self.tick();
+        self.output.second(&self.collector);
+        self.collector.finish(self.last, &mut self.output);
+        Replayed {
+            collector: self.collector,
+            output: self.output,
+            differences: self.clocks.differences(),
+        }
+    }
+}
+
+/// Paces the capture's time by the wall clock.
+#[derive(Debug)]
+struct Pace {
+    speed: Speed,
+    /// The first timestamp, and the wall-clock time at which it was read.
+    begin: Option<(u64, Instant)>,
+}
+
+impl Pace {
+    /// Time from now until `ts` is due.
+    fn due(&mut self, ts: u64) -> Option<Duration> {
+        let Speed::Times(times) = self.speed else {
+            return None;
+        };
+        let (first, met) = *self.begin.get_or_insert((ts, Instant::now()));
+        let after = Duration::from_nanos(ts.saturating_sub(first)).div_f64(times);
+        after.checked_sub(met.elapsed()).filter(|wait| !wait.is_zero())
+    }
+
+    fn is_early(&mut self, ts: u64) -> bool {
+        self.due(ts).is_some()
+    }
+
+    fn wait(&mut self, ts: u64) {
+        if let Some(wait) = self.due(ts) {
+            std::thread::sleep(wait);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_full_speed_nothing_waits_and_at_tenfold_a_tenth() {
+        let mut pace = Pace {
+            speed: Speed::Max,
+            begin: None,
+        };
+        assert!(!pace.is_early(0) && !pace.is_early(u64::MAX));
+        let mut pace = Pace {
+            speed: Speed::Times(10.0),
+            begin: None,
+        };
+        assert!(!pace.is_early(5_000_000_000));
+        let due = pace.due(605_000_000_000);
+        assert!(
+            due > Some(Duration::from_secs(50)) && due <= Some(Duration::from_secs(60)),
+            "{due:?}"
+        );
+    }
+}
