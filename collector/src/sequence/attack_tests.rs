@@ -528,3 +528,22 @@ fn forged_pairs_ahead_hide_no_losses() {
         }
     }
 }
+
+#[test]
+fn an_old_stray_does_not_belong_to_a_restarted_sequence() {
+    for id in [V10, V20] {
+        for (stray, first) in [(6_u32, 40_u32), (6, 100), (50_u32.wrapping_neg(), 0)] {
+            for between in [200, 100_000] {
+                let mut arrivals = Arrivals::new(id);
+                arrivals
+                    .observe(FIRST..FIRST + 1000)
+                    .observe([stray])
+                    .observe(FIRST + 1000..FIRST + 1000 + between)
+                    .observe(first..first + 3000);
+                let view = arrivals.finish();
+                let found = (view.lost + view.unconfirmed, view.reordered, view.restarts);
+                assert_eq!(found, (0, 1, 1), "{stray} {first} {between}");
+            }
+        }
+    }
+}

@@ -123,8 +123,8 @@ pub(super) struct Stream {
     pub(super) steady: bool,
     pub(super) current: Track,
     held: Option<Held>,
-    /// The latest stray. If the sequence jumps to its neighbourhood later, it is not missing there.
-    stray: Option<u32>,
+    /// The latest stray, and the count of datagrams then. If the sequence jumps to its neighbourhood soon, it is not missing there.
+    stray: Option<(u32, u64)>,
     former: Option<Former>,
     left: Option<Left>,
     pub(super) stalled: u32,

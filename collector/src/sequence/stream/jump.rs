@@ -666,17 +666,21 @@ impl Stream {
             self.observe_late(seq, back, now, out);
             return;
         }
-        self.stray = Some(seq);
+        self.stray = Some((seq, self.datagrams));
         self.reordered += 1;
         self.note(now, SequenceEventKind::Stray(seq), out);
     }
 
     /// A stray is not missing in the sequence that turned out to be its own.
     fn fill_stray(&mut self) {
-        let Some(stray) = self.stray.take() else { return };
+        let Some((stray, at)) = self.stray.take() else {
+            return;
+        };
         let ahead = self.distance(stray, self.current.highest);
         let back = ahead.unsigned_abs();
-        if !is_late(ahead) {
+        // An earlier one was not sent with these: a restarted reporter, for example, sends the first numbers again.
+        let is_recent = self.datagrams.wrapping_sub(at) <= u64::from(WINDOW);
+        if !is_recent || !is_late(ahead) {
             return;
         }
         if back >= self.current.known {
