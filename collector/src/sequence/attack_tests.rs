@@ -547,3 +547,51 @@ fn an_old_stray_does_not_belong_to_a_restarted_sequence() {
         }
     }
 }
+
+#[test]
+fn numbers_that_are_out_of_order_after_an_outage_are_not_lost() {
+    let orders: [Vec<u32>; 5] = [
+        vec![3, 0, 1, 2],
+        vec![3, 2, 1, 0],
+        vec![3, 1, 0, 2],
+        [100].into_iter().chain(0..100).collect(),
+        [127].into_iter().chain((0..127).rev()).collect(),
+    ];
+    for id in [V10, V20] {
+        for pause in [0, 1000, 3000, 11_000, 60_000] {
+            for outage in [200, 1000, 100_000] {
+                for order in &orders {
+                    let mut arrivals = Arrivals::new(id);
+                    let first = FIRST + 1000 + outage;
+                    let end = first + order.len() as u32;
+                    // One of the numbers before the outage is missing, and one after it.
+                    arrivals
+                        .observe((FIRST..FIRST + 1000).filter(|n| *n != FIRST + 900))
+                        .wait(pause)
+                        .observe(order.iter().map(|n| first + n))
+                        .observe(end + 1..end + 4000);
+                    let view = arrivals.finish();
+                    let found = (view.lost + view.unconfirmed, view.duplicated, view.restarts);
+                    assert_eq!(
+                        found,
+                        (u64::from(outage) + 2, 0, 0),
+                        "{pause} {order:?}: {view:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_lost_in_an_outage_is_recovered_once() {
+    let mut arrivals = Arrivals::new(V10);
+    arrivals
+        .observe(FIRST..FIRST + 1000)
+        .wait(11_000)
+        .observe([2050, 2051, 2040, 2045, 2040, 2030, 2049, 2045].map(|n| FIRST + n));
+    let view = arrivals.observe(FIRST + 2052..FIRST + 4000).finish();
+    // Four of 1000..=2049 have arrived.
+    assert_eq!(view.lost + view.unconfirmed, 1046);
+    assert_eq!((view.recovered, view.duplicated, view.reordered), (4, 2, 4));
+}

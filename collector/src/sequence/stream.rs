@@ -515,7 +515,12 @@ impl Stream {
     fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
         let bit = 1 << back;
         self.repeat_late(seq);
-        if back >= self.current.known {
+        if back >= self.current.known && self.current.extend_into_gap(seq, back) {
+            self.reordered += 1;
+            self.support(1, 0);
+            self.recover();
+            self.note(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
+        } else if back >= self.current.known {
             self.reordered += 1;
             if self.former.is_some() {
                 self.current.extend(seq, back);
@@ -560,7 +565,7 @@ impl Stream {
     }
 
     /// Takes back the loss of a number that arrived after all.
-    fn recover(&mut self) {
+    pub(super) fn recover(&mut self) {
         self.balance += 1;
         self.absent -= 1;
         self.recovered += 1;

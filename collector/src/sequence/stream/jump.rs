@@ -684,7 +684,11 @@ impl Stream {
             return;
         }
         if back >= self.current.known {
-            self.current.extend(stray, back);
+            if self.current.extend_into_gap(stray, back) {
+                self.recover();
+            } else {
+                self.current.extend(stray, back);
+            }
             self.support(1, 0);
         } else {
             self.current.window |= 1 << back;
