@@ -595,3 +595,22 @@ fn a_number_that_is_lost_in_an_outage_is_recovered_once() {
     assert_eq!(view.lost + view.unconfirmed, 1046);
     assert_eq!((view.recovered, view.duplicated, view.reordered), (4, 2, 4));
 }
+
+#[test]
+fn a_few_late_numbers_before_a_pause_are_no_restart() {
+    for id in [V10, V20] {
+        for pause in [500, 3000, 11_000, 30_000] {
+            for last in [vec![4800], vec![4800, 4801], vec![4800, 4810], vec![3000]] {
+                let mut arrivals = Arrivals::new(id);
+                arrivals
+                    .observe(FIRST..FIRST + 5000)
+                    .observe([2400, 2401, 2402].map(|n| FIRST + n))
+                    .observe(last.iter().map(|n| FIRST + n))
+                    .wait(pause);
+                let view = arrivals.observe_every(1, FIRST + 5600..FIRST + 8000).finish();
+                let found = (view.lost + view.unconfirmed, view.restarts);
+                assert_eq!(found, (600, 0), "{pause} {last:?}: {view:?}");
+            }
+        }
+    }
+}

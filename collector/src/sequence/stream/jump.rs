@@ -202,7 +202,10 @@ impl Stream {
             self.jump_to(Held { silence, ..held }, now, out);
             self.observe_near(number.seq, now, out);
             self.fill_stray();
-        } else if self.is_gap(held.seq, self.current.highest) && self.is_gap(number.seq, held.seq) {
+        } else if self.is_gap(held.seq, self.current.highest)
+            && self.is_gap(number.seq, held.seq)
+            && !self.passes_former(held.seq, number.seq)
+        {
             // Few numbers arrive: the held one is behind a gap, and before this one, which may be a stray.
             self.held = Some(number);
             self.jump_to(held, now, out);
@@ -240,6 +243,15 @@ impl Stream {
         if held.repeated >= STALLED {
             self.stalled = STALLED;
         }
+    }
+
+    /// Whether a number behind an older sequence was late, like the few before it, because the next one continues that sequence.
+    fn passes_former(&self, one: u32, next: u32) -> bool {
+        self.is_tentative()
+            && self.former.as_ref().is_some_and(|former| {
+                let highest = former.track.highest;
+                self.distance(one, highest) <= 0 && self.is_gap(next, highest)
+            })
     }
 
     /// Whether a number is missing in the current sequence, and the next one, too, or the highest one repeated.
