@@ -614,3 +614,23 @@ fn a_few_late_numbers_before_a_pause_are_no_restart() {
         }
     }
 }
+
+#[test]
+fn losses_before_a_restart_do_not_make_another_one_a_late_batch() {
+    for id in [V10, V20] {
+        for first in [0, 20, 1000] {
+            let mut arrivals = Arrivals::new(id);
+            // Of a life of the reporter that ended a minute ago.
+            arrivals
+                .observe((0..30_000).chain(90_000..93_000))
+                .wait(60_000)
+                .observe(0..50_000)
+                .wait(500);
+            let rest = (first..60_000).filter(|n| n % 5 != 0 || *n == 0);
+            let not_sent = u64::from(60_000 - first) / 5 - 1;
+            let view = arrivals.observe(rest).finish();
+            let found = (view.lost + view.unconfirmed, view.restarts);
+            assert_eq!(found, (60_000 + not_sent, 2), "{first}: {view:?}");
+        }
+    }
+}

@@ -142,6 +142,8 @@ pub(super) struct Stream {
     pub(super) datagrams: u64,
     /// Numbers that did not arrive, confirmed or not.
     absent: u64,
+    /// Those of them that the reporter had sent before its latest restart that counts.
+    absent_before: u64,
     /// Those of them that remain unconfirmed after a restart or a return.
     refuted: u64,
     /// Supported losses minus counted losses; negative if more were counted than are supported. Datagrams
@@ -191,6 +193,7 @@ impl Stream {
             mixed_until: 0,
             datagrams: 1,
             absent: 0,
+            absent_before: 0,
             recovered: 0,
             refuted: 0,
             balance: 0,

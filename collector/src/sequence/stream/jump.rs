@@ -46,6 +46,8 @@ pub(super) struct Left {
     /// The count of missing numbers before it, and of those of them that were unconfirmed.
     pub(super) absent: u64,
     pub(super) unconfirmed: u64,
+    /// Those that may still arrive: the reporter has not restarted since it sent them.
+    missing: u64,
     /// Those of them that remain unconfirmed, and the balance then.
     refuted: u64,
     balance: i64,
@@ -442,6 +444,7 @@ impl Stream {
             first: self.current.first,
             absent: self.absent,
             unconfirmed: self.losses().1,
+            missing: self.absent.saturating_sub(self.absent_before),
             refuted: self.refuted,
             balance: self.balance_after(self.datagrams),
             restarts: 1,
@@ -456,6 +459,7 @@ impl Stream {
     /// The stream does not return to the sequence before a restart.
     pub(super) fn confirm_restart(&mut self, out: &mut dyn Output) {
         let Some(left) = self.left.take() else { return };
+        self.absent_before = left.absent;
         for _ in 0..left.restarts {
             self.restarts += 1;
             self.note(left.former.since, SequenceEventKind::Restart(left.first), out);
@@ -531,7 +535,7 @@ impl Stream {
         self.may_be_late(left)
             || left.is_recent(self.last_seen)
                 && self.distance(self.current.highest, left.former.track.highest) < 0
-                && self.since_restart(left) <= left.absent
+                && self.since_restart(left) <= left.missing
     }
 
     /// Whether the numbers since a restart ended where the sequence before it had begun.
@@ -549,7 +553,7 @@ impl Stream {
 
     /// Whether clearly more numbers arrived since a restart than were missing before, so that not all were late.
     fn are_too_many(&self, left: &Left) -> bool {
-        self.since_restart(left) > left.absent + u64::from(FEW)
+        self.since_restart(left) > left.missing + u64::from(FEW)
     }
 
     /// Decides whether the numbers since a restart were late, when one that is `by` ahead reaches the end of the sequence before it. Too
