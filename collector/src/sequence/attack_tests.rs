@@ -528,3 +528,109 @@ fn forged_pairs_ahead_hide_no_losses() {
         }
     }
 }
+
+#[test]
+fn an_old_stray_does_not_belong_to_a_restarted_sequence() {
+    for id in [V10, V20] {
+        for (stray, first) in [(6_u32, 40_u32), (6, 100), (50_u32.wrapping_neg(), 0)] {
+            for between in [200, 100_000] {
+                let mut arrivals = Arrivals::new(id);
+                arrivals
+                    .observe(FIRST..FIRST + 1000)
+                    .observe([stray])
+                    .observe(FIRST + 1000..FIRST + 1000 + between)
+                    .observe(first..first + 3000);
+                let view = arrivals.finish();
+                let found = (view.lost + view.unconfirmed, view.reordered, view.restarts);
+                assert_eq!(found, (0, 1, 1), "{stray} {first} {between}");
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_out_of_order_after_an_outage_are_not_lost() {
+    let orders: [Vec<u32>; 5] = [
+        vec![3, 0, 1, 2],
+        vec![3, 2, 1, 0],
+        vec![3, 1, 0, 2],
+        [100].into_iter().chain(0..100).collect(),
+        [127].into_iter().chain((0..127).rev()).collect(),
+    ];
+    for id in [V10, V20] {
+        for pause in [0, 1000, 3000, 11_000, 60_000] {
+            for outage in [200, 1000, 100_000] {
+                for order in &orders {
+                    let mut arrivals = Arrivals::new(id);
+                    let first = FIRST + 1000 + outage;
+                    let end = first + order.len() as u32;
+                    // One of the numbers before the outage is missing, and one after it.
+                    arrivals
+                        .observe((FIRST..FIRST + 1000).filter(|n| *n != FIRST + 900))
+                        .wait(pause)
+                        .observe(order.iter().map(|n| first + n))
+                        .observe(end + 1..end + 4000);
+                    let view = arrivals.finish();
+                    let found = (view.lost + view.unconfirmed, view.duplicated, view.restarts);
+                    assert_eq!(
+                        found,
+                        (u64::from(outage) + 2, 0, 0),
+                        "{pause} {order:?}: {view:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_lost_in_an_outage_is_recovered_once() {
+    let mut arrivals = Arrivals::new(V10);
+    arrivals
+        .observe(FIRST..FIRST + 1000)
+        .wait(11_000)
+        .observe([2050, 2051, 2040, 2045, 2040, 2030, 2049, 2045].map(|n| FIRST + n));
+    let view = arrivals.observe(FIRST + 2052..FIRST + 4000).finish();
+    // Four of 1000..=2049 have arrived.
+    assert_eq!(view.lost + view.unconfirmed, 1046);
+    assert_eq!((view.recovered, view.duplicated, view.reordered), (4, 2, 4));
+}
+
+#[test]
+fn a_few_late_numbers_before_a_pause_are_no_restart() {
+    for id in [V10, V20] {
+        for pause in [500, 3000, 11_000, 30_000] {
+            for last in [vec![4800], vec![4800, 4801], vec![4800, 4810], vec![3000]] {
+                let mut arrivals = Arrivals::new(id);
+                arrivals
+                    .observe(FIRST..FIRST + 5000)
+                    .observe([2400, 2401, 2402].map(|n| FIRST + n))
+                    .observe(last.iter().map(|n| FIRST + n))
+                    .wait(pause);
+                let view = arrivals.observe_every(1, FIRST + 5600..FIRST + 8000).finish();
+                let found = (view.lost + view.unconfirmed, view.restarts);
+                assert_eq!(found, (600, 0), "{pause} {last:?}: {view:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_before_a_restart_do_not_make_another_one_a_late_batch() {
+    for id in [V10, V20] {
+        for first in [0, 20, 1000] {
+            let mut arrivals = Arrivals::new(id);
+            // Of a life of the reporter that ended a minute ago.
+            arrivals
+                .observe((0..30_000).chain(90_000..93_000))
+                .wait(60_000)
+                .observe(0..50_000)
+                .wait(500);
+            let rest = (first..60_000).filter(|n| n % 5 != 0 || *n == 0);
+            let not_sent = u64::from(60_000 - first) / 5 - 1;
+            let view = arrivals.observe(rest).finish();
+            let found = (view.lost + view.unconfirmed, view.restarts);
+            assert_eq!(found, (60_000 + not_sent, 2), "{first}: {view:?}");
+        }
+    }
+}

@@ -307,8 +307,8 @@ fn simulate(seed: u64, channel: Channel) -> (StreamView, Model) {
 }
 
 /// Forged numbers, bursts of losses and late batches at once. A plain model is not reached in all runs: a forged number that arrives among
-/// those of a late batch counts as one of them, so the batch recovers a loss too many (32 runs, in most of them one or two numbers); one that lies where a late
-/// batch or a burst of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (14 runs).
+/// those of a late batch counts as one of them, so the batch recovers a loss too many (37 runs, in most of them one to three numbers); one that lies where a late
+/// batch or a burst of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (5 runs).
 #[test]
 fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_exceptions() {
     let channel = Channel {
@@ -329,7 +329,7 @@ fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_e
         wrong_restarts += u32::from(view.restarts != u64::from(model.epoch));
     }
     assert!(
-        outside.len() <= 46 && wrong_restarts <= 5,
+        outside.len() <= 42 && wrong_restarts <= 3,
         "{wrong_restarts} {outside:?}"
     );
 }

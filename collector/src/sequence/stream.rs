@@ -123,8 +123,8 @@ pub(super) struct Stream {
     pub(super) steady: bool,
     pub(super) current: Track,
     held: Option<Held>,
-    /// The latest stray. If the sequence jumps to its neighbourhood later, it is not missing there.
-    stray: Option<u32>,
+    /// The latest stray, and the count of datagrams then. If the sequence jumps to its neighbourhood soon, it is not missing there.
+    stray: Option<(u32, u64)>,
     former: Option<Former>,
     left: Option<Left>,
     pub(super) stalled: u32,
@@ -142,6 +142,8 @@ pub(super) struct Stream {
     pub(super) datagrams: u64,
     /// Numbers that did not arrive, confirmed or not.
     absent: u64,
+    /// Those of them that the reporter had sent before its latest restart that counts.
+    absent_before: u64,
     /// Those of them that remain unconfirmed after a restart or a return.
     refuted: u64,
     /// Supported losses minus counted losses; negative if more were counted than are supported. Datagrams
@@ -191,6 +193,7 @@ impl Stream {
             mixed_until: 0,
             datagrams: 1,
             absent: 0,
+            absent_before: 0,
             recovered: 0,
             refuted: 0,
             balance: 0,
@@ -515,7 +518,12 @@ impl Stream {
     fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
         let bit = 1 << back;
         self.repeat_late(seq);
-        if back >= self.current.known {
+        if back >= self.current.known && self.current.extend_into_gap(seq, back) {
+            self.reordered += 1;
+            self.support(1, 0);
+            self.recover();
+            self.note(now, SequenceEventKind::Recovered { first: seq, count: 1 }, out);
+        } else if back >= self.current.known {
             self.reordered += 1;
             if self.former.is_some() {
                 self.current.extend(seq, back);
@@ -560,7 +568,7 @@ impl Stream {
     }
 
     /// Takes back the loss of a number that arrived after all.
-    fn recover(&mut self) {
+    pub(super) fn recover(&mut self) {
         self.balance += 1;
         self.absent -= 1;
         self.recovered += 1;

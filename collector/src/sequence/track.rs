@@ -81,6 +81,21 @@ impl Track {
         self.numbers = self.numbers.saturating_add(1);
     }
 
+    /// Lets the sequence begin earlier, with a number of the gap before it; those between are counted as lost already. `false`, and nothing
+    /// done, if the number is not in the gap. It lies in the window, and before the first.
+    pub(super) fn extend_into_gap(&mut self, seq: u32, back: u32) -> bool {
+        let by = back + 1 - self.known;
+        if by > self.gap {
+            return false;
+        }
+        self.written_off |= low_bits(by - 1) << self.known;
+        self.gap -= by;
+        self.known = back + 1;
+        self.first = seq;
+        self.numbers = self.numbers.saturating_add(1);
+        true
+    }
+
     /// Marks the missing numbers as counted as lost, and returns them: one bit each.
     pub(super) fn write_off(&mut self) -> u128 {
         let missing = !self.window;

@@ -46,6 +46,8 @@ pub(super) struct Left {
     /// The count of missing numbers before it, and of those of them that were unconfirmed.
     pub(super) absent: u64,
     pub(super) unconfirmed: u64,
+    /// Those that may still arrive: the reporter has not restarted since it sent them.
+    missing: u64,
     /// Those of them that remain unconfirmed, and the balance then.
     refuted: u64,
     balance: i64,
@@ -206,7 +208,10 @@ impl Stream {
             self.jump_to(Held { silence, ..held }, now, out);
             self.observe_near(number.seq, now, out);
             self.fill_stray();
-        } else if self.is_gap(held.seq, self.current.highest) && self.is_gap(number.seq, held.seq) {
+        } else if self.is_gap(held.seq, self.current.highest)
+            && self.is_gap(number.seq, held.seq)
+            && !self.passes_former(held.seq, number.seq)
+        {
             // Few numbers arrive: the held one is behind a gap, and before this one, which may be a stray.
             self.held = Some(number);
             self.jump_to(held, now, out);
@@ -244,6 +249,15 @@ impl Stream {
         if held.repeated >= STALLED {
             self.stalled = STALLED;
         }
+    }
+
+    /// Whether a number behind an older sequence was late, like the few before it, because the next one continues that sequence.
+    fn passes_former(&self, one: u32, next: u32) -> bool {
+        self.is_tentative()
+            && self.former.as_ref().is_some_and(|former| {
+                let highest = former.track.highest;
+                self.distance(one, highest) <= 0 && self.is_gap(next, highest)
+            })
     }
 
     /// Whether a number is missing in the current sequence, and the next one, too, or the highest one repeated.
@@ -434,6 +448,7 @@ impl Stream {
             first: self.current.first,
             absent: self.absent,
             unconfirmed: self.losses().1,
+            missing: self.absent.saturating_sub(self.absent_before),
             refuted: self.refuted,
             balance: self.balance_after(self.datagrams),
             restarts: 1,
@@ -448,6 +463,7 @@ impl Stream {
     /// The stream does not return to the sequence before a restart.
     pub(super) fn confirm_restart(&mut self, out: &mut dyn Output) {
         let Some(left) = self.left.take() else { return };
+        self.absent_before = left.absent;
         for _ in 0..left.restarts {
             self.restarts += 1;
             self.note(left.former.since, SequenceEventKind::Restart(left.first), out);
@@ -523,7 +539,7 @@ impl Stream {
         self.may_be_late(left)
             || left.is_recent(self.last_seen)
                 && self.distance(self.current.highest, left.former.track.highest) < 0
-                && self.since_restart(left) <= left.absent
+                && self.since_restart(left) <= left.missing
     }
 
     /// Whether the numbers since a restart ended where the sequence before it had begun.
@@ -541,7 +557,7 @@ impl Stream {
 
     /// Whether clearly more numbers arrived since a restart than were missing before, so that not all were late.
     fn are_too_many(&self, left: &Left) -> bool {
-        self.since_restart(left) > left.absent + u64::from(FEW)
+        self.since_restart(left) > left.missing + u64::from(FEW)
     }
 
     /// Decides whether the numbers since a restart were late, when one that is `by` ahead reaches the end of the sequence before it. Too
@@ -670,21 +686,29 @@ impl Stream {
             self.observe_late(seq, back, now, out);
             return;
         }
-        self.stray = Some(seq);
+        self.stray = Some((seq, self.datagrams));
         self.reordered += 1;
         self.note(now, SequenceEventKind::Stray(seq), out);
     }
 
     /// A stray is not missing in the sequence that turned out to be its own.
     fn fill_stray(&mut self) {
-        let Some(stray) = self.stray.take() else { return };
+        let Some((stray, at)) = self.stray.take() else {
+            return;
+        };
         let ahead = self.distance(stray, self.current.highest);
         let back = ahead.unsigned_abs();
-        if !is_late(ahead) {
+        // An earlier one was not sent with these: a restarted reporter, for example, sends the first numbers again.
+        let is_recent = self.datagrams.wrapping_sub(at) <= u64::from(WINDOW);
+        if !is_recent || !is_late(ahead) {
             return;
         }
         if back >= self.current.known {
-            self.current.extend(stray, back);
+            if self.current.extend_into_gap(stray, back) {
+                self.recover();
+            } else {
+                self.current.extend(stray, back);
+            }
             self.support(1, 0);
         } else {
             self.current.window |= 1 << back;
