@@ -856,6 +856,30 @@ fn interfaces_one_after_the_other_are_not_compared_and_a_step_of_a_clock_is_one(
 }
 
 #[test]
+fn a_clock_that_is_set_back_is_noticed_where_frames_are_seldom() {
+    for (pause, back) in [
+        (1000, 3_600_000),
+        (2500, 3_600_000),
+        (5000, 3_600_000),
+        (60_000, 7_200_000),
+        (7000, 30_000),
+    ] {
+        let mut frames = Vec::new();
+        let mut seconds = BTreeMap::new();
+        for number in 0..60_u32 {
+            let at = i64::from(number) * pause - if number < 20 { 0 } else { back };
+            frames.push((0, at, report(number)));
+            // A single frame that is behind may be out of order, so it counts with those before it.
+            let second = if number == 20 { 19 * pause } else { at }.div_euclid(1000);
+            *seconds.entry(second).or_insert(0) += 1;
+        }
+        let (_, found, counted) = replay_interfaces(&frames, false);
+        assert_eq!(counted, seconds, "{pause} {back}");
+        assert_eq!(found["sources"][0]["lost"], json!(0));
+    }
+}
+
+#[test]
 fn a_capture_whose_clock_is_set_back_is_counted_in_its_own_seconds() {
     // Parts: the second in which each begins, and its number of reports, four a second. A flow expires after each, and in the pause of a day
     // also the queue.

@@ -185,7 +185,8 @@ impl Clocks {
     fn time_behind(&mut self, ts: u64, latest: u64) -> Time {
         let clock = &mut self.current;
         let before = clock.behind.replace(ts);
-        if before.is_none_or(|before| before.abs_diff(ts) > SET_BACK) {
+        // The next one may come much later, where reports are few.
+        if before.is_none_or(|before| ts.saturating_add(SET_BACK) < before) {
             return Time::At(ts);
         }
         clock.behind = None;
