@@ -322,6 +322,26 @@ fn a_lost_postcard_is_no_shorter_path() {
 }
 
 #[test]
+fn packets_that_look_alike_make_no_loop() {
+    let mut postcards = Postcards::free();
+    for ident in 1..10 {
+        // Two packets at a time: the first hop limit of one follows the last one of the other.
+        for (at, node) in [7, 5, 9].into_iter().enumerate() {
+            for hop in [at, at + 3] {
+                let postcard = Postcard {
+                    edges: (at == 0, at == 2),
+                    ..Postcard::of(ident, node, hop as u8)
+                };
+                postcards.deliver(postcard);
+            }
+        }
+        postcards.wait();
+    }
+    assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]));
+    assert_eq!(partial(&postcards.counts(), Partial::Contradiction), 54);
+}
+
+#[test]
 fn a_node_that_falls_silent_makes_no_shorter_path() {
     for known in [true, false] {
         let mut postcards = Postcards::free();
