@@ -614,6 +614,23 @@ function W.ethernet(w, at)
   if ethertype then return W.ethertype(w, at + 14, ethertype) end
 end
 
+local function checksum_holds(w, at)
+  local len = u8(w, at) % 16 * 4
+  if at + len > w.fin then return false end
+  local sum = 0
+  for here = at, at + len - 2, 2 do sum = sum + u16(w, here) end
+  while sum > 0xffff do sum = sum % 0x10000 + floor(sum / 0x10000) end
+  return sum == 0xffff
+end
+
+-- Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP.
+local function is_pseudowire(w, at)
+  local tag = TAGS[u16(w, at + 12) or 0] and 4 or 0
+  local ethertype, version = u16(w, at + 12 + tag), bits(u8(w, at + 14 + tag) or 0, 4, 4)
+  local is_frame = ethertype == IP4 and version == 4 or ethertype == IP6 and version == 6
+  return is_frame and not (bits(u8(w, at), 4, 4) == 4 and checksum_holds(w, at))
+end
+
 function W.ethertype(w, at, ethertype)
   for _ = 1, 8 do
     if ethertype == IP4 then
@@ -633,6 +650,7 @@ function W.ethertype(w, at, ethertype)
       if not label then return end
       at = at + 4
       if bits(label, 8, 1) == 1 then
+        if is_pseudowire(w, at) then return end
         local version = bits(u8(w, at) or 0, 4, 4)
         ethertype = version == 4 and IP4 or version == 6 and IP6
         if not ethertype then return end
@@ -1433,15 +1451,7 @@ local function sink_word(w, at)
     local first = u8(w, here)
     return first and bits(first, 4, 4) == 4 and first % 16 >= 5
   end
-  local function checksum_holds()
-    local len = u8(w, at) % 16 * 4
-    if at + len > w.fin then return false end
-    local sum = 0
-    for here = at, at + len - 2, 2 do sum = sum + u16(w, here) end
-    while sum > 0xffff do sum = sum % 0x10000 + floor(sum / 0x10000) end
-    return sum == 0xffff
-  end
-  if is_ipv4(at) and (not is_ipv4(at + 4) or checksum_holds()) then return 0 end
+  if is_ipv4(at) and (not is_ipv4(at + 4) or checksum_holds(w, at)) then return 0 end
   return 4
 end
 

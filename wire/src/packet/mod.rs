@@ -6,6 +6,7 @@
 mod int;
 
 use crate::bytes::{try_u16, u16_at};
+use crate::checksum;
 use crate::flow::FlowKey;
 use crate::int::layout::Layouts;
 use crate::int::sf;
@@ -134,6 +135,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                     let bottom = label[2] & 1 != 0;
                     match bytes.get(at) {
                         _ if !bottom => {}
+                        _ if is_pseudowire(bytes.get(at..).unwrap_or(&[])) => return Ok(()),
                         Some(first) if first >> 4 == 4 => ethertype = IPV4,
                         Some(first) if first >> 4 == 6 => ethertype = IPV6,
                         _ => return Ok(()),
@@ -461,6 +463,23 @@ impl<'a, 'p> Walk<'a, 'p> {
             Err(refusal) => Err(refusal),
         }
     }
+}
+
+/// Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP:
+/// the EtherType of IP, behind a tag or not, with that version behind it. An IPv4 header with a correct checksum is one, whatever its
+/// addresses read as.
+fn is_pseudowire(bytes: &[u8]) -> bool {
+    let tag = if try_u16(bytes, 12).is_some_and(is_tag) {
+        4
+    } else {
+        0
+    };
+    let version = bytes.get(14 + tag).map(|first| first >> 4);
+    let is_frame = matches!(
+        (try_u16(bytes, 12 + tag), version),
+        (Some(IPV4), Some(4)) | (Some(IPV6), Some(6))
+    );
+    is_frame && !(bytes[0] >> 4 == 4 && checksum::holds(bytes))
 }
 
 /// The 5-tuple of a packet whose IP header is whole.

@@ -71,21 +71,6 @@ static inline_always int report_version(const struct scratch *s, const struct pr
     }
 }
 
-/* Whether an IPv4 header's checksum is right. */
-static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
-{
-    const u8 *ip = bytes(s, at);
-    u32 len = (ip[0] & 0x0f) * 4, sum = 0;
-
-    if (at + len > end)
-        return 0;
-    for (u32 i = 0; i < 60 && i < len; i += 2)
-        sum += be16(ip + i);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return sum == 0xffff;
-}
-
 static inline_always u32 is_ipv4(const struct scratch *s, u32 at, u32 end)
 {
     u32 first = bytes(s, at)[0];
