@@ -710,7 +710,12 @@ function W.ipv6(w, at)
       break
     end
     if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
-      if next_header == 0 and w.seek then W.int_options(w, here, len, ip) end
+      if next_header == 0 and w.seek then
+        local problem = guarded(function() W.int_options(w, here, len, ip) end)
+        if problem and w.aim == "frame" then error(problem, 0) end
+        -- INT may also be behind UDP or TCP.
+        if problem then w.seek, w.int, w.option_refused = true, nil, problem end
+      end
       W.ioam_options(w, here + 2, here + len, ip)
     end
     here, next_header = here + len, u8(w, here)
@@ -1519,6 +1524,7 @@ end
 local function split_own(report)
   local int = report.walk and report.walk.int
   if not int or not int.sf or int.sf.urgent or int.count < 2 or report.problem then return end
+  if report.ds_id == 0x5043 and report.metadata then return end
   if report.metadata then
     report.problem = { refused = "bad_sf_stack", at = int.header }
     return
@@ -1548,7 +1554,8 @@ local function read_inside(report, s, from, fin, first, seek)
     return W.ethertype(w, from, first == "ipv4" and IP4 or IP6)
   end)
   finish_flow(w)
-  report.problem = report.problem or problem
+  -- A host may have written the option. It does not hide the INT behind it.
+  report.problem = report.problem or problem or not w.int and w.option_refused or nil
   refuse_unmarked(report, w)
   split_own(report)
   problem = report.problem
@@ -1559,7 +1566,7 @@ local function read_inside(report, s, from, fin, first, seek)
     if report.problem == problem then report.walk = w end
     return
   end
-  local left_out = report.left_out or w.ioam_refused
+  local left_out = report.left_out or w.option_refused or w.ioam_refused
   if left_out and not problem then
     if not W.stands_alone(report, w) then
       report.problem = left_out
@@ -1747,16 +1754,22 @@ end
 local function finish(report, w)
   if report.drop and report.drop.value and not report.flags.drop then report.odd_drop = true end
   local path = {}
-  local walk = report.walk
+  -- A postcard that declares itself is about its reporter alone.
+  local is_postcard = report.ds_id == 0x5043 and report.metadata and not find_item(report.metadata.layout, "node")
+  local walk = not is_postcard and report.walk
   local newest
-  if walk and walk.int then
-    local int = walk.int
+  local ioam = walk and walk.ioam and not walk.ioam.is_export and walk.ioam
+  local int = walk and walk.int
+  if int and int.count == 0 and int.mode == "md" and not int.sf and report.version and ioam and #ioam.nodes > 0 then
+    int = nil -- The trace gives the path.
+  end
+  if int then
     for i = int.count - 1, 0, -1 do
       path[#path + 1] = node_of(walk, int.layout, int.stack + i * int.layout.bytes) or false
     end
     newest = path[#path]
-  elseif walk and walk.ioam and not walk.ioam.is_export and has_node_ids(walk.ioam) then
-    for i = #walk.ioam.nodes, 1, -1 do path[#path + 1] = ioam_node_id(walk, walk.ioam, walk.ioam.nodes[i]) or false end
+  elseif ioam and has_node_ids(ioam) then
+    for i = #ioam.nodes, 1, -1 do path[#path + 1] = ioam_node_id(walk, ioam, ioam.nodes[i]) or false end
     newest = path[#path]
   end
   -- With SF-INT the reporter's own record is of the carrying packet; the carried record may be of another packet.

@@ -60,6 +60,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) find_int: bool,
     /// INT was refused and is not read again: IOAM is, and the shim after UDP still announces the packet's own port or protocol.
     pub(crate) int_left_out: bool,
+    /// Cause for which an option of IPv6 that should hold INT was left out ([`Purpose::Report`]).
+    pub(crate) option_refused: Option<Refusal>,
     pub(crate) tunnels: u8,
     /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
     outer: Option<FlowKey>,
@@ -86,6 +88,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             purpose,
             find_int,
             int_left_out: false,
+            option_refused: None,
             tunnels: 0,
             outer: None,
             ioam_at: None,
@@ -201,9 +204,14 @@ impl<'a, 'p> Walk<'a, 'p> {
                 continue;
             }
             if header.kind == HOP_BY_HOP && self.find_int {
-                let found = self.int_options(bytes, ip, header.at, header.len);
-                if self.purpose != Purpose::Flow {
-                    found?;
+                match self.int_options(bytes, ip, header.at, header.len) {
+                    Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
+                    // INT may also be behind UDP or TCP.
+                    Err(refusal) => {
+                        self.find_int = true;
+                        self.option_refused = Some(refusal);
+                    }
+                    Ok(()) => {}
                 }
             }
             self.options(bytes, ip, header, all)?;

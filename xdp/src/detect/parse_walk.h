@@ -319,8 +319,13 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
         if ((next == 0 || next == 60) && (w->seek || w->left_out)) {
             int result = next || !w->seek ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
-            if (result < 0)
-                return result;
+            if (result < 0) {
+                /* INT may also be behind UDP or TCP. */
+                w->option_refused = result;
+                w->seek = 1;
+                s->found.int_version = 0;
+                s->found.sf = SF_NONE;
+            }
             options(s, w->at + 2, w->at + len);
         }
         w->at += len;
