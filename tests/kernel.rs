@@ -88,7 +88,7 @@ fn is_postcard(report: &Report<'_>) -> bool {
     });
     report.has_metadata()
         && report.hop_count() == 1
-        && !is_path
+        && (!is_path || report.is_postcard())
         && !report.annotations.contains(Annotations::MERGED)
 }
 

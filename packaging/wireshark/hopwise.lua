@@ -614,6 +614,23 @@ function W.ethernet(w, at)
   if ethertype then return W.ethertype(w, at + 14, ethertype) end
 end
 
+local function checksum_holds(w, at)
+  local len = u8(w, at) % 16 * 4
+  if at + len > w.fin then return false end
+  local sum = 0
+  for here = at, at + len - 2, 2 do sum = sum + u16(w, here) end
+  while sum > 0xffff do sum = sum % 0x10000 + floor(sum / 0x10000) end
+  return sum == 0xffff
+end
+
+-- Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP.
+local function is_pseudowire(w, at)
+  local tag = TAGS[u16(w, at + 12) or 0] and 4 or 0
+  local ethertype, version = u16(w, at + 12 + tag), bits(u8(w, at + 14 + tag) or 0, 4, 4)
+  local is_frame = ethertype == IP4 and version == 4 or ethertype == IP6 and version == 6
+  return is_frame and not (bits(u8(w, at), 4, 4) == 4 and checksum_holds(w, at))
+end
+
 function W.ethertype(w, at, ethertype)
   for _ = 1, 8 do
     if ethertype == IP4 then
@@ -633,6 +650,7 @@ function W.ethertype(w, at, ethertype)
       if not label then return end
       at = at + 4
       if bits(label, 8, 1) == 1 then
+        if is_pseudowire(w, at) then return end
         local version = bits(u8(w, at) or 0, 4, 4)
         ethertype = version == 4 and IP4 or version == 6 and IP6
         if not ethertype then return end
@@ -692,7 +710,12 @@ function W.ipv6(w, at)
       break
     end
     if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
-      if next_header == 0 and w.seek then W.int_options(w, here, len, ip) end
+      if next_header == 0 and w.seek then
+        local problem = guarded(function() W.int_options(w, here, len, ip) end)
+        if problem and w.aim == "frame" then error(problem, 0) end
+        -- INT may also be behind UDP or TCP.
+        if problem then w.seek, w.int, w.option_refused = true, nil, problem end
+      end
       W.ioam_options(w, here + 2, here + len, ip)
     end
     here, next_header = here + len, u8(w, here)
@@ -1433,15 +1456,7 @@ local function sink_word(w, at)
     local first = u8(w, here)
     return first and bits(first, 4, 4) == 4 and first % 16 >= 5
   end
-  local function checksum_holds()
-    local len = u8(w, at) % 16 * 4
-    if at + len > w.fin then return false end
-    local sum = 0
-    for here = at, at + len - 2, 2 do sum = sum + u16(w, here) end
-    while sum > 0xffff do sum = sum % 0x10000 + floor(sum / 0x10000) end
-    return sum == 0xffff
-  end
-  if is_ipv4(at) and (not is_ipv4(at + 4) or checksum_holds()) then return 0 end
+  if is_ipv4(at) and (not is_ipv4(at + 4) or checksum_holds(w, at)) then return 0 end
   return 4
 end
 
@@ -1509,6 +1524,7 @@ end
 local function split_own(report)
   local int = report.walk and report.walk.int
   if not int or not int.sf or int.sf.urgent or int.count < 2 or report.problem then return end
+  if report.ds_id == 0x5043 and report.metadata then return end
   if report.metadata then
     report.problem = { refused = "bad_sf_stack", at = int.header }
     return
@@ -1538,7 +1554,8 @@ local function read_inside(report, s, from, fin, first, seek)
     return W.ethertype(w, from, first == "ipv4" and IP4 or IP6)
   end)
   finish_flow(w)
-  report.problem = report.problem or problem
+  -- A host may have written the option. It does not hide the INT behind it.
+  report.problem = report.problem or problem or not w.int and w.option_refused or nil
   refuse_unmarked(report, w)
   split_own(report)
   problem = report.problem
@@ -1549,7 +1566,7 @@ local function read_inside(report, s, from, fin, first, seek)
     if report.problem == problem then report.walk = w end
     return
   end
-  local left_out = report.left_out or w.ioam_refused
+  local left_out = report.left_out or w.option_refused or w.ioam_refused
   if left_out and not problem then
     if not W.stands_alone(report, w) then
       report.problem = left_out
@@ -1737,16 +1754,22 @@ end
 local function finish(report, w)
   if report.drop and report.drop.value and not report.flags.drop then report.odd_drop = true end
   local path = {}
-  local walk = report.walk
+  -- A postcard that declares itself is about its reporter alone.
+  local is_postcard = report.ds_id == 0x5043 and report.metadata and not find_item(report.metadata.layout, "node")
+  local walk = not is_postcard and report.walk
   local newest
-  if walk and walk.int then
-    local int = walk.int
+  local ioam = walk and walk.ioam and not walk.ioam.is_export and walk.ioam
+  local int = walk and walk.int
+  if int and int.count == 0 and int.mode == "md" and not int.sf and report.version and ioam and #ioam.nodes > 0 then
+    int = nil -- The trace gives the path.
+  end
+  if int then
     for i = int.count - 1, 0, -1 do
       path[#path + 1] = node_of(walk, int.layout, int.stack + i * int.layout.bytes) or false
     end
     newest = path[#path]
-  elseif walk and walk.ioam and not walk.ioam.is_export and has_node_ids(walk.ioam) then
-    for i = #walk.ioam.nodes, 1, -1 do path[#path + 1] = ioam_node_id(walk, walk.ioam, walk.ioam.nodes[i]) or false end
+  elseif ioam and has_node_ids(ioam) then
+    for i = #ioam.nodes, 1, -1 do path[#path + 1] = ioam_node_id(walk, ioam, ioam.nodes[i]) or false end
     newest = path[#path]
   end
   -- With SF-INT the reporter's own record is of the carrying packet; the carried record may be of another packet.

@@ -127,7 +127,7 @@ pub fn report(report: &Report<'_>) -> String {
         out.text("int_version", int.version.name());
         out.sf(int);
     }
-    if report.int.is_none() && report.ioam.is_some_and(|ioam| !ioam.has_node_ids()) {
+    if report.is_traced() && report.ioam.is_some_and(|ioam| !ioam.has_node_ids()) {
         out.hops_without_path(report.hops());
     } else {
         out.hops(report.hops());

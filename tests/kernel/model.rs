@@ -114,7 +114,7 @@ fn is_partial(report: &Report<'_>) -> bool {
     has(Flags::DROP)
         || has(Flags::INTERMEDIATE)
         || has(Flags::QUEUE) && !has(Flags::FLOW)
-        || report.is_path_left_out()
+        || report.is_path_left_out() && !report.has_metadata()
         || report.hop_count() == 0
 }
 

@@ -40,6 +40,12 @@ pub fn of(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).finish()
 }
 
+/// Whether `bytes` begin with a whole IPv4 header, of the length in its first octet, that has a good checksum.
+pub(crate) fn holds(bytes: &[u8]) -> bool {
+    let len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+    bytes.get(..len).is_some_and(|header| of(header) == 0)
+}
+
 /// The checksum of an L4 header and its payload. `addresses` are source and destination as in the IP header, 8
 /// bytes for IPv4 or 32 for IPv6. UDP writes a checksum of 0 as 0xFFFF; see [`udp`].
 pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {

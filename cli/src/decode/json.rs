@@ -37,7 +37,7 @@ pub(super) fn report(
         sf(o, report.int.and_then(|int| int.sf));
         hops(
             o,
-            report.ioam.filter(|_| report.int.is_none()),
+            report.ioam.filter(|_| report.is_traced()),
             || report.hops(),
             plausibility,
         );

@@ -76,7 +76,9 @@ impl Inner {
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
-        let whole_path = is_whole_path(report.flags) && !report.is_path_left_out();
+        // Without its path, the reporter's own record is that of one node: a postcard.
+        let is_left_out = report.is_path_left_out() && !report.has_metadata();
+        let whole_path = is_whole_path(report.flags) && !is_left_out;
         let origin = Origin {
             reporter: match report.node_id {
                 Some(node) => u64::from(node),
@@ -100,10 +102,10 @@ impl Inner {
             hash: key.hash(self.seed),
             whole_path,
             signals: match report.int {
-                Some(int) => int.flags.into(),
+                Some(int) if !report.is_traced() => int.flags.into(),
                 // A trace without space for a node counts as a hop limit that was reached.
-                None if report.annotations.contains(Annotations::INCOMPLETE) => Signals::HOP_LIMIT,
-                None => Signals::default(),
+                _ if report.annotations.contains(Annotations::INCOMPLETE) => Signals::HOP_LIMIT,
+                _ => Signals::default(),
             }
             .or_incomplete(!whole_path || report.flags.contains(wire::Flags::QUEUE)),
             basis: Basis::Measured,
@@ -157,9 +159,9 @@ impl Inner {
         let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && !head.signals.exceeded();
         let postcard = report.has_metadata()
             && readings.len() == 1
-            && !is_path
+            && (!is_path || report.is_postcard())
             && !report.annotations.contains(Annotations::MERGED);
-        let incomplete = report.annotations.contains(Annotations::INCOMPLETE) && report.int.is_none();
+        let incomplete = report.annotations.contains(Annotations::INCOMPLETE) && report.is_traced();
         let nameless = readings.iter().all(|reading| reading.node == ABSENT);
         if !head.about.has_flow {
             self.state.counts.node_reports += 1;

@@ -77,8 +77,13 @@ impl Links {
         if self.successor(postcard).is_some() {
             return Some(false);
         }
+        self.leaves(postcard).then_some(true)
+    }
+
+    /// Whether the packet left the domain here.
+    fn leaves(&self, postcard: &Postcard) -> bool {
         let goes_outside = !self.is_empty() && exit(postcard).is_some();
-        (postcard.left || goes_outside).then_some(true)
+        self.successor(postcard).is_none() && (postcard.left || goes_outside)
     }
 }
 
@@ -135,10 +140,14 @@ pub(crate) fn arrange(postcards: &mut [Postcard], links: &Links) -> Result<Basis
 }
 
 /// Proves that the packet passed these nodes and no others: each step is one link or decrements the hop limit by one, the packet
-/// entered at the first node and left at the last.
+/// entered at the first node and left at the last, and at no other. Otherwise they are several packets that look alike, with hop
+/// limits that differ by the length of their path.
 fn prove(postcards: &[Postcard], links: &Links) -> Result<(), Partial> {
     for pair in postcards.windows(2) {
         let [one, next] = pair else { continue };
+        if links.leaves(one) || links.is_first(next) == Some(true) {
+            return Err(Partial::Contradiction);
+        }
         let is_next = match (one.hop_limit, next.hop_limit) {
             (Some(one), Some(next)) => match one.checked_sub(next) {
                 Some(steps @ (0 | 1)) => steps == 1,

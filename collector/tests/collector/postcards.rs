@@ -6,7 +6,7 @@ use collector::event::Basis;
 use collector::stats::{Partial, PostcardStats, Unjoinable};
 use collector::{Clocks, Collector, Config, Profile, Removed, SuppressedFlow, SuppressedHop};
 use testkit::reports::{Bench, Sent, config, node};
-use wire::report::v20;
+use wire::report::{v10, v20};
 use wire::{Flags, FlowKey, Hop};
 
 const MS: u64 = 1_000_000;
@@ -24,7 +24,18 @@ struct Postcard {
     latency: Option<u32>,
     /// Its node reports that the packet entered the domain there, or leaves it.
     edges: (bool, bool),
+    /// What the host has written behind UDP, with the DSCP of INT.
+    payload: &'static [u8],
 }
+
+/// INT-MD without a record, and with one of node 77; and bytes that are no INT.
+const PAYLOADS: [&[u8]; 3] = [
+    &[0x10, 3, 0, 0, 0x20, 0, 1, 6, 0x80, 0, 0, 0, 0, 0, 0, 0],
+    &[
+        0x10, 4, 0, 0, 0x20, 0, 1, 6, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 77,
+    ],
+    &[0xff; 16],
+];
 
 /// Its flow.
 fn flow() -> FlowKey {
@@ -43,6 +54,7 @@ impl Postcard {
             stamps: None,
             latency: Some(100 * node),
             edges: (hop == 0, false),
+            payload: &[],
         }
     }
 
@@ -77,8 +89,12 @@ impl Postcard {
         let mut packet = vec![
             0x45, 0, 0, 60, 0, 0, 0x40, 0, self.ttl, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
         ];
+        if !self.payload.is_empty() {
+            packet[1] = 0x17 << 2;
+        }
         packet[4..6].copy_from_slice(&self.ident.to_be_bytes());
         packet.extend([0x03, 0xe8, 0, 80, 0, 40, 0, 0]);
+        packet.extend(self.payload);
         let own = Hop {
             ingress_if: Some(self.ports.0),
             egress_if: Some(self.ports.1),
@@ -319,6 +335,84 @@ fn a_lost_postcard_is_no_shorter_path() {
         (vec![7, 5, 9], vec![])
     );
     assert_eq!(partial(&postcards.counts(), Partial::Unproven), 80);
+}
+
+#[test]
+fn packets_that_look_alike_make_no_loop() {
+    let mut postcards = Postcards::free();
+    for ident in 1..10 {
+        // Two packets at a time: the first hop limit of one follows the last one of the other.
+        for (at, node) in [7, 5, 9].into_iter().enumerate() {
+            for hop in [at, at + 3] {
+                let postcard = Postcard {
+                    edges: (at == 0, at == 2),
+                    ..Postcard::of(ident, node, hop as u8)
+                };
+                postcards.deliver(postcard);
+            }
+        }
+        postcards.wait();
+    }
+    assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]));
+    assert_eq!(partial(&postcards.counts(), Partial::Contradiction), 54);
+}
+
+#[test]
+fn what_a_host_writes_into_its_packets_hides_no_path_and_makes_none() {
+    for payload in PAYLOADS {
+        let mut postcards = Postcards::free();
+        for ident in 1..6 {
+            for (at, node) in [7, 5, 9].into_iter().enumerate() {
+                let postcard = Postcard {
+                    edges: (at == 0, at == 2),
+                    payload,
+                    ..Postcard::of(ident, node, at as u8)
+                };
+                postcards.deliver(postcard);
+            }
+            postcards.wait();
+        }
+        assert_eq!(
+            postcards.path_events(),
+            ["new flow_path flow=0 3 HopLimit path=7>5>9"],
+            "{payload:02x?}"
+        );
+    }
+}
+
+#[test]
+fn local_reports_of_packets_with_the_mark_of_int_are_postcards() {
+    let mut bench = Bench::new(config());
+    for seq in 1..4 {
+        let header = v10::Repr {
+            next: v10::NextProtocol::Ipv4,
+            bits: 0x20,
+            flags: Flags::FLOW,
+            hw_id: 0,
+            switch_id: 7,
+            seq,
+            ingress_ts: 5,
+            metadata: Hop {
+                ingress_if: Some(1),
+                egress_if: Some(2),
+                ..Hop::default()
+            },
+            drop_reason: None,
+        };
+        let mut bytes = vec![0; header.header_len()];
+        header.emit(wire::Dialect::Strict, &mut bytes);
+        bytes.extend([
+            0x45, 0x5c, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
+        bytes.extend([0x03, 0xe8, 0, 80, 0, 40, 0, 0]);
+        bytes.extend([0xff; 16]);
+        bench.deliver(&bytes);
+    }
+    let stats = bench.collector.stats();
+    assert_eq!(stats.int_refused.iter().sum::<u64>(), 3);
+    assert_eq!(stats.flow_reports, 3);
+    let view = bench.collector.flow(&flow()).unwrap();
+    assert_eq!((view.row.reports, view.path().count()), (3, 0));
 }
 
 #[test]

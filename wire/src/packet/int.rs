@@ -445,7 +445,7 @@ impl<'a> Walk<'a, '_> {
         if bytes[header] >> 4 != 2 {
             return Err(Refusal::BadIntVersion);
         }
-        let read = self.int_2(bytes, header, end, kind);
+        let read = self.whole_int_2(bytes, header, end, kind);
         let encapsulation = Encapsulation::HopByHop;
         let mark = Mark::Option;
         let found = ShimPosition {
@@ -542,6 +542,18 @@ impl<'a> Walk<'a, '_> {
         if self.purpose == Purpose::Flow {
             return Ok(());
         }
+        self.whole_int_2(bytes, header, end, kind)
+    }
+
+    /// The same, also if only the flow is read.
+    #[inline]
+    fn whole_int_2(
+        &mut self,
+        bytes: &'a [u8],
+        header: usize,
+        end: usize,
+        kind: Type2,
+    ) -> Result<(), Refusal> {
         if end < header + header::LEN_2 {
             return Err(Refusal::BadIntLength);
         }
@@ -549,7 +561,7 @@ impl<'a> Walk<'a, '_> {
         let (mode, sf_records) = match kind {
             Type2::Plain(mode) => (mode, 0),
             // In a report, the stack may contain the sink's own record.
-            Type2::Sf => (Mode::Md, if self.purpose == Purpose::Report { 2 } else { 1 }),
+            Type2::Sf => (Mode::Md, if self.purpose == Purpose::Frame { 1 } else { 2 }),
         };
         let carrier = Carrier {
             profile: self.profile,

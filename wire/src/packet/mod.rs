@@ -6,6 +6,7 @@
 mod int;
 
 use crate::bytes::{try_u16, u16_at};
+use crate::checksum;
 use crate::flow::FlowKey;
 use crate::int::layout::Layouts;
 use crate::int::sf;
@@ -59,6 +60,8 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) find_int: bool,
     /// INT was refused and is not read again: IOAM is, and the shim after UDP still announces the packet's own port or protocol.
     pub(crate) int_left_out: bool,
+    /// Cause for which an option of IPv6 that should hold INT was left out ([`Purpose::Report`]).
+    pub(crate) option_refused: Option<Refusal>,
     pub(crate) tunnels: u8,
     /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
     outer: Option<FlowKey>,
@@ -85,6 +88,7 @@ impl<'a, 'p> Walk<'a, 'p> {
             purpose,
             find_int,
             int_left_out: false,
+            option_refused: None,
             tunnels: 0,
             outer: None,
             ioam_at: None,
@@ -138,6 +142,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                     let bottom = label[2] & 1 != 0;
                     match bytes.get(at) {
                         _ if !bottom => {}
+                        _ if is_pseudowire(bytes.get(at..).unwrap_or(&[])) => return Ok(()),
                         Some(first) if first >> 4 == 4 => ethertype = IPV4,
                         Some(first) if first >> 4 == 6 => ethertype = IPV6,
                         _ => return Ok(()),
@@ -203,9 +208,14 @@ impl<'a, 'p> Walk<'a, 'p> {
                 continue;
             }
             if header.kind == HOP_BY_HOP && self.find_int {
-                let found = self.int_options(bytes, ip, header.at, header.len);
-                if self.purpose != Purpose::Flow {
-                    found?;
+                match self.int_options(bytes, ip, header.at, header.len) {
+                    Err(refusal) if self.purpose == Purpose::Frame => return Err(refusal),
+                    // INT may also be behind UDP or TCP.
+                    Err(refusal) => {
+                        self.find_int = true;
+                        self.option_refused = Some(refusal);
+                    }
+                    Ok(()) => {}
                 }
             }
             self.options(bytes, ip, header, all)?;
@@ -468,6 +478,23 @@ impl<'a, 'p> Walk<'a, 'p> {
             Err(refusal) => Err(refusal),
         }
     }
+}
+
+/// Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP:
+/// the EtherType of IP, behind a tag or not, with that version behind it. An IPv4 header with a correct checksum is one, whatever its
+/// addresses read as.
+fn is_pseudowire(bytes: &[u8]) -> bool {
+    let tag = if try_u16(bytes, 12).is_some_and(is_tag) {
+        4
+    } else {
+        0
+    };
+    let version = bytes.get(14 + tag).map(|first| first >> 4);
+    let is_frame = matches!(
+        (try_u16(bytes, 12 + tag), version),
+        (Some(IPV4), Some(4)) | (Some(IPV6), Some(6))
+    );
+    is_frame && !(bytes[0] >> 4 == 4 && checksum::holds(bytes))
 }
 
 /// The 5-tuple of a packet whose IP header is whole.

@@ -21,7 +21,7 @@ pub use digest::PacketDigest;
 use crate::flow::FlowKey;
 use crate::hop::{Hop, Items};
 use crate::int::layout::Layouts;
-use crate::int::{Int, Layout, Sf, Stack};
+use crate::int::{Int, Layout, Mode, Sf, Stack};
 use crate::ioam::{self, Ioam};
 use crate::packet::{IPV4, IPV6, Purpose, Walk};
 use crate::profile::Profile;
@@ -311,6 +311,28 @@ impl<'a> Report<'a> {
         )
     }
 
+    /// Whether it declares itself as the postcard of its reporter. INT-MD, SF-INT or IOAM in its packet is then not of the domain that
+    /// reports: a host may have written it.
+    #[inline]
+    pub fn is_postcard(&self) -> bool {
+        // A record of the stack contains its node's id.
+        self.ds_id == v20::POSTCARD_DOMAIN
+            && self
+                .metadata
+                .is_some_and(|metadata| !metadata.layout.carried().contains(Items::NODE_ID))
+    }
+
+    /// Whether an IOAM trace gives the nodes that the packet has passed: it has some, and no stack of INT has any.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        let Some(ioam) = self.ioam.filter(|_| !self.is_postcard()) else {
+            return false;
+        };
+        self.int.is_none_or(|int| {
+            int.mode == Mode::Md && int.sf.is_none() && int.stack.is_empty() && ioam.hop_count() > 0
+        })
+    }
+
     /// Whether the reporter adds metadata of its own.
     #[inline]
     pub fn has_metadata(&self) -> bool {
@@ -392,14 +414,16 @@ impl<'a> Report<'a> {
     /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
-        self.int.is_some_and(|int| int.is_single_record())
+        !self.is_postcard() && self.int.is_some_and(|int| int.is_single_record())
     }
 
     /// Whether the reporter's own record is about another packet than the one carried (SF-INT). It is then not a hop.
     #[inline]
     fn has_unrelated_metadata(&self) -> bool {
-        self.int
-            .is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
+        !self.is_postcard()
+            && self
+                .int
+                .is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
     }
 
     /// Returns the number of nodes that have a record about the same packet. In SF-INT the reporter's own record and
@@ -417,9 +441,10 @@ impl<'a> Report<'a> {
     #[inline]
     fn passed(&self) -> usize {
         match (&self.int, &self.ioam) {
+            _ if self.is_postcard() => 0,
+            (_, Some(ioam)) if self.is_traced() => ioam.hop_count(),
             (Some(int), _) => int.stack.len(),
-            (None, Some(ioam)) => ioam.hop_count(),
-            (None, None) => 0,
+            (None, _) => 0,
         }
     }
 
@@ -444,9 +469,9 @@ impl<'a> Report<'a> {
             return self.metadata_hop();
         }
         let hop = match (&self.int, &self.ioam) {
+            (_, Some(ioam)) if self.is_traced() => ioam.hop(i),
             (Some(int), _) => int.stack.hop(passed - 1 - i),
-            (None, Some(ioam)) => ioam.hop(i),
-            (None, None) => Hop::default(),
+            (None, _) => Hop::default(),
         };
         if i + 1 == passed && self.annotations.contains(Annotations::MERGED) {
             merge(hop, &self.metadata_hop())
@@ -465,7 +490,12 @@ impl<'a> Report<'a> {
     pub(crate) fn finish(&mut self) {
         let odd = self.drop_reason.is_some() && !self.flags.contains(Flags::DROP);
         self.annotations = self.annotations.with(Annotations::UNFLAGGED_DROP_REASON, odd);
-        if let (Some(_), Some(node), Some(int)) = (&self.metadata, self.node_id, &self.int) {
+        if self.is_postcard() {
+            return;
+        }
+        if let (Some(_), Some(node), Some(int)) = (&self.metadata, self.node_id, &self.int)
+            && !self.is_traced()
+        {
             let stack = &int.stack;
             let top = !stack.is_empty()
                 && stack.layout.node_id(stack.record(0)) == node
@@ -479,6 +509,7 @@ impl<'a> Report<'a> {
     /// Moves the first of two records of an SF packet to the reporter's metadata; refuses them if the report's header
     /// has metadata already. There is never a third.
     pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
+        let is_postcard = self.is_postcard();
         let Some(int) = self
             .int
             .as_mut()
@@ -486,6 +517,9 @@ impl<'a> Report<'a> {
         else {
             return Ok(());
         };
+        if is_postcard {
+            return Ok(());
+        }
         if self.metadata.is_some() {
             return Err(Refusal::BadSfStack);
         }
@@ -511,7 +545,7 @@ impl<'a> Report<'a> {
             && newest.and_then(|hop| hop.node_id) == self.node_id;
         self.annotations = self
             .annotations
-            .with(Annotations::MERGED, self.int.is_none() && top);
+            .with(Annotations::MERGED, self.is_traced() && top);
     }
 }
 
@@ -739,6 +773,13 @@ fn walk_packet<'a>(
     report.int = walk.out.int;
     report.ioam = walk.out.ioam;
     report.ioam_options = walk.out.ioam_options;
+    if let Some(refusal) = walk.option_refused {
+        // A host may have written the option. It does not hide the INT behind it.
+        report.int_refused = Some(refusal);
+        if report.int.is_none() {
+            return Err(refusal);
+        }
+    }
     if walk.out.ioam_left_out {
         report.int_refused = report.int_refused.or(Some(Refusal::BadIoam));
     }

@@ -5,6 +5,7 @@ use super::{
     inside, recognise,
 };
 use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
+use crate::checksum;
 use crate::hop::Hop;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
@@ -236,17 +237,11 @@ fn sink_word(rest: &[u8]) -> usize {
     });
     // An id that looks like IPv4 is followed by an IPv4 header. Without an id, the word at 4 begins with the identification field,
     // which may look like IPv4; then the header checksum from the first byte on is valid.
-    if first_is_ipv4 && (!second_is_ipv4 || checksum_holds(rest)) {
+    if first_is_ipv4 && (!second_is_ipv4 || checksum::holds(rest)) {
         0
     } else {
         4
     }
-}
-
-fn checksum_holds(rest: &[u8]) -> bool {
-    let len = rest.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-    rest.get(..len)
-        .is_some_and(|header| crate::checksum::of(header) == 0)
 }
 
 impl<'a> Head<'a> {

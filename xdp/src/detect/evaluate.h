@@ -48,7 +48,8 @@ struct eval_ctx {
 static inline_always u32 is_whole(const struct report *r)
 {
     return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) &&
-           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE && !(r->marks & REPORT_NO_PATH);
+           (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE &&
+           (r->marks & (REPORT_NO_PATH | REPORT_REPORTER_HOP)) != REPORT_NO_PATH;
 }
 
 /* Whether hops of a whole report may be missing: E, M, or Q, which a node in the middle of the path may report. */
@@ -57,11 +58,14 @@ static inline_always u32 is_incomplete(const struct report *r)
     return r->flags & REPORT_QUEUE || r->marks & (REPORT_HOP_LIMIT | REPORT_MTU);
 }
 
-/* A node that is source and sink adds no record to the packet: its own is the whole path, not a postcard. */
+/* A node that is source and sink adds no record to the packet: its own is the whole path, not a postcard, unless it declares itself as
+ * one.
+ */
 static inline_always u32 is_postcard(const struct report *r)
 {
     return r->marks & REPORT_REPORTER_HOP && r->hop_count == 1 && !(r->marks & REPORT_MERGED) &&
-           (r->marks & (REPORT_MD | REPORT_HOP_LIMIT | REPORT_MTU)) != REPORT_MD;
+           ((r->marks & (REPORT_MD | REPORT_HOP_LIMIT | REPORT_MTU)) != REPORT_MD ||
+            (r->version == 20 && r->marks & REPORT_POSTCARD));
 }
 
 /* E and M as stored in a flow. */

@@ -322,13 +322,17 @@ int stacked_hops(struct scratch *s, const struct profile *p)
 static inline_always void read_hops(struct scratch *s, const struct profile *p)
 {
     struct report *r = &s->report;
-    u32 passed = s->found.int_version ? s->found.stack_count : s->found.ioam == IOAM_TRACE ? s->found.trace_count : 0;
-    u32 last_wide = 0;
+    u32 is_trace = !s->found.int_version && s->found.ioam == IOAM_TRACE, last_wide = 0;
+    u32 passed = s->found.int_version ? s->found.stack_count : is_trace ? s->found.trace_count : 0;
+
+    /* A postcard that declares itself is about its reporter alone. */
+    if (r->version == 20 && r->marks & REPORT_POSTCARD && s->has_reporter)
+        passed = is_trace = 0;
 
     r->hop_count = passed + (s->has_reporter && !(r->marks & REPORT_MERGED));
     r->first_ingress = r->last_egress = NO_VALUE;
     r->wide_ends = 0;
-    if (r->hop_count > MAX_HOPS || (!s->found.int_version && s->found.ioam == IOAM_TRACE && s->found.trace_undecided)) {
+    if (r->hop_count > MAX_HOPS || (is_trace && s->found.trace_undecided)) {
         r->hop_count = 0;
         r->marks |= REPORT_UNDECIDED;
         return;

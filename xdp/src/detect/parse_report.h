@@ -71,21 +71,6 @@ static inline_always int report_version(const struct scratch *s, const struct pr
     }
 }
 
-/* Whether an IPv4 header's checksum is right. */
-static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
-{
-    const u8 *ip = bytes(s, at);
-    u32 len = (ip[0] & 0x0f) * 4, sum = 0;
-
-    if (at + len > end)
-        return 0;
-    for (u32 i = 0; i < 60 && i < len; i += 2)
-        sum += be16(ip + i);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return sum == 0xffff;
-}
-
 static inline_always u32 is_ipv4(const struct scratch *s, u32 at, u32 end)
 {
     u32 first = bytes(s, at)[0];
@@ -240,13 +225,16 @@ static inline_always void write_flow(struct scratch *s)
     key->kind = (w->flow_v6 ? FLOW_V6 : 0) | (w->flow_ports ? FLOW_PORTS : 0);
 }
 
+/* Whether it declares itself as the postcard of its reporter: wire::Report::is_postcard. */
+static inline_always u32 is_declared(const struct scratch *s) { return s->ds_id == POSTCARD_DOMAIN && s->has_reporter; }
+
 /* Whether the reporter is also the top record of the stack, or the newest node of a trace. The two are then one hop. */
 static inline_always u32 is_merged(const struct scratch *s)
 {
     u32 node = s->report.node_id, top = ABSENT;
     struct node_metadata metadata;
 
-    if (!s->has_reporter || node == ABSENT)
+    if (!s->has_reporter || node == ABSENT || is_declared(s))
         return 0;
     if (s->found.int_version) {
         if (s->found.stack_count)
@@ -337,6 +325,18 @@ static inline_always int undecided(struct scratch *s)
     return REPORT;
 }
 
+/* Whether it contains one record of a set, or a path reported by number, or a trace beside something else. */
+static inline_always u32 needs_user_space(const struct scratch *s, int refused)
+{
+    const struct found *f = &s->found;
+
+    if (is_declared(s))
+        return 0;
+    if (f->int_version)
+        return f->sf != SF_NONE || (f->int_flags & REPORT_MD && !f->stack_count && f->is_traced);
+    return f->ioam_count > 1 || (refused && f->ioam != IOAM_NONE);
+}
+
 /* Parses the packet at s->walk.at, beginning with a header of the kind `first`, and completes the report. */
 static inline_always int finish_report(struct scratch *s, const struct profile *p, u32 first)
 {
@@ -350,10 +350,17 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->walk.tunnels = 0;
         s->walk.has_flow = 0;
         s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = 0;
+        s->walk.option_refused = 0;
         result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
+        if (result >= 0 && s->walk.option_refused) {
+            /* A host may have written the option. It does not hide the INT behind it. */
+            refused = s->walk.option_refused;
+            if (!s->found.int_version)
+                result = refused;
+        }
         if (result >= 0 && is_empty(s) && has_unmarked_int(s, p))
             result = REFUSE(INT_NOT_MARKED);
-        if (result >= 0 && s->found.sf == SF_WITH_REPORTER && s->has_reporter)
+        if (result >= 0 && s->found.sf == SF_WITH_REPORTER && s->has_reporter && !is_declared(s))
             result = REFUSE(BAD_SF_STACK);
         if (result >= 0 || !seek || first == FIRST_COMPACT || result == REFUSE(INT_NOT_MARKED))
             break;
@@ -401,9 +408,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
     write_flow(s);
-    if (s->found.sf != SF_NONE ||
-        (!s->found.int_version && (s->found.ioam_count > 1 || (refused && s->found.ioam != IOAM_NONE)))) {
-        /* One record of a set, or a path reported by number, or a trace beside something else: user space handles it. */
+    if (needs_user_space(s, refused)) {
         r->marks = (r->marks & ~REPORT_REPORTER_HOP) | REPORT_UNDECIDED;
         r->hop_count = 0;
         r->first_ingress = r->last_egress = NO_VALUE;

@@ -58,6 +58,45 @@ static inline_always int inside(struct walk *w, u32 at, u32 ethertype)
     return w->tunnels > MAX_TUNNELS ? STEP_DONE : STEP_ETHERTYPE;
 }
 
+/* Whether an IPv4 header's checksum is right. */
+static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end)
+{
+    const u8 *ip = bytes(s, at);
+    u32 len = (ip[0] & 0x0f) * 4, sum = 0;
+
+    if (at + len > end)
+        return 0;
+    for (u32 i = 0; i < 60 && i < len; i += 2)
+        sum += be16(ip + i);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return sum == 0xffff;
+}
+
+/* Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP:
+ * wire's is_pseudowire.
+ */
+int is_pseudowire(struct scratch *s)
+{
+    u32 at, end, tag, type, version;
+    const u8 *frame;
+
+    if (!s)
+        return 0;
+    at = s->walk.at;
+    end = s->walk.end;
+    frame = bytes(s, at);
+    type = be16(frame + 12);
+    tag = type == ETH_VLAN || type == ETH_QINQ || type == ETH_QINQ_OLD || type == ETH_QINQ_OTHER ? 4 : 0;
+    if (at + 14 > end || at + 15 + tag > end)
+        return 0;
+    type = be16(frame + 12 + tag);
+    version = frame[14 + tag] >> 4;
+    if (!(type == ETH_IPV4 && version == 4) && !(type == ETH_IPV6 && version == 6))
+        return 0;
+    return !(frame[0] >> 4 == 4 && checksum_holds(s, at, end));
+}
+
 /* Ethernet, or the header that an EtherType announces. */
 int walk_link(struct scratch *s, u32 step)
 {
@@ -100,7 +139,7 @@ int walk_link(struct scratch *s, u32 step)
             w->at += 4;
             if (!(head[2] & 1))
                 break;
-            if (w->at >= w->end)
+            if (w->at >= w->end || is_pseudowire(s))
                 return STEP_DONE;
             if (head[4] >> 4 == 4)
                 w->ethertype = ETH_IPV4;
@@ -280,8 +319,13 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
         if ((next == 0 || next == 60) && (w->seek || w->left_out)) {
             int result = next || !w->seek ? 0 : int_options(s, p, w->at + 2, w->at + len);
 
-            if (result < 0)
-                return result;
+            if (result < 0) {
+                /* INT may also be behind UDP or TCP. */
+                w->option_refused = result;
+                w->seek = 1;
+                s->found.int_version = 0;
+                s->found.sf = SF_NONE;
+            }
             options(s, w->at + 2, w->at + len);
         }
         w->at += len;

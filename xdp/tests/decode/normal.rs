@@ -261,13 +261,17 @@ fn number(version: Version) -> u32 {
 fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
     let mark = |on: bool, mark: u32| if on { mark } else { 0 };
     let signals = report.int.map_or(wire::int::Flags::default(), |int| int.flags);
-    let sf = report.int.is_some_and(|int| int.sf.is_some());
+    let sf = !report.is_postcard() && report.int.is_some_and(|int| int.sf.is_some());
     let trace_undecided = match report.ioam {
-        Some(Ioam::Trace(trace)) => report.int.is_none() && (trace.is_incomplete() || !trace.has_node_ids()),
+        Some(Ioam::Trace(trace)) => report.is_traced() && (trace.is_incomplete() || !trace.has_node_ids()),
         _ => false,
     };
     let left_out = report.int_refused.is_some() && report.ioam.is_some();
-    let several = report.int.is_none() && (report.ioam_options.is_some() || left_out);
+    let beside = match report.int {
+        Some(_) => report.is_traced(),
+        None => report.ioam_options.is_some() || left_out,
+    };
+    let several = !report.is_postcard() && beside;
     let undecided = sf || several || trace_undecided || report.hop_count() > MAX_HOPS;
     let marks = mark(report.flow.is_some(), HAS_FLOW)
         | mark(report.node_id.is_some(), HAS_NODE)
