@@ -92,8 +92,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         let (import, notes) = match (&netbox.netbox, file) {
             (Some(url), _) => {
                 let found = netbox::read(url, netbox, &args.api)?;
-                let wrong = |problems| CliError::new(format!("NetBox at {}: {problems}", found.url));
-                cabling::import(&found, netbox).map_err(wrong)?
+                cabling::import(&found, netbox)
+                    .map_err(|problems| CliError::new(format!("NetBox at {}: {problems}", found.url)))?
             }
             (None, Some(file)) => (from_csv(file)?, Vec::new()),
             (None, None) => return Err(CliError::new("name a CSV file, or NetBox by --netbox")),
@@ -184,6 +184,14 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
 /// Longest CSV file, bytes.
 const MAX_CSV: u64 = 64 << 20;
 
+/// The share of a table's entries in use; `-` for a device outside the domain, which no intent concerns.
+fn share_in_domain(device: &DeviceView, entries: EntriesView) -> String {
+    match &device.does {
+        Some(_) => "-".to_owned(),
+        None => share(entries),
+    }
+}
+
 fn list(devices: &[DeviceView]) -> String {
     use Align::{Left, Right};
     let columns = [
@@ -197,20 +205,15 @@ fn list(devices: &[DeviceView]) -> String {
     ];
     let mut table = Table::new(columns);
     for device in devices {
-        // No intent concerns a device outside the domain.
-        let of = |entries: EntriesView| match &device.does {
-            Some(_) => "-".to_owned(),
-            None => share(entries),
-        };
         let does = device.does.iter().map(|does| format!("{}: {does}", device.role));
         let text = does.chain((device.text != device.state).then(|| device.text.clone()));
         table.row([
             device.name.clone(),
             device.node.to_string(),
             device.state.clone(),
-            of(device.watch_entries),
-            of(device.filter_entries),
-            of(device.rule_filters),
+            share_in_domain(device, device.watch_entries),
+            share_in_domain(device, device.filter_entries),
+            share_in_domain(device, device.rule_filters),
             text.collect::<Vec<_>>().join("; "),
         ]);
     }

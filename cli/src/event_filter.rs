@@ -89,10 +89,10 @@ impl Filter {
     }
 
     pub(super) fn check(&self) -> Result<(), CliError> {
-        let kinds = || collector::Kind::ALL.iter().map(|kind| kind.name());
-        let metrics = || detect::Metric::ALL.iter().map(|metric| metric.name());
-        known("kind of event", self.kind.as_deref(), kinds().collect())?;
-        known("metric", self.metric.as_deref(), metrics().collect())?;
+        let kinds = collector::Kind::ALL.iter().map(|kind| kind.name());
+        known("kind of event", self.kind.as_deref(), kinds.collect())?;
+        let metrics = detect::Metric::ALL.iter().map(|metric| metric.name());
+        known("metric", self.metric.as_deref(), metrics.collect())?;
         // Only a running hopwise knows the names of nodes.
         self.condition(&|_| Some(0)).map(drop)
     }

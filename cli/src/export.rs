@@ -173,8 +173,11 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
     let mut known: Option<Vec<u64>> = None;
     loop {
         let view: ExportsView = fetch(&client, "/exports")?;
-        let of = |one: &&ExportView| args.name.as_ref().is_none_or(|name| *name == one.export);
-        let chosen: Vec<&ExportView> = view.exports.iter().filter(of).collect();
+        let chosen: Vec<&ExportView> = view
+            .exports
+            .iter()
+            .filter(|one| args.name.as_ref().is_none_or(|name| *name == one.export))
+            .collect();
         if chosen.is_empty() {
             let name = args.name.as_deref().unwrap_or("any name");
             return Err(CliError::new(format!(

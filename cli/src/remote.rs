@@ -68,22 +68,24 @@ impl Api {
 
     /// What TLS needs; `None` without authorities.
     fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
-        let file = |given: &Option<PathBuf>, variable| {
-            given.clone().or_else(|| {
-                std::env::var_os(variable)
-                    .filter(|name| !name.is_empty())
-                    .map(PathBuf::from)
-            })
-        };
-        let certificate = file(&self.client_certificate, "HOPWISE_CLIENT_CERTIFICATE");
-        let key = file(&self.client_key, "HOPWISE_CLIENT_KEY");
-        let config = || {
-            let identity = tls::Identity::of(certificate.as_deref(), key.as_deref())?;
-            let ca = file(&self.ca, "HOPWISE_CA");
-            ca.map(|ca| tls::client(&ca, identity.as_ref())).transpose()
-        };
-        config().map_err(|problem| CliError::new(problem.message))
+        let certificate = self.client_certificate.clone();
+        let certificate = certificate.or_else(|| path_variable("HOPWISE_CLIENT_CERTIFICATE"));
+        let key = self.client_key.clone();
+        let key = key.or_else(|| path_variable("HOPWISE_CLIENT_KEY"));
+        let identity = tls::Identity::of(certificate.as_deref(), key.as_deref())
+            .map_err(|problem| CliError::new(problem.message))?;
+        let ca = self.ca.clone().or_else(|| path_variable("HOPWISE_CA"));
+        ca.map(|ca| tls::client(&ca, identity.as_ref()))
+            .transpose()
+            .map_err(|problem| CliError::new(problem.message))
     }
+}
+
+/// The path in an environment variable, or `None` if the variable is not set or empty.
+pub(crate) fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 impl From<client::Error> for CliError {

@@ -332,15 +332,17 @@ impl Args {
             return Ok((self.to.clone(), Spread::even(self.to.len())));
         };
         let map = collector_map::load(file)?;
-        let invalid = |error: String| CliError::new(format!("{}: {error}", file.display()));
-        Ok((map.reports().map_err(invalid)?, map.spread().map_err(invalid)?))
+        map.reports()
+            .and_then(|reports| Ok((reports, map.spread()?)))
+            .map_err(|error| CliError::new(format!("{}: {error}", file.display())))
     }
 }
 
 impl Sending {
     fn open(args: &Args) -> Result<Self, CliError> {
         let (to, spread) = args.collectors()?;
-        let (v6, many) = (to.iter().any(SocketAddr::is_ipv6), to.len() > MAX_COLLECTORS);
+        let v6 = to.iter().any(SocketAddr::is_ipv6);
+        let many = to.len() > MAX_COLLECTORS;
         if many || v6 != to.iter().all(SocketAddr::is_ipv6) {
             let text = format!("name 1 to {MAX_COLLECTORS} collectors, all by IPv4 or all by IPv6");
             return Err(CliError::new(text));
@@ -377,7 +379,8 @@ impl Sending {
             ..dta::Config::default()
         };
         let reporter = Reporter::new(config).map_err(|error| CliError::new(error.to_string()))?;
-        let (outbox, json) = (Outbox::default(), args.json);
+        let outbox = Outbox::default();
+        let json = args.json;
         Ok(Self {
             reporter,
             outbox,
@@ -444,7 +447,8 @@ impl Sending {
 
     /// Prints the counters.
     fn summarize(&self) -> Result<ExitCode, CliError> {
-        let (stats, sockets) = (self.reporter.stats(), self.sockets.stats);
+        let stats = self.reporter.stats();
+        let sockets = self.sockets.stats;
         let mut total = dta::DestinationStats::default();
         for to in self.reporter.destinations(time::monotonic()) {
             total.retransmitted += to.stats.retransmitted;

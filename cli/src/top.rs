@@ -1,9 +1,9 @@
 //! `hopwise top`: the busiest flows, nodes and links of a running hopwise, drawn again every second; or those of another time, from its store.
 
 mod detail;
-mod place;
 mod screen;
 mod snapshot;
+mod state;
 
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use self::{
     detail::Detail,
-    place::{Action, Range, State, Target},
     screen::Screen,
     snapshot::Snapshot,
+    state::{Action, Range, State, Target},
 };
 use super::client::Client;
 use super::question::time;
@@ -111,9 +111,9 @@ enum Shown {
 impl Shown {
     fn ask(client: &Client, state: &State, now: u64) -> Result<Self, CliError> {
         let question = state.range.query(now);
-        match &state.place.flow {
-            Some(flow) => Detail::take(client, flow, &question).map(|detail| Self::Flow(Box::new(detail))),
-            None => Snapshot::take(client, state.place.order, &state.place.filter, &question)
+        match &state.page.flow {
+            Some(flow) => Detail::fetch(client, flow, &question).map(|detail| Self::Flow(Box::new(detail))),
+            None => Snapshot::fetch(client, state.page.order, &state.page.filter, &question)
                 .map(|snapshot| Self::Tables(Box::new(snapshot))),
         }
     }
@@ -121,7 +121,7 @@ impl Shown {
     /// How long it is shown before it is asked for again. What a console gives is of whole minutes, and another server's work.
     fn interval(&self, interval: Duration) -> Duration {
         match self {
-            Self::Tables(snapshot) if snapshot.is_console() => interval.max(OF_CONSOLE),
+            Self::Tables(snapshot) if snapshot.is_console() => interval.max(CONSOLE_INTERVAL),
             _ => interval,
         }
     }
@@ -129,17 +129,17 @@ impl Shown {
     /// What the rows lead to.
     fn rows(&self, state: &State) -> Vec<Target> {
         match self {
-            Self::Tables(snapshot) => snapshot.table(&state.place, None).1,
+            Self::Tables(snapshot) => snapshot.table(&state.page, None).1,
             Self::Flow(_) => Vec::new(),
         }
     }
 
     fn picture(&self, state: &State, client: &Client, terminal: Terminal) -> String {
-        let place = &state.place;
+        let page = &state.page;
         match self {
             Self::Tables(snapshot) => {
-                let head = snapshot.head(place, state.range, client, terminal);
-                let body = snapshot.body(place, terminal, head.lines().count() + 3);
+                let head = snapshot.head(page, state.range, client, terminal);
+                let body = snapshot.body(page, terminal, head.lines().count() + 3);
                 format!("{head}\n{body}")
             }
             Self::Flow(detail) => detail.picture(state.range, terminal),
@@ -152,14 +152,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let terminal = Terminal::stdout();
     let filter = args.filter.as_deref().unwrap_or_default();
-    let range = Range::of(args.from, args.to, now()).map_err(CliError::new)?;
+    let range = Range::new(args.from, args.to, now()).map_err(CliError::new)?;
     let mut state = State::new(range, args.view, args.sort, filter);
     if args.json || args.once || !terminal.interactive {
-        let snapshot = Snapshot::take(&client, args.sort, filter, &range.query(now()))?;
+        let snapshot = Snapshot::fetch(&client, args.sort, filter, &range.query(now()))?;
         if args.json {
             return print(&json_line(&snapshot)?);
         }
-        return print(&snapshot.picture(&state.place, range, &client, terminal));
+        return print(&snapshot.picture(&state.page, range, &client, terminal));
     }
     let mut shown = Shown::ask(&client, &state, now())?;
     let screen = Screen::enter();
@@ -206,8 +206,8 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long the tables of a console are shown at least.
-const OF_CONSOLE: Duration = Duration::from_secs(10);
+/// The shortest time between two requests to a console.
+const CONSOLE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Order {
     fn next(self) -> Self {

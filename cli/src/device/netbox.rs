@@ -208,7 +208,7 @@ impl Object for Address {
 
 /// What was read.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Objects {
     /// The NetBox, for messages.
     pub(super) url: String,
     /// The devices that are to be managed.
@@ -223,13 +223,13 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Found, CliError> {
+pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, CliError> {
     let source = Source::new(url, api)?;
     let devices: Vec<Device> = source.list("dcim/devices", &query(&options.filter), MAX_DEVICES)?;
     let ids: Vec<u64> = devices.iter().map(|device| device.id).collect();
-    let interfaces = source.of_devices("dcim/interfaces", &ids)?;
-    let addresses = source.of_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
-    Ok(Found {
+    let interfaces = source.list_for_devices("dcim/interfaces", &ids)?;
+    let addresses = source.list_for_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
+    Ok(Objects {
         url: source.client.url(),
         devices,
         interfaces,
@@ -260,13 +260,19 @@ struct Source {
     client: Client,
 }
 
+fn invalid_url(url: &str) -> CliError {
+    CliError::new(format!(
+        "`{url}` is not the URL of NetBox; write it like https://netbox.example.org"
+    ))
+}
+
+fn is_visible(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+}
+
 impl Source {
     fn new(url: &str, api: &Api) -> Result<Self, CliError> {
-        let bad = || {
-            CliError::new(format!(
-                "`{url}` is not the URL of NetBox; write it like https://netbox.example.org"
-            ))
-        };
         // Without a scheme, with TLS: the token is a secret.
         let whole = if url.contains("://") {
             url.to_owned()
@@ -282,12 +288,8 @@ impl Source {
             (false, false) => ":80",
         };
         let scheme = if secure { "https" } else { "http" };
-        let visible = |text: &str| {
-            text.bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
-        };
-        if !visible(path) {
-            return Err(bad());
+        if !is_visible(path) {
+            return Err(invalid_url(url));
         }
         // The token of hopwise is not for others.
         let token = api
@@ -295,7 +297,7 @@ impl Source {
             .clone()
             .or_else(|| std::env::var("NETBOX_TOKEN").ok())
             .filter(|token| !token.is_empty());
-        if token.as_deref().is_some_and(|token| !visible(token)) {
+        if token.as_deref().is_some_and(|token| !is_visible(token)) {
             return Err(CliError::new(
                 "the token of NetBox has characters that no token has; correct NETBOX_TOKEN",
             ));
@@ -309,9 +311,9 @@ impl Source {
             };
             format!("{scheme} {token}")
         });
-        let url = format!("{scheme}://{authority}{port}");
-        let client = Client::with_tls(&url, None, api.tls_for(&url)?).map_err(|error| match error {
-            Error::Address(_) => bad(),
+        let root = format!("{scheme}://{authority}{port}");
+        let client = Client::with_tls(&root, None, api.tls_for(&root)?).map_err(|error| match error {
+            Error::Address(_) => invalid_url(url),
             other => CliError::from(other),
         });
         if !secure && authorization.is_some() && !tls::is_loopback(authority) {
@@ -331,7 +333,7 @@ impl Source {
     }
 
     /// All objects of a list that belong to these devices.
-    fn of_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
+    fn list_for_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
         let mut all = Vec::new();
         for batch in devices.chunks(BATCH) {
             let filter: String = batch.iter().map(|id| format!("&device_id={id}")).collect();
@@ -342,20 +344,22 @@ impl Source {
 
     /// All objects of a list; at most `limit`.
     fn list<T: Object>(&self, list: &str, query: &str, limit: usize) -> Result<Vec<T>, CliError> {
-        let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
-        let refuse = |why: String| Err(CliError::new(format!("NetBox at {}: {why}", self.client.url())));
+        let mut all = Vec::new();
+        let mut seen = BTreeSet::new();
         loop {
             let path = format!("{list}/?limit={PAGE}&offset={}{query}", all.len());
             let page: Page<T> = self.page(&path)?;
             if page.count.max(all.len() + page.results.len()) > limit {
-                return refuse(format!(
+                return Err(self.refusal(&format!(
                     "{list} has more than {limit} objects to read; read fewer devices by --filter"
-                ));
+                )));
             }
             let empty = page.results.is_empty();
             for object in page.results {
                 if !seen.insert(object.id()) {
-                    return refuse(format!("{list} changed while it was read; run the command again"));
+                    return Err(self.refusal(&format!(
+                        "{list} changed while it was read; run the command again"
+                    )));
                 }
                 all.push(object);
             }
@@ -363,17 +367,22 @@ impl Source {
                 return Ok(all);
             }
             if empty {
-                return refuse(format!(
+                return Err(self.refusal(&format!(
                     "{list} ended after {} of {} objects; run the command again",
                     all.len(),
                     page.count
-                ));
+                )));
             }
         }
     }
 
+    fn refusal(&self, problem: &str) -> CliError {
+        CliError::new(format!("NetBox at {}: {problem}", self.client.url()))
+    }
+
     fn page<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        let (url, list) = (self.client.url(), path.split("/?").next().unwrap_or(path));
+        let url = self.client.url();
+        let list = path.split("/?").next().unwrap_or(path);
         let answer = self.client.get(path).map_err(|error| {
             CliError::new(match error {
                 Error::Tls(message) => message,

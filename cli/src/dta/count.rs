@@ -57,8 +57,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                 ("copies", Some(args.copies.to_string())),
             ]);
             let path = format!("/dta/stores/{}/count{asked}", escape(&args.store));
-            let name = |answer: &mut CountAnswer, name: &str| answer.collector = Some(name.to_owned());
-            args.source.ask(collectors, &path, |_| true, name)?
+            args.source.ask(
+                collectors,
+                &path,
+                |_| true,
+                |answer: &mut CountAnswer, name| {
+                    answer.collector = Some(name.to_owned());
+                },
+            )?
         }
     };
     print(&answer, args.json, |answer| {

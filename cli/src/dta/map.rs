@@ -59,17 +59,17 @@ enum MapCommand {
     },
 }
 
+const COLLECTOR_SYNTAX: &str =
+    "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040";
+
 fn collector(text: &str) -> Result<Collector, String> {
-    let wrong = || {
-        "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040".to_owned()
-    };
-    let (name, api) = text.split_once('=').ok_or_else(wrong)?;
+    let (name, api) = text.split_once('=').ok_or(COLLECTOR_SYNTAX)?;
     let (api, reports) = match api.split_once(',') {
-        Some((api, address)) => (api, Some(address.parse().map_err(|_| wrong())?)),
+        Some((api, address)) => (api, Some(address.parse().map_err(|_| COLLECTOR_SYNTAX)?)),
         None => (api, None),
     };
     if name.is_empty() || api.is_empty() {
-        return Err(wrong());
+        return Err(COLLECTOR_SYNTAX.to_owned());
     }
     Ok(Collector {
         name: name.to_owned(),
@@ -111,7 +111,8 @@ fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> Result<String, Cli
             .iter()
             .map(|collector| collector.name.as_str())
             .collect();
-        let (now, before) = (names.first().copied().unwrap_or_default(), names.get(1).copied());
+        let now = names.first().copied().unwrap_or_default();
+        let before = names.get(1).copied();
         if json {
             return json_line(&json!({ "key": key.to_string(), "collector": now, "before": before }));
         }

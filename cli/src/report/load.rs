@@ -171,13 +171,15 @@ impl Args {
     }
 }
 
+/// The output function of SplitMix64.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
 /// The key with this number: a 5-tuple of UDP with random addresses and ports.
 fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
-    let mix = |value: u64| {
-        let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ value >> 31
-    };
     let first = mix(number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     key[..8].copy_from_slice(&first.to_be_bytes());
     key[8..12].copy_from_slice(&mix(first).to_be_bytes()[..4]);

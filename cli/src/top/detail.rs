@@ -1,6 +1,6 @@
 //! One flow: its hops, the paths that it took, and what happened to it.
 
-use super::place::Range;
+use super::state::Range;
 use crate::client::{Client, escape};
 use crate::events::sentence;
 use crate::remote::{self, fetch};
@@ -19,7 +19,7 @@ pub(super) struct Detail {
 
 impl Detail {
     /// Asks about a flow, by its id and its text. `range`: parameters of a time, each with `&` before it.
-    pub(super) fn take(
+    pub(super) fn fetch(
         client: &Client,
         (id, text): &(String, String),
         range: &str,
@@ -57,12 +57,11 @@ impl Detail {
             let word = if is_now { "latency" } else { "greatest latency" };
             format!("{word} {}", units::nanos(latency))
         });
-        let seen = |ts: u64| units::date_time(ts).chars().take(19).collect::<String>();
         let mut out = format!(
             "{title}\n{latency}   {} reports   {} to {} UTC   esc back\n\n",
             units::count(flow.reports),
-            seen(flow.first_seen),
-            seen(flow.last_seen)
+            to_second(flow.first_seen),
+            to_second(flow.last_seen)
         );
         out.push_str(&self.hops().render());
         out.push_str("\npaths\n");
@@ -73,7 +72,7 @@ impl Detail {
                 for since in history.paths.iter().rev().take(SHOWN_PATHS) {
                     out.push_str(&format!(
                         "  {}  {}\n",
-                        seen(since.ts),
+                        to_second(since.ts),
                         self.names.path(&since.path)
                     ));
                 }
@@ -127,6 +126,10 @@ impl Detail {
 const MOST_PATHS: usize = 50;
 const MOST_EVENTS: usize = 20;
 const SHOWN_PATHS: usize = 8;
+
+fn to_second(ts: u64) -> String {
+    units::date_time(ts).chars().take(19).collect()
+}
 
 #[cfg(test)]
 mod tests {

@@ -113,7 +113,8 @@ pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
 
 /// As much of a line as fits, colours not counted: a line that wraps would push the others down.
 fn cut(line: &str, width: usize) -> &str {
-    let (mut columns, mut in_escape) = (0, false);
+    let mut columns = 0;
+    let mut in_escape = false;
     for (at, c) in line.char_indices() {
         match c {
             '\x1b' => in_escape = true,
