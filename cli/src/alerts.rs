@@ -33,9 +33,9 @@ enum Command {
     Acknowledge(Acknowledge),
     /// Silence matching alerts for a time
     Silence(Silence),
-    /// List active silences
+    /// List the silences that are in force
     Silences(Show),
-    /// End a silence
+    /// End a silence before its time
     End(End),
 }
 
@@ -45,7 +45,7 @@ struct List {
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::question::time)]
     from: u64,
 
-    /// Only firing alerts
+    /// List only firing alerts
     #[arg(long)]
     firing: bool,
 
@@ -68,7 +68,7 @@ struct Acknowledge {
 
 #[derive(clap::Args, Debug)]
 struct Silence {
-    /// Which alerts: a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
+    /// The alerts, by a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
     filter: String,
 
     /// Duration of the silence
@@ -102,7 +102,7 @@ struct Show {
     api: Api,
 }
 
-/// Runs the command.
+/// Runs `hopwise alerts`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::List(args) => list(&args),

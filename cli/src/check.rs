@@ -1,4 +1,4 @@
-//! `hopwise check`
+//! `hopwise check`: validates a configuration and summarizes it.
 
 pub(crate) mod intents;
 
@@ -279,7 +279,7 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     Ok(kernel::explain_rules(&rules))
 }
 
-/// The configured parts.
+/// One line that names the configured parts.
 fn summary(settings: &Settings) -> String {
     let others = summary_of_roles(settings);
     if !settings.collects() {

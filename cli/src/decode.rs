@@ -97,7 +97,7 @@ pub struct Args {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Runs the command.
+/// Runs `hopwise decode`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let mut profiles = settings.collect().wire_profiles();

@@ -47,23 +47,23 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// List devices
+    /// List devices with their state and the share of entries in use
     List,
     /// Show one device and its ports
     Show {
-        /// Its name or node id
+        /// Name or node id of the device
         name: String,
     },
     /// Show the rules of one device
     Read {
-        /// Its name or node id
+        /// Name or node id of the device
         name: String,
     },
     /// Stop driving a device that is no longer in the configuration
     ///
     /// A device that is removed from the configuration is driven until its INT entries are gone. One that is permanently off never gets there.
     Forget {
-        /// Its name or node id
+        /// Name or node id of the device
         name: String,
     },
     /// Convert a CSV file, or the devices of a NetBox, into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
@@ -72,7 +72,7 @@ enum Command {
     /// labels, ports, edge (of devices), a, b, mtu (of links: the ends as DEVICE:PORT), name, addresses, at (of hosts). Lists are
     /// separated by spaces or semicolons.
     ///
-    /// Of NetBox, the devices that match --filter become devices, and their physical interfaces ports. What their cables lead to
+    /// Devices of NetBox that match --filter become devices, and their physical interfaces ports. The far end of a cable
     /// becomes a link, or hosts with their addresses.
     Import {
         /// The CSV file (RFC 4180, UTF-8)
@@ -86,7 +86,7 @@ enum Command {
     },
 }
 
-/// Runs the command.
+/// Runs `hopwise device`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Command::Import { file, netbox, output } = &args.command {
         let (import, notes) = match (&netbox.netbox, file) {

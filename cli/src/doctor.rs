@@ -1,4 +1,4 @@
-//! `hopwise doctor`
+//! `hopwise doctor`: checks what this machine allows hopwise to do.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     pub(crate) ports: bool,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -45,7 +45,7 @@ Examples:
   hopwise doctor eth1 --try             attach a pass-through program; a driver may reset the link for a moment
 Exit codes: 0 no blocking problem, 1 a blocking problem, 2 wrong usage.";
 
-/// Runs the command.
+/// Runs `hopwise doctor`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut requirements = Requirements::new(&Settings::load(args.config.as_deref())?);
     if args.config.is_none() {

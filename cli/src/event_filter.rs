@@ -13,7 +13,7 @@ pub(crate) struct Filter {
     #[arg(long)]
     pub(crate) kind: Option<String>,
 
-    /// Only this node
+    /// Only the node with this id
     #[arg(long, value_name = "ID", value_parser = node_id)]
     pub(crate) node: Option<u32>,
 

@@ -52,7 +52,7 @@ pub struct Args {
     pub(crate) api: Api,
 }
 
-/// Runs the command.
+/// Runs `hopwise events`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     args.filter.check()?;
     let mut printer = Printer {
@@ -104,7 +104,7 @@ fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventVie
     Ok(passed)
 }
 
-/// Events per request.
+/// The number of events that one request asks for.
 const PAGE: usize = 1000;
 /// Maximum number of requests.
 const MAX_PAGES: usize = 1000;

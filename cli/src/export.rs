@@ -60,7 +60,7 @@ struct Status {
 
 #[derive(clap::Args, Debug)]
 struct Drain {
-    /// Only this export
+    /// Name of the export; without it, all of them
     name: Option<String>,
 
     /// Seconds to wait at most
@@ -76,7 +76,7 @@ struct Replay {
     /// The export: NAME of [exports.NAME]
     name: String,
 
-    /// Configuration file
+    /// Configuration file to read
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
 
@@ -93,7 +93,7 @@ struct Replay {
     stream: Vec<String>,
 }
 
-/// Runs the command.
+/// Runs `hopwise export`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Status(args) => status(&args),

@@ -37,15 +37,15 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Add an intent
+    /// Add an intent to those in force
     Add(Add),
     /// Show what adding an intent would change; without arguments, the pending changes
     Plan(Plan),
     /// List intents and their states
     List(Output),
-    /// Show one intent
+    /// Show one intent with its devices and notes
     Show(Name),
-    /// Remove intents
+    /// Remove one or more intents
     Rm(Names),
     /// Approve the pending changes
     Apply,
@@ -73,7 +73,7 @@ struct Output {
 
 #[derive(clap::Args, Debug)]
 struct Name {
-    /// Its name
+    /// Name of the intent
     name: String,
 
     /// JSON instead of text
@@ -83,7 +83,7 @@ struct Name {
 
 #[derive(clap::Args, Debug)]
 struct Names {
-    /// Their names
+    /// Names of the intents to remove
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 
@@ -147,7 +147,7 @@ struct Plan {
 /// An intent on the command line.
 #[derive(clap::Args, Debug)]
 struct Written {
-    /// Its name: letters, digits, `.`, `_` and `-`
+    /// Name of the intent: letters, digits, `.`, `_` and `-`
     name: Option<String>,
 
     /// Source networks or addresses
@@ -200,7 +200,7 @@ struct Written {
     #[arg(long, help_heading = "Flows", value_name = "HOST", num_args = 2)]
     between: Vec<String>,
 
-    /// Which packets sinks report: per_hop, per_flow, change, or rule: those for which the rule is true [default: all]
+    /// The packets that sinks report: per_hop, per_flow, change, or rule: those for which the rule is true [default: all]
     #[arg(long, help_heading = "Reports and events")]
     filter: Option<String>,
 
@@ -222,7 +222,7 @@ struct Written {
     )]
     then: Vec<String>,
 
-    /// Of which flows: "this flow", "this queue" or "this path"
+    /// The flows that it measures: "this flow", "this queue" or "this path"
     #[arg(
         long,
         help_heading = "Reports and events",
@@ -232,7 +232,7 @@ struct Written {
     )]
     then_match: String,
 
-    /// For how long
+    /// The time for which it measures them
     #[arg(
         long,
         help_heading = "Reports and events",
@@ -250,7 +250,7 @@ struct Written {
     #[arg(long, allow_hyphen_values = true)]
     until: Option<String>,
 
-    /// Of intents for the same flow, the one with the greatest number decides the mode
+    /// Priority: of several intents for a flow, the one with the greatest number decides the mode
     #[arg(long, help_heading = "Measurement", default_value_t = 100)]
     priority: u32,
 }
@@ -279,7 +279,7 @@ fn budget(text: &str) -> Result<Budget, String> {
 }
 
 impl Written {
-    /// As in `[[intents]]`.
+    /// Converts the options to the fields of `[[intents]]`.
     fn to_json(&self) -> Value {
         let mut flows = Map::new();
         let lists = [
@@ -365,7 +365,7 @@ impl Written {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise intent`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let out = match args.command {

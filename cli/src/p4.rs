@@ -145,7 +145,7 @@ struct RuleOptions {
     report_source: Ipv4Addr,
 }
 
-/// Runs the command.
+/// Runs `hopwise p4`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let (text, code) = match args.command {
         Command::List { name: None } => (list(), ExitCode::SUCCESS),

@@ -40,7 +40,7 @@ pub struct Args {
     pub(crate) api: Api,
 }
 
-/// Runs the command.
+/// Runs `hopwise path`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let (flows, names) = match &args.dir {
         Some(dir) => (

@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, alias = "store", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Output format
+    /// Output format of the answer
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
 
-    /// Timeout, seconds
+    /// Timeout of the query, seconds
     #[arg(long, default_value_t = 60.0, value_parser = timeout)]
     pub(crate) timeout: f64,
 }
@@ -80,7 +80,7 @@ fn timeout(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise query`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let names = node_names(&args)?;
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());

@@ -24,20 +24,20 @@ pub(super) struct Schema {
     views: Vec<(&'static str, Vec<String>)>,
 }
 
-/// What a line of the shell asks for.
+/// The action that a line of the shell asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
     /// The statement goes on.
     More,
-    /// A statement.
+    /// Run this complete statement.
     Run(String),
     Print(String),
-    /// Something was set.
+    /// Read on: a setting was changed, or the line was empty.
     Set,
     Quit,
 }
 
-/// What has been typed and set so far.
+/// The statement typed so far, and the settings.
 #[derive(Clone, Debug)]
 struct Session {
     statement: String,
@@ -274,7 +274,7 @@ impl Schema {
         }
     }
 
-    /// What can stand in place of the word that ends at `at`: where it begins, and the texts. Columns are those of the tables that the
+    /// Completions of the word that ends at `at`: the start of the word, and the texts. Columns are those of the tables that the
     /// line names, or of all.
     fn complete(&self, line: &str, at: usize) -> (usize, Vec<String>) {
         let begun = line.get(..at).unwrap_or(line);

@@ -1,11 +1,11 @@
-//! What `hopwise query` asks: a query, and how its answer is printed.
+//! The question of `hopwise query`: a query, and the format of its answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use terminal::CliError;
 
-/// What is asked of which store, and how the answer is printed.
+/// A query of one store, and the format of its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) dir: PathBuf,
@@ -47,10 +47,10 @@ impl Printed {
     }
 }
 
-/// Output format.
+/// The output format of an answer.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
-    /// Aligned columns
+    /// Aligned columns with a heading
     Table,
     /// One JSON object per row
     Json,

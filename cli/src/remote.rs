@@ -10,7 +10,7 @@ use net::tls;
 use terminal::CliError;
 use view::{Names, NamesView};
 
-/// How to reach a running hopwise.
+/// Options for the API of a running hopwise.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Api {
     /// URL of the running hopwise
@@ -57,7 +57,7 @@ impl Api {
         Client::with_tls(&self.url, token, self.tls_for(&self.url)?).map_err(CliError::from)
     }
 
-    /// What TLS to `url` needs, if it has TLS.
+    /// The TLS configuration for `url`, or `None` for plain HTTP.
     pub fn tls_for(&self, url: &str) -> Result<Option<Arc<ClientConfig>>, CliError> {
         if tls::authority(url).0 {
             self.tls()
@@ -66,7 +66,7 @@ impl Api {
         }
     }
 
-    /// What TLS needs; `None` without authorities.
+    /// The TLS configuration; `None` without authorities.
     fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
         let certificate = self.client_certificate.clone();
         let certificate = certificate.or_else(|| path_variable("HOPWISE_CLIENT_CERTIFICATE"));

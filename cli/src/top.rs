@@ -43,11 +43,11 @@ pub struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Initial table
+    /// Table to show first
     #[arg(long, value_enum, default_value_t = View::Flows)]
     pub(crate) view: View,
 
-    /// Initial order
+    /// Order of the rows at first
     #[arg(long, value_enum, default_value_t = Order::Latency)]
     pub(crate) sort: Order,
 
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) to: Option<u64>,
 
-    /// Refresh interval, seconds
+    /// Time between two refreshes, seconds
     #[arg(long, default_value_t = 1.0, value_parser = interval)]
     pub(crate) interval: f64,
 
@@ -74,20 +74,20 @@ pub struct Args {
 /// One of the tables.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
-    /// Flows
+    /// Flows with their paths and latencies
     Flows,
     /// Nodes and their queues
     Nodes,
-    /// Links between nodes
+    /// Links between nodes and their utilization
     Links,
 }
 
 /// The order of the rows.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// The slowest
+    /// The slowest flow or node first
     Latency,
-    /// The fullest queue
+    /// The fullest queue comes first
     Queue,
     /// The most reports (links: the highest utilization)
     Rate,
@@ -102,7 +102,7 @@ fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is on the screen: tables, or one flow.
+/// The contents of the screen: tables, or one flow.
 enum Shown {
     Tables(Box<Snapshot>),
     Flow(Box<Detail>),
@@ -118,7 +118,7 @@ impl Shown {
         }
     }
 
-    /// How long it is shown before it is asked for again. What a console gives is of whole minutes, and another server's work.
+    /// The time until the next request. A console gives whole minutes, and another server works for it.
     fn interval(&self, interval: Duration) -> Duration {
         match self {
             Self::Tables(snapshot) if snapshot.is_console() => interval.max(CONSOLE_INTERVAL),
@@ -126,7 +126,7 @@ impl Shown {
         }
     }
 
-    /// What the rows lead to.
+    /// The target of each row.
     fn rows(&self, state: &State) -> Vec<Target> {
         match self {
             Self::Tables(snapshot) => snapshot.table(&state.page, None).1,
@@ -147,7 +147,7 @@ impl Shown {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise top`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let terminal = Terminal::stdout();

@@ -13,7 +13,7 @@ use p4runtime::{program::Program, programs::INCLUDED};
 use config::Settings;
 use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
 
-/// What was found.
+/// The findings about intents or devices.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// One line for each intent or device.
@@ -159,7 +159,7 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
     found
 }
 
-/// What a device can do, if its map is that of a program of ours.
+/// The capabilities of a device, known if its map belongs to an included program.
 fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
     let of_device = manager
         .p4runtime

@@ -29,7 +29,7 @@ pub(super) enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Its name in the summary.
+    /// The name by which the summary counts the message.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Report(report, _) => report.operation.opcode().name(),
@@ -42,13 +42,13 @@ impl Message<'_> {
 /// The ports that the user named.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports<'p> {
-    /// Of telemetry reports.
+    /// Ports on which telemetry reports are expected.
     pub(super) reports: &'p [u16],
-    /// Of RoCEv2.
+    /// Ports that carry RoCEv2.
     pub(super) roce: &'p [u16],
 }
 
-/// What a datagram to one of [`PORTS`] or to a port of RoCEv2 is; `None` for others, and for ports configured for reports.
+/// Parses a datagram to one of [`PORTS`] or to a port of RoCEv2; `None` for others, and for ports configured for reports.
 /// `scratch` has the frame of a packet to another port than RoCEv2's own.
 pub(super) fn by_port<'a>(
     ports: Ports<'_>,

@@ -12,7 +12,7 @@ use super::Refused;
 use super::plausibility::SourcePlausibility;
 use terminal::json::{self, Object, Text};
 
-/// One report.
+/// Appends a report as a line of JSON.
 pub(super) fn report(
     out: &mut String,
     ts: u64,

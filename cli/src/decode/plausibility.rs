@@ -1,4 +1,4 @@
-//! Which hop latencies are implausible, by the profile of the node, otherwise by that of the source.
+//! Judges hop latencies by the profile of the node, otherwise by that of the source.
 
 use collector::Profile;
 use detect::Prefix;

@@ -12,7 +12,7 @@ use super::Refused;
 use super::plausibility::SourcePlausibility;
 use terminal::{Align, Table, units};
 
-/// One report.
+/// Appends a report as text: a header line and a table of hops.
 pub(super) fn report(
     out: &mut String,
     ts: u64,

@@ -1,4 +1,4 @@
-//! What NetBox has, as an inventory: which interfaces are ports, and what is at the other end of each.
+//! Turns the objects of NetBox into an inventory: interfaces that are ports, and the far end of each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -300,7 +300,7 @@ impl<'a> Work<'a> {
 }
 
 impl Port<'_> {
-    /// For messages.
+    /// The cable as messages name it.
     fn shown(&self) -> String {
         format!("`{}` of `{}`", shown(&self.interface.name), self.device)
     }
@@ -371,7 +371,7 @@ fn number(value: &Value) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| *number > 0)
 }
 
-/// What is written by others, in one line.
+/// Text of others in one line, without control characters, at most 64 characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(64).collect()
 }

@@ -7,7 +7,7 @@ use manager::device::PortId;
 
 use super::inventory::{DeviceRow, Import};
 
-/// The columns.
+/// The columns that a file may have, in any order.
 const COLUMNS: [&str; 13] = [
     "kind",
     "name",

@@ -25,7 +25,7 @@ pub(super) struct DeviceRow {
 /// The ports at both ends of a link, by the names of their devices, and its MTU.
 type ImportedLink = ([(String, PortId); 2], Option<u32>);
 
-/// What was imported so far.
+/// The devices, links and hosts imported so far.
 #[derive(Debug, Default)]
 pub(super) struct Import {
     inventory: Inventory,
@@ -38,7 +38,7 @@ impl Import {
     /// Adds a device.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// The problem with the row, in one sentence.
     pub(super) fn device(&mut self, row: DeviceRow) -> Result<(), String> {
         let node = row.node.unwrap_or_else(|| self.inventory.free_node());
         let DeviceRow {
@@ -86,7 +86,7 @@ impl Import {
     /// Adds a link between two ports.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// The problem with the row, in one sentence.
     pub(super) fn link(&mut self, ends: [(String, PortId); 2], mtu: Option<u32>) -> Result<(), String> {
         let [a, b] = &ends;
         let from = self.resolve(a)?;
@@ -109,7 +109,7 @@ impl Import {
     /// Adds a host.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// The problem with the row, in one sentence.
     pub(super) fn host(
         &mut self,
         name: String,

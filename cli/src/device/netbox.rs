@@ -16,7 +16,7 @@ use manager::inventory::MAX_DEVICES;
 use net::tls;
 use terminal::CliError;
 
-/// What to read, and as what.
+/// Options for the objects to read, and their roles in the inventory.
 #[derive(clap::Args, Debug)]
 pub(super) struct Options {
     /// Read from NetBox (3.3 or newer) at this URL. Its token: --token or NETBOX_TOKEN; https needs --ca
@@ -76,16 +76,16 @@ struct Page<T> {
 
 /// An object with an id.
 pub(super) trait Object: DeserializeOwned {
-    /// Its id in NetBox.
+    /// The id in NetBox.
     fn id(&self) -> u64;
 }
 
 /// A reference to another object.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Reference {
-    /// Its id in NetBox.
+    /// The id in NetBox.
     pub(super) id: u64,
-    /// Its name, if its kind has one.
+    /// The name, if this kind of object has one.
     #[serde(default)]
     pub(super) name: Option<String>,
 }
@@ -93,25 +93,25 @@ pub(super) struct Reference {
 /// A site, role or tag.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Slug {
-    /// Its short name.
+    /// The short name that URLs and filters use.
     pub(super) slug: String,
 }
 
 /// A value out of a set.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Choice {
-    /// The value.
+    /// The value that the API uses, such as `active`.
     pub(super) value: String,
 }
 
 /// An address with its prefix length.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Prefix {
-    /// As `10.0.0.1/24`.
+    /// The address with its prefix length, such as `10.0.0.1/24`.
     pub(super) address: String,
 }
 
-/// A device.
+/// A device with the fields that the import uses.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Device {
     pub(super) id: u64,
@@ -181,7 +181,7 @@ pub(super) struct Address {
     pub(super) assigned_object: Option<Assigned>,
 }
 
-/// What has an address.
+/// The object to which an address is assigned.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Assigned {
     #[serde(default)]
@@ -206,14 +206,14 @@ impl Object for Address {
     }
 }
 
-/// What was read.
+/// The objects read from NetBox.
 #[derive(Debug)]
 pub(super) struct Objects {
     /// The NetBox, for messages.
     pub(super) url: String,
     /// The devices that are to be managed.
     pub(super) devices: Vec<Device>,
-    /// Their interfaces.
+    /// The interfaces of all devices that were read.
     pub(super) interfaces: Vec<Interface>,
     /// The addresses of their neighbours.
     pub(super) addresses: Vec<Address>,
@@ -255,7 +255,7 @@ fn query(filters: &[(String, String)]) -> String {
     each.chain(["&exclude=config_context".to_owned()]).collect()
 }
 
-/// A NetBox.
+/// A client of one NetBox.
 struct Source {
     client: Client,
 }
@@ -413,7 +413,7 @@ impl Source {
     }
 }
 
-/// What NetBox says, in one line.
+/// The message of a refusal by NetBox, in one line.
 fn detail(message: &str) -> String {
     let json = serde_json::from_str::<Value>(message).ok();
     let detail = json.as_ref().and_then(|json| json.get("detail")?.as_str());

@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0.99)]
     answered: f64,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -50,7 +50,7 @@ fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a number such as 100000, 64K or 1M".to_owned())
 }
 
-/// Runs the command.
+/// Runs `hopwise calculate`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args {
         keys,

@@ -26,7 +26,7 @@ pub struct Args {
     /// Name of the store, or its ID
     store: String,
 
-    /// The key
+    /// The key to look up
     key: Key,
 
     /// Policy when copies differ: first, majority or strict; default: as configured in the collector
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "VALUE")]
     largest: Option<u32>,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
@@ -54,7 +54,7 @@ fn policy(text: &str) -> Result<Policy, String> {
     Policy::from_name(text).ok_or_else(|| "write first, majority or strict".to_owned())
 }
 
-/// Runs the command.
+/// Runs `hopwise get`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer = match args.source.source()? {
         Some(source) => {

@@ -38,7 +38,7 @@ enum MapCommand {
     },
     /// Add a collector to a map
     Grow {
-        /// Map file
+        /// File with the map of collectors
         file: PathBuf,
         /// NAME=URL of the new collector's API; optionally followed by a comma and the address for its reports
         #[arg(value_parser = collector)]
@@ -49,11 +49,11 @@ enum MapCommand {
     },
     /// Show a map, or the collector of one key
     Show {
-        /// Map file
+        /// File with the map of collectors
         file: PathBuf,
-        /// A key
+        /// A key, to show its collector
         key: Option<Key>,
-        /// One JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
@@ -78,7 +78,7 @@ fn collector(text: &str) -> Result<Collector, String> {
     })
 }
 
-/// Runs the command.
+/// Runs `hopwise map`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.what {
         MapCommand::New { collectors } => json_line(&CollectorMap::even(collectors).map_err(CliError::new)?)?,

@@ -26,11 +26,11 @@ pub struct Args {
     #[arg(long, value_name = "STORE", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["directory", "snapshot"])]
     take_snapshot: Option<String>,
 
-    /// List the snapshots
+    /// List the snapshots on disk
     #[arg(long, conflicts_with_all = ["directory", "snapshot", "take_snapshot"])]
     list_snapshots: bool,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
@@ -67,7 +67,7 @@ impl<T> FromCollector<T> {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise stores`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list_snapshots || args.take_snapshot.is_some() {
         let mut all = Snapshots::default();

@@ -95,7 +95,7 @@ impl Writer {
         own.chain(others).collect()
     }
 
-    /// Its interface, if it has one.
+    /// The interface of the access, if it has one.
     pub(super) fn interface(&self) -> Option<&str> {
         match self {
             Self::Kernel { interface } => Some(interface),

@@ -50,15 +50,15 @@ impl Verdict {
     }
 }
 
-/// A fact, judged.
+/// A fact about the machine with its verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Check {
-    /// What was checked; stable.
+    /// The stable name of the check.
     pub(crate) name: &'static str,
     pub(crate) verdict: Verdict,
-    /// The fact.
+    /// The fact, in words.
     pub(crate) found: String,
-    /// Why it matters: a sentence.
+    /// The reason why it matters, in a sentence.
     pub(crate) why: String,
     /// The command that fixes it.
     pub(crate) fix: Option<String>,
@@ -116,7 +116,7 @@ fn quoted(name: &str) -> String {
     format!("'{}'", name.replace('\'', "'\\''"))
 }
 
-/// Why some settings cannot be seen.
+/// The reason why some settings cannot be seen.
 const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
 
 /// An input, and what it opens.
@@ -135,7 +135,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// The input `xdp://INTERFACE`.
+    /// An input that reads the interface by AF_XDP.
     pub(crate) fn interface(name: &str, requested: bool) -> Self {
         Self {
             listen: format!("xdp://{name}"),
@@ -179,7 +179,7 @@ fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// What a configuration requires of the machine.
+/// The requirements of a configuration on the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Requirements {
     pub(crate) inputs: Vec<Input>,
@@ -230,18 +230,18 @@ pub(crate) struct Depth {
     pub(crate) try_ports: bool,
 }
 
-/// An input, examined.
+/// An input with the facts about its interface and the checks of both.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
     pub(crate) input: Input,
-    /// Of the interface, when there is one.
+    /// The facts about the interface, when there is one.
     pub(crate) facts: Option<Facts>,
     /// The expected receive path; `None` if the interface does not exist.
     pub(crate) expected: Option<Expected>,
     pub(crate) checks: Vec<Check>,
 }
 
-/// Everything found.
+/// The findings about the machine and all inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,

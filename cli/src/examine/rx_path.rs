@@ -75,7 +75,7 @@ fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
     }
 }
 
-/// Zero-copy, or native.
+/// Whether the driver can serve a receive path, zero-copy or native.
 fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if let Some(reason) = veth(facts) {
         return Possible::No(reason);

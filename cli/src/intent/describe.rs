@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use manage_role::role::view::IntentView;
 
-/// What an intent says, by key: each with its name on the command line.
+/// The parts of an intent, each with its name on the command line.
 pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
     let intent = &view.intent;
     let reporting = intent.get("tell").unwrap_or(&Value::Null);

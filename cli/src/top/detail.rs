@@ -11,7 +11,7 @@ use view::{Events, FlowDetail, HistoryView, Names};
 #[derive(Debug)]
 pub(super) struct Detail {
     flow: FlowDetail,
-    /// What there is without a store is not asked for: these say why.
+    /// Without a store nothing is requested; the text gives the reason.
     history: Result<HistoryView, String>,
     events: Result<Events, String>,
     names: Names,
@@ -48,7 +48,7 @@ impl Detail {
         })
     }
 
-    /// The screen.
+    /// Renders the whole screen.
     pub(super) fn picture(&self, range: Range, terminal: Terminal) -> String {
         let flow = &self.flow.flow;
         let title = terminal.paint(Tone::Strong, &terminal::printable(&flow.text));

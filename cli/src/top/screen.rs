@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use terminal::{CliError, Terminal};
 
-/// A key.
+/// A key that a person pressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
     Char(char),
@@ -186,7 +186,7 @@ fn stty(args: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// How long the bytes of one key are apart at most.
+/// The longest gap between two bytes of one key.
 const REST: Duration = Duration::from_millis(40);
 /// Bytes of a key.
 const LONGEST: usize = 16;

@@ -1,11 +1,11 @@
-//! What `top` shows: which time, which rows, and how a person got there.
+//! The state of `top`: the time and rows that it shows, and the way there.
 
 use super::{Order, View, screen::Key};
 
 /// The time that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
-    /// What there is now.
+    /// The live view, not the store.
     Now,
     /// So many ns until now, from the store.
     Last(u64),
@@ -13,7 +13,7 @@ pub(super) enum Range {
     Between(u64, u64),
 }
 
-/// A place to which one can go back.
+/// A page to which one can go back.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Page {
     pub(super) view: View,
@@ -24,7 +24,7 @@ pub(super) struct Page {
     pub(super) flow: Option<(String, String)>,
 }
 
-/// What a row of a table leads to.
+/// The target that a row of a table leads to.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Target {
     Flow { id: String, text: String },
@@ -43,10 +43,10 @@ pub(super) struct State {
     pub(super) writing: Option<String>,
 }
 
-/// What is to be done after a key.
+/// The action that follows a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// Draw again.
+    /// Draw without new answers.
     Draw,
     /// Ask again, and draw.
     Ask,
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// What a key does. `rows`: what the rows of the table lead to.
+    /// Changes the state by a key. `rows` are the targets of the rows of the table.
     pub(super) fn press(&mut self, key: Key, rows: &[Target], now: u64) -> Action {
         if self.writing.is_some() {
             return self.write(key);
@@ -252,7 +252,7 @@ const USUAL: u64 = 900 * SECOND;
 const SHORTEST: u64 = 60 * SECOND;
 /// Rows of a step by a page key.
 const PAGE: usize = 20;
-/// Places to which one can go back.
+/// Pages to which one can go back.
 const DEEPEST: usize = 32;
 /// Bytes of a filter.
 const LONGEST: usize = 4_000;
