@@ -33,9 +33,9 @@ enum Command {
     Acknowledge(Acknowledge),
     /// Silence matching alerts for a time
     Silence(Silence),
-    /// List active silences
+    /// List the silences that are in force
     Silences(Show),
-    /// End a silence
+    /// End a silence before its time
     End(End),
 }
 
@@ -45,7 +45,7 @@ struct List {
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::question::time)]
     from: u64,
 
-    /// Only firing alerts
+    /// List only firing alerts
     #[arg(long)]
     firing: bool,
 
@@ -68,7 +68,7 @@ struct Acknowledge {
 
 #[derive(clap::Args, Debug)]
 struct Silence {
-    /// Which alerts: a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
+    /// The alerts, by a filter of events, such as 'rule == slow and src in 10.0.1.0/24'
     filter: String,
 
     /// Duration of the silence
@@ -102,7 +102,7 @@ struct Show {
     api: Api,
 }
 
-/// Runs the command.
+/// Runs `hopwise alerts`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::List(args) => list(&args),
@@ -175,7 +175,7 @@ fn table(alerts: &Alerts) -> String {
             one.rule.clone(),
             one.text.clone().unwrap_or_default(),
             place,
-            one.value.map_or(String::new(), |value| value_of(one, value)),
+            one.value.map_or(String::new(), |value| value_text(one, value)),
             one.since
                 .map_or_else(|| "not stored".to_owned(), units::date_time),
             units::count(one.count),
@@ -205,7 +205,7 @@ fn state(one: &AlertView) -> &str {
     }
 }
 
-fn value_of(one: &AlertView, value: u64) -> String {
+fn value_text(one: &AlertView, value: u64) -> String {
     match one.metric.as_deref() {
         Some("flow_latency" | "hop_latency") => units::nanos(value),
         Some("link_utilization") => format!("{:.1} %", value as f64 / 1e4),
@@ -253,12 +253,10 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Seconds.
 fn duration(text: &str) -> Result<u64, String> {
-    let wrong = || format!("invalid duration {text:?}; write one such as 30m, 2h or 7d");
     super::question::seconds(text)
         .filter(|seconds| *seconds > 0)
-        .ok_or_else(wrong)
+        .ok_or_else(|| format!("invalid duration {text:?}; write one such as 30m, 2h or 7d"))
 }
 
 #[cfg(test)]

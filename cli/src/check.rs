@@ -1,4 +1,4 @@
-//! `hopwise check`
+//! `hopwise check`: validates a configuration and summarizes it.
 
 pub(crate) mod intents;
 
@@ -57,7 +57,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Some(manager) = &settings.manager {
         has_folder(manager.state.as_deref())?;
     }
-    let (intents, roles) = (intents::compiled(&settings), intents::roles(&settings));
+    let intents = intents::compiled(&settings);
+    let roles = intents::roles(&settings);
     let exposed = args.config.as_deref().and_then(|file| exposed(file, &settings));
     for warning in warnings(&settings)
         .iter()
@@ -209,15 +210,16 @@ fn unlikely_rules(settings: &Settings) -> impl Iterator<Item = String> {
     })
 }
 
+fn has_device(inventory: &manager::inventory::Inventory, pattern: &str) -> bool {
+    inventory.devices().any(|device| {
+        let mut names = std::iter::once(&device.name).chain(&device.labels);
+        names.any(|name| manager::intent::matches_pattern(pattern, name))
+    })
+}
+
 /// Edge devices that intents name and the inventory does not have.
 fn unknown_edges(settings: &Settings) -> Vec<String> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
-    let is_known = |pattern: &str| {
-        inventory.devices().any(|device| {
-            let mut names = std::iter::once(&device.name).chain(&device.labels);
-            names.any(|name| manager::intent::matches_pattern(pattern, name))
-        })
-    };
     let mut unknown = Vec::new();
     for intent in settings.intents.iter().map(|intent| intent.show().to_written()) {
         let edges = intent
@@ -225,7 +227,7 @@ fn unknown_edges(settings: &Settings) -> Vec<String> {
             .and_then(|edges| edges.as_array())
             .cloned();
         for edge in edges.unwrap_or_default().iter().filter_map(|edge| edge.as_str()) {
-            if !is_known(edge) {
+            if !has_device(&inventory, edge) {
                 let name = intent
                     .get("name")
                     .and_then(|name| name.as_str())
@@ -277,7 +279,7 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     Ok(kernel::explain_rules(&rules))
 }
 
-/// The configured parts.
+/// One line that names the configured parts.
 fn summary(settings: &Settings) -> String {
     let others = summary_of_roles(settings);
     if !settings.collects() {
@@ -297,7 +299,8 @@ fn summary(settings: &Settings) -> String {
         true => format!("store in {}", settings.store_directory().display()),
         false => "no store".to_owned(),
     };
-    let (rules, workers) = (settings.rules.len(), settings.collector.workers);
+    let rules = settings.rules.len();
+    let workers = settings.collector.workers;
     format!(
         "ok: {others}reports on {}, {workers} worker(s), {rules} rule(s), {store}, API on {}://{}\n",
         listen.join(" "),
@@ -309,8 +312,11 @@ fn summary(settings: &Settings) -> String {
 /// The configured parts other than the collector.
 fn summary_of_roles(settings: &Settings) -> String {
     let switch = settings.switch.as_ref().map(|switch| {
-        let (node, ports, routes) = (switch.node, switch.ports.len(), switch.routes.len());
-        let (watched, filters) = (switch.watch.len(), switch.filter.len());
+        let node = switch.node;
+        let ports = switch.ports.len();
+        let routes = switch.routes.len();
+        let watched = switch.watch.len();
+        let filters = switch.filter.len();
         let filters = if filters > 0 {
             format!("{filters} filter(s), ")
         } else {
@@ -321,7 +327,9 @@ fn summary_of_roles(settings: &Settings) -> String {
     let switch = switch.unwrap_or_default();
     let aggregator = settings.aggregator.as_ref().map(|aggregator| {
         let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
-        let (from, kind, r) = (&aggregator.listen, aggregator.kind.word(), aggregator.r);
+        let from = &aggregator.listen;
+        let kind = aggregator.kind.word();
+        let r = aggregator.r;
         let memory = aggregator
             .config(build::aggregator_profile(aggregator, settings))
             .bytes()
@@ -344,7 +352,8 @@ fn summary_of_roles(settings: &Settings) -> String {
     let console = console.map(|console| format!("a console over {} of {}, ", console.database, console.url));
     let outlet = settings.outlet.as_ref();
     let outlet = outlet.map(|outlet| {
-        let (from, to) = (&outlet.kafka.url, &outlet.clickhouse.url);
+        let from = &outlet.kafka.url;
+        let to = &outlet.clickhouse.url;
         format!(
             "an outlet from {from} to {} of {to}, ",
             outlet.clickhouse.database
@@ -372,7 +381,8 @@ fn dta(settings: &Settings) -> String {
         )
     });
     let reporter = settings.reporter.as_ref().map(|reporter| {
-        let (id, listen) = (reporter.id, &reporter.listen);
+        let id = reporter.id;
+        let listen = &reporter.listen;
         let count = reporter.destinations().map_or(0, |(to, _)| to.len());
         format!("DTA reporter {id} on {listen} for {count} collector(s), ")
     });
@@ -382,7 +392,8 @@ fn dta(settings: &Settings) -> String {
             .iter()
             .map(|store| dta_role::memory::geometry(store).body_len())
             .sum();
-        let (stores, directory) = (memory.stores.len(), memory.directory.display());
+        let stores = memory.stores.len();
+        let directory = memory.directory.display();
         format!(
             "{stores} store(s) of {} MiB in {directory}, RoCEv2 on {}, ",
             bytes.div_ceil(1 << 20),
@@ -412,10 +423,8 @@ mod tests {
             );
             warnings(&Settings::parse(&file, "h.toml").unwrap_or_else(|error| panic!("{error}")))
         };
-        let (placed, other) = (
-            "{ address = \"192.0.2.1:1\", at = \"a\" }",
-            "{ address = \"192.0.2.2:1\" }",
-        );
+        let placed = "{ address = \"192.0.2.1:1\", at = \"a\" }";
+        let other = "{ address = \"192.0.2.2:1\" }";
         let expected = "192.0.2.2:1 has no `at` in [manager] collectors, and gets only devices that cannot reach the others; write `at` for all of them or for none";
         assert_eq!(found(&format!("{placed}, {other}")), [expected]);
         for fine in [format!("{other}, {other}"), placed.to_owned()] {

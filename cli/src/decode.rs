@@ -97,7 +97,7 @@ pub struct Args {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Runs the command.
+/// Runs `hopwise decode`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let mut profiles = settings.collect().wire_profiles();
@@ -261,9 +261,9 @@ impl Printer {
             account.datagrams += 1;
             self.line.clear();
             if self.json {
-                json::packet(&mut self.line, ts, &contents, self.plausibility.of_packets());
+                json::packet(&mut self.line, ts, &contents, self.plausibility.for_packets());
             } else {
-                text::packet(&mut self.line, ts, &contents, self.plausibility.of_packets());
+                text::packet(&mut self.line, ts, &contents, self.plausibility.for_packets());
             }
             self.print()
         })
@@ -281,7 +281,7 @@ impl Printer {
             plausibility,
             ..
         } = self;
-        let plausibility = plausibility.of(&octets(datagram.src));
+        let plausibility = plausibility.for_source(&octets(datagram.src));
         let profile = profiles.of_source(&octets(datagram.src));
         if decoder.profile() != profile {
             *decoder = Decoder::new(*profile);
@@ -295,10 +295,9 @@ impl Printer {
                 Ok(report) => text::report(line, ts, datagram.src, report, plausibility),
                 Err(refusal) => {
                     // `peek` gives the flow of the datagram's first report only.
-                    let flow = |known: Peek| known.flow.filter(|_| index == 0);
                     let known = peek(datagram.payload, profile).ok();
                     let known = known.map(|known| Peek {
-                        flow: flow(known),
+                        flow: known.flow.filter(|_| index == 0),
                         ..known
                     });
                     let context = Refused {
@@ -329,7 +328,7 @@ impl Printer {
                     .entry(aggregate.header().kind.name())
                     .or_default() += 1;
                 self.line.clear();
-                aggregate::write(&mut self.line, (ts, datagram.src), &aggregate, self.json);
+                aggregate::write(&mut self.line, ts, datagram.src, &aggregate, self.json);
                 self.print()
             }
             Err(refusal) => {
@@ -350,7 +349,7 @@ impl Printer {
             Ok(found) => {
                 *self.summary.dta.entry(found.name()).or_default() += 1;
                 self.line.clear();
-                dta::write(&mut self.line, (ts, source), found, self.json);
+                dta::write(&mut self.line, ts, source, found, self.json);
                 self.print()
             }
             Err(refusal) => {
@@ -389,7 +388,7 @@ impl Printer {
 }
 
 /// The hops in the INT stack of a data packet, in forwarding order.
-fn hops_of(contents: &Contents<'_>) -> Vec<Hop> {
+fn hops(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => (0..int.stack.len())
             .rev()
@@ -482,6 +481,9 @@ fn parts(counts: &BTreeMap<&'static str, u64>, prefix: &str) -> String {
     if counts.is_empty() {
         return String::new();
     }
-    let part = |(name, count): (&&str, &u64)| format!("{prefix}{name}: {}", units::count(*count));
-    format!(" ({})", counts.iter().map(part).collect::<Vec<_>>().join(", "))
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(name, count)| format!("{prefix}{name}: {}", units::count(*count)))
+        .collect();
+    format!(" ({})", parts.join(", "))
 }

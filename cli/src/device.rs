@@ -47,23 +47,23 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// List devices
+    /// List devices with their state and the share of entries in use
     List,
     /// Show one device and its ports
     Show {
-        /// Its name or node id
+        /// Name or node id of the device
         name: String,
     },
     /// Show the rules of one device
     Read {
-        /// Its name or node id
+        /// Name or node id of the device
         name: String,
     },
     /// Stop driving a device that is no longer in the configuration
     ///
     /// A device that is removed from the configuration is driven until its INT entries are gone. One that is permanently off never gets there.
     Forget {
-        /// Its name or node id
+        /// Name or node id of the device
         name: String,
     },
     /// Convert a CSV file, or the devices of a NetBox, into [[inventory.devices]], [[inventory.links]] and [[inventory.hosts]]
@@ -72,7 +72,7 @@ enum Command {
     /// labels, ports, edge (of devices), a, b, mtu (of links: the ends as DEVICE:PORT), name, addresses, at (of hosts). Lists are
     /// separated by spaces or semicolons.
     ///
-    /// Of NetBox, the devices that match --filter become devices, and their physical interfaces ports. What their cables lead to
+    /// Devices of NetBox that match --filter become devices, and their physical interfaces ports. The far end of a cable
     /// becomes a link, or hosts with their addresses.
     Import {
         /// The CSV file (RFC 4180, UTF-8)
@@ -86,14 +86,14 @@ enum Command {
     },
 }
 
-/// Runs the command.
+/// Runs `hopwise device`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Command::Import { file, netbox, output } = &args.command {
         let (import, notes) = match (&netbox.netbox, file) {
             (Some(url), _) => {
                 let found = netbox::read(url, netbox, &args.api)?;
-                let wrong = |problems| CliError::new(format!("NetBox at {}: {problems}", found.url));
-                cabling::import(&found, netbox).map_err(wrong)?
+                cabling::import(&found, netbox)
+                    .map_err(|problems| CliError::new(format!("NetBox at {}: {problems}", found.url)))?
             }
             (None, Some(file)) => (from_csv(file)?, Vec::new()),
             (None, None) => return Err(CliError::new("name a CSV file, or NetBox by --netbox")),
@@ -184,6 +184,14 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
 /// Longest CSV file, bytes.
 const MAX_CSV: u64 = 64 << 20;
 
+/// The share of a table's entries in use; `-` for a device outside the domain, which no intent concerns.
+fn share_in_domain(device: &DeviceView, entries: EntriesView) -> String {
+    match &device.does {
+        Some(_) => "-".to_owned(),
+        None => share(entries),
+    }
+}
+
 fn list(devices: &[DeviceView]) -> String {
     use Align::{Left, Right};
     let columns = [
@@ -197,20 +205,15 @@ fn list(devices: &[DeviceView]) -> String {
     ];
     let mut table = Table::new(columns);
     for device in devices {
-        // No intent concerns a device outside the domain.
-        let of = |entries: EntriesView| match &device.does {
-            Some(_) => "-".to_owned(),
-            None => share(entries),
-        };
         let does = device.does.iter().map(|does| format!("{}: {does}", device.role));
         let text = does.chain((device.text != device.state).then(|| device.text.clone()));
         table.row([
             device.name.clone(),
             device.node.to_string(),
             device.state.clone(),
-            of(device.watch_entries),
-            of(device.filter_entries),
-            of(device.rule_filters),
+            share_in_domain(device, device.watch_entries),
+            share_in_domain(device, device.filter_entries),
+            share_in_domain(device, device.rule_filters),
             text.collect::<Vec<_>>().join("; "),
         ]);
     }

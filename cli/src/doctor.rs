@@ -1,4 +1,4 @@
-//! `hopwise doctor`
+//! `hopwise doctor`: checks what this machine allows hopwise to do.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     pub(crate) ports: bool,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -45,9 +45,9 @@ Examples:
   hopwise doctor eth1 --try             attach a pass-through program; a driver may reset the link for a moment
 Exit codes: 0 no blocking problem, 1 a blocking problem, 2 wrong usage.";
 
-/// Runs the command.
+/// Runs `hopwise doctor`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let mut requirements = Requirements::of(&Settings::load(args.config.as_deref())?);
+    let mut requirements = Requirements::new(&Settings::load(args.config.as_deref())?);
     if args.config.is_none() {
         if args.interfaces.is_empty() {
             requirements.inputs.extend(examine::candidates());
@@ -187,8 +187,13 @@ fn summary(report: &Report) -> String {
         .checks
         .iter()
         .chain(requested.flat_map(|examined| &examined.checks));
-    let count = |verdict| checks.clone().filter(|check| check.verdict == verdict).count() as u64;
-    match (count(Verdict::Blocking), count(Verdict::Suboptimal)) {
+    let mut blocking = 0;
+    let mut suboptimal = 0;
+    for check in checks {
+        blocking += u64::from(check.verdict == Verdict::Blocking);
+        suboptimal += u64::from(check.verdict == Verdict::Suboptimal);
+    }
+    match (blocking, suboptimal) {
         (0, 0) => "ok\n".to_owned(),
         (0, better) => format!("ok; {} suboptimal\n", counted(better, "check")),
         (blocking, better) => format!("{blocking} blocking, {better} suboptimal\n"),

@@ -75,8 +75,10 @@ impl Source {
         let Some(map) = self.map()? else {
             return Ok(vec![(self.client(None)?, None)]);
         };
-        let one = |collector: &Collector| Ok((self.client(Some(collector))?, Some(collector.name.clone())));
-        map.collectors.iter().map(one).collect()
+        map.collectors
+            .iter()
+            .map(|collector| Ok((self.client(Some(collector))?, Some(collector.name.clone()))))
+            .collect()
     }
 
     /// Queries the collectors that a map selects, in order, until one has the answer; without a map, `--api`.
@@ -130,29 +132,30 @@ pub(crate) fn print<T: Serialize>(
 
 /// Fields as `name=value`, in their order; codes with their names.
 pub(crate) fn fields_text(fields: &Values) -> String {
-    let one = |(name, value): &(String, Value)| {
-        let shown = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let known = match (name.as_str(), value.as_u64()) {
-            ("proto", Some(number)) => protocol(number),
-            ("reason", Some(_)) => fields.get(REASON_NAME).and_then(Value::as_str),
-            _ => None,
-        };
-        match known {
-            Some(known) => format!("{name}={known}({shown})"),
-            None if name == "value" && fields.0.len() == 1 => shown,
-            None => format!("{name}={shown}"),
-        }
-    };
     fields
         .0
         .iter()
         .filter(|(name, _)| name != REASON_NAME)
-        .map(one)
+        .map(|(name, value)| field_text(fields, name, value))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+fn field_text(fields: &Values, name: &str, value: &Value) -> String {
+    let shown = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let known = match (name, value.as_u64()) {
+        ("proto", Some(number)) => protocol(number),
+        ("reason", Some(_)) => fields.get(REASON_NAME).and_then(Value::as_str),
+        _ => None,
+    };
+    match known {
+        Some(known) => format!("{name}={known}({shown})"),
+        None if name == "value" && fields.0.len() == 1 => shown,
+        None => format!("{name}={shown}"),
+    }
 }
 
 /// The field that the server adds to a drop reason that has a name.

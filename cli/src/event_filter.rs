@@ -13,7 +13,7 @@ pub(crate) struct Filter {
     #[arg(long)]
     pub(crate) kind: Option<String>,
 
-    /// Only this node
+    /// Only the node with this id
     #[arg(long, value_name = "ID", value_parser = node_id)]
     pub(crate) node: Option<u32>,
 
@@ -89,10 +89,10 @@ impl Filter {
     }
 
     pub(super) fn check(&self) -> Result<(), CliError> {
-        let kinds = || collector::Kind::ALL.iter().map(|kind| kind.name());
-        let metrics = || detect::Metric::ALL.iter().map(|metric| metric.name());
-        known("kind of event", self.kind.as_deref(), kinds().collect())?;
-        known("metric", self.metric.as_deref(), metrics().collect())?;
+        let kinds = collector::Kind::ALL.iter().map(|kind| kind.name());
+        known("kind of event", self.kind.as_deref(), kinds.collect())?;
+        let metrics = detect::Metric::ALL.iter().map(|metric| metric.name());
+        known("metric", self.metric.as_deref(), metrics.collect())?;
         // Only a running hopwise knows the names of nodes.
         self.condition(&|_| Some(0)).map(drop)
     }

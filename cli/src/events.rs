@@ -52,7 +52,7 @@ pub struct Args {
     pub(crate) api: Api,
 }
 
-/// Runs the command.
+/// Runs `hopwise events`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     args.filter.check()?;
     let mut printer = Printer {
@@ -104,7 +104,7 @@ fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventVie
     Ok(passed)
 }
 
-/// Events per request.
+/// The number of events that one request asks for.
 const PAGE: usize = 1000;
 /// Maximum number of requests.
 const MAX_PAGES: usize = 1000;
@@ -183,7 +183,8 @@ fn reconnect(
             Err(_) => {}
         }
     }
-    let (url, waited) = (client.url(), backoff.limit.as_secs());
+    let url = client.url();
+    let waited = backoff.limit.as_secs();
     Err(CliError::new(match waited {
         0 => format!("{cause}; hopwise at {url} has stopped"),
         _ => format!("{cause}, and hopwise at {url} was not back after {waited} s; start it again"),
@@ -251,51 +252,48 @@ pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> 
     };
     let time = terminal.paint(Tone::Dim, &units::date_time(event.ts));
     let mut out = format!("{time}  {}", terminal.paint(tone, &format!("{:<11}", event.kind)));
-    let mut say = |text: String| {
-        out.push_str("  ");
-        out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
-    };
-    say(format!(
-        "{:<16}",
-        event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("")
-    ));
+    let subject = event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("");
+    push_part(&mut out, &format!("{subject:<16}"));
     if let Some(location) = location(event, names) {
-        say(location);
+        push_part(&mut out, &location);
     }
     if let Some(text) = &event.text {
-        say(text.clone());
+        push_part(&mut out, text);
     }
     if let Some(hosts) = event
         .flow
         .as_ref()
         .and_then(|flow| names.hosts(&flow.src, &flow.dst))
     {
-        say(format!("({hosts})"));
+        push_part(&mut out, &format!("({hosts})"));
     }
     if !event.path.is_empty() {
-        say(names.path(&event.path));
+        push_part(&mut out, &names.path(&event.path));
     }
     if let Some(latency) = event.flow_latency {
         let basis = event
             .latency_basis
             .as_deref()
             .filter(|basis| *basis != "measured");
-        say(format!(
-            "{}{}",
-            units::nanos(latency),
-            basis.map_or(String::new(), |basis| format!(" ({basis})"))
-        ));
+        let basis = basis.map_or(String::new(), |basis| format!(" ({basis})"));
+        push_part(&mut out, &format!("{}{basis}", units::nanos(latency)));
     }
     if let Some(change) = change(event) {
-        say(change);
+        push_part(&mut out, &change);
     }
     if let Some(reason) = event.reason {
-        say(format!("reason {reason}"));
+        push_part(&mut out, &format!("reason {reason}"));
     }
     if !matches!(&*event.basis, "" | "measured") && event.value.is_some() {
-        say(format!("({})", event.basis));
+        push_part(&mut out, &format!("({})", event.basis));
     }
     out.trim_end().to_string()
+}
+
+/// Appends a part of a sentence. Text of others cannot control the terminal.
+fn push_part(out: &mut String, text: &str) {
+    out.push_str("  ");
+    out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
 }
 
 fn location(event: &EventView, names: &Names) -> Option<String> {
@@ -312,20 +310,28 @@ fn location(event: &EventView, names: &Names) -> Option<String> {
 /// `64 → 200 (threshold 10)`; latencies with their unit. The number of hops of a path is omitted: the path itself is shown.
 fn change(event: &EventView) -> Option<String> {
     let metric = event.metric.as_deref().unwrap_or("");
-    let show = |value: u64| match metric {
+    let value = event.value.filter(|_| metric != "flow_path")?;
+    let threshold = event.threshold.map_or(String::new(), |limit| {
+        format!(" (threshold {})", amount(metric, limit))
+    });
+    Some(match event.previous {
+        Some(previous) => format!(
+            "{} → {}{threshold}",
+            amount(metric, previous),
+            amount(metric, value)
+        ),
+        None => format!("{}{threshold}", amount(metric, value)),
+    })
+}
+
+/// A value of a metric, with its unit.
+fn amount(metric: &str, value: u64) -> String {
+    match metric {
         "flow_latency" | "hop_latency" => units::nanos(value),
         // Millionths of the link's rate.
         "link_utilization" => format!("{:.1} %", value as f64 / 1e4),
         _ => units::count(value),
-    };
-    let value = event.value.filter(|_| metric != "flow_path")?;
-    let threshold = event
-        .threshold
-        .map_or(String::new(), |limit| format!(" (threshold {})", show(limit)));
-    Some(match event.previous {
-        Some(previous) => format!("{} → {}{threshold}", show(previous), show(value)),
-        None => format!("{}{threshold}", show(value)),
-    })
+    }
 }
 
 #[cfg(test)]

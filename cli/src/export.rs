@@ -60,7 +60,7 @@ struct Status {
 
 #[derive(clap::Args, Debug)]
 struct Drain {
-    /// Only this export
+    /// Name of the export; without it, all of them
     name: Option<String>,
 
     /// Seconds to wait at most
@@ -76,7 +76,7 @@ struct Replay {
     /// The export: NAME of [exports.NAME]
     name: String,
 
-    /// Configuration file
+    /// Configuration file to read
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
 
@@ -93,7 +93,7 @@ struct Replay {
     stream: Vec<String>,
 }
 
-/// Runs the command.
+/// Runs `hopwise export`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         Command::Status(args) => status(&args),
@@ -173,8 +173,11 @@ fn drain(args: &Drain) -> Result<ExitCode, CliError> {
     let mut known: Option<Vec<u64>> = None;
     loop {
         let view: ExportsView = fetch(&client, "/exports")?;
-        let of = |one: &&ExportView| args.name.as_ref().is_none_or(|name| *name == one.export);
-        let chosen: Vec<&ExportView> = view.exports.iter().filter(of).collect();
+        let chosen: Vec<&ExportView> = view
+            .exports
+            .iter()
+            .filter(|one| args.name.as_ref().is_none_or(|name| *name == one.export))
+            .collect();
         if chosen.is_empty() {
             let name = args.name.as_deref().unwrap_or("any name");
             return Err(CliError::new(format!(

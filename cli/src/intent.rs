@@ -35,15 +35,15 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Add an intent
+    /// Add an intent to those in force
     Add(Add),
     /// Show what adding an intent would change; without arguments, the pending changes
     Plan(Plan),
     /// List intents and their states
     List(Output),
-    /// Show one intent
+    /// Show one intent with its devices and notes
     Show(Name),
-    /// Remove intents
+    /// Remove one or more intents
     Rm(Names),
     /// Approve the pending changes
     Apply,
@@ -71,7 +71,7 @@ struct Output {
 
 #[derive(clap::Args, Debug)]
 struct Name {
-    /// Its name
+    /// Name of the intent
     name: String,
 
     /// JSON instead of text
@@ -81,7 +81,7 @@ struct Name {
 
 #[derive(clap::Args, Debug)]
 struct Names {
-    /// Their names
+    /// Names of the intents to remove
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 
@@ -145,7 +145,7 @@ struct Plan {
 /// An intent on the command line.
 #[derive(clap::Args, Debug)]
 struct Written {
-    /// Its name: letters, digits, `.`, `_` and `-`
+    /// Name of the intent: letters, digits, `.`, `_` and `-`
     name: Option<String>,
 
     /// Source networks or addresses
@@ -198,7 +198,7 @@ struct Written {
     #[arg(long, help_heading = "Flows", value_name = "HOST", num_args = 2)]
     between: Vec<String>,
 
-    /// Which packets sinks report: per_hop, per_flow, change, or rule: those for which the rule is true [default: all]
+    /// The packets that sinks report: per_hop, per_flow, change, or rule: those for which the rule is true [default: all]
     #[arg(long, help_heading = "Reports and events")]
     filter: Option<String>,
 
@@ -220,7 +220,7 @@ struct Written {
     )]
     then: Vec<String>,
 
-    /// Of which flows: "this flow", "this queue" or "this path"
+    /// The flows that it measures: "this flow", "this queue" or "this path"
     #[arg(
         long,
         help_heading = "Reports and events",
@@ -230,7 +230,7 @@ struct Written {
     )]
     then_match: String,
 
-    /// For how long
+    /// The time for which it measures them
     #[arg(
         long,
         help_heading = "Reports and events",
@@ -248,7 +248,7 @@ struct Written {
     #[arg(long, allow_hyphen_values = true)]
     until: Option<String>,
 
-    /// Of intents for the same flow, the one with the greatest number decides the mode
+    /// Priority: of several intents for a flow, the one with the greatest number decides the mode
     #[arg(long, help_heading = "Measurement", default_value_t = 100)]
     priority: u32,
 }
@@ -277,7 +277,7 @@ fn budget(text: &str) -> Result<Budget, String> {
 }
 
 impl Written {
-    /// As in `[[intents]]`.
+    /// Converts the options to the fields of `[[intents]]`.
     fn to_json(&self) -> Value {
         let mut flows = Map::new();
         let lists = [
@@ -290,42 +290,39 @@ impl Written {
         for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             flows.insert(key.to_owned(), json!(list));
         }
-        let mut intent = Map::new();
-        let mut put = |key: &str, value: Value| intent.insert(key.to_owned(), value);
-        put("name", json!(self.name));
-        put("watch", json!(self.watch));
+        let mut intent = json!({"name": self.name, "watch": self.watch});
         if !flows.is_empty() {
-            put("match", Value::Object(flows));
+            intent["match"] = Value::Object(flows);
         }
         if self.both_directions {
-            put("both_directions", json!(true));
+            intent["both_directions"] = json!(true);
         }
         if self.mode != "auto" {
-            put("mode", json!(self.mode));
+            intent["mode"] = json!(self.mode);
         }
         if self.sample > 1 {
-            put("sample", json!(format!("1 in {}", self.sample)));
+            intent["sample"] = json!(format!("1 in {}", self.sample));
         }
         match (self.edges.is_empty(), self.between.is_empty()) {
             (true, true) => {}
-            (false, true) => drop(put("at", json!({"edges": self.edges}))),
-            (true, false) => drop(put("at", json!({"between": self.between}))),
-            (false, false) => drop(put("at", json!({"edges": self.edges, "between": self.between}))),
+            (false, true) => intent["at"] = json!({"edges": self.edges}),
+            (true, false) => intent["at"] = json!({"between": self.between}),
+            (false, false) => intent["at"] = json!({"edges": self.edges, "between": self.between}),
         }
-        let tell = self.tell();
-        if !tell.is_empty() {
-            put("tell", Value::Object(tell));
+        let reporting = self.reporting();
+        if !reporting.is_empty() {
+            intent["tell"] = Value::Object(reporting);
         }
         if let Some(budget) = self.budget {
-            put("budget", json!(budget.to_string()));
+            intent["budget"] = json!(budget.to_string());
         }
         if let Some(until) = &self.until {
-            put("until", json!(until));
+            intent["until"] = json!(until);
         }
         if self.priority != 100 {
-            put("priority", json!(self.priority));
+            intent["priority"] = json!(self.priority);
         }
-        Value::Object(intent)
+        intent
     }
 }
 
@@ -348,7 +345,7 @@ impl Written {
         }
     }
 
-    fn tell(&self) -> Map<String, Value> {
+    fn reporting(&self) -> Map<String, Value> {
         let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
         let keys = [
             ("filter", self.filter.as_ref().map(|filter| json!(filter))),
@@ -366,7 +363,7 @@ impl Written {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise intent`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let out = match args.command {
@@ -430,7 +427,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 
 /// Removes intents, in this order.
 fn remove(client: &Client, names: &[String], json: bool) -> Result<String, CliError> {
-    let (mut out, mut left) = (String::new(), Value::Null);
+    let mut out = String::new();
+    let mut left = Value::Null;
     for name in names {
         let answer = client.send("DELETE", &format!("/intents/{}", escape(name)), &Value::Null);
         left = answer.map_err(|error| match out.is_empty() {
@@ -460,7 +458,7 @@ fn explain(error: ClientError) -> CliError {
     let ClientError::Refused { status, message } = error else {
         return error.into();
     };
-    let message = match (status, key_of(&message)) {
+    let message = match (status, option_in(&message)) {
         (400, Some((option, rest))) => format!("{option}: {rest}"),
         (404, _) if message.contains("no intent") => format!("{message} (`hopwise intent list`)"),
         (412, _) if message.contains("already") => format!("{message} (--replace)"),
@@ -470,7 +468,7 @@ fn explain(error: ClientError) -> CliError {
 }
 
 /// The option of the key with which a message begins, and the rest of the message.
-fn key_of(message: &str) -> Option<(&'static str, &str)> {
+fn option_in(message: &str) -> Option<(&'static str, &str)> {
     let (key, rest) = message.strip_prefix('`')?.split_once("`: ")?;
     let options = [
         ("name", "NAME"),
@@ -546,8 +544,10 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
         false => added.iter().map(show).collect::<Vec<_>>().join("\n"),
     };
     terminal::print(&out)?;
-    let installed = |intent: &IntentView| progress::works(intent) || intent.state == "installed";
-    let good = args.wait == 0 || added.iter().all(installed);
+    let good = args.wait == 0
+        || added
+            .iter()
+            .all(|intent| progress::works(intent) || intent.state == "installed");
     Ok(if good {
         ExitCode::SUCCESS
     } else {
@@ -627,23 +627,23 @@ fn show(intent: &IntentView) -> String {
         terminal.paint(tone(&intent.state), &intent.state),
         intent.text
     );
-    let mut line = |what: &str, text: String| out.push_str(&format!("  {what:<11}{text}\n"));
-    describe::lines(intent)
-        .into_iter()
-        .for_each(|(what, text)| line(what, text));
-    intent.rules.iter().for_each(|rule| line("active", rule.clone()));
-    line("devices", intent.devices.join(", "));
+    let mut lines = describe::lines(intent);
+    lines.extend(intent.rules.iter().map(|rule| ("active", rule.clone())));
+    lines.push(("devices", intent.devices.join(", ")));
     let end = intent
         .end
         .map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
-    line(
+    lines.push((
         "added",
         format!("{} by {}{end}", units::date_time(intent.added), intent.by),
-    );
+    ));
     if let Some(parent) = &intent.parent {
-        line("of", format!("{parent}, whose rule became true"));
+        lines.push(("of", format!("{parent}, whose rule became true")));
     }
-    intent.notes.iter().for_each(|note| line("note", note.clone()));
+    lines.extend(intent.notes.iter().map(|note| ("note", note.clone())));
+    for (key, text) in lines {
+        out.push_str(&format!("  {key:<11}{text}\n"));
+    }
     out
 }
 

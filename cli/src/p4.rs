@@ -15,9 +15,9 @@ use manager::flows::FlowMatch;
 use manager::instruction;
 use p4runtime::{
     binary,
-    entry::{Bytes, Content, Entry, Field, Key},
+    entry::{Content, Entry, Field, Key},
     map::{self, Map},
-    message::{P4Info, P4MatchField, P4Param},
+    message::P4Info,
     notation::Notation,
     program::{LocalSettings, Program, Report},
     programs::{INCLUDED, Included},
@@ -80,7 +80,7 @@ enum Command {
         #[arg(long, value_name = "NAME", requires = "config")]
         device: Option<String>,
         #[command(flatten)]
-        wanted: Box<Wanted>,
+        wanted: Box<RuleOptions>,
     },
 }
 
@@ -98,8 +98,8 @@ struct Subject {
 
 /// The roles of a device.
 #[derive(clap::Args, Debug)]
-struct Wanted {
-    /// Node id
+struct RuleOptions {
+    /// Node id of the switch
     #[arg(long, default_value_t = 1)]
     node: u32,
 
@@ -145,7 +145,7 @@ struct Wanted {
     report_source: Ipv4Addr,
 }
 
-/// Runs the command.
+/// Runs `hopwise p4`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let (text, code) = match args.command {
         Command::List { name: None } => (list(), ExitCode::SUCCESS),
@@ -158,7 +158,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         } => {
             let settings = Settings::load(Some(&config))?;
             (
-                of_device(&settings, &device.unwrap_or_default())?,
+                device_entries(&settings, &device.unwrap_or_default())?,
                 ExitCode::SUCCESS,
             )
         }
@@ -186,9 +186,10 @@ fn list() -> String {
         "map",
         "does",
     ];
-    let right = |name: &str| matches!(name, "tables" | "actions" | "registers");
-    let mut table =
-        Table::new(columns.map(|name| (name, if right(name) { Align::Right } else { Align::Left })));
+    let mut table = Table::new(columns.map(|name| match name {
+        "tables" | "actions" | "registers" => (name, Align::Right),
+        _ => (name, Align::Left),
+    }));
     for program in INCLUDED {
         let (arch, size) = program.size();
         table.row([
@@ -303,7 +304,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
 }
 
 /// The rules of the roles, in the order in which the manager adds them.
-fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
+fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
     let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
     let mode = mode.ok_or_else(|| {
         CliError::new(format!(
@@ -330,7 +331,7 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
                 "there is no filter `{text}`; give noop, change, per_hop:METRIC:THRESHOLD, per_flow:METRIC:THRESHOLD or rule:RULE"
             ))
         })?;
-        let rule = |dst: &Prefix| {
+        rules.extend(wanted.watch.iter().map(|dst| {
             let key = FlowMatch {
                 dst: Some(*dst),
                 ..FlowMatch::default()
@@ -339,8 +340,7 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
                 key,
                 ..filter.clone()
             }))
-        };
-        rules.extend(wanted.watch.iter().map(rule));
+        }));
     }
     rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
     for dst in &wanted.watch {
@@ -363,15 +363,14 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
 
 /// A filter of all flows, as an option has it.
 fn filter(text: &str) -> Option<Filter> {
-    let filter = |algorithm, metric, threshold, rule: Option<&str>| Filter {
-        key: FlowMatch::default(),
-        algorithm,
-        metric,
-        threshold,
-        rule: rule.map(Arc::from),
-    };
     if let Some(rule) = text.strip_prefix("rule:") {
-        return Some(filter(FilterAlgorithm::Rule, Metric::FlowPath, 0, Some(rule)));
+        return Some(Filter {
+            key: FlowMatch::default(),
+            algorithm: FilterAlgorithm::Rule,
+            metric: Metric::FlowPath,
+            threshold: 0,
+            rule: Some(Arc::from(rule)),
+        });
     }
     let mut parts = text.split(':');
     let algorithm = FilterAlgorithm::from_word(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
@@ -380,14 +379,17 @@ fn filter(text: &str) -> Option<Filter> {
         true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
         false => (Metric::FlowPath, 0),
     };
-    parts
-        .next()
-        .is_none()
-        .then(|| filter(algorithm, metric, threshold, None))
+    parts.next().is_none().then(|| Filter {
+        key: FlowMatch::default(),
+        algorithm,
+        metric,
+        threshold,
+        rule: None,
+    })
 }
 
 /// The entries of a device of a configuration.
-fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
+fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
     let found = inventory.devices().find(|device| device.name == name);
     let device = found
@@ -401,17 +403,16 @@ fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
             "`{name}` has no [manager.p4runtime.{name}]: it is not a P4 switch"
         ))
     })?;
-    let unknown = || {
-        let map = &of_device.map;
-        CliError::new(format!(
-            "`{map}` is not the map of a hopwise program, so its entries are unknown until `{name}` answers"
-        ))
-    };
-    let program = bound(of_device, device).map_err(|problem| problem.map_or_else(unknown, CliError::new))?;
+    let unknown = format!(
+        "`{}` is not the map of a hopwise program, so its entries are unknown until `{name}` answers",
+        of_device.map
+    );
+    let program = bound(of_device, device)
+        .map_err(|problem| CliError::new(problem.unwrap_or_else(|| unknown.clone())))?;
     let included = INCLUDED
         .iter()
         .find(|program| program.map == Some(&*of_device.map))
-        .ok_or_else(unknown)?;
+        .ok_or_else(|| CliError::new(unknown))?;
     let rules: Rules = match program.role() {
         Some(_) => [Rule::Forwarding].into(),
         None => check::intents::rules(settings, device.node).ok_or_else(|| {
@@ -423,7 +424,7 @@ fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
     written(&program, &included.info().map_err(CliError::new)?, &rules)
 }
 
-fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError> {
+fn entries(info: &P4Info, map: &Map, wanted: &RuleOptions) -> Result<String, CliError> {
     if let Some(role) = map.role() {
         let word = role.word();
         return Err(CliError::new(format!(
@@ -446,7 +447,7 @@ fn written<'a>(
     info: &P4Info,
     rules: impl IntoIterator<Item = &'a Rule>,
 ) -> Result<String, CliError> {
-    let names = Names::of(info);
+    let names = Names::new(info);
     let mut written = Vec::new();
     for entry in program
         .encode_all(rules, &Entries::new())
@@ -462,20 +463,20 @@ fn written<'a>(
 
 /// Names of a program by id.
 struct Names {
-    /// Of tables, and of the fields of their keys.
-    tables: BTreeMap<u32, (String, BTreeMap<u32, Place>)>,
-    /// Of actions, and of their parameters.
-    actions: BTreeMap<u32, (String, BTreeMap<u32, Place>)>,
+    /// Names of tables, with the fields of their keys.
+    tables: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
+    /// Names of actions, with their parameters.
+    actions: BTreeMap<u32, (String, BTreeMap<u32, NamedField>)>,
 }
 
 /// A field or parameter.
 #[derive(Clone)]
-struct Place {
+struct NamedField {
     name: String,
     notation: Notation,
 }
 
-impl Place {
+impl NamedField {
     fn new(name: &str, bits: i32) -> Self {
         Self {
             name: name.to_owned(),
@@ -489,18 +490,24 @@ impl Place {
 }
 
 impl Names {
-    fn of(info: &P4Info) -> Self {
+    fn new(info: &P4Info) -> Self {
         let tables = info.tables.iter().filter_map(|table| {
-            let place = |field: &P4MatchField| (field.id, Place::new(&field.name, field.bitwidth));
-            let fields = table.match_fields.iter().map(place).collect();
+            let fields = table
+                .match_fields
+                .iter()
+                .map(|field| (field.id, NamedField::new(&field.name, field.bitwidth)))
+                .collect();
             table
                 .preamble
                 .as_ref()
                 .map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
         });
         let actions = info.actions.iter().filter_map(|action| {
-            let place = |param: &P4Param| (param.id, Place::new(&param.name, param.bitwidth));
-            let params = action.params.iter().map(place).collect();
+            let params = action
+                .params
+                .iter()
+                .map(|param| (param.id, NamedField::new(&param.name, param.bitwidth)))
+                .collect();
             action
                 .preamble
                 .as_ref()
@@ -512,24 +519,29 @@ impl Names {
         }
     }
 
-    /// An entry in a line.
+    fn table_name(&self, id: &u32) -> &str {
+        self.tables.get(id).map_or("?", |(name, _)| name.as_str())
+    }
+
+    /// Renders an entry as one line.
     fn line(&self, entry: &Entry) -> String {
-        let table = |id: &u32| self.tables.get(id).map_or("?", |(name, _)| name.as_str());
         let mut line = match &entry.key {
             Key::Clone(session) => format!("clone session {session}"),
             Key::Group(group) => format!("multicast group {group}"),
-            Key::Default(id) => format!("{}: default entry", table(id)),
+            Key::Default(id) => format!("{}: default entry", self.table_name(id)),
             Key::Table {
                 table: id,
                 priority,
                 fields,
             } => {
-                let places = self.tables.get(id).map(|(_, places)| places);
-                let text = |(id, value): (&u32, &Field)| {
-                    let place = places.and_then(|places| places.get(id));
-                    place.map_or_else(|| format!("? {value}"), |place| place.field(value))
-                };
-                let fields: Vec<String> = fields.iter().map(text).collect();
+                let known = self.tables.get(id).map(|(_, known)| known);
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(id, value)| match known.and_then(|known| known.get(id)) {
+                        Some(known) => known.field(value),
+                        None => format!("? {value}"),
+                    })
+                    .collect();
                 let key = if fields.is_empty() {
                     "every packet".to_owned()
                 } else {
@@ -540,22 +552,26 @@ impl Names {
                 } else {
                     format!(", priority {priority}")
                 };
-                format!("{}: {key}{priority}", table(id))
+                format!("{}: {key}{priority}", self.table_name(id))
             }
         };
         match &entry.content {
             Content::Action(id, params) => {
-                let (action, places) = self.actions.get(id).cloned().unwrap_or_default();
-                let text = |(id, value): (&u32, &Bytes)| match places.get(id) {
-                    Some(place) => format!("{} {}", place.name, place.notation.value(value)),
-                    None => format!("? {value}"),
-                };
-                let params: Vec<String> = params.iter().map(text).collect();
+                let (action, known) = self.actions.get(id).cloned().unwrap_or_default();
+                let params: Vec<String> = params
+                    .iter()
+                    .map(|(id, value)| match known.get(id) {
+                        Some(known) => format!("{} {}", known.name, known.notation.value(value)),
+                        None => format!("? {value}"),
+                    })
+                    .collect();
                 let _ = writeln!(line, " -> {action}({})", params.join(", "));
             }
             Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
-                let copy = |(port, instance): &(Bytes, u32)| format!("port {port} instance {instance}");
-                let copies: Vec<String> = replicas.iter().map(copy).collect();
+                let copies: Vec<String> = replicas
+                    .iter()
+                    .map(|(port, instance)| format!("port {port} instance {instance}"))
+                    .collect();
                 let _ = writeln!(line, " -> {}", copies.join(", "));
             }
             Content::Copies {
@@ -579,6 +595,7 @@ impl Names {
 mod tests {
     use super::*;
     use clap::Parser as _;
+    use p4runtime::entry::Bytes;
 
     #[derive(clap::Parser, Debug)]
     struct Line {
@@ -626,16 +643,22 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
     #[test]
     fn addresses_are_written_as_such() {
         let bytes = |number: u128| Bytes::from(number);
-        let mac = Place::new("src_mac", 48).notation.value(&bytes(0x0200_0000_0001));
-        let to = Place::new("ipv6_dst", 128);
+        let mac = NamedField::new("src_mac", 48)
+            .notation
+            .value(&bytes(0x0200_0000_0001));
+        let to = NamedField::new("ipv6_dst", 128);
         let v6 = to.field(&Field::Ternary(bytes(0xfd00 << 112), bytes(!0 << 64)));
-        let odd = Place::new("ipv4_dst", 32).field(&Field::Ternary(bytes(0x0a00_0001), bytes(0xff00_00ff)));
+        let odd =
+            NamedField::new("ipv4_dst", 32).field(&Field::Ternary(bytes(0x0a00_0001), bytes(0xff00_00ff)));
         assert_eq!(
             (mac.as_str(), v6.as_str()),
             ("02:00:00:00:00:01", "ipv6_dst fd00::/64")
         );
         assert_eq!(odd, "ipv4_dst 10.0.0.1 & 255.0.0.255");
-        assert_eq!(Place::new("threshold", 32).notation.value(&bytes(5000)), "5000");
+        assert_eq!(
+            NamedField::new("threshold", 32).notation.value(&bytes(5000)),
+            "5000"
+        );
     }
 
     #[test]
@@ -707,14 +730,14 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
     #[test]
     fn entries_of_a_device_are_those_of_its_configuration() {
         let file = Settings::parse(check::intents::tests::OUTSIDE, "h.toml").unwrap();
-        let written = of_device(&file, "agg1").unwrap();
+        let written = device_entries(&file, "agg1").unwrap();
         let lines = "destination: destination 0 -> send(port 4, src_mac 02:00:00:00:00:01, dst_mac 02:00:00:00:01:00, src_ip 192.0.2.1, dst_ip 192.0.2.100, dst_port 32767)
 clone session 501 -> port 1
 aggregator: default entry -> aggregate(kind 3, r 3, timer 1000, aggregator 11, registers 15, destinations 1, by_node 0)
 postcard_port: udp_dport 32766 -> accept_postcards()
 ";
         assert_eq!(written, lines);
-        let written = of_device(&file, "dta1").unwrap();
+        let written = device_entries(&file, "dta1").unwrap();
         for line in [
             "multicast group 2 -> port 3 instance 1, port 3 instance 2\n",
             "clone session 513 -> port 1\n",
@@ -722,14 +745,14 @@ postcard_port: udp_dport 32766 -> accept_postcards()
         ] {
             assert!(written.contains(line), "{line}\n{written}");
         }
-        let switch = of_device(&file, "s1").unwrap();
+        let switch = device_entries(&file, "s1").unwrap();
         assert!(
             switch.contains("route_v4: ipv4_dst 10.0.1.1/32 -> next_hop(port 1"),
             "{switch}"
         );
         assert!(switch.contains("watchlist_v4: "), "{switch}");
         assert!(
-            of_device(&file, "x")
+            device_entries(&file, "x")
                 .unwrap_err()
                 .to_string()
                 .contains("has no device `x`")

@@ -40,7 +40,7 @@ pub struct Args {
     pub(crate) api: Api,
 }
 
-/// Runs the command.
+/// Runs `hopwise path`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let (flows, names) = match &args.dir {
         Some(dir) => (
@@ -142,7 +142,8 @@ fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
 
 /// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`, with the names of nodes and hosts.
 fn drawing(flow: &FlowView, names: &Names) -> String {
-    let (src, dst) = (names.host(&flow.flow.src), names.host(&flow.flow.dst));
+    let src = names.host(&flow.flow.src);
+    let dst = names.host(&flow.flow.dst);
     if flow.path.is_empty() {
         return format!("{src} ─ … ─ {dst}  (no report with a path)");
     }
@@ -190,20 +191,19 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
         ("QUEUE NOW", Left),
     ];
     let mut table = Table::new(heads.into_iter().chain(values));
-    let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for hop in &flow.hops {
         table.row([
             hop.node.map_or("?".into(), |node| names.node(node)),
-            text(
+            or_dash(
                 hop.ingress_if
                     .map(|interface| names.interface(hop.node, interface)),
             ),
-            text(
+            or_dash(
                 hop.egress_if
                     .map(|interface| names.interface(hop.node, interface)),
             ),
             // The collector stores an implausible latency with 18 significant bits.
-            text(
+            or_dash(
                 hop.hop_latency.map(units::nanos).or(hop
                     .implausible_latency
                     .map(|latency| format!("~{}", units::nanos(latency)))),
@@ -212,19 +212,23 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
                 Some(_) => "implausible".into(),
                 None => plot::bar(hop.hop_latency.unwrap_or(0) as f64, slowest as f64, 20),
             },
-            text(hop.queue.map(|queue| queue.to_string())),
-            text(hop.queue_occupancy.map(units::count)),
-            text(
+            or_dash(hop.queue.map(|queue| queue.to_string())),
+            or_dash(hop.queue_occupancy.map(units::count)),
+            or_dash(
                 hop.link_utilization
                     .map(|share| format!("{:.1} %", share * 100.0)),
             ),
-            text(hop.latest_queue_occupancy.map(|latest| {
+            or_dash(hop.latest_queue_occupancy.map(|latest| {
                 let age = hop.latest_queue_age_s.unwrap_or(0);
                 format!("{} ({age} s ago)", units::count(latest))
             })),
         ]);
     }
     table
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".into())
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use terminal::CliError;
 
 /// The profile of that name: one of the configuration's, or a dialect's own.
 pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError> {
-    let built_in = || Dialect::ALL.iter().map(|dialect| dialect.name());
-    if name == "default" || settings.profiles.contains_key(name) || built_in().any(|known| known == name) {
+    let built_in: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
+    if name == "default" || settings.profiles.contains_key(name) || built_in.contains(&name) {
         return Ok(settings.collect().profile(name));
     }
-    let known: Vec<&str> = built_in()
+    let known: Vec<&str> = built_in
+        .into_iter()
         .chain(settings.profiles.keys().map(String::as_str))
         .collect();
     Err(CliError::new(format!(

@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, alias = "store", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Output format
+    /// Output format of the answer
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
 
-    /// Timeout, seconds
+    /// Timeout of the query, seconds
     #[arg(long, default_value_t = 60.0, value_parser = timeout)]
     pub(crate) timeout: f64,
 }
@@ -80,9 +80,9 @@ fn timeout(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise query`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let names = names_of(&args)?;
+    let names = node_names(&args)?;
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
     // Reports a missing or unreadable store.
     super::stored::open(&dir)?;
@@ -99,12 +99,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let sql = match args.sql {
         Some(sql) => sql,
         None if io::stdin().is_terminal() => {
-            let columns = |view: &str| {
-                Ok(helper
-                    .ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?
-                    .columns)
-            };
-            super::query_shell::run(question.clone(), &|asked| helper.printed(asked, &names), &columns)?;
+            super::query_shell::run(
+                question.clone(),
+                &|asked| helper.printed(asked, &names),
+                &|view| {
+                    let question = question.about(format!("SELECT * FROM {view} LIMIT 0"));
+                    Ok(helper.ask(&question)?.columns)
+                },
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
         None => read_query()?,
@@ -225,7 +227,7 @@ fn explain(sql: &str, error: &QueryFailure) -> CliError {
 }
 
 /// The names that are asked for.
-fn names_of(args: &Args) -> Result<Names, CliError> {
+fn node_names(args: &Args) -> Result<Names, CliError> {
     match (&args.config, &args.api) {
         (Some(file), _) => Ok(build::names(&Settings::load(Some(file))?)),
         (None, Some(url)) => {
@@ -239,7 +241,6 @@ fn names_of(args: &Args) -> Result<Names, CliError> {
 /// A cell as people call what it is.
 fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
     let value = row.get(index)?;
-    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     match columns.get(index)?.as_str() {
         "node" => Some(names.node(number(value)?)),
         "interface" => {
@@ -255,29 +256,38 @@ fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Opti
     }
 }
 
+fn number(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
 fn as_table(answer: &Rows, names: &Names) -> String {
-    let numeric = |index: usize| {
-        let mut values = answer
-            .rows
-            .iter()
-            .filter_map(|row| row.get(index))
-            .filter(|value| **value != Value::Null);
-        values.by_ref().next().is_some_and(|value| value.is_number())
-    };
-    let column = |(index, name): (usize, &String)| {
-        (
-            name.clone(),
-            if numeric(index) { Align::Right } else { Align::Left },
-        )
-    };
-    let mut table = Table::new(answer.columns.iter().enumerate().map(column));
-    for row in &answer.rows {
-        let cell = |(index, value): (usize, &Value)| {
-            named(names, &answer.columns, row, index).unwrap_or_else(|| plain(value))
+    let columns = answer.columns.iter().enumerate().map(|(index, name)| {
+        let align = if is_numeric(answer, index) {
+            Align::Right
+        } else {
+            Align::Left
         };
-        table.row(row.iter().enumerate().map(cell));
+        (name.clone(), align)
+    });
+    let mut table = Table::new(columns);
+    for row in &answer.rows {
+        table.row(
+            row.iter().enumerate().map(|(index, value)| {
+                named(names, &answer.columns, row, index).unwrap_or_else(|| plain(value))
+            }),
+        );
     }
     table.render()
+}
+
+/// Whether the first value of a column that is not null is a number.
+fn is_numeric(answer: &Rows, index: usize) -> bool {
+    answer
+        .rows
+        .iter()
+        .filter_map(|row| row.get(index))
+        .find(|value| **value != Value::Null)
+        .is_some_and(|value| value.is_number())
 }
 
 fn as_csv(answer: &Rows) -> String {

@@ -15,6 +15,7 @@ use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use super::question::{Format, Printed, Question, time};
+use super::remote::path_variable;
 use terminal::{CliError, Terminal};
 
 /// Columns of each view, for `.schema` and completion.
@@ -23,20 +24,20 @@ pub(super) struct Schema {
     views: Vec<(&'static str, Vec<String>)>,
 }
 
-/// What a line of the shell asks for.
+/// The action that a line of the shell asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
     /// The statement goes on.
     More,
-    /// A statement.
+    /// Run this complete statement.
     Run(String),
     Print(String),
-    /// Something was set.
+    /// Read on: a setting was changed, or the line was empty.
     Set,
     Quit,
 }
 
-/// What has been typed and set so far.
+/// The statement typed so far, and the settings.
 #[derive(Clone, Debug)]
 struct Session {
     statement: String,
@@ -51,12 +52,11 @@ pub(super) fn run(
     columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>,
 ) -> Result<(), CliError> {
     let schema = Schema::read(columns)?;
-    let failed = |error: ReadlineError| CliError::new(format!("cannot read from the terminal: {error}"));
     let config = Config::builder()
         .completion_type(CompletionType::List)
         .max_history_size(MOST_LINES);
-    let config = config.map_err(failed)?.auto_add_history(false).build();
-    let mut editor: Editor<Shell, DefaultHistory> = Editor::with_config(config).map_err(failed)?;
+    let config = config.map_err(terminal_error)?.auto_add_history(false).build();
+    let mut editor: Editor<Shell, DefaultHistory> = Editor::with_config(config).map_err(terminal_error)?;
     editor.set_helper(Some(Shell(schema.clone())));
     let history = history_file();
     if let Some(file) = &history {
@@ -86,7 +86,7 @@ pub(super) fn run(
                 continue;
             }
             Err(ReadlineError::Eof) => break,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(terminal_error(error)),
         };
         let step = session.line(&line);
         if !matches!(step, Step::More) && !line.trim().is_empty() {
@@ -120,14 +120,14 @@ pub(super) fn run(
     Ok(())
 }
 
+fn terminal_error(error: ReadlineError) -> CliError {
+    CliError::new(format!("cannot read from the terminal: {error}"))
+}
+
 /// `~/.local/state/hopwise/query_history`, or where `XDG_STATE_HOME` says.
 fn history_file() -> Option<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
+    let state = path_variable("XDG_STATE_HOME")
+        .or_else(|| path_variable("HOME").map(|home| home.join(".local/state")))?;
     Some(state.join("hopwise/query_history"))
 }
 
@@ -192,15 +192,11 @@ impl Session {
     fn command(&mut self, command: &str) -> Step {
         let (name, value) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let value = value.trim();
-        let set = |result: Result<(), String>| match result {
-            Ok(()) => Step::Set,
-            Err(message) => Step::Print(format!(".{name} {value}: {message}\n")),
-        };
         let asked = &mut self.question;
         match (name, value) {
             ("quit" | "exit", _) => Step::Quit,
             ("tables", _) => Step::Print(self.schema.tables()),
-            ("schema", _) => Step::Print(self.schema.columns_of(value)),
+            ("schema", _) => Step::Print(self.schema.describe(value)),
             ("from" | "to", "") => {
                 *(if name == "from" {
                     &mut asked.from
@@ -209,21 +205,33 @@ impl Session {
                 }) = None;
                 Step::Set
             }
-            ("from", _) => set(time(value).map(|time| asked.from = Some(time))),
-            ("to", _) => set(time(value).map(|time| asked.to = Some(time))),
+            ("from", _) => setting(name, value, time(value).map(|time| asked.from = Some(time))),
+            ("to", _) => setting(name, value, time(value).map(|time| asked.to = Some(time))),
             ("limit", _) => {
                 let rows = value.parse().map_err(|_| "write a number of rows".to_owned());
-                set(rows.map(|rows| asked.limit = rows))
+                setting(name, value, rows.map(|rows| asked.limit = rows))
             }
             ("format", _) => {
                 let format = <Format as clap::ValueEnum>::from_str(value, true);
-                set(format
-                    .map(|format| asked.format = format)
-                    .map_err(|_| "write table, json or csv".to_owned()))
+                setting(
+                    name,
+                    value,
+                    format
+                        .map(|format| asked.format = format)
+                        .map_err(|_| "write table, json or csv".to_owned()),
+                )
             }
             ("help", _) => Step::Print(HELP.to_owned()),
             _ => Step::Print(format!("there is no command .{name}; .help lists them\n")),
         }
+    }
+}
+
+/// The step after `.name value` set something, or could not.
+fn setting(name: &str, value: &str, result: Result<(), String>) -> Step {
+    match result {
+        Ok(()) => Step::Set,
+        Err(message) => Step::Print(format!(".{name} {value}: {message}\n")),
     }
 }
 
@@ -252,10 +260,13 @@ impl Schema {
         self.views.iter().map(|(view, _)| format!("{view}\n")).collect()
     }
 
-    fn columns_of(&self, view: &str) -> String {
-        let wanted = |(name, _): &&(&str, Vec<String>)| view.is_empty() || *name == view;
-        let line = |(name, columns): &(&str, Vec<String>)| format!("{name}: {}\n", columns.join(", "));
-        let text: String = self.views.iter().filter(wanted).map(line).collect();
+    fn describe(&self, view: &str) -> String {
+        let text: String = self
+            .views
+            .iter()
+            .filter(|(name, _)| view.is_empty() || *name == view)
+            .map(|(name, columns)| format!("{name}: {}\n", columns.join(", ")))
+            .collect();
         if text.is_empty() {
             format!("there is no table {view}; .tables lists them\n")
         } else {
@@ -263,7 +274,7 @@ impl Schema {
         }
     }
 
-    /// What can stand in place of the word that ends at `at`: where it begins, and the texts. Columns are those of the tables that the
+    /// Completions of the word that ends at `at`: the start of the word, and the texts. Columns are those of the tables that the
     /// line names, or of all.
     fn complete(&self, line: &str, at: usize) -> (usize, Vec<String>) {
         let begun = line.get(..at).unwrap_or(line);
@@ -284,16 +295,18 @@ impl Schema {
                     .collect(),
             );
         }
-        let names = |view: &str| {
-            line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .any(|part| part == view)
-        };
-        let named = self.views.iter().any(|(view, _)| names(view));
-        let views = self.views.iter().filter(|(view, _)| !named || names(view));
+        let named = self.views.iter().any(|(view, _)| has_word(line, view));
+        let views = self
+            .views
+            .iter()
+            .filter(|(view, _)| !named || has_word(line, view));
         let columns = views.flat_map(|(_, columns)| columns.iter().map(String::as_str));
         let tables = self.views.iter().map(|(view, _)| *view);
-        let lower = |one: &&str| one.starts_with(word);
-        let mut found: Vec<String> = tables.chain(columns).filter(lower).map(str::to_owned).collect();
+        let mut found: Vec<String> = tables
+            .chain(columns)
+            .filter(|name| name.starts_with(word))
+            .map(str::to_owned)
+            .collect();
         let upper = word.to_ascii_uppercase();
         found.extend(
             KEYWORDS
@@ -307,7 +320,12 @@ impl Schema {
     }
 }
 
-/// What the line editor asks.
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .any(|part| part == word)
+}
+
+/// Answers the line editor's questions.
 struct Shell(Schema);
 
 impl Helper for Shell {}

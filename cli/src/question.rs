@@ -1,11 +1,11 @@
-//! What `hopwise query` asks: a query, and how its answer is printed.
+//! The question of `hopwise query`: a query, and the format of its answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use terminal::CliError;
 
-/// What is asked of which store, and how the answer is printed.
+/// A query of one store, and the format of its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) dir: PathBuf,
@@ -47,10 +47,10 @@ impl Printed {
     }
 }
 
-/// Output format.
+/// The output format of an answer.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
-    /// Aligned columns
+    /// Aligned columns with a heading
     Table,
     /// One JSON object per row
     Json,
@@ -66,12 +66,10 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
     time_at(text, now.as_nanos() as u64)
 }
 
+const TIME_SYNTAX: &str = "expected a UTC time such as 2026-11-26T03:10Z or \"2026-11-26 03:10\", one with an offset such as 2026-11-26T04:10+01:00, ns since \
+     1970, or an age such as 30s, 15m, 2h, 7d";
+
 fn time_at(text: &str, now: u64) -> Result<u64, String> {
-    let wrong = || {
-        "expected a UTC time such as 2026-11-26T03:10Z or \"2026-11-26 03:10\", one with an offset such as 2026-11-26T04:10+01:00, ns since \
-         1970, or an age such as 30s, 15m, 2h, 7d"
-            .to_string()
-    };
     if let Ok(ns) = text.parse() {
         return Ok(ns);
     }
@@ -80,7 +78,7 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
     }
     let age = seconds(text)
         .and_then(|age| age.checked_mul(1_000_000_000))
-        .ok_or_else(wrong)?;
+        .ok_or(TIME_SYNTAX)?;
     Ok(now.saturating_sub(age))
 }
 

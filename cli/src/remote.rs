@@ -10,7 +10,7 @@ use net::tls;
 use terminal::CliError;
 use view::{Names, NamesView};
 
-/// How to reach a running hopwise.
+/// Options for the API of a running hopwise.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Api {
     /// URL of the running hopwise
@@ -57,7 +57,7 @@ impl Api {
         Client::with_tls(&self.url, token, self.tls_for(&self.url)?).map_err(CliError::from)
     }
 
-    /// What TLS to `url` needs, if it has TLS.
+    /// The TLS configuration for `url`, or `None` for plain HTTP.
     pub fn tls_for(&self, url: &str) -> Result<Option<Arc<ClientConfig>>, CliError> {
         if tls::authority(url).0 {
             self.tls()
@@ -66,24 +66,26 @@ impl Api {
         }
     }
 
-    /// What TLS needs; `None` without authorities.
+    /// The TLS configuration; `None` without authorities.
     fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
-        let file = |given: &Option<PathBuf>, variable| {
-            given.clone().or_else(|| {
-                std::env::var_os(variable)
-                    .filter(|name| !name.is_empty())
-                    .map(PathBuf::from)
-            })
-        };
-        let certificate = file(&self.client_certificate, "HOPWISE_CLIENT_CERTIFICATE");
-        let key = file(&self.client_key, "HOPWISE_CLIENT_KEY");
-        let config = || {
-            let identity = tls::Identity::from_files(certificate.as_deref(), key.as_deref())?;
-            let ca = file(&self.ca, "HOPWISE_CA");
-            ca.map(|ca| tls::client(&ca, identity.as_ref())).transpose()
-        };
-        config().map_err(|problem| CliError::new(problem.message))
+        let certificate = self.client_certificate.clone();
+        let certificate = certificate.or_else(|| path_variable("HOPWISE_CLIENT_CERTIFICATE"));
+        let key = self.client_key.clone();
+        let key = key.or_else(|| path_variable("HOPWISE_CLIENT_KEY"));
+        let identity = tls::Identity::from_files(certificate.as_deref(), key.as_deref())
+            .map_err(|problem| CliError::new(problem.message))?;
+        let ca = self.ca.clone().or_else(|| path_variable("HOPWISE_CA"));
+        ca.map(|ca| tls::client(&ca, identity.as_ref()))
+            .transpose()
+            .map_err(|problem| CliError::new(problem.message))
     }
+}
+
+/// The path in an environment variable, or `None` if the variable is not set or empty.
+pub(crate) fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 /// The response at `path`, as a type. The server's notes about it go to standard error.

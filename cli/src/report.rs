@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "to", global = true)]
     map: Option<PathBuf>,
 
-    /// Reporter ID
+    /// ID of this reporter
     #[arg(long, value_name = "ID", default_value_t = 1, global = true)]
     reporter: u32,
 
@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = PriorityArg::Medium, global = true)]
     priority: PriorityArg,
 
-    /// Reliable delivery
+    /// Deliver reliably: repeat a report until it is acknowledged
     #[arg(long, global = true)]
     essential: bool,
 
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", global = true)]
     control: Option<SocketAddr>,
 
-    /// How long to wait for an acknowledgement after the last essential report or response, ms; 0: do not wait
+    /// Time to wait for an acknowledgement after the last essential report or response, ms; 0: do not wait
     #[arg(long, value_name = "MS", default_value_t = 5000, global = true)]
     wait: u64,
 
@@ -105,7 +105,7 @@ enum RequestKind {
 
 #[derive(clap::Args, Debug)]
 struct KeyWrite {
-    /// Store ID
+    /// ID of the store
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
@@ -121,7 +121,7 @@ struct KeyWrite {
 
 #[derive(clap::Args, Debug)]
 struct Append {
-    /// List ID
+    /// ID of the list
     #[arg(long)]
     list: u32,
     /// An entry, as hexadecimal digits; several entries have the same length and share a report
@@ -131,13 +131,13 @@ struct Append {
 
 #[derive(clap::Args, Debug)]
 struct KeyIncrement {
-    /// Store ID
+    /// ID of the store
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
     #[arg(long, value_parser = report_text::key)]
     key: report_text::Bytes,
-    /// Number to add
+    /// Number to add to the counter
     #[arg(long, default_value_t = 1)]
     by: u64,
     /// Number of counters, 1 to 4
@@ -147,7 +147,7 @@ struct KeyIncrement {
 
 #[derive(clap::Args, Debug)]
 struct Postcard {
-    /// Store ID
+    /// ID of the store
     #[arg(long)]
     store: u16,
     /// A flow as SRC:PORT>DST:PORT/PROTO, an address, a number (4 bytes), or bytes as 0x0a000001
@@ -166,22 +166,22 @@ struct Postcard {
 
 #[derive(clap::Args, Debug)]
 struct Sketch {
-    /// Sketch ID
+    /// ID of the sketch
     #[arg(long)]
     sketch: u16,
-    /// Epoch
+    /// Epoch of the sketch
     #[arg(long, default_value_t = 0)]
     epoch: u16,
-    /// First column
+    /// Index of the first column
     #[arg(long, default_value_t = 0)]
     first: u32,
-    /// Rows
+    /// Number of rows of the sketch
     #[arg(long, default_value_t = 1)]
     depth: u8,
     /// Bytes of a counter, 4 or 8
     #[arg(long, default_value_t = 4)]
     width: u8,
-    /// How counters are merged: sum, max, min or sample
+    /// Operation that merges counters: sum, max, min or sample
     #[arg(long, default_value = "sum", value_parser = report_text::merge_op)]
     op: MergeOp,
     /// Counters, column by column
@@ -203,7 +203,7 @@ pub(super) struct Sending {
     unacknowledged: u64,
 }
 
-/// Runs the command.
+/// Runs `hopwise report`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut sending = Sending::open(&args)?;
     match &args.what {
@@ -332,15 +332,17 @@ impl Args {
             return Ok((self.to.clone(), Spread::even(self.to.len())));
         };
         let map = collector_map::load(file)?;
-        let invalid = |error: String| CliError::new(format!("{}: {error}", file.display()));
-        Ok((map.reports().map_err(invalid)?, map.spread().map_err(invalid)?))
+        map.reports()
+            .and_then(|reports| Ok((reports, map.spread()?)))
+            .map_err(|error| CliError::new(format!("{}: {error}", file.display())))
     }
 }
 
 impl Sending {
     fn open(args: &Args) -> Result<Self, CliError> {
         let (to, spread) = args.collectors()?;
-        let (v6, many) = (to.iter().any(SocketAddr::is_ipv6), to.len() > MAX_COLLECTORS);
+        let v6 = to.iter().any(SocketAddr::is_ipv6);
+        let many = to.len() > MAX_COLLECTORS;
         if many || v6 != to.iter().all(SocketAddr::is_ipv6) {
             let text = format!("name 1 to {MAX_COLLECTORS} collectors, all by IPv4 or all by IPv6");
             return Err(CliError::new(text));
@@ -377,7 +379,8 @@ impl Sending {
             ..dta::Config::default()
         };
         let reporter = Reporter::new(config).map_err(|error| CliError::new(error.to_string()))?;
-        let (outbox, json) = (Outbox::default(), args.json);
+        let outbox = Outbox::default();
+        let json = args.json;
         Ok(Self {
             reporter,
             outbox,
@@ -442,9 +445,10 @@ impl Sending {
         }
     }
 
-    /// Prints the counters.
+    /// Prints the counters; the exit code is 1 if no report was sent, or one was lost or refused.
     fn summarize(&self) -> Result<ExitCode, CliError> {
-        let (stats, sockets) = (self.reporter.stats(), self.sockets.stats);
+        let stats = self.reporter.stats();
+        let sockets = self.sockets.stats;
         let mut total = dta::DestinationStats::default();
         for to in self.reporter.destinations(time::monotonic()) {
             total.retransmitted += to.stats.retransmitted;

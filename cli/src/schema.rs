@@ -21,9 +21,9 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Print the statements
+    /// Print the statements without executing them
     Show(Which),
-    /// Execute them
+    /// Execute the statements on the database
     Apply(Which),
 }
 
@@ -32,12 +32,12 @@ struct Which {
     /// The export: NAME of [exports.NAME]; `outlet`: the tables of the section outlet
     name: String,
 
-    /// Configuration file
+    /// Configuration file to read
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
 }
 
-/// Runs the command.
+/// Runs `hopwise schema`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let (Command::Show(which) | Command::Apply(which)) = &args.command;
     let settings = Settings::load(Some(&which.config))?;

@@ -41,7 +41,7 @@ struct Check {
     json: bool,
 }
 
-/// Runs the command.
+/// Runs `hopwise store`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let Command::Check(args) = args.command;
     let files = store::check(&args.dir, args.salvage).map_err(|error| CliError::new(error.to_string()))?;

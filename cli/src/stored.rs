@@ -85,10 +85,8 @@ fn matching(
         ..EventFilter::default()
     };
     let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
-    let is_wanted = |row: &EventRow| {
-        (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::from_row(row))
-    };
-    let (mut found, mut before) = (Vec::new(), filter.to.map(|to| to.saturating_add(1)));
+    let mut found = Vec::new();
+    let mut before = filter.to.map(|to| to.saturating_add(1));
     loop {
         let question = EventFilter {
             before,
@@ -96,7 +94,9 @@ fn matching(
             ..wanted
         };
         let (rows, stopped) = reader
-            .events_where(&question, is_wanted)
+            .events_where(&question, |row: &EventRow| {
+                (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::from_row(row))
+            })
             .map_err(|error| CliError::new(error.message))?;
         found.extend(rows);
         match stopped {
@@ -104,11 +104,11 @@ fn matching(
             _ => break,
         }
     }
-    let view = |row: &EventRow| {
+    let views = found.iter().rev().map(|row| {
         let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
         EventView::new(&row.event, row.rule.as_deref(), path, &ReasonNames::new())
-    };
-    Ok(found.iter().rev().map(view).collect())
+    });
+    Ok(views.collect())
 }
 
 fn event(row: Vec<Value>) -> Option<EventView> {
@@ -137,18 +137,20 @@ fn event(row: Vec<Value>) -> Option<EventView> {
     })
 }
 
+/// Rows of the flows that meet a condition on `text`, which is its parameter, the latest first.
+fn flow_rows(dir: &Path, condition: &str, text: &str, limit: u32) -> Result<Vec<Vec<Value>>, CliError> {
+    let sql = format!(
+        "SELECT flow, src, dst, sport, dport, proto, path, flow_latency, basis, reports, first_seen, last_seen \
+         FROM flows WHERE {condition} ORDER BY last_seen DESC LIMIT {limit}"
+    );
+    rows(dir, &sql, vec![Value::Text(text.to_string())], limit)
+}
+
 /// Flows whose text is or contains `text`, the latest first; with its hops if there is only one.
 pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
-    let find = |condition: &str, parameter: &str| {
-        let sql = format!(
-            "SELECT flow, src, dst, sport, dport, proto, path, flow_latency, basis, reports, first_seen, last_seen \
-             FROM flows WHERE {condition} ORDER BY last_seen DESC LIMIT {limit}"
-        );
-        rows(dir, &sql, vec![Value::Text(parameter.to_string())], limit)
-    };
-    let mut found = find("flow = ?1", text)?;
+    let mut found = flow_rows(dir, "flow = ?1", text, limit)?;
     if found.is_empty() {
-        found = find("instr(flow, ?1) > 0", text)?;
+        found = flow_rows(dir, "instr(flow, ?1) > 0", text, limit)?;
     }
     let mut flows: Vec<FlowDetail> = found.into_iter().filter_map(flow).collect();
     if let [flow] = &mut flows[..] {
@@ -192,18 +194,14 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
     let mut latencies: Vec<(u32, u64)> = Vec::new();
     for row in rows(dir, query, vec![Value::Text(flow.text.clone())], 1000)? {
         let mut row = Row(row.into_iter());
-        let (node, value) = (row.number(), row.number());
-        let (path, values) = (row.text().unwrap_or_default(), row.text().unwrap_or_default());
+        let node = row.number();
+        let value = row.number();
+        let path = row.text().unwrap_or_default();
+        let values = row.text().unwrap_or_default();
         let first = parse_path(&path).into_iter().zip(parse_path(&values));
         latencies.extend(node.zip(value));
         latencies.extend(first.filter_map(|(node, value)| Some((node?, value?.into()))));
     }
-    let latest = |node: u32| {
-        latencies
-            .iter()
-            .find(|(of, _)| *of == node)
-            .map(|(_, value)| *value)
-    };
     let mut hops = Vec::new();
     for node in &flow.path {
         let mut hop = HopView {
@@ -211,7 +209,10 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
             ..HopView::default()
         };
         if let Some(node) = *node {
-            hop.hop_latency = latest(node);
+            hop.hop_latency = latencies
+                .iter()
+                .find(|(other, _)| *other == node)
+                .map(|(_, latency)| *latency);
             let query = "SELECT queue, value, ts FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
                         ORDER BY ts DESC LIMIT 1";
             if let Some(row) = rows(dir, query, vec![Value::Int(node.into())], 1)?.pop() {
@@ -288,8 +289,11 @@ impl Row {
 
     /// Source, destination, ports and protocol; all five columns are consumed in any case.
     fn flow(&mut self) -> Option<Flow> {
-        let (src, dst) = (self.text(), self.text());
-        let (sport, dport, proto) = (self.number(), self.number(), self.number());
+        let src = self.text();
+        let dst = self.text();
+        let sport = self.number();
+        let dport = self.number();
+        let proto = self.number();
         Some(Flow {
             src: src?,
             dst: dst?,

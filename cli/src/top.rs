@@ -1,9 +1,9 @@
 //! `hopwise top`: the busiest flows, nodes and links of a running hopwise, drawn again every second; or those of another time, from its store.
 
 mod detail;
-mod place;
 mod screen;
 mod snapshot;
+mod state;
 
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use self::{
     detail::Detail,
-    place::{Action, Range, State, Target},
     screen::Screen,
     snapshot::Snapshot,
+    state::{Action, Range, State, Target},
 };
 use super::question::time;
 use super::remote::Api;
@@ -43,11 +43,11 @@ pub struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Initial table
+    /// Table to show first
     #[arg(long, value_enum, default_value_t = View::Flows)]
     pub(crate) view: View,
 
-    /// Initial order
+    /// Order of the rows at first
     #[arg(long, value_enum, default_value_t = Order::Latency)]
     pub(crate) sort: Order,
 
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) to: Option<u64>,
 
-    /// Refresh interval, seconds
+    /// Time between two refreshes, seconds
     #[arg(long, default_value_t = 1.0, value_parser = interval)]
     pub(crate) interval: f64,
 
@@ -74,20 +74,20 @@ pub struct Args {
 /// One of the tables.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
-    /// Flows
+    /// Flows with their paths and latencies
     Flows,
     /// Nodes and their queues
     Nodes,
-    /// Links between nodes
+    /// Links between nodes and their utilization
     Links,
 }
 
 /// The order of the rows.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// The slowest
+    /// The slowest flow or node first
     Latency,
-    /// The fullest queue
+    /// The fullest queue comes first
     Queue,
     /// The most reports (links: the highest utilization)
     Rate,
@@ -102,7 +102,7 @@ fn interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is on the screen: tables, or one flow.
+/// The contents of the screen: tables, or one flow.
 enum Shown {
     Tables(Box<Snapshot>),
     Flow(Box<Detail>),
@@ -111,35 +111,35 @@ enum Shown {
 impl Shown {
     fn ask(client: &Client, state: &State, now: u64) -> Result<Self, CliError> {
         let question = state.range.query(now);
-        match &state.place.flow {
-            Some(flow) => Detail::take(client, flow, &question).map(|detail| Self::Flow(Box::new(detail))),
-            None => Snapshot::take(client, state.place.order, &state.place.filter, &question)
+        match &state.page.flow {
+            Some(flow) => Detail::fetch(client, flow, &question).map(|detail| Self::Flow(Box::new(detail))),
+            None => Snapshot::fetch(client, state.page.order, &state.page.filter, &question)
                 .map(|snapshot| Self::Tables(Box::new(snapshot))),
         }
     }
 
-    /// How long it is shown before it is asked for again. What a console gives is of whole minutes, and another server's work.
+    /// The time until the next request. A console gives whole minutes, and another server works for it.
     fn interval(&self, interval: Duration) -> Duration {
         match self {
-            Self::Tables(snapshot) if snapshot.is_console() => interval.max(OF_CONSOLE),
+            Self::Tables(snapshot) if snapshot.is_console() => interval.max(CONSOLE_INTERVAL),
             _ => interval,
         }
     }
 
-    /// What the rows lead to.
+    /// The target of each row.
     fn rows(&self, state: &State) -> Vec<Target> {
         match self {
-            Self::Tables(snapshot) => snapshot.table(&state.place, None).1,
+            Self::Tables(snapshot) => snapshot.table(&state.page, None).1,
             Self::Flow(_) => Vec::new(),
         }
     }
 
     fn picture(&self, state: &State, client: &Client, terminal: Terminal) -> String {
-        let place = &state.place;
+        let page = &state.page;
         match self {
             Self::Tables(snapshot) => {
-                let head = snapshot.head(place, state.range, client, terminal);
-                let body = snapshot.body(place, terminal, head.lines().count() + 3);
+                let head = snapshot.head(page, state.range, client, terminal);
+                let body = snapshot.body(page, terminal, head.lines().count() + 3);
                 format!("{head}\n{body}")
             }
             Self::Flow(detail) => detail.picture(state.range, terminal),
@@ -147,19 +147,19 @@ impl Shown {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise top`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let terminal = Terminal::stdout();
     let filter = args.filter.as_deref().unwrap_or_default();
-    let range = Range::of(args.from, args.to, now()).map_err(CliError::new)?;
+    let range = Range::new(args.from, args.to, now()).map_err(CliError::new)?;
     let mut state = State::new(range, args.view, args.sort, filter);
     if args.json || args.once || !terminal.interactive {
-        let snapshot = Snapshot::take(&client, args.sort, filter, &range.query(now()))?;
+        let snapshot = Snapshot::fetch(&client, args.sort, filter, &range.query(now()))?;
         if args.json {
             return print(&json_line(&snapshot)?);
         }
-        return print(&snapshot.picture(&state.place, range, &client, terminal));
+        return print(&snapshot.picture(&state.page, range, &client, terminal));
     }
     let mut shown = Shown::ask(&client, &state, now())?;
     let screen = Screen::enter();
@@ -206,8 +206,8 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long the tables of a console are shown at least.
-const OF_CONSOLE: Duration = Duration::from_secs(10);
+/// The shortest time between two requests to a console.
+const CONSOLE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Order {
     fn next(self) -> Self {

@@ -13,10 +13,10 @@ use p4runtime::{program::Program, programs::INCLUDED};
 use config::Settings;
 use manage_role::settings::{ManagerSettings, p4runtime::P4RuntimeSettings};
 
-/// What was found.
+/// The findings about intents or devices.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// What becomes of the intents, in lines.
+pub(super) struct Findings {
+    /// One line for each intent or device.
     pub(super) text: String,
     /// Intents that are refused, each in a sentence.
     pub(super) refused: Vec<String>,
@@ -53,9 +53,9 @@ pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
         .map(|rules| (**rules).clone())
 }
 
-/// What the devices outside the domain get, in lines.
-pub(super) fn roles(settings: &Settings) -> Found {
-    let mut found = Found::default();
+/// Describes the entries that devices outside the domain get.
+pub(super) fn roles(settings: &Settings) -> Findings {
+    let mut found = Findings::default();
     let Some(manager) = settings.manager.as_ref() else {
         return found;
     };
@@ -72,7 +72,8 @@ pub(super) fn roles(settings: &Settings) -> Found {
         let Some(of_device) = manager.p4runtime.get(&device.name) else {
             continue;
         };
-        let (name, word) = (&device.name, device.role.word());
+        let name = &device.name;
+        let word = device.role.word();
         let about = of_device.about().unwrap_or_default();
         match bound(of_device, device) {
             Ok(program) => {
@@ -82,7 +83,8 @@ pub(super) fn roles(settings: &Settings) -> Found {
                     found.text,
                     "device {name}: {word}: {about}; {entries} entries, {groups} multicast groups, {sessions} clone sessions"
                 );
-                let (frames, every) = (role.frames.len(), role.period);
+                let frames = role.frames.len();
+                let every = role.period;
                 let _ = match frames {
                     0 => writeln!(found.text, ", no timer frames of the manager"),
                     _ => writeln!(found.text, ", {frames} timer frames every {every:?}"),
@@ -120,8 +122,8 @@ pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Pr
 }
 
 /// Compiles the intents of a configuration.
-pub(super) fn compiled(settings: &Settings) -> Found {
-    let mut found = Found::default();
+pub(super) fn compiled(settings: &Settings) -> Findings {
+    let mut found = Findings::default();
     if settings.manager.is_none() || settings.intents.is_empty() {
         return found;
     }
@@ -140,7 +142,8 @@ pub(super) fn compiled(settings: &Settings) -> Found {
                 .refused
                 .push(format!("the intent `{name}` will be refused: {refusal}")),
             Ok(outcome) if index < MAX_LINES => {
-                let (mode, devices) = (outcome.mode.word(), outcome.nodes.len());
+                let mode = outcome.mode.word();
+                let devices = outcome.nodes.len();
                 let _ = writeln!(found.text, "intent {name}: mode {mode}, on {devices} device(s)");
             }
             Ok(_) => {}
@@ -156,7 +159,7 @@ pub(super) fn compiled(settings: &Settings) -> Found {
     found
 }
 
-/// What a device can do, if its map is that of a program of ours.
+/// The capabilities of a device, known if its map belongs to an included program.
 fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
     let of_device = manager
         .p4runtime
@@ -301,7 +304,7 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
         }
     }
 
-    fn found(map: &str, checksum: &str, mode: &str) -> Found {
+    fn found(map: &str, checksum: &str, mode: &str) -> Findings {
         let device = |name: &str, node: u32| {
             format!(
                 "[manager.p4runtime.{name}]\nmap = \"{map}\"\nreport = {{ port = 4, source = \"192.0.2.{node}\" }}\n"

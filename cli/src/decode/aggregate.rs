@@ -9,16 +9,16 @@ use wire::aggregate::{Kind, PacketFields, Postcard, Summary, SummaryMetric};
 use terminal::json::{self, Object, Text};
 use terminal::{Align, Table, units};
 
-/// One aggregate.
-pub(super) fn write(out: &mut String, from: (u64, IpAddr), aggregate: &Aggregate<'_>, json: bool) {
+/// Appends an aggregate as text or as a line of JSON.
+pub(super) fn write(out: &mut String, ts: u64, source: IpAddr, aggregate: &Aggregate<'_>, json: bool) {
     if json {
-        object(out, from, aggregate)
+        object(out, ts, source, aggregate)
     } else {
-        text(out, from, aggregate)
+        text(out, ts, source, aggregate)
     }
 }
 
-fn object(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>) {
+fn object(out: &mut String, ts: u64, source: IpAddr, aggregate: &Aggregate<'_>) {
     let header = aggregate.header();
     json::object(out, |o| {
         o.field("ts", ts)
@@ -92,9 +92,11 @@ fn paper_name(kind: Kind) -> &'static str {
     }
 }
 
-fn text(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>) {
+fn text(out: &mut String, ts: u64, source: IpAddr, aggregate: &Aggregate<'_>) {
     let header = aggregate.header();
-    let (kind, aggregator, seq) = (paper_name(header.kind), header.aggregator, header.sequence);
+    let kind = paper_name(header.kind);
+    let aggregator = header.aggregator;
+    let seq = header.sequence;
     let timer = if header.by_timer {
         "  sent by its timer"
     } else {

@@ -29,7 +29,7 @@ pub(super) enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Its name in the summary.
+    /// The name by which the summary counts the message.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Report(report, _) => report.operation.opcode().name(),
@@ -42,13 +42,13 @@ impl Message<'_> {
 /// The ports that the user named.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports<'p> {
-    /// Of telemetry reports.
+    /// Ports on which telemetry reports are expected.
     pub(super) reports: &'p [u16],
-    /// Of RoCEv2.
+    /// Ports that carry RoCEv2.
     pub(super) roce: &'p [u16],
 }
 
-/// What a datagram to one of [`PORTS`] or to a port of RoCEv2 is; `None` for others, and for ports configured for reports.
+/// Parses a datagram to one of [`PORTS`] or to a port of RoCEv2; `None` for others, and for ports configured for reports.
 /// `scratch` has the frame of a packet to another port than RoCEv2's own.
 pub(super) fn by_port<'a>(
     ports: Ports<'_>,
@@ -101,8 +101,8 @@ fn packet<'a>(
     }
 }
 
-/// One datagram.
-pub(super) fn write(out: &mut String, (ts, source): (u64, IpAddr), found: &Message<'_>, json: bool) {
+/// Appends a datagram as text or as a line of JSON.
+pub(super) fn write(out: &mut String, ts: u64, source: IpAddr, found: &Message<'_>, json: bool) {
     if json {
         json::object(out, |o| {
             o.field("ts", ts).field("source", Text(source));
@@ -225,15 +225,17 @@ fn columns(operation: &Operation<'_>) -> Vec<Vec<u64>> {
     else {
         return Vec::new();
     };
-    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-    let column = |column: &[u8]| column.chunks(usize::from(*width)).map(number).collect();
     counters
         .chunks(usize::from(*depth) * usize::from(*width))
-        .map(column)
+        .map(|column| column.chunks(usize::from(*width)).map(big_endian).collect())
         .collect()
 }
 
-fn type_of(body: &Body) -> &'static str {
+fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+fn body_name(body: &Body) -> &'static str {
     match body {
         Body::Ack { .. } => "ack",
         Body::Nack { .. } => "nack",
@@ -245,7 +247,7 @@ fn type_of(body: &Body) -> &'static str {
 fn control_fields(o: &mut Object<'_>, control: &Control) {
     o.field("dta", "control")
         .field("layout", "v1")
-        .field("type", type_of(&control.body));
+        .field("type", body_name(&control.body));
     o.field("seq", control.sequence)
         .field("reporter", control.reporter);
     match control.body {
@@ -277,7 +279,8 @@ fn control_fields(o: &mut Object<'_>, control: &Control) {
 }
 
 fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>, port: u16) {
-    let (bth, ends) = (&packet.bth, packet.ends);
+    let bth = &packet.bth;
+    let ends = packet.ends;
     o.field("roce", bth.opcode.name()).object("flow", |o| {
         o.field("src", Text(ends.source))
             .field("dst", Text(ends.destination));
@@ -322,7 +325,9 @@ fn text(out: &mut String, found: &Message<'_>) {
         }
         Message::Nack(nack) => writeln!(out, "DTA nack  last {}  (artifact)", nack.last),
         Message::Control(control) => {
-            let (name, seq, reporter) = (type_of(&control.body), control.sequence, control.reporter);
+            let name = body_name(&control.body);
+            let seq = control.sequence;
+            let reporter = control.reporter;
             let _ = writeln!(out, "DTA {name}  to reporter {reporter}  seq {seq}");
             match control.body {
                 Body::Ack { last } => writeln!(out, "  all up to {last}"),
@@ -438,10 +443,9 @@ fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
 }
 
 fn columns_text(operation: &Operation<'_>) -> String {
-    let column = |values: Vec<u64>| values.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
     columns(operation)
         .into_iter()
-        .map(column)
+        .map(|column| column.iter().map(u64::to_string).collect::<Vec<_>>().join(" "))
         .collect::<Vec<_>>()
         .join(" | ")
 }

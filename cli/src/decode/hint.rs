@@ -1,4 +1,4 @@
-//! Which other profile reads the datagrams that were refused: a wrong profile refuses nearly all of them.
+//! Suggests another profile that reads the refused datagrams: a wrong profile refuses nearly all of them.
 
 use terminal::units;
 use wire::report::Decoder;
@@ -7,7 +7,7 @@ use wire::{Dialect, Profile};
 /// Refused datagrams that are tried, at most.
 const TRIED: u64 = 1000;
 
-/// How many of the refused datagrams each dialect reads, with its usual marks of INT.
+/// Counts the refused datagrams that each dialect reads, with its usual marks of INT.
 #[derive(Default, Debug)]
 pub(super) struct ProfileHint {
     tried: u64,

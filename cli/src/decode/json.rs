@@ -12,7 +12,7 @@ use super::Refused;
 use super::plausibility::SourcePlausibility;
 use terminal::json::{self, Object, Text};
 
-/// One report.
+/// Appends a report as a line of JSON.
 pub(super) fn report(
     out: &mut String,
     ts: u64,
@@ -77,7 +77,7 @@ pub(super) fn packet(
         flow(o, "tunnel", contents.tunnel.as_ref());
         o.present("int_version", contents.int.map(|int| int.version.name()));
         sf(o, contents.int.and_then(|int| int.sf));
-        let found = super::hops_of(contents);
+        let found = super::hops(contents);
         hops(
             o,
             contents.ioam.filter(|_| contents.int.is_none()),
@@ -185,16 +185,21 @@ fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
         if node.has_wide_node_id() {
             o.field("node_id", node.node_id());
         }
-        let of = |k: u32, value: Option<u64>| node.has(k).then_some(value);
         for (name, value) in [
             (
                 "hop_limit",
                 (node.has(0) || node.has(8)).then_some(node.hop_limit().map(u64::from)),
             ),
-            ("seconds", of(2, node.seconds().map(u64::from))),
-            ("fraction", of(3, node.fraction().map(u64::from))),
-            ("namespace_data", of(5, node.namespace_data().map(u64::from))),
-            ("namespace_data_wide", of(10, node.wide_namespace_data())),
+            ("seconds", node.has(2).then_some(node.seconds().map(u64::from))),
+            ("fraction", node.has(3).then_some(node.fraction().map(u64::from))),
+            (
+                "namespace_data",
+                node.has(5).then_some(node.namespace_data().map(u64::from)),
+            ),
+            (
+                "namespace_data_wide",
+                node.has(10).then_some(node.wide_namespace_data()),
+            ),
         ] {
             o.present(name, value);
         }
@@ -242,47 +247,49 @@ fn hops<I: Iterator<Item = Hop>>(
 
 /// The metadata of a hop: `null` for a present but unavailable item; items that are not in the bitmap are left out.
 fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
-    let present = |items| hop.carried.contains(items);
-    if present(Items::NODE_ID) {
+    if hop.carried.contains(Items::NODE_ID) {
         o.field("node_id", hop.node_id);
     }
-    if present(Items::INTERFACES) {
+    if hop.carried.contains(Items::INTERFACES) {
         o.field("ingress_if", hop.ingress_if)
             .field("egress_if", hop.egress_if);
     }
-    if present(Items::HOP_LATENCY) {
+    if hop.carried.contains(Items::HOP_LATENCY) {
         o.field("hop_latency", hop.hop_latency);
     }
     o.present("implausible_latency", plausibility.implausible(hop));
-    if present(Items::QUEUE) || present(Items::QUEUE_CONGESTION) || present(Items::QUEUE_ID) {
+    if hop.carried.contains(Items::QUEUE)
+        || hop.carried.contains(Items::QUEUE_CONGESTION)
+        || hop.carried.contains(Items::QUEUE_ID)
+    {
         o.field("queue_id", hop.queue_id);
     }
-    if present(Items::QUEUE) {
+    if hop.carried.contains(Items::QUEUE) {
         o.field("queue_occupancy", hop.queue_occupancy);
     }
-    if present(Items::QUEUE_CONGESTION) {
+    if hop.carried.contains(Items::QUEUE_CONGESTION) {
         o.field("queue_congestion", hop.queue_congestion);
     }
     o.present("congestion_queue_id", hop.other_queue(hop.congestion_queue_id));
     o.present("drop_queue_id", hop.other_queue(hop.drop_queue_id));
-    if present(Items::INGRESS_TS) {
+    if hop.carried.contains(Items::INGRESS_TS) {
         o.field("ingress_ts", hop.ingress_ts);
     }
-    if present(Items::EGRESS_TS) {
+    if hop.carried.contains(Items::EGRESS_TS) {
         o.field("egress_ts", hop.egress_ts);
     }
-    if present(Items::L2_INTERFACES) {
+    if hop.carried.contains(Items::L2_INTERFACES) {
         o.field("l2_ingress_if", hop.l2_ingress_if)
             .field("l2_egress_if", hop.l2_egress_if);
     }
-    if present(Items::TX_UTILIZATION) {
+    if hop.carried.contains(Items::TX_UTILIZATION) {
         o.field("tx_utilization", hop.tx_utilization);
     }
-    if present(Items::BUFFER) {
+    if hop.carried.contains(Items::BUFFER) {
         o.field("buffer_id", hop.buffer_id)
             .field("buffer_occupancy", hop.buffer_occupancy);
     }
-    if present(Items::CHECKSUM_COMPLEMENT) {
+    if hop.carried.contains(Items::CHECKSUM_COMPLEMENT) {
         o.field("checksum_complement", hop.checksum_complement);
     }
 }

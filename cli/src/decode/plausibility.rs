@@ -1,4 +1,4 @@
-//! Which hop latencies are implausible, by the profile of the node, otherwise by that of the source.
+//! Judges hop latencies by the profile of the node, otherwise by that of the source.
 
 use collector::Profile;
 use detect::Prefix;
@@ -20,8 +20,8 @@ pub(super) struct SourcePlausibility<'a> {
 }
 
 impl PlausibilityCheck {
-    /// Of reports from `source`, the longest prefix first.
-    pub(super) fn of(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
+    /// The rules for reports from `source`; the longest prefix decides.
+    pub(super) fn for_source(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
         let found = self
             .by_source
             .iter()
@@ -33,8 +33,8 @@ impl PlausibilityCheck {
         }
     }
 
-    /// Of data packets.
-    pub(super) fn of_packets(&self) -> SourcePlausibility<'_> {
+    /// The rules for data packets, which have no source of reports.
+    pub(super) fn for_packets(&self) -> SourcePlausibility<'_> {
         SourcePlausibility {
             profile: &self.default,
             nodes: &self.nodes,

@@ -12,7 +12,7 @@ use super::Refused;
 use super::plausibility::SourcePlausibility;
 use terminal::{Align, Table, units};
 
-/// One report.
+/// Appends a report as text: a header line and a table of hops.
 pub(super) fn report(
     out: &mut String,
     ts: u64,
@@ -23,7 +23,9 @@ pub(super) fn report(
     let node = report
         .node_id
         .map_or(String::new(), |node| format!("  node {node}"));
-    let (version, hw_id, seq) = (report.version.name(), report.hw_id, report.seq);
+    let version = report.version.name();
+    let hw_id = report.hw_id;
+    let seq = report.seq;
     out.push_str(&format!(
         "{}  from {source}  report {version}{node}  hw {hw_id}  seq {seq}{}\n",
         units::date_time(ts),
@@ -107,12 +109,7 @@ pub(super) fn packet(
     if let Some(tunnel) = contents.tunnel {
         out.push_str(&format!("  in tunnel {tunnel}\n"));
     }
-    write_hops(
-        out,
-        contents.int.as_ref(),
-        &super::hops_of(contents),
-        plausibility,
-    );
+    write_hops(out, contents.int.as_ref(), &super::hops(contents), plausibility);
 }
 
 /// A refused frame or report.

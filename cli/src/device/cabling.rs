@@ -1,4 +1,4 @@
-//! What NetBox has, as an inventory: which interfaces are ports, and what is at the other end of each.
+//! Turns the objects of NetBox into an inventory: interfaces that are ports, and the far end of each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     inventory::{DeviceRow, Import},
-    netbox::{Address, Device, Found, Interface, Options},
+    netbox::{Address, Device, Interface, Objects, Options},
 };
 
 /// Problems that are shown; more only with their number.
@@ -42,7 +42,7 @@ impl Interface {
 ///
 /// # Errors
 /// Each problem in a sentence.
-pub(super) fn import(found: &Found, options: &Options) -> Result<(Import, Vec<String>), String> {
+pub(super) fn import(found: &Objects, options: &Options) -> Result<(Import, Vec<String>), String> {
     let mut work = Work {
         options,
         import: Import::default(),
@@ -258,7 +258,7 @@ impl<'a> Work<'a> {
     }
 
     /// Adds the neighbours that are not managed and have addresses; returns what was left out.
-    fn hosts(&mut self, found: &Found) -> Vec<String> {
+    fn hosts(&mut self, found: &Objects) -> Vec<String> {
         let mut at: BTreeMap<u64, Neighbour<'_>> = BTreeMap::new();
         for port in self.ports.values().filter(|port| self.is_edge(port)) {
             for end in port.interface.connected_endpoints.iter().flatten() {
@@ -270,7 +270,8 @@ impl<'a> Work<'a> {
             }
         }
         let (mut owned, shared) = owned(&found.addresses);
-        let (mut hosts, mut names) = (Vec::new(), BTreeMap::new());
+        let mut hosts = Vec::new();
+        let mut names = BTreeMap::new();
         for (id, (name, mut ports)) in at {
             let addresses = owned.remove(&id).unwrap_or_default();
             if addresses.is_empty() {
@@ -299,7 +300,7 @@ impl<'a> Work<'a> {
 }
 
 impl Port<'_> {
-    /// For messages.
+    /// The cable as messages name it.
     fn shown(&self) -> String {
         format!("`{}` of `{}`", shown(&self.interface.name), self.device)
     }
@@ -307,7 +308,8 @@ impl Port<'_> {
 
 /// The addresses that only one device has, by its id; and the number of the others.
 fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
-    let (mut owners, mut shared) = (BTreeMap::new(), BTreeSet::new());
+    let mut owners = BTreeMap::new();
+    let mut shared = BTreeSet::new();
     for one in addresses {
         let device = one
             .assigned_object
@@ -335,17 +337,18 @@ fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
     (owned, shared.len())
 }
 
+fn host_letter(c: char) -> char {
+    if c.is_ascii_alphanumeric() || "._-".contains(c) {
+        c
+    } else {
+        '-'
+    }
+}
+
 /// The name of a host: `-` for what no name may have.
 fn host_name(name: Option<&str>, id: u64) -> String {
     let name = name.map_or_else(|| format!("device-{id}"), str::to_owned);
-    let letter = |c: char| {
-        if c.is_ascii_alphanumeric() || "._-".contains(c) {
-            c
-        } else {
-            '-'
-        }
-    };
-    let name: String = name.chars().map(letter).take(63).collect();
+    let name: String = name.chars().map(host_letter).take(63).collect();
     if name.is_empty() {
         format!("device-{id}")
     } else {
@@ -368,7 +371,7 @@ fn number(value: &Value) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| *number > 0)
 }
 
-/// What is written by others, in one line.
+/// Text of others in one line, without control characters, at most 64 characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(64).collect()
 }

@@ -7,7 +7,7 @@ use manager::device::PortId;
 
 use super::inventory::{DeviceRow, Import};
 
-/// The columns.
+/// The columns that a file may have, in any order.
 const COLUMNS: [&str; 13] = [
     "kind",
     "name",
@@ -37,7 +37,8 @@ struct Row {
 /// # Errors
 /// Every problem with its line and what to do.
 pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
-    let (mut import, mut problems) = (Import::default(), Vec::new());
+    let mut import = Import::default();
+    let mut problems = Vec::new();
     let rows = rows(text).map_err(|(line, problem)| format!("{file}:{line}: {problem}"))?;
     // Links and hosts may come before their devices, and node ids are free only when all given ones are known.
     for turn in 0..3 {
@@ -84,7 +85,15 @@ fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
     {
         return Err((line, format!("two columns are named `{}`; remove one", name.1)));
     }
-    let row = |(line, cells): (usize, Vec<String>)| {
+    records
+        .filter(|(_, cells)| cells.iter().any(|cell| !cell.trim().is_empty()))
+        .map(|(line, cells)| Row::new(&names, line, cells))
+        .collect()
+}
+
+impl Row {
+    /// Pairs the cells of a line with the names of their columns; empty cells are left out.
+    fn new(names: &[String], line: usize, cells: Vec<String>) -> Result<Self, (usize, String)> {
         if cells.len() != names.len() {
             let problem = format!(
                 "{} cells, but {} columns; quote cells that contain commas",
@@ -97,18 +106,12 @@ fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
             .iter()
             .cloned()
             .zip(cells.into_iter().map(|cell| cell.trim().to_owned()));
-        Ok(Row {
+        Ok(Self {
             line,
             cells: cells.filter(|(_, cell)| !cell.is_empty()).collect(),
         })
-    };
-    records
-        .filter(|(_, cells)| cells.iter().any(|cell| !cell.trim().is_empty()))
-        .map(row)
-        .collect()
-}
+    }
 
-impl Row {
     fn cell(&self, column: &str) -> Option<&str> {
         self.cells.get(column).map(String::as_str)
     }
@@ -133,23 +136,32 @@ impl Row {
     }
 
     fn parsed<T: FromStr>(&self, column: &str) -> Result<Option<T>, String> {
-        let parse = |cell: &str| {
-            cell.parse()
-                .map_err(|_| format!("`{cell}` in `{column}` cannot be read; write a number from 1"))
+        let Some(cell) = self.cell(column) else {
+            return Ok(None);
         };
-        self.cell(column).map(parse).transpose()
+        cell.parse()
+            .map(Some)
+            .map_err(|_| format!("`{cell}` in `{column}` cannot be read; write a number from 1"))
     }
 
     /// A list in one cell, separated by spaces or semicolons.
     fn list<T: FromStr>(&self, column: &str, what: &str) -> Result<Vec<T>, String> {
         let cell = self.cell(column).unwrap_or_default();
-        let words = cell.split([' ', ';']).filter(|word| !word.is_empty());
-        let parse = |word: &str| {
-            word.parse().map_err(|_| {
-                format!("`{word}` in `{column}` cannot be read; write {what}, separated by spaces")
+        cell.split([' ', ';'])
+            .filter(|word| !word.is_empty())
+            .map(|word| {
+                word.parse().map_err(|_| {
+                    format!("`{word}` in `{column}` cannot be read; write {what}, separated by spaces")
+                })
             })
-        };
-        words.map(parse).collect()
+            .collect()
+    }
+
+    /// The port at one end of a link.
+    fn end(&self, column: &str) -> Result<(String, PortId), String> {
+        self.needed(column)
+            .and(self.port(column))
+            .map(Option::unwrap_or_default)
     }
 
     fn port(&self, column: &str) -> Result<Option<(String, PortId)>, String> {
@@ -176,14 +188,7 @@ impl Row {
                 edge: self.list("edge", "numbers of ports")?,
                 comment: String::new(),
             }),
-            "link" => {
-                let end = |column| {
-                    self.needed(column)
-                        .and(self.port(column))
-                        .map(Option::unwrap_or_default)
-                };
-                import.link([end("a")?, end("b")?], self.parsed("mtu")?)
-            }
+            "link" => import.link([self.end("a")?, self.end("b")?], self.parsed("mtu")?),
             "host" => import.host(
                 self.needed("name")?,
                 self.list("addresses", "addresses")?,
@@ -201,8 +206,12 @@ type Record = (usize, Vec<String>);
 
 /// The records of a file.
 fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
-    let (mut records, mut record, mut cell) = (Vec::new(), Vec::new(), String::new());
-    let (mut line, mut begun, mut quoted) = (1, 1, None);
+    let mut records = Vec::new();
+    let mut record = Vec::new();
+    let mut cell = String::new();
+    let mut line = 1;
+    let mut begun = 1;
+    let mut quoted = None;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         line += usize::from(c == '\n');

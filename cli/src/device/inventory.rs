@@ -6,6 +6,7 @@ use manager::{
     device::{NodeId, PortId},
     inventory::{Device, DeviceRole, DriverOptions, Host, Inventory, Origin, Peer},
 };
+use terminal::units;
 
 /// A device of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,14 +23,14 @@ pub(super) struct DeviceRow {
 }
 
 /// The ports at both ends of a link, by the names of their devices, and its MTU.
-type Link = ([(String, PortId); 2], Option<u32>);
+type ImportedLink = ([(String, PortId); 2], Option<u32>);
 
-/// What was imported so far.
+/// The devices, links and hosts imported so far.
 #[derive(Debug, Default)]
 pub(super) struct Import {
     inventory: Inventory,
     devices: Vec<DeviceRow>,
-    links: Vec<Link>,
+    links: Vec<ImportedLink>,
     hosts: Vec<(Host, Option<(String, PortId)>)>,
 }
 
@@ -37,7 +38,7 @@ impl Import {
     /// Adds a device.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// The problem with the row, in one sentence.
     pub(super) fn device(&mut self, row: DeviceRow) -> Result<(), String> {
         let node = row.node.unwrap_or_else(|| self.inventory.free_node());
         let DeviceRow {
@@ -47,7 +48,8 @@ impl Import {
             labels,
             ..
         } = row.clone();
-        let (options, role) = (DriverOptions::default(), DeviceRole::Switch);
+        let options = DriverOptions::default();
+        let role = DeviceRole::Switch;
         let device = Device {
             name,
             node,
@@ -84,10 +86,11 @@ impl Import {
     /// Adds a link between two ports.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// The problem with the row, in one sentence.
     pub(super) fn link(&mut self, ends: [(String, PortId); 2], mtu: Option<u32>) -> Result<(), String> {
         let [a, b] = &ends;
-        let (from, to) = (self.at(a)?, self.at(b)?);
+        let from = self.resolve(a)?;
+        let to = self.resolve(b)?;
         for (end, name) in [(from, a), (to, b)] {
             if !self.inventory.claims(end).is_empty() {
                 return Err(format!(
@@ -106,14 +109,14 @@ impl Import {
     /// Adds a host.
     ///
     /// # Errors
-    /// What is wrong with it, in one sentence.
+    /// The problem with the row, in one sentence.
     pub(super) fn host(
         &mut self,
         name: String,
         addresses: Vec<IpAddr>,
         at: Option<(String, PortId)>,
     ) -> Result<(), String> {
-        let port = at.as_ref().map(|at| self.at(at)).transpose()?;
+        let port = at.as_ref().map(|at| self.resolve(at)).transpose()?;
         if port.is_some_and(|port| {
             self.inventory
                 .claims(port)
@@ -134,11 +137,10 @@ impl Import {
         Ok(())
     }
 
-    fn at(&self, (device, port): &(String, PortId)) -> Result<(NodeId, PortId), String> {
-        Ok((
-            self.inventory.node(device).map_err(|error| error.to_string())?,
-            *port,
-        ))
+    /// A port with its device's node id; an error names the device that the inventory lacks.
+    fn resolve(&self, port: &(String, PortId)) -> Result<(NodeId, PortId), String> {
+        let node = self.inventory.node(&port.0).map_err(|error| error.to_string())?;
+        Ok((node, port.1))
     }
 
     /// `3 devices, 2 links and 4 hosts`.
@@ -149,9 +151,10 @@ impl Import {
             hosts,
             ..
         } = self;
-        let counted = |number: usize, noun| terminal::units::counted(number as u64, noun);
-        let (devices, links) = (counted(devices.len(), "device"), counted(links.len(), "link"));
-        format!("{devices}, {links} and {}", counted(hosts.len(), "host"))
+        let devices = units::counted(devices.len() as u64, "device");
+        let links = units::counted(links.len() as u64, "link");
+        let hosts = units::counted(hosts.len() as u64, "host");
+        format!("{devices}, {links} and {hosts}")
     }
 
     /// The tables for the configuration.
@@ -184,11 +187,10 @@ impl Import {
             }
             out.push('\n');
         }
-        let port = |(device, port): &(String, PortId)| text(&format!("{device}:{port}"));
         for (ends, mtu) in &self.links {
             out.push_str(&format!(
                 "[[inventory.links]]\nbetween = {}\n",
-                list(ends.iter().map(port))
+                list(ends.iter().map(port_text))
             ));
             out.push_str(&mtu.map_or_else(String::new, |mtu| format!("mtu = {mtu}\n")));
             out.push('\n');
@@ -199,12 +201,17 @@ impl Import {
             out.push_str(&format!("addresses = {}\n", list(addresses)));
             out.push_str(
                 &at.as_ref()
-                    .map_or_else(String::new, |at| format!("at = {}\n", port(at))),
+                    .map_or_else(String::new, |at| format!("at = {}\n", port_text(at))),
             );
             out.push('\n');
         }
         out
     }
+}
+
+/// A port as `"DEVICE:PORT"`.
+fn port_text(port: &(String, PortId)) -> String {
+    text(&format!("{}:{}", port.0, port.1))
 }
 
 /// A string of TOML: the escapes of JSON are among those of TOML.

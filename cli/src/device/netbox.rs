@@ -14,7 +14,7 @@ use net::client::{Client, Error, escape};
 use net::tls;
 use terminal::CliError;
 
-/// What to read, and as what.
+/// Options for the objects to read, and their roles in the inventory.
 #[derive(clap::Args, Debug)]
 pub(super) struct Options {
     /// Read from NetBox (3.3 or newer) at this URL. Its token: --token or NETBOX_TOKEN; https needs --ca
@@ -74,16 +74,16 @@ struct Page<T> {
 
 /// An object with an id.
 pub(super) trait Object: DeserializeOwned {
-    /// Its id in NetBox.
+    /// The id in NetBox.
     fn id(&self) -> u64;
 }
 
 /// A reference to another object.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Reference {
-    /// Its id in NetBox.
+    /// The id in NetBox.
     pub(super) id: u64,
-    /// Its name, if its kind has one.
+    /// The name, if this kind of object has one.
     #[serde(default)]
     pub(super) name: Option<String>,
 }
@@ -91,25 +91,25 @@ pub(super) struct Reference {
 /// A site, role or tag.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Slug {
-    /// Its short name.
+    /// The short name that URLs and filters use.
     pub(super) slug: String,
 }
 
 /// A value out of a set.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Choice {
-    /// The value.
+    /// The value that the API uses, such as `active`.
     pub(super) value: String,
 }
 
 /// An address with its prefix length.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Prefix {
-    /// As `10.0.0.1/24`.
+    /// The address with its prefix length, such as `10.0.0.1/24`.
     pub(super) address: String,
 }
 
-/// A device.
+/// A device with the fields that the import uses.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Device {
     pub(super) id: u64,
@@ -179,7 +179,7 @@ pub(super) struct Address {
     pub(super) assigned_object: Option<Assigned>,
 }
 
-/// What has an address.
+/// The object to which an address is assigned.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Assigned {
     #[serde(default)]
@@ -204,14 +204,14 @@ impl Object for Address {
     }
 }
 
-/// What was read.
+/// The objects read from NetBox.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Objects {
     /// The NetBox, for messages.
     pub(super) url: String,
     /// The devices that are to be managed.
     pub(super) devices: Vec<Device>,
-    /// Their interfaces.
+    /// The interfaces of all devices that were read.
     pub(super) interfaces: Vec<Interface>,
     /// The addresses of their neighbours.
     pub(super) addresses: Vec<Address>,
@@ -221,13 +221,13 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Found, CliError> {
+pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, CliError> {
     let source = Source::new(url, api)?;
     let devices: Vec<Device> = source.list("dcim/devices", &query(&options.filter), MAX_DEVICES)?;
     let ids: Vec<u64> = devices.iter().map(|device| device.id).collect();
-    let interfaces = source.of_devices("dcim/interfaces", &ids)?;
-    let addresses = source.of_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
-    Ok(Found {
+    let interfaces = source.list_for_devices("dcim/interfaces", &ids)?;
+    let addresses = source.list_for_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
+    Ok(Objects {
         url: source.client.url(),
         devices,
         interfaces,
@@ -253,18 +253,24 @@ fn query(filters: &[(String, String)]) -> String {
     each.chain(["&exclude=config_context".to_owned()]).collect()
 }
 
-/// A NetBox.
+/// A client of one NetBox.
 struct Source {
     client: Client,
 }
 
+fn invalid_url(url: &str) -> CliError {
+    CliError::new(format!(
+        "`{url}` is not the URL of NetBox; write it like https://netbox.example.org"
+    ))
+}
+
+fn is_visible(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+}
+
 impl Source {
     fn new(url: &str, api: &Api) -> Result<Self, CliError> {
-        let bad = || {
-            CliError::new(format!(
-                "`{url}` is not the URL of NetBox; write it like https://netbox.example.org"
-            ))
-        };
         // Without a scheme, with TLS: the token is a secret.
         let whole = if url.contains("://") {
             url.to_owned()
@@ -280,12 +286,8 @@ impl Source {
             (false, false) => ":80",
         };
         let scheme = if secure { "https" } else { "http" };
-        let visible = |text: &str| {
-            text.bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
-        };
-        if !visible(path) {
-            return Err(bad());
+        if !is_visible(path) {
+            return Err(invalid_url(url));
         }
         // The token of hopwise is not for others.
         let token = api
@@ -293,7 +295,7 @@ impl Source {
             .clone()
             .or_else(|| std::env::var("NETBOX_TOKEN").ok())
             .filter(|token| !token.is_empty());
-        if token.as_deref().is_some_and(|token| !visible(token)) {
+        if token.as_deref().is_some_and(|token| !is_visible(token)) {
             return Err(CliError::new(
                 "the token of NetBox has characters that no token has; correct NETBOX_TOKEN",
             ));
@@ -307,9 +309,9 @@ impl Source {
             };
             format!("{scheme} {token}")
         });
-        let url = format!("{scheme}://{authority}{port}");
-        let client = Client::with_tls(&url, None, api.tls_for(&url)?).map_err(|error| match error {
-            Error::Address(_) => bad(),
+        let root = format!("{scheme}://{authority}{port}");
+        let client = Client::with_tls(&root, None, api.tls_for(&root)?).map_err(|error| match error {
+            Error::Address(_) => invalid_url(url),
             other => CliError::from(other),
         });
         if !secure && authorization.is_some() && !tls::is_loopback(authority) {
@@ -329,7 +331,7 @@ impl Source {
     }
 
     /// All objects of a list that belong to these devices.
-    fn of_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
+    fn list_for_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
         let mut all = Vec::new();
         for batch in devices.chunks(BATCH) {
             let filter: String = batch.iter().map(|id| format!("&device_id={id}")).collect();
@@ -340,20 +342,22 @@ impl Source {
 
     /// All objects of a list; at most `limit`.
     fn list<T: Object>(&self, list: &str, query: &str, limit: usize) -> Result<Vec<T>, CliError> {
-        let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
-        let refuse = |why: String| Err(CliError::new(format!("NetBox at {}: {why}", self.client.url())));
+        let mut all = Vec::new();
+        let mut seen = BTreeSet::new();
         loop {
             let path = format!("{list}/?limit={PAGE}&offset={}{query}", all.len());
             let page: Page<T> = self.page(&path)?;
             if page.count.max(all.len() + page.results.len()) > limit {
-                return refuse(format!(
+                return Err(self.refusal(&format!(
                     "{list} has more than {limit} objects to read; read fewer devices by --filter"
-                ));
+                )));
             }
             let empty = page.results.is_empty();
             for object in page.results {
                 if !seen.insert(object.id()) {
-                    return refuse(format!("{list} changed while it was read; run the command again"));
+                    return Err(self.refusal(&format!(
+                        "{list} changed while it was read; run the command again"
+                    )));
                 }
                 all.push(object);
             }
@@ -361,17 +365,22 @@ impl Source {
                 return Ok(all);
             }
             if empty {
-                return refuse(format!(
+                return Err(self.refusal(&format!(
                     "{list} ended after {} of {} objects; run the command again",
                     all.len(),
                     page.count
-                ));
+                )));
             }
         }
     }
 
+    fn refusal(&self, problem: &str) -> CliError {
+        CliError::new(format!("NetBox at {}: {problem}", self.client.url()))
+    }
+
     fn page<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        let (url, list) = (self.client.url(), path.split("/?").next().unwrap_or(path));
+        let url = self.client.url();
+        let list = path.split("/?").next().unwrap_or(path);
         let answer = self.client.get(path).map_err(|error| {
             CliError::new(match error {
                 Error::Tls(message) => message,
@@ -402,7 +411,7 @@ impl Source {
     }
 }
 
-/// What NetBox says, in one line.
+/// The message of a refusal by NetBox, in one line.
 fn detail(message: &str) -> String {
     let json = serde_json::from_str::<Value>(message).ok();
     let detail = json.as_ref().and_then(|json| json.get("detail")?.as_str());

@@ -20,9 +20,12 @@ pub(super) fn report(report: &Report) -> String {
     out
 }
 
+/// A limit in bytes; -1 stands for none.
+fn limit(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(-1)
+}
+
 fn machine(o: &mut Object<'_>, machine: &Machine) {
-    // −1: not limited.
-    let limit = |bytes: u64| i64::try_from(bytes).unwrap_or(-1);
     o.field("kernel", machine.kernel.as_deref())
         .field("cpus", machine.cpus)
         .field("rmem_max", machine.rmem_max)

@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0.99)]
     answered: f64,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -50,7 +50,7 @@ fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a number such as 100000, 64K or 1M".to_owned())
 }
 
-/// Runs the command.
+/// Runs `hopwise calculate`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let Args {
         keys,
@@ -72,8 +72,11 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn percent(share: f64) -> String {
+    format!("{:.3} %", share * 100.0)
+}
+
 fn text(made: &Calculation) -> String {
-    let percent = |share: f64| format!("{:.3} %", share * 100.0);
     let mut out = format!(
         "{} keys in {} slots, {} cop{} each: {} keys per slot, {} of memory\n\
          answered {} (the oldest key {}), unknown {}, ambiguous {:.1e}, wrong {:.1e}\n\
@@ -92,7 +95,8 @@ fn text(made: &Calculation) -> String {
         made.false_answer,
     );
     for choice in &made.by_copies {
-        let (answered, oldest) = (percent(choice.answered), percent(choice.oldest));
+        let answered = percent(choice.answered);
+        let oldest = percent(choice.oldest);
         out.push_str(&format!(
             "  copies {}: answered {answered}, the oldest {oldest}\n",
             choice.copies

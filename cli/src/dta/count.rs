@@ -22,14 +22,14 @@ pub struct Args {
     /// Name of the store, or its ID
     store: String,
 
-    /// The key
+    /// The key to count
     key: Key,
 
     /// Counters that each report adds to, 1 to 4
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: u8,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
@@ -37,7 +37,7 @@ pub struct Args {
     source: Source,
 }
 
-/// Runs the command.
+/// Runs `hopwise count`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer = match args.source.source()? {
         Some(source) => {
@@ -57,8 +57,14 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
                 ("copies", Some(args.copies.to_string())),
             ]);
             let path = format!("/dta/stores/{}/count{asked}", escape(&args.store));
-            let name = |answer: &mut CountAnswer, name: &str| answer.collector = Some(name.to_owned());
-            args.source.ask(collectors, &path, |_| true, name)?
+            args.source.ask(
+                collectors,
+                &path,
+                |_| true,
+                |answer: &mut CountAnswer, name| {
+                    answer.collector = Some(name.to_owned());
+                },
+            )?
         }
     };
     print(&answer, args.json, |answer| {

@@ -26,7 +26,7 @@ pub struct Args {
     /// Name of the store, or its ID
     store: String,
 
-    /// The key
+    /// The key to look up
     key: Key,
 
     /// Policy when copies differ: first, majority or strict; default: as configured in the collector
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "VALUE")]
     largest: Option<u32>,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
@@ -54,11 +54,12 @@ fn policy(text: &str) -> Result<Policy, String> {
     Policy::from_name(text).ok_or_else(|| "write first, majority or strict".to_owned())
 }
 
-/// Runs the command.
+/// Runs `hopwise get`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer = match args.source.source()? {
         Some(source) => {
-            let (policy, copies) = (args.policy.unwrap_or_default(), args.copies.unwrap_or(4));
+            let policy = args.policy.unwrap_or_default();
+            let copies = args.copies.unwrap_or(4);
             let query = KeyQuery {
                 policy,
                 copies,
@@ -90,21 +91,23 @@ fn ask(args: &Args) -> Result<Answer, CliError> {
         ("largest", args.largest.map(|largest| largest.to_string())),
     ]);
     let path = format!("/dta/stores/{}/get{asked}", escape(&args.store));
-    let knows = |answer: &Answer| answer.answer != "empty";
-    args.source.ask(&collectors, &path, knows, |answer, name| {
-        answer.collector = Some(name.to_owned())
-    })
+    args.source.ask(
+        &collectors,
+        &path,
+        |answer: &Answer| answer.answer != "empty",
+        |answer, name| answer.collector = Some(name.to_owned()),
+    )
 }
 
 fn text(answer: &Answer, copies: Option<u8>) -> String {
     let value = match (&answer.fields, &answer.path, &answer.data) {
         (Some(fields), ..) => fields_text(fields),
         (None, Some(path), _) => {
-            let hop = |(index, hop): (usize, &Option<u32>)| match hop {
+            let hops = path.iter().enumerate().map(|(index, hop)| match hop {
                 Some(value) => format!("hop {}: {value}", index + 1),
                 None => format!("hop {}: ?", index + 1),
-            };
-            path.iter().enumerate().map(hop).collect::<Vec<_>>().join(", ")
+            });
+            hops.collect::<Vec<_>>().join(", ")
         }
         (None, None, Some(data)) => format!("0x{data}"),
         (None, None, None) => {

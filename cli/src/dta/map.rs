@@ -38,7 +38,7 @@ enum MapCommand {
     },
     /// Add a collector to a map
     Grow {
-        /// Map file
+        /// File with the map of collectors
         file: PathBuf,
         /// NAME=URL of the new collector's API; optionally followed by a comma and the address for its reports
         #[arg(value_parser = collector)]
@@ -49,27 +49,27 @@ enum MapCommand {
     },
     /// Show a map, or the collector of one key
     Show {
-        /// Map file
+        /// File with the map of collectors
         file: PathBuf,
-        /// A key
+        /// A key, to show its collector
         key: Option<Key>,
-        /// One JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
 }
 
+const COLLECTOR_SYNTAX: &str =
+    "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040";
+
 fn collector(text: &str) -> Result<Collector, String> {
-    let wrong = || {
-        "write NAME=URL, such as a=http://10.0.0.9:8080, or a=http://10.0.0.9:8080,10.0.0.9:40040".to_owned()
-    };
-    let (name, api) = text.split_once('=').ok_or_else(wrong)?;
+    let (name, api) = text.split_once('=').ok_or(COLLECTOR_SYNTAX)?;
     let (api, reports) = match api.split_once(',') {
-        Some((api, address)) => (api, Some(address.parse().map_err(|_| wrong())?)),
+        Some((api, address)) => (api, Some(address.parse().map_err(|_| COLLECTOR_SYNTAX)?)),
         None => (api, None),
     };
     if name.is_empty() || api.is_empty() {
-        return Err(wrong());
+        return Err(COLLECTOR_SYNTAX.to_owned());
     }
     Ok(Collector {
         name: name.to_owned(),
@@ -78,7 +78,7 @@ fn collector(text: &str) -> Result<Collector, String> {
     })
 }
 
-/// Runs the command.
+/// Runs `hopwise map`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.what {
         MapCommand::New { collectors } => json_line(&CollectorMap::even(collectors).map_err(CliError::new)?)?,
@@ -111,7 +111,8 @@ fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> Result<String, Cli
             .iter()
             .map(|collector| collector.name.as_str())
             .collect();
-        let (now, before) = (names.first().copied().unwrap_or_default(), names.get(1).copied());
+        let now = names.first().copied().unwrap_or_default();
+        let before = names.get(1).copied();
         if json {
             return json_line(&json!({ "key": key.to_string(), "collector": now, "before": before }));
         }

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     samples: u32,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
@@ -39,7 +39,7 @@ pub struct Args {
     source: Source,
 }
 
-/// Runs the command.
+/// Runs `hopwise sketch`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer: SketchAnswer = match args.source.source()? {
         Some(source) => {

@@ -27,11 +27,11 @@ pub struct Args {
     #[arg(long, value_name = "STORE", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["directory", "snapshot"])]
     take_snapshot: Option<String>,
 
-    /// List the snapshots
+    /// List the snapshots on disk
     #[arg(long, conflicts_with_all = ["directory", "snapshot", "take_snapshot"])]
     list_snapshots: bool,
 
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
@@ -68,11 +68,11 @@ impl<T> FromCollector<T> {
     }
 }
 
-/// Runs the command.
+/// Runs `hopwise stores`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if args.list_snapshots || args.take_snapshot.is_some() {
         let mut all = Snapshots::default();
-        let code = of_each(&args.source, |client, name| {
+        let code = for_each_collector(&args.source, |client, name| {
             let answer = snapshots(client, args.take_snapshot.as_deref())?;
             all.snapshots
                 .extend(answer.snapshots.into_iter().map(|one| one.named(name)));
@@ -90,7 +90,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         all.stores.extend(views);
         ExitCode::SUCCESS
     } else {
-        of_each(&args.source, |client, name| {
+        for_each_collector(&args.source, |client, name| {
             let answer: Stores = fetch(client, "/dta/stores")?;
             all.stores
                 .extend(answer.stores.into_iter().map(|one| one.named(name)));
@@ -113,7 +113,7 @@ fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError>
 
 /// Queries the collector, or each collector of a map. If one of several fails, its error is printed and the others are still queried; then
 /// the exit code is 1.
-fn of_each(
+fn for_each_collector(
     source: &Source,
     mut ask: impl FnMut(&Client, Option<&str>) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
@@ -139,6 +139,10 @@ fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, 
     Table::new(collector.into_iter().chain(columns))
 }
 
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 fn table(answer: &Stores) -> String {
     let mut table = columns(
         &answer.stores,
@@ -159,7 +163,6 @@ fn table(answer: &Stores) -> String {
         collector,
     } in &answer.stores
     {
-        let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let two = store.expected.iter().find(|expected| expected.copies == 2);
         table.row(collector.clone().into_iter().chain([
             store.name.clone(),

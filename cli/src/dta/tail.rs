@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(200);
   hopwise tail 5 --json --limit 1000 | jq .fields
   hopwise tail 5 --directory /dev/shm/hopwise")]
 pub struct Args {
-    /// List ID
+    /// ID of the list
     list: u32,
 
     /// Wait for new entries and show them
@@ -48,7 +48,7 @@ enum Asked {
     Client(net::client::Client),
 }
 
-/// Runs the command.
+/// Runs `hopwise tail`, and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let asked = match args.source.source()? {
         Some(source) => Asked::DtaSource(source),
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why there are no entries from this batch on.
+/// Explains that there are no entries from this batch on.
 fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
     let newest = match from {
         Some(_) => ask(asked, list, None, 1)?

@@ -28,7 +28,7 @@ pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
 }
 
 /// The checks that matter to every XDP program.
-pub(super) fn of_programs(facts: &Facts) -> Vec<Check> {
+pub(super) fn program_checks(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(peer_queues(facts));
     checks.extend(member(facts));
@@ -37,14 +37,13 @@ pub(super) fn of_programs(facts: &Facts) -> Vec<Check> {
 
 fn link(facts: &Facts) -> Check {
     let why = "An interface that is down or has no link partner receives nothing.";
-    let check = |found: &str| Check::good("link", found, why);
     match (facts.up, facts.carrier) {
-        (false, _) => check("down")
+        (false, _) => Check::good("link", "down", why)
             .with(Verdict::Blocking)
             .fixed_by(format!("ip link set dev {} up", quoted(&facts.name))),
         // No command fixes this: the cable or the other end is the cause.
-        (true, Some(false)) => check("up, no carrier").with(Verdict::Blocking),
-        (true, Some(true)) => check("up"),
+        (true, Some(false)) => Check::good("link", "up, no carrier", why).with(Verdict::Blocking),
+        (true, Some(true)) => Check::good("link", "up", why),
         (true, None) => Check::unknown("link", why),
     }
 }
@@ -53,16 +52,19 @@ fn driver(facts: &Facts) -> Check {
     let why =
         "A driver with native XDP is several times as fast as generic XDP, which works on every interface.";
     let driver = facts.driver.as_deref().unwrap_or("unnamed");
-    let can = |what: &str| Check::good("driver", format!("{driver}: {what}"), why);
     match facts.xdp_features {
         None => Check::unknown(
             "driver",
             "Linux 6.3 and later report the XDP features of a driver; --try tests them.",
         )
         .found(driver),
-        Some(features) if features.zero_copy() => can("native XDP, zero-copy"),
-        Some(features) if features.native() && features.redirect() => can("native XDP, no zero-copy"),
-        Some(_) => can("no native XDP").with(Verdict::Suboptimal),
+        Some(features) if features.zero_copy() => {
+            Check::good("driver", format!("{driver}: native XDP, zero-copy"), why)
+        }
+        Some(features) if features.native() && features.redirect() => {
+            Check::good("driver", format!("{driver}: native XDP, no zero-copy"), why)
+        }
+        Some(_) => Check::good("driver", format!("{driver}: no native XDP"), why).with(Verdict::Suboptimal),
     }
 }
 
@@ -103,7 +105,8 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
     let Some(queues) = facts.queues else {
         return facts.bus.is_some().then(|| Check::unknown(name, why));
     };
-    let (now, max) = (queues.receiving(), queues.receiving_max());
+    let now = queues.receiving();
+    let max = queues.receiving_max();
     let check = Check::good(name, format!("{now} of at most {max}"), why);
     let useful = max.min(machine.cpus.unwrap_or(1));
     // The other end of a veth decides how many of its queues are used.
@@ -128,7 +131,6 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
 fn peer_queues(facts: &Facts) -> Option<Check> {
     let peer = facts.peer.as_ref()?;
     let why = "The veth driver runs no program if its peer has more TX queues than it has RX queues, or an MTU larger than a page.";
-    let check = |found: String| Check::good("peer", found, why);
     if peer.elsewhere {
         let found = format!("index {} in another namespace, not visible from here", peer.index);
         return Some(Check::unknown("peer", why).found(found));
@@ -151,17 +153,23 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
         } else {
             format!("ethtool -L {} tx {}", quoted(&named), queues.receiving())
         };
-        return Some(check(found).with(Verdict::Blocking).fixed_by(fix));
+        return Some(
+            Check::good("peer", found, why)
+                .with(Verdict::Blocking)
+                .fixed_by(fix),
+        );
     }
     if peer.mtu.is_some_and(|mtu| rx_path::too_long(facts, mtu)) {
         let found = format!("{named} has an MTU of {}", peer.mtu.unwrap_or_default());
         let fix = format!("ip link set dev {} mtu {}", quoted(&named), rx_path::PAGE_MTU);
-        return Some(check(found).with(Verdict::Blocking).fixed_by(fix));
+        return Some(
+            Check::good("peer", found, why)
+                .with(Verdict::Blocking)
+                .fixed_by(fix),
+        );
     }
-    Some(check(format!(
-        "{named}, sends on {}",
-        units::counted(sends.into(), "queue")
-    )))
+    let queues = units::counted(sends.into(), "queue");
+    Some(Check::good("peer", format!("{named}, sends on {queues}"), why))
 }
 
 /// Descriptors for a burst of one millisecond at some millions of frames per second.

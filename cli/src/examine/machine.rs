@@ -23,28 +23,23 @@ struct XdpRequirements<'a> {
 
 /// All checks; those of AF_XDP only if there is an interface to read.
 pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
-    let interfaces = || {
-        inputs
-            .iter()
-            .filter(|examined| examined.input.interface.is_some())
-    };
+    let interfaces: Vec<&Examined> = inputs
+        .iter()
+        .filter(|examined| examined.input.interface.is_some())
+        .collect();
     let mut checks = vec![
         receive_buffer(requirements.receive_buffer, machine),
         backlog(machine),
     ];
     checks.push(transparent_huge_pages(machine));
-    if interfaces().next().is_none() {
+    if interfaces.is_empty() {
         return checks;
     }
-    let memory = |examined: &Examined| {
-        let facts = examined.facts.as_ref();
-        let queues = facts
-            .and_then(|facts| facts.queues)
-            .map_or(1, |queues| queues.receiving());
-        receive::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
-    };
-    let frames = interfaces().map(memory).sum();
-    let requested = interfaces().any(|examined| examined.input.requested);
+    let frames = interfaces
+        .iter()
+        .map(|examined| frame_memory(examined, requirements))
+        .sum();
+    let requested = interfaces.iter().any(|examined| examined.input.requested);
     let verdict = if requested {
         Verdict::Blocking
     } else {
@@ -63,6 +58,15 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
     }
     checks.extend([need.jit(), need.btf()]);
     checks
+}
+
+/// The bytes of memory for the frames of an interface.
+fn frame_memory(examined: &Examined, requirements: &Requirements) -> u64 {
+    let facts = examined.facts.as_ref();
+    let queues = facts
+        .and_then(|facts| facts.queues)
+        .map_or(1, |queues| queues.receiving());
+    receive::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
 }
 
 fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
@@ -87,10 +91,8 @@ fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
 }
 
 fn backlog(machine: &Machine) -> Check {
-    let (name, why) = (
-        "backlog",
-        "Frames of drivers without NAPI queues of their own (veth, loopback, RPS) wait here; the kernel drops them when it is full.",
-    );
+    let name = "backlog";
+    let why = "Frames of drivers without NAPI queues of their own (veth, loopback, RPS) wait here; the kernel drops them when it is full.";
     let (Some(drops), Some(now)) = (machine.backlog_drops, machine.backlog) else {
         return Check::unknown(name, HIDDEN);
     };
@@ -127,10 +129,8 @@ fn transparent_huge_pages(machine: &Machine) -> Check {
 
 impl XdpRequirements<'_> {
     fn kernel(&self) -> Check {
-        let (name, why) = (
-            "kernel",
-            "hopwise needs AF_XDP of Linux 5.4; 5.9 and later remove the XDP program with its process.",
-        );
+        let name = "kernel";
+        let why = "hopwise needs AF_XDP of Linux 5.4; 5.9 and later remove the XDP program with its process.";
         let Some(version) = self.machine.kernel_version() else {
             return Check::unknown(name, why);
         };
@@ -143,10 +143,8 @@ impl XdpRequirements<'_> {
     }
 
     fn sockets(&self) -> Check {
-        let (name, why) = (
-            "xdp_sockets",
-            "Kernels built without CONFIG_XDP_SOCKETS have none; reports are then received by a slower receive path.",
-        );
+        let name = "xdp_sockets";
+        let why = "Kernels built without CONFIG_XDP_SOCKETS have none; reports are then received by a slower receive path.";
         match self.machine.xdp_sockets {
             Some(true) => Check::good(name, "there", why),
             Some(false) => Check::good(name, "not in this kernel", why).with(self.verdict),
@@ -155,11 +153,9 @@ impl XdpRequirements<'_> {
     }
 
     fn capabilities(&self) -> Check {
-        let (name, why) = (
-            "capabilities",
-            "Loading and attaching an XDP program and opening its sockets requires CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
-             These are the capabilities of this process; the packaged service has its own.",
-        );
+        let name = "capabilities";
+        let why = "Loading and attaching an XDP program and opening its sockets requires CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW. \
+             These are the capabilities of this process; the packaged service has its own.";
         match rx_path::missing_capabilities(self.machine) {
             None => Check::unknown(name, why),
             Some(missing) if missing.is_empty() => Check::good(name, "all that are needed", why),
@@ -171,11 +167,9 @@ impl XdpRequirements<'_> {
 
     /// For `mode = "kernel"` only: the detection program uses variable packet offsets, the steering program does not.
     fn detection(&self) -> Check {
-        let (name, why) = (
-            "kernel_mode",
-            "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
-             mode = \"user\".",
-        );
+        let name = "kernel_mode";
+        let why = "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
+             mode = \"user\".";
         match self.machine.capabilities {
             None => Check::unknown(name, why),
             Some(capabilities) if capabilities.may_compute() => {
@@ -188,10 +182,8 @@ impl XdpRequirements<'_> {
     }
 
     fn memlock(&self) -> Check {
-        let (name, why) = (
-            "memlock",
-            "The memory for received frames is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both.",
-        );
+        let name = "memlock";
+        let why = "The memory for received frames is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both.";
         if self
             .machine
             .capabilities
@@ -219,10 +211,9 @@ impl XdpRequirements<'_> {
     }
 
     fn huge_pages(&self) -> Check {
-        let (name, why) = (
-            "huge_pages",
-            "Huge pages reduce TLB misses when frames are read; without them hopwise uses ordinary pages.",
-        );
+        let name = "huge_pages";
+        let why =
+            "Huge pages reduce TLB misses when frames are read; without them hopwise uses ordinary pages.";
         let Some(pages) = self.machine.huge_pages.filter(|pages| pages.size > 0) else {
             return Check::unknown(name, why);
         };
@@ -242,10 +233,8 @@ impl XdpRequirements<'_> {
     }
 
     fn jit(&self) -> Check {
-        let (name, why) = (
-            "bpf_jit",
-            "Interpreted BPF programs are several times slower than compiled ones.",
-        );
+        let name = "bpf_jit";
+        let why = "Interpreted BPF programs are several times slower than compiled ones.";
         match self.machine.bpf_jit {
             None => Check::unknown(name, HIDDEN),
             Some(0) => Check::good(name, "off", why)

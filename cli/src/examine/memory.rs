@@ -38,7 +38,7 @@ const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
 impl Writer {
     /// Those of a configuration.
-    pub(super) fn of(settings: &Settings) -> Vec<Self> {
+    pub(super) fn from_settings(settings: &Settings) -> Vec<Self> {
         let mut writers = Vec::new();
         if let Some(memory) = &settings.collector.memory {
             match (memory.mode, &memory.interface) {
@@ -95,7 +95,7 @@ impl Writer {
         own.chain(others).collect()
     }
 
-    /// Its interface, if it has one.
+    /// The interface of the access, if it has one.
     pub(super) fn interface(&self) -> Option<&str> {
         match self {
             Self::Kernel { interface } => Some(interface),
@@ -145,7 +145,7 @@ pub(super) fn examine(
                 None => checks.push(interface::missing(interface).because(
                     "Until the interface exists, hopwise does not start: mode = \"xdp\" never falls back to a socket by itself.",
                 )),
-                Some(facts) => checks.extend(interface::of_programs(facts)),
+                Some(facts) => checks.extend(interface::program_checks(facts)),
             }
         }
         Writer::Verbs { address, bytes, .. } => {
@@ -173,10 +173,8 @@ pub(super) fn examine(
 }
 
 fn kernel(machine: &Machine) -> Check {
-    let (name, why) = (
-        "kernel",
-        "The responder uses functions of Linux 5.18; if hopwise drops its privileges, it needs 5.19.",
-    );
+    let name = "kernel";
+    let why = "The responder uses functions of Linux 5.18; if hopwise drops its privileges, it needs 5.19.";
     let Some(version) = machine.kernel_version() else {
         return Check::unknown(name, why);
     };
@@ -214,11 +212,9 @@ fn secret(at: SocketAddr, file: Option<&PathBuf>) -> Check {
 const SETCAP: &str = "setcap cap_bpf,cap_perfmon,cap_net_admin+ep $(command -v hopwise)";
 
 fn capabilities(machine: &Machine) -> Check {
-    let (name, why) = (
-        "capabilities",
-        "Loading the responder and attaching it requires CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. These are the capabilities of this \
-         process; the packaged service has no CAP_PERFMON.",
-    );
+    let name = "capabilities";
+    let why = "Loading the responder and attaching it requires CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. These are the capabilities of this \
+         process; the packaged service has no CAP_PERFMON.";
     let Some(capabilities) = machine.capabilities else {
         return Check::unknown(name, why);
     };
@@ -241,10 +237,8 @@ fn capabilities(machine: &Machine) -> Check {
 }
 
 fn library(found: Result<(), &'static str>) -> Check {
-    let (name, why) = (
-        "rdma_library",
-        "RDMA devices are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.",
-    );
+    let name = "rdma_library";
+    let why = "RDMA devices are used by libibverbs, of rdma-core 32 (2020) or newer, and the drivers that belong to it.";
     match found {
         Ok(()) => Check::good(name, "libibverbs is there", why),
         Err(reason) => Check::good(name, reason, why)
@@ -254,11 +248,9 @@ fn library(found: Result<(), &'static str>) -> Check {
 }
 
 fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
-    let (name, why) = (
-        "rdma_device",
-        "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; a device has the addresses of its network \
-         interface. Soft-RoCE works, too: `rdma link add rxe0 type rxe netdev eth1`.",
-    );
+    let name = "rdma_device";
+    let why = "The kernel shows the devices that speak RoCEv2, and their addresses, in /sys/class/infiniband; a device has the addresses of its network \
+         interface. Soft-RoCE works, too: `rdma link add rxe0 type rxe netdev eth1`.";
     if let Some(device) = devices.iter().find(|device| device.addresses.contains(&address)) {
         return Check::good(name, format!("{} has {address}", device.name), why);
     }
@@ -273,11 +265,9 @@ fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
 }
 
 fn locked(bytes: u64, machine: &Machine) -> Check {
-    let (name, why) = (
-        "memlock",
-        "Memory that an RDMA device reads or writes is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both, \
-         but no access to devices: docs/how-to/dta.md, section 6.",
-    );
+    let name = "memlock";
+    let why = "Memory that an RDMA device reads or writes is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both, \
+         but no access to devices: docs/how-to/dta.md, section 6.";
     if machine
         .capabilities
         .is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK))
@@ -367,7 +357,8 @@ mod tests {
         let file = std::env::temp_dir().join(format!("hopwise-doctor-secret-{}", std::process::id()));
         std::fs::write(&file, "short").unwrap();
         let one = |at: &str, secret_file: Option<&PathBuf>| {
-            let (at, secret_file) = (at.parse().unwrap(), secret_file.cloned());
+            let at = at.parse().unwrap();
+            let secret_file = secret_file.cloned();
             let writer = Writer::Exchange {
                 section: "[collector.memory]",
                 at,
@@ -405,7 +396,8 @@ mod tests {
             address,
             bytes: 16 << 20,
         };
-        let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
+        let poor = machine("6.1.0", &[]);
+        let rich = machine("6.1.0", &[Cap::IPC_LOCK]);
         let none = MemoryFacts {
             library: Err("libibverbs.so.1: cannot open shared object file"),
             ..NOTHING

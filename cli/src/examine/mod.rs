@@ -50,15 +50,15 @@ impl Verdict {
     }
 }
 
-/// A fact, judged.
+/// A fact about the machine with its verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Check {
-    /// What was checked; stable.
+    /// The stable name of the check.
     pub(crate) name: &'static str,
     pub(crate) verdict: Verdict,
-    /// The fact.
+    /// The fact, in words.
     pub(crate) found: String,
-    /// Why it matters: a sentence.
+    /// The reason why it matters, in a sentence.
     pub(crate) why: String,
     /// The command that fixes it.
     pub(crate) fix: Option<String>,
@@ -107,14 +107,16 @@ impl Check {
 
 /// A name quoted so that a shell reads it as one word.
 fn quoted(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:%+".contains(c);
-    if !name.is_empty() && name.chars().all(plain) {
+    let is_plain = name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_.@:%+".contains(c));
+    if !name.is_empty() && is_plain {
         return name.to_owned();
     }
     format!("'{}'", name.replace('\'', "'\\''"))
 }
 
-/// Why some settings cannot be seen.
+/// The reason why some settings cannot be seen.
 const HIDDEN: &str = "The kernel shows it only in the network namespace that the machine started with.";
 
 /// An input, and what it opens.
@@ -133,7 +135,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// The input `xdp://INTERFACE`.
+    /// An input that reads the interface by AF_XDP.
     pub(crate) fn interface(name: &str, requested: bool) -> Self {
         Self {
             listen: format!("xdp://{name}"),
@@ -144,18 +146,12 @@ impl Input {
         }
     }
 
-    fn of(listen: &Listen, collector: &CollectorSettings) -> Self {
-        let (any4, any6) = (
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        );
-        let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
-        let any = |port: u16| families.iter().map(move |any| SocketAddr::from((*any, port)));
+    fn new(listen: &Listen, collector: &CollectorSettings) -> Self {
         let sockets = match listen {
             Listen::Udp(address) => vec![*address],
-            Listen::UdpAny(port) => any(*port).collect(),
+            Listen::UdpAny(port) => on_every_address(&[*port]),
             // For packets that the XDP program passes to the network stack.
-            Listen::Xdp { ports, .. } => ports.iter().copied().flat_map(any).collect(),
+            Listen::Xdp { ports, .. } => on_every_address(ports),
         };
         let interface = listen.interface().map(str::to_owned);
         let restricted = (!listen.is_loopback()).then(|| collector.is_restricted(listen));
@@ -169,11 +165,21 @@ impl Input {
     }
 }
 
+fn on_every_address(ports: &[u16]) -> Vec<SocketAddr> {
+    let any4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let any6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
+    ports
+        .iter()
+        .flat_map(|port| families.iter().map(|any| SocketAddr::from((*any, *port))))
+        .collect()
+}
+
 fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// What a configuration requires of the machine.
+/// The requirements of a configuration on the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Requirements {
     pub(crate) inputs: Vec<Input>,
@@ -195,14 +201,14 @@ pub(crate) struct Requirements {
 
 impl Requirements {
     /// Those of a configuration.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let collector = &settings.collector;
         let (best, lowest) = rx_paths(&collector.xdp);
         Self {
             inputs: collector
                 .listen
                 .iter()
-                .map(|listen| Input::of(listen, collector))
+                .map(|listen| Input::new(listen, collector))
                 .collect(),
             namespace: collector.namespace.clone(),
             receive_buffer: collector.receive_buffer.0,
@@ -210,7 +216,7 @@ impl Requirements {
             kernel_mode: collector.xdp.mode == XdpMode::Kernel,
             best,
             lowest,
-            writers: Writer::of(settings),
+            writers: Writer::from_settings(settings),
         }
     }
 }
@@ -224,18 +230,18 @@ pub(crate) struct Depth {
     pub(crate) try_ports: bool,
 }
 
-/// An input, examined.
+/// An input with the facts about its interface and the checks of both.
 #[derive(Clone, Debug)]
 pub(crate) struct Examined {
     pub(crate) input: Input,
-    /// Of the interface, when there is one.
+    /// The facts about the interface, when there is one.
     pub(crate) facts: Option<Facts>,
     /// The expected receive path; `None` if the interface does not exist.
     pub(crate) expected: Option<Expected>,
     pub(crate) checks: Vec<Check>,
 }
 
-/// Everything found.
+/// The findings about the machine and all inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -322,12 +328,10 @@ fn examine_input(
         }
     };
     checks.extend(input.restricted.map(senders));
-    let sockets = || sockets(&input.sockets, depth.try_ports);
     checks.extend(match &requirements.namespace {
-        None => sockets(),
-        Some(name) => {
-            nic::netns::within(name, sockets).unwrap_or_else(|error| vec![no_namespace(name, &error)])
-        }
+        None => sockets(&input.sockets, depth.try_ports),
+        Some(name) => nic::netns::within(name, || sockets(&input.sockets, depth.try_ports))
+            .unwrap_or_else(|error| vec![no_namespace(name, &error)]),
     });
     Examined {
         input: input.clone(),
@@ -406,7 +410,7 @@ pub(crate) fn candidates() -> Vec<Input> {
 /// Logs the failed checks for the inputs of these settings.
 #[allow(clippy::cognitive_complexity, reason = "what the log's macros expand to")]
 pub fn at_start(settings: &Settings) {
-    let requirements = Requirements::of(settings);
+    let requirements = Requirements::new(settings);
     let report = match examine(&requirements, Depth::default()) {
         Ok(report) => report,
         Err(error) => return tracing::warn!(%error, "cannot examine this machine"),

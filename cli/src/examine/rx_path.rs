@@ -75,7 +75,7 @@ fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
     }
 }
 
-/// Zero-copy, or native.
+/// Whether the driver can serve a receive path, zero-copy or native.
 fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if let Some(reason) = veth(facts) {
         return Possible::No(reason);
@@ -94,22 +94,24 @@ fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
         ));
     }
     // Most drivers then refuse, some disable it themselves, and none announces which.
-    let on = |feature: Option<device::Feature>| feature.is_some_and(|feature| feature.on);
-    if on(facts.offloads.lro) || on(facts.offloads.gro_hw) || long {
+    if is_on(facts.offloads.lro) || is_on(facts.offloads.gro_hw) || long {
         Possible::Unknown
     } else {
         Possible::Yes
     }
 }
 
+fn is_on(feature: Option<device::Feature>) -> bool {
+    feature.is_some_and(|feature| feature.on)
+}
+
 /// Capabilities that AF_XDP requires and this process lacks.
 pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
     let capabilities = machine.capabilities?;
-    let has = |cap| capabilities.effective.has(cap);
     let wanted = [
         ("CAP_BPF", capabilities.may_load()),
-        ("CAP_NET_ADMIN", has(Cap::NET_ADMIN)),
-        ("CAP_NET_RAW", has(Cap::NET_RAW)),
+        ("CAP_NET_ADMIN", capabilities.effective.has(Cap::NET_ADMIN)),
+        ("CAP_NET_RAW", capabilities.effective.has(Cap::NET_RAW)),
     ];
     Some(
         wanted
@@ -155,7 +157,8 @@ fn veth(facts: &Facts) -> Option<String> {
     if let Some(mtu) = peer.mtu.filter(|mtu| too_long(facts, *mtu)) {
         return Some(format!("the MTU of its peer is {mtu}, more than {PAGE_MTU}"));
     }
-    let (sends, receives) = (peer.tx_queues?, facts.queues?.receiving());
+    let sends = peer.tx_queues?;
+    let receives = facts.queues?.receiving();
     (sends > receives).then(|| format!("its peer sends on {sends} queues, and it receives on {receives}"))
 }
 

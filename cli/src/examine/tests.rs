@@ -123,7 +123,7 @@ fn veth() -> Facts {
 fn requirements(inputs: Vec<Input>) -> Requirements {
     Requirements {
         inputs,
-        ..Requirements::of(&Settings::default())
+        ..Requirements::new(&Settings::default())
     }
 }
 
@@ -717,7 +717,7 @@ fn problems_of_unrequested_inputs_do_not_block() {
 
 #[test]
 fn inputs_by_udp_need_nothing_of_af_xdp() {
-    let requirements = Requirements::of(&Settings::default());
+    let requirements = Requirements::new(&Settings::default());
     let names: Vec<_> = machine::checks(&requirements, &machine(), &[])
         .iter()
         .map(|check| check.name)

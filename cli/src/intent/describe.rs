@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use manage_role::role::view::IntentView;
 
-/// What an intent says, by key: each with its name on the command line.
+/// The parts of an intent, each with its name on the command line.
 pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
     let intent = &view.intent;
-    let tell = |key: &str| intent.get("tell").and_then(|tell| tell.get(key));
-    let amounts = |key| tell(key).and_then(Value::as_object).map(amounts);
-    let mut lines = vec![("flows", flows(intent)), ("where", place(intent))];
+    let reporting = intent.get("tell").unwrap_or(&Value::Null);
+    let thresholds = reporting.get("thresholds").and_then(Value::as_object);
+    let coarsest = reporting.get("coarsest").and_then(Value::as_object);
+    let mut lines = vec![("flows", flows(intent)), ("where", location(intent))];
     lines.push(("watch", list(intent.get("watch"))));
     if let Some(mode) = mode(view) {
         lines.push(("mode", mode));
@@ -21,17 +22,20 @@ pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
             "sample",
             intent.get("sample").map(text).filter(|sample| sample != "1 in 1"),
         ),
-        ("filter", tell("filter").map(|filter| filter_text(&text(filter)))),
+        (
+            "filter",
+            reporting.get("filter").map(|filter| filter_text(&text(filter))),
+        ),
         (
             "threshold",
-            amounts("thresholds").filter(|amounts| !amounts.is_empty()),
+            thresholds.map(amounts).filter(|amounts| !amounts.is_empty()),
         ),
         (
             "coarsest",
-            amounts("coarsest").filter(|amounts| !amounts.is_empty()),
+            coarsest.map(amounts).filter(|amounts| !amounts.is_empty()),
         ),
-        ("rule", tell("rule").map(text)),
-        ("then", tell("then").map(then)),
+        ("rule", reporting.get("rule").map(text)),
+        ("then", reporting.get("then").map(then)),
         ("budget", intent.get("budget").map(text)),
         ("priority", intent.get("priority").map(text)),
     ];
@@ -54,10 +58,6 @@ fn list(value: Option<&Value>) -> String {
 
 fn flows(intent: &Value) -> String {
     let keys = intent.get("match").and_then(Value::as_object);
-    let protocol = |value: &Value| {
-        let names: Vec<String> = text(value).split(", ").map(protocol).collect();
-        names.join(", ")
-    };
     let words = [
         ("src", "from"),
         ("dst", "to"),
@@ -71,7 +71,11 @@ fn flows(intent: &Value) -> String {
         Some(format!(
             "{word} {}",
             if key == "proto" {
-                protocol(value)
+                text(value)
+                    .split(", ")
+                    .map(protocol)
+                    .collect::<Vec<_>>()
+                    .join(", ")
             } else {
                 text(value)
             }
@@ -96,18 +100,19 @@ fn protocol(number: &str) -> String {
     }
 }
 
-fn place(intent: &Value) -> String {
-    let at = |key: &str| {
-        let names = intent.get("at")?.get(key)?;
-        Some(
-            names
-                .as_array()
-                .map_or_else(|| vec![text(names)], |names| names.iter().map(text).collect()),
-        )
-        .filter(|names| !names.is_empty())
+/// The devices that an intent names under `at`, or `None` if there are none.
+fn devices(intent: &Value, key: &str) -> Option<Vec<String>> {
+    let names = intent.get("at")?.get(key)?;
+    let names: Vec<String> = match names.as_array() {
+        Some(names) => names.iter().map(text).collect(),
+        None => vec![text(names)],
     };
-    let edges = at("edges").map(|names| format!("at {}", names.join(", ")));
-    let between = at("between").map(|names| format!("between {}", names.join(" and ")));
+    (!names.is_empty()).then_some(names)
+}
+
+fn location(intent: &Value) -> String {
+    let edges = devices(intent, "edges").map(|names| format!("at {}", names.join(", ")));
+    let between = devices(intent, "between").map(|names| format!("between {}", names.join(" and ")));
     let parts: Vec<String> = edges.into_iter().chain(between).collect();
     if parts.is_empty() {
         "everywhere".to_owned()

@@ -64,12 +64,10 @@ pub(super) fn wait_for_devices(
     let wanted = domain.stopped;
     loop {
         *domain = fetch(client, "/domain")?;
-        let is_pending = || -> Result<bool, CliError> {
-            let intents: IntentsView = fetch(client, "/intents")?;
-            Ok(intents.intents.iter().any(|intent| intent.state == "pending"))
-        };
         // Somebody may have changed it meanwhile.
-        if domain.stopped != wanted || (domain.in_sync == domain.devices && (wanted || !is_pending()?)) {
+        if domain.stopped != wanted
+            || (domain.in_sync == domain.devices && (wanted || !any_is_pending(client)?))
+        {
             return Ok(domain.stopped == wanted);
         }
         if begin.elapsed() >= limit {
@@ -90,6 +88,11 @@ pub(super) fn wait_for_devices(
         }
         thread::sleep(POLL);
     }
+}
+
+fn any_is_pending(client: &Client) -> Result<bool, CliError> {
+    let intents: IntentsView = fetch(client, "/intents")?;
+    Ok(intents.intents.iter().any(|intent| intent.state == "pending"))
 }
 
 fn read(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {

@@ -14,15 +14,15 @@ use terminal::progress::Progress;
 /// Options of the load
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
-    /// Operation
+    /// Operation that each report carries
     #[arg(value_enum)]
     operation: OperationArg,
 
-    /// Store ID
+    /// ID of the store
     #[arg(long, default_value_t = 1)]
     store: u16,
 
-    /// List ID
+    /// ID of the list
     #[arg(long, default_value_t = 0)]
     list: u32,
 
@@ -46,7 +46,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1024))]
     data: u16,
 
-    /// Entries per report
+    /// Number of entries in a report
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     entries: u8,
 
@@ -74,7 +74,7 @@ enum OperationArg {
 /// Reports between two reads of the clock.
 const BURST: u64 = 64;
 
-/// Sends the load.
+/// Sends the load at its rate.
 pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
     let longest = usize::from(args.data) * usize::from(args.entries);
     if args.operation == OperationArg::Append && longest > 1300 {
@@ -171,13 +171,15 @@ impl Args {
     }
 }
 
+/// The output function of SplitMix64.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
 /// The key with this number: a 5-tuple of UDP with random addresses and ports.
 fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
-    let mix = |value: u64| {
-        let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ value >> 31
-    };
     let first = mix(number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     key[..8].copy_from_slice(&first.to_be_bytes());
     key[8..12].copy_from_slice(&mix(first).to_be_bytes()[..4]);

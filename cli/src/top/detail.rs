@@ -1,6 +1,6 @@
 //! One flow: its hops, the paths that it took, and what happened to it.
 
-use super::place::Range;
+use super::state::Range;
 use crate::events::sentence;
 use crate::remote::{self, fetch};
 use net::client::{Client, escape};
@@ -11,7 +11,7 @@ use view::{Events, FlowDetail, HistoryView, Names};
 #[derive(Debug)]
 pub(super) struct Detail {
     flow: FlowDetail,
-    /// What there is without a store is not asked for: these say why.
+    /// Without a store nothing is requested; the text gives the reason.
     history: Result<HistoryView, String>,
     events: Result<Events, String>,
     names: Names,
@@ -19,7 +19,7 @@ pub(super) struct Detail {
 
 impl Detail {
     /// Asks about a flow, by its id and its text. `range`: parameters of a time, each with `&` before it.
-    pub(super) fn take(
+    pub(super) fn fetch(
         client: &Client,
         (id, text): &(String, String),
         range: &str,
@@ -48,7 +48,7 @@ impl Detail {
         })
     }
 
-    /// The screen.
+    /// Renders the whole screen.
     pub(super) fn picture(&self, range: Range, terminal: Terminal) -> String {
         let flow = &self.flow.flow;
         let title = terminal.paint(Tone::Strong, &terminal::printable(&flow.text));
@@ -57,12 +57,11 @@ impl Detail {
             let word = if is_now { "latency" } else { "greatest latency" };
             format!("{word} {}", units::nanos(latency))
         });
-        let seen = |ts: u64| units::date_time(ts).chars().take(19).collect::<String>();
         let mut out = format!(
             "{title}\n{latency}   {} reports   {} to {} UTC   esc back\n\n",
             units::count(flow.reports),
-            seen(flow.first_seen),
-            seen(flow.last_seen)
+            to_second(flow.first_seen),
+            to_second(flow.last_seen)
         );
         out.push_str(&self.hops().render());
         out.push_str("\npaths\n");
@@ -73,7 +72,7 @@ impl Detail {
                 for since in history.paths.iter().rev().take(SHOWN_PATHS) {
                     out.push_str(&format!(
                         "  {}  {}\n",
-                        seen(since.ts),
+                        to_second(since.ts),
                         self.names.path(&since.path)
                     ));
                 }
@@ -127,6 +126,10 @@ impl Detail {
 const MOST_PATHS: usize = 50;
 const MOST_EVENTS: usize = 20;
 const SHOWN_PATHS: usize = 8;
+
+fn to_second(ts: u64) -> String {
+    units::date_time(ts).chars().take(19).collect()
+}
 
 #[cfg(test)]
 mod tests {

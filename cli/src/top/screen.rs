@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use terminal::{CliError, Terminal};
 
-/// A key.
+/// A key that a person pressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
     Char(char),
@@ -113,7 +113,8 @@ pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
 
 /// As much of a line as fits, colours not counted: a line that wraps would push the others down.
 fn cut(line: &str, width: usize) -> &str {
-    let (mut columns, mut in_escape) = (0, false);
+    let mut columns = 0;
+    let mut in_escape = false;
     for (at, c) in line.char_indices() {
         match c {
             '\x1b' => in_escape = true,
@@ -185,7 +186,7 @@ fn stty(args: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// How long the bytes of one key are apart at most.
+/// The longest gap between two bytes of one key.
 const REST: Duration = Duration::from_millis(40);
 /// Bytes of a key.
 const LONGEST: usize = 16;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::{
     Order, View,
-    place::{Place, Range, Target},
+    state::{Page, Range, Target},
 };
 use crate::remote::{self, fetch};
 use net::client::{Client, escape};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
-use view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
+use view::{Evidence, Flows, Links, Names, NodeView, Nodes, QueueView, StatusView};
 
 /// The responses from which one screen is made.
 #[derive(Serialize, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Asks for all. `range`: parameters of a time, each with `&` before it.
-    pub(super) fn take(client: &Client, order: Order, filter: &str, range: &str) -> Result<Self, CliError> {
+    pub(super) fn fetch(client: &Client, order: Order, filter: &str, range: &str) -> Result<Self, CliError> {
         let sort = if order == Order::Rate {
             "reports"
         } else {
@@ -47,24 +47,24 @@ impl Snapshot {
     }
 
     /// All that is printed once.
-    pub(super) fn picture(&self, place: &Place, range: Range, client: &Client, terminal: Terminal) -> String {
-        let (table, _) = self.table(place, Some(terminal.height.saturating_sub(6)));
+    pub(super) fn picture(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
+        let (table, _) = self.table(page, Some(terminal.height.saturating_sub(6)));
         let body = if table.is_empty() {
-            format!("{}\n", self.nothing(place.view))
+            format!("{}\n", self.nothing(page.view))
         } else {
             table.render()
         };
-        format!("{}\n{body}", self.head(place, range, client, terminal))
+        format!("{}\n{body}", self.head(page, range, client, terminal))
     }
 
     /// The table on a screen of which so many lines are taken, with a mark at the selected row.
-    pub(super) fn body(&self, place: &Place, terminal: Terminal, taken: usize) -> String {
-        let (table, rows) = self.table(place, None);
+    pub(super) fn body(&self, page: &Page, terminal: Terminal, taken: usize) -> String {
+        let (table, rows) = self.table(page, None);
         if table.is_empty() {
-            return format!("{}\n", self.nothing(place.view));
+            return format!("{}\n", self.nothing(page.view));
         }
         let room = terminal.height.saturating_sub(taken).max(1);
-        let selected = place.selected.min(rows.len().saturating_sub(1));
+        let selected = page.selected.min(rows.len().saturating_sub(1));
         let first = (selected + 1).saturating_sub(room);
         let text = table.indented(2).render();
         let mut lines = text.lines();
@@ -84,11 +84,11 @@ impl Snapshot {
     }
 
     /// The table of a view, and what its rows lead to. `most`: rows of flows.
-    pub(super) fn table(&self, place: &Place, most: Option<usize>) -> (Table, Vec<Target>) {
-        match place.view {
+    pub(super) fn table(&self, page: &Page, most: Option<usize>) -> (Table, Vec<Target>) {
+        match page.view {
             View::Flows => self.flow_table(most.unwrap_or(usize::MAX)),
-            View::Nodes => self.node_table(place.order),
-            View::Links => self.link_table(place.order),
+            View::Nodes => self.node_table(page.order),
+            View::Links => self.link_table(page.order),
         }
     }
 
@@ -112,8 +112,8 @@ impl Snapshot {
         }
     }
 
-    /// What is above the tables.
-    pub(super) fn head(&self, place: &Place, range: Range, client: &Client, terminal: Terminal) -> String {
+    /// Renders the lines above the tables.
+    pub(super) fn head(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
         let StatusView {
             version,
             uptime_s,
@@ -122,14 +122,15 @@ impl Snapshot {
         } = &self.status;
         let uptime = units::clock(Duration::from_secs_f64(uptime_s.clamp(0.0, 1e9)));
         let first = terminal.paint(Tone::Strong, &format!("hopwise {version}"));
-        let (reports, events) = (units::short(rates.reports), units::short(rates.events));
+        let reports = units::short(rates.reports);
+        let events = units::short(rates.events);
         let tabs = [
             (View::Flows, "f flows"),
             (View::Nodes, "n nodes"),
             (View::Links, "l links"),
         ]
         .map(|(tab, name)| {
-            if tab == place.view {
+            if tab == page.view {
                 terminal.paint(Tone::Strong, name)
             } else {
                 name.into()
@@ -145,14 +146,14 @@ impl Snapshot {
             ),
             _ => format!("{first}  {}\n{}", client.url(), self.time(terminal)),
         };
-        let filter = match place.filter.trim() {
+        let filter = match page.filter.trim() {
             "" => String::new(),
             filter => format!("   filter: {filter}"),
         };
         format!(
             "{about}\n{}   s order: {}   q quit{filter}\n",
             tabs.join("  "),
-            place.order.name()
+            page.order.name()
         )
     }
 
@@ -163,7 +164,6 @@ impl Snapshot {
         };
         let all = [self.flows.range, self.nodes.range, self.links.range];
         let truncated = all.into_iter().flatten().any(|range| range.truncated);
-        let text = |ts: u64| units::date_time(ts).chars().take(16).collect::<String>();
         let rest = if truncated {
             terminal.paint(
                 Tone::Warn,
@@ -174,7 +174,7 @@ impl Snapshot {
         };
         let time = terminal.paint(
             Tone::Strong,
-            &format!("{} to {} UTC", text(range.from), text(range.to)),
+            &format!("{} to {} UTC", to_minute(range.from), to_minute(range.to)),
         );
         let whence = if self.is_console() {
             "ClickHouse"
@@ -264,12 +264,6 @@ impl Snapshot {
 
     fn node_table(&self, order: Order) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
-        let fullest = |node: &NodeView| {
-            node.queues
-                .iter()
-                .max_by_key(|queue| queue.occupancy)
-                .map(|queue| (queue.occupancy, queue.clone()))
-        };
         let mut nodes: Vec<_> = self.nodes.nodes.iter().collect();
         nodes.sort_by_key(|node| {
             Reverse(match order {
@@ -278,7 +272,7 @@ impl Snapshot {
                     let latency = node.hop_latency;
                     latency.p99.or(latency.latest).or(latency.max).unwrap_or(0)
                 }
-                Order::Queue => fullest(node).and_then(|(occupancy, _)| occupancy).unwrap_or(0),
+                Order::Queue => fullest_queue(node).and_then(|queue| queue.occupancy).unwrap_or(0),
                 Order::Rate => node.reports,
             })
         });
@@ -304,22 +298,20 @@ impl Snapshot {
         let rows = nodes.iter().map(|node| Target::Node(node.node)).collect();
         for node in nodes {
             let latency = node.hop_latency;
-            let span = |value: Option<u64>| value.map_or("-".into(), units::nanos);
-            let queue = fullest(node).map(|(_, queue)| queue);
-            let number = |value: Option<u64>| value.map_or("-".into(), units::count);
+            let queue = fullest_queue(node);
             let row = [
                 node.node.to_string(),
                 node.name.clone().unwrap_or_default(),
-                span(latency.latest),
-                span(latency.p50),
-                span(latency.p99),
-                span(latency.max),
+                nanos_or_dash(latency.latest),
+                nanos_or_dash(latency.p50),
+                nanos_or_dash(latency.p99),
+                nanos_or_dash(latency.max),
                 queue.as_ref().map_or("-".into(), |queue| {
                     queue.queue.map_or("all".into(), |id| id.to_string())
                 }),
-                number(queue.as_ref().and_then(|queue| queue.occupancy)),
-                number(queue.as_ref().and_then(|queue| queue.max)),
-                queue.map(|queue| queue.unit).unwrap_or_default(),
+                count_or_dash(queue.as_ref().and_then(|queue| queue.occupancy)),
+                count_or_dash(queue.as_ref().and_then(|queue| queue.max)),
+                queue.map(|queue| queue.unit.clone()).unwrap_or_default(),
                 units::count(node.drops),
                 units::count(node.reports),
             ];
@@ -377,6 +369,22 @@ impl Snapshot {
     }
 }
 
+fn to_minute(ts: u64) -> String {
+    units::date_time(ts).chars().take(16).collect()
+}
+
+fn fullest_queue(node: &NodeView) -> Option<&QueueView> {
+    node.queues.iter().max_by_key(|queue| queue.occupancy)
+}
+
+fn nanos_or_dash(value: Option<u64>) -> String {
+    value.map_or("-".into(), units::nanos)
+}
+
+fn count_or_dash(value: Option<u64>) -> String {
+    value.map_or("-".into(), units::count)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -407,8 +415,8 @@ mod tests {
         }
     }
 
-    fn place(view: View, order: Order) -> Place {
-        Place {
+    fn page(view: View, order: Order) -> Page {
+        Page {
             view,
             order,
             filter: String::new(),
@@ -419,7 +427,7 @@ mod tests {
 
     fn picture(view: View, order: Order) -> String {
         let client = Client::new("127.0.0.1:1", None).unwrap();
-        snapshot().picture(&place(view, order), Range::Now, &client, Terminal::plain())
+        snapshot().picture(&page(view, order), Range::Now, &client, Terminal::plain())
     }
 
     #[test]
@@ -494,9 +502,9 @@ LATENCY                REPORTS  FLOW                     PATH
         };
         past.flows.range = Some(range);
         let client = Client::new("127.0.0.1:1", None).unwrap();
-        let mut place = place(View::Nodes, Order::Latency);
-        place.filter = "node == 3".to_owned();
-        let shown = past.picture(&place, Range::Between(from, range.to), &client, Terminal::plain());
+        let mut page = page(View::Nodes, Order::Latency);
+        page.filter = "node == 3".to_owned();
+        let shown = past.picture(&page, Range::Between(from, range.to), &client, Terminal::plain());
         let lines: Vec<&str> = shown.lines().take(3).collect();
         assert_eq!(
             lines,
@@ -519,8 +527,8 @@ LATENCY                REPORTS  FLOW                     PATH
         });
         console.status = serde_json::from_value(json!({"version": "0.1.0", "console": true})).unwrap();
         let client = Client::new("127.0.0.1:1", None).unwrap();
-        let place = place(View::Flows, Order::Latency);
-        let shown = console.picture(&place, Range::Now, &client, Terminal::plain());
+        let page = page(View::Flows, Order::Latency);
+        let shown = console.picture(&page, Range::Now, &client, Terminal::plain());
         let lines: Vec<&str> = shown.lines().take(2).collect();
         let time = "2026-11-21 14:00 to 2026-11-21 14:15 UTC, from ClickHouse   [ earlier  ] later  0 now";
         assert_eq!(lines, ["hopwise 0.1.0  http://127.0.0.1:1", time]);
@@ -532,17 +540,17 @@ LATENCY                REPORTS  FLOW                     PATH
             height: 8,
             ..Terminal::plain()
         };
-        let mut place = place(View::Nodes, Order::Latency);
-        place.selected = 1;
-        let (_, rows) = snapshot().table(&place, None);
+        let mut page = page(View::Nodes, Order::Latency);
+        page.selected = 1;
+        let (_, rows) = snapshot().table(&page, None);
         assert_eq!(rows, [Target::Node(3), Target::Node(1)]);
-        let body = snapshot().body(&place, terminal, 3);
+        let body = snapshot().body(&page, terminal, 3);
         assert!(
             body.lines().nth(2).unwrap().starts_with("\u{25b8}    1"),
             "{body}"
         );
         // With room for one row, it is the selected one.
-        let body = snapshot().body(&place, terminal, 7);
+        let body = snapshot().body(&page, terminal, 7);
         assert_eq!(body.lines().count(), 2);
         assert!(body.lines().nth(1).unwrap().contains("\u{25b8}    1"), "{body}");
     }

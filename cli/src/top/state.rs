@@ -1,11 +1,11 @@
-//! What `top` shows: which time, which rows, and how a person got there.
+//! The state of `top`: the time and rows that it shows, and the way there.
 
 use super::{Order, View, screen::Key};
 
 /// The time that is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
-    /// What there is now.
+    /// The live view, not the store.
     Now,
     /// So many ns until now, from the store.
     Last(u64),
@@ -13,9 +13,9 @@ pub(super) enum Range {
     Between(u64, u64),
 }
 
-/// A place to which one can go back.
+/// A page to which one can go back.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Place {
+pub(super) struct Page {
     pub(super) view: View,
     pub(super) order: Order,
     pub(super) filter: String,
@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub(super) flow: Option<(String, String)>,
 }
 
-/// What a row of a table leads to.
+/// The target that a row of a table leads to.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Target {
     Flow { id: String, text: String },
@@ -36,17 +36,17 @@ pub(super) enum Target {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct State {
     pub(super) range: Range,
-    pub(super) place: Place,
+    pub(super) page: Page,
     /// Where one came from.
-    before: Vec<Place>,
+    before: Vec<Page>,
     /// The filter that is being written.
     pub(super) writing: Option<String>,
 }
 
-/// What is to be done after a key.
+/// The action that follows a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// Draw again.
+    /// Draw without new answers.
     Draw,
     /// Ask again, and draw.
     Ask,
@@ -55,7 +55,7 @@ pub(super) enum Action {
 
 impl Range {
     /// From when on, until when.
-    pub(super) fn of(from: Option<u64>, to: Option<u64>, now: u64) -> Result<Self, String> {
+    pub(super) fn new(from: Option<u64>, to: Option<u64>, now: u64) -> Result<Self, String> {
         match (from, to) {
             (None, None) => Ok(Self::Now),
             (Some(from), None) if from < now => Ok(Self::Last(now - from)),
@@ -124,7 +124,7 @@ impl Range {
 
 impl State {
     pub(super) fn new(range: Range, view: View, order: Order, filter: &str) -> Self {
-        let place = Place {
+        let page = Page {
             view,
             order,
             filter: filter.to_owned(),
@@ -133,13 +133,13 @@ impl State {
         };
         Self {
             range,
-            place,
+            page,
             before: Vec::new(),
             writing: None,
         }
     }
 
-    /// What a key does. `rows`: what the rows of the table lead to.
+    /// Changes the state by a key. `rows` are the targets of the rows of the table.
     pub(super) fn press(&mut self, key: Key, rows: &[Target], now: u64) -> Action {
         if self.writing.is_some() {
             return self.write(key);
@@ -147,16 +147,16 @@ impl State {
         let last = rows.len().saturating_sub(1);
         match key {
             Key::Char('q' | 'Q' | '\u{3}' | '\u{4}') => return Action::Quit,
-            Key::Up | Key::Char('k') => self.select(self.place.selected.saturating_sub(1)),
-            Key::Down | Key::Char('j') => self.select((self.place.selected + 1).min(last)),
-            Key::PageUp => self.select(self.place.selected.saturating_sub(PAGE)),
-            Key::PageDown => self.select((self.place.selected + PAGE).min(last)),
+            Key::Up | Key::Char('k') => self.select(self.page.selected.saturating_sub(1)),
+            Key::Down | Key::Char('j') => self.select((self.page.selected + 1).min(last)),
+            Key::PageUp => self.select(self.page.selected.saturating_sub(PAGE)),
+            Key::PageDown => self.select((self.page.selected + PAGE).min(last)),
             Key::Home => self.select(0),
             Key::End => self.select(last),
             Key::Enter | Key::Right => {
                 // There may be fewer rows than before.
-                let selected = rows.get(self.place.selected.min(last));
-                let Some(target) = selected.filter(|_| self.place.flow.is_none()) else {
+                let selected = rows.get(self.page.selected.min(last));
+                let Some(target) = selected.filter(|_| self.page.flow.is_none()) else {
                     return Action::Draw;
                 };
                 self.enter(target.clone());
@@ -166,10 +166,10 @@ impl State {
                 let Some(before) = self.before.pop() else {
                     return Action::Draw;
                 };
-                self.place = before;
+                self.page = before;
                 return Action::Ask;
             }
-            Key::Char('/') => self.writing = Some(self.place.filter.clone()),
+            Key::Char('/') => self.writing = Some(self.page.filter.clone()),
             Key::Char(other) => return self.press_letter(other, now),
         }
         Action::Draw
@@ -183,11 +183,11 @@ impl State {
             _ => None,
         };
         if let Some(view) = view {
-            (self.place.view, self.place.selected, self.place.flow) = (view, 0, None);
+            (self.page.view, self.page.selected, self.page.flow) = (view, 0, None);
             return Action::Ask;
         }
         match letter {
-            's' => self.place.order = self.place.order.next(),
+            's' => self.page.order = self.page.order.next(),
             '[' | '<' => self.range = self.range.earlier(now),
             ']' | '>' => self.range = self.range.later(now),
             '-' => self.range = self.range.stretched(now, true),
@@ -199,29 +199,29 @@ impl State {
     }
 
     fn select(&mut self, row: usize) {
-        self.place.selected = row;
+        self.page.selected = row;
     }
 
     fn enter(&mut self, target: Target) {
         if self.before.len() == DEEPEST {
             self.before.remove(0);
         }
-        self.before.push(self.place.clone());
+        self.before.push(self.page.clone());
         let narrow = match target {
             Target::Flow { id, text } => {
-                self.place.flow = Some((id, text));
+                self.page.flow = Some((id, text));
                 return;
             }
             Target::Node(node) => format!("node == {node}"),
             Target::Link(from, to) => format!("path ~ {from}>{to}"),
         };
         // The filter of the flows may be one of alternatives.
-        self.place.filter = match self.place.filter.trim() {
+        self.page.filter = match self.page.filter.trim() {
             "" => narrow,
             filter if filter.contains(char::is_whitespace) => format!("({filter}) and {narrow}"),
             word => format!("\"{}\" and {narrow}", word.trim_matches('"')),
         };
-        (self.place.view, self.place.selected) = (View::Flows, 0);
+        (self.page.view, self.page.selected) = (View::Flows, 0);
     }
 
     fn write(&mut self, key: Key) -> Action {
@@ -236,8 +236,8 @@ impl State {
             }
             Key::Escape => self.writing = None,
             Key::Enter => {
-                self.place.filter = self.writing.take().unwrap_or_default();
-                self.place.selected = 0;
+                self.page.filter = self.writing.take().unwrap_or_default();
+                self.page.selected = 0;
                 return Action::Ask;
             }
             _ => {}
@@ -252,7 +252,7 @@ const USUAL: u64 = 900 * SECOND;
 const SHORTEST: u64 = 60 * SECOND;
 /// Rows of a step by a page key.
 const PAGE: usize = 20;
-/// Places to which one can go back.
+/// Pages to which one can go back.
 const DEEPEST: usize = 32;
 /// Bytes of a filter.
 const LONGEST: usize = 4_000;
@@ -287,7 +287,7 @@ mod tests {
             [press('['), press(']')],
             [Range::Between(NOW - 2 * USUAL, NOW - USUAL), Range::Now]
         );
-        let given = |from, to| Range::of(from, to, NOW);
+        let given = |from, to| Range::new(from, to, NOW);
         assert_eq!(given(Some(NOW - hour), None), Ok(Range::Last(hour)));
         assert_eq!(given(None, Some(NOW)), Ok(Range::Between(NOW - USUAL, NOW)));
         assert!(given(Some(NOW), None).is_err() && given(Some(5), Some(5)).is_err());
@@ -296,43 +296,40 @@ mod tests {
     #[test]
     fn a_node_leads_to_its_flows_a_flow_to_its_hops_and_back() {
         let mut state = state();
-        state.place.filter = "src == 10.0.0.1 or port == 80".to_owned();
+        state.page.filter = "src == 10.0.0.1 or port == 80".to_owned();
         let nodes = [Target::Node(3), Target::Node(7)];
         assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
         assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
         assert_eq!(
-            (state.place.selected, state.press(Key::Enter, &nodes, NOW)),
+            (state.page.selected, state.press(Key::Enter, &nodes, NOW)),
             (1, Action::Ask)
         );
-        assert_eq!(
-            state.place.filter,
-            "(src == 10.0.0.1 or port == 80) and node == 7"
-        );
-        assert_eq!((state.place.view, state.place.selected), (View::Flows, 0));
+        assert_eq!(state.page.filter, "(src == 10.0.0.1 or port == 80) and node == 7");
+        assert_eq!((state.page.view, state.page.selected), (View::Flows, 0));
         let flow = Target::Flow {
             id: "00ab".to_owned(),
             text: "a>b".to_owned(),
         };
         state.press(Key::Enter, &[flow], NOW);
-        assert_eq!(state.place.flow, Some(("00ab".to_owned(), "a>b".to_owned())));
+        assert_eq!(state.page.flow, Some(("00ab".to_owned(), "a>b".to_owned())));
         assert_eq!(
             state.press(Key::Enter, &[], NOW),
             Action::Draw,
             "a hop leads nowhere"
         );
         assert_eq!(state.press(Key::Escape, &[], NOW), Action::Ask);
-        assert!(state.place.flow.is_none() && state.before.len() == 1);
+        assert!(state.page.flow.is_none() && state.before.len() == 1);
         state.press(Key::Backspace, &[], NOW);
         assert_eq!(
-            (state.place.view, state.place.selected, state.before.len()),
+            (state.page.view, state.page.selected, state.before.len()),
             (View::Nodes, 1, 0)
         );
-        // Nothing is behind the first place.
+        // Nothing is behind the first page.
         assert_eq!(state.press(Key::Escape, &nodes, NOW), Action::Draw);
-        state.place.filter = "10.0.0.1".to_owned();
+        state.page.filter = "10.0.0.1".to_owned();
         state.press(Key::Enter, &[Target::Link(1, 2)], NOW);
-        assert_eq!(state.place.filter, "\"10.0.0.1\" and path ~ 1>2");
-        let parsed = filter::Filter::parse(&state.place.filter, filter::View::Flows, &filter::no_names);
+        assert_eq!(state.page.filter, "\"10.0.0.1\" and path ~ 1>2");
+        let parsed = filter::Filter::parse(&state.page.filter, filter::View::Flows, &filter::no_names);
         assert!(parsed.is_ok(), "{parsed:?}");
     }
 
@@ -343,7 +340,7 @@ mod tests {
             (
                 state.press(key, &[], NOW),
                 state.writing.clone(),
-                state.place.filter.clone(),
+                state.page.filter.clone(),
             )
         };
         press(Key::Char('/'));
