@@ -8,7 +8,7 @@ use axum::{
 };
 use collector::{Collector, FlowView, Kind};
 use detect::{Metric, RuleSet};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::Value;
 use store::{EventFilter, EventRow, RecordingRow};
 use wire::FlowKey;
@@ -24,7 +24,7 @@ use super::{
     refusal::Refusal,
     session::Requester,
     stored::whole,
-    switch::json,
+    switch::read,
 };
 use history::{
     EventQuestion, Permit, RecordingQuestion,
@@ -90,7 +90,8 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
         }
         true => Vec::new(),
     };
-    let (state, limit) = (params.text("state").map(str::to_owned), params.limit()?);
+    let state = params.text("state").map(str::to_owned);
+    let limit = params.limit()?;
     names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
     respond(place, move || {
         let when: HashMap<&str, &str> = settings
@@ -98,14 +99,14 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             .iter()
             .map(|rule| (rule.name.as_str(), rule.when.as_str()))
             .collect();
-        let view = |alert: &Alert| view(alert, notes.as_deref(), &recordings, (&when, now));
-        let mut views: Vec<AlertView> = past.iter().map(view).collect();
+        let mut views: Vec<AlertView> = past
+            .iter()
+            .map(|alert| view(alert, notes.as_deref(), &recordings, (&when, now)))
+            .collect();
         let firing = views.iter().filter(|one| one.state == *"firing").count();
-        let is_open =
-            |one: &&AlertView| one.state == *"firing" && one.acknowledged.is_none() && one.silence.is_none();
-        let unacknowledged = views.iter().filter(is_open).count();
+        let unacknowledged = views.iter().filter(|one| is_open(one)).count();
         // The order within each part stays: worst first.
-        views.sort_by_key(|one| (one.state != *"firing", !is_open(&one)));
+        views.sort_by_key(|one| (one.state != *"firing", !is_open(one)));
         views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
         let total = views.len();
         let (alerts, _) = page::fill(views.into_iter(), limit);
@@ -173,15 +174,15 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
         let question = {
             let part = Arc::clone(&part);
             move |collector: &Collector| {
-                let is_true = |(flow, rule): &(FlowKey, Arc<str>)| true_rule(collector, flow, rule).is_some();
-                part.iter().map(is_true).collect::<Vec<bool>>()
+                part.iter()
+                    .map(|(flow, rule)| true_rule(collector, flow, rule).is_some())
+                    .collect::<Vec<bool>>()
             }
         };
         let Ok(answers) = context.monitor.ask(question).await else {
             return false;
         };
-        let is_heard = |at: usize| answers.iter().any(|worker| worker.get(at) == Some(&true));
-        heard.extend((0..part.len()).map(is_heard));
+        heard.extend((0..part.len()).map(|at| answers.iter().any(|worker| worker.get(at) == Some(&true))));
     }
     let those = alerts
         .iter_mut()
@@ -201,6 +202,11 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
     (flow.rules >> index & 1 == 1).then_some((index, flow))
 }
 
+/// Whether an alert fires and nobody has dealt with it.
+fn is_open(alert: &AlertView) -> bool {
+    alert.state == *"firing" && alert.acknowledged.is_none() && alert.silence.is_none()
+}
+
 fn view(
     alert: &Alert,
     notes: Option<&Notes>,
@@ -208,8 +214,9 @@ fn view(
     (when, now): (&HashMap<&str, &str>, u64),
 ) -> AlertView {
     let last = &alert.last;
-    let is_its = |one: &&RecordingRow| one.rule.as_deref() == Some(&*last.rule) && one.flow == last.flow;
-    let recorded = recordings.iter().find(is_its);
+    let recorded = recordings
+        .iter()
+        .find(|one| one.rule.as_deref() == Some(&*last.rule) && one.flow == last.flow);
     AlertView {
         id: shown::id(last.alert()),
         rule: last.rule.to_string(),
@@ -304,7 +311,7 @@ pub(crate) async fn acknowledge(
     Ok(Json(note))
 }
 
-/// The silences.
+/// Returns the silences of alerts.
 pub(crate) async fn silences(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -333,7 +340,7 @@ pub(crate) struct NewSilence {
     comment: String,
 }
 
-/// Silences alerts.
+/// Adds a silence of the alerts that match a filter.
 pub(crate) async fn silence(
     State(context): State<Arc<Context>>,
     Requester(by): Requester,
@@ -358,10 +365,8 @@ pub(crate) async fn silence(
         )));
     }
     let from = nic::time::now();
-    let (comment, until) = (
-        said(comment)?,
-        from.saturating_add(seconds.saturating_mul(SECOND)),
-    );
+    let comment = said(comment)?;
+    let until = from.saturating_add(seconds.saturating_mul(SECOND));
     let one = SilenceView {
         filter,
         from,
@@ -374,7 +379,7 @@ pub(crate) async fn silence(
     change(move || notes.silence(one)).await.map(Json)
 }
 
-/// Ends a silence.
+/// Ends a silence before its time.
 pub(crate) async fn unsilence(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
@@ -431,7 +436,7 @@ pub(crate) struct TryRule {
     to: Option<u64>,
 }
 
-/// What a rule would have done in a span.
+/// Judges the stored events of a span by a rule that is not in use.
 pub(crate) async fn try_rule(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -470,10 +475,10 @@ pub(crate) async fn try_rule(
         .await?
         .rows;
     let collector = &context.active_config.get().collector;
-    let (push, timeout) = (collector.push_interval, collector.flow_timeout);
+    let push = collector.push_interval;
     let holding = Holding {
         longest: nanos(push + push / 2),
-        timeout: nanos(timeout),
+        timeout: nanos(collector.flow_timeout),
     };
     respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
 }
@@ -498,7 +503,8 @@ fn judge(
     if counts {
         notes.push(WITHOUT_COUNTS.to_owned());
     }
-    let (events, is_cut) = (rows.len() as u64, rows.len() == MOST_TRIED);
+    let events = rows.len() as u64;
+    let is_cut = rows.len() == MOST_TRIED;
     let oldest = rows.last().map_or(from, |row| row.event.ts);
     // Without the time before it, values that have not changed since are unknown.
     let begin = if is_cut { from.max(oldest) } else { from };
@@ -516,7 +522,8 @@ fn judge(
             column,
         },
     );
-    let (mut already, mut judged_to) = (None, to);
+    let mut already = None;
+    let mut judged_to = to;
     let ends = holding.ends(&rows, to);
     for (row, end) in rows.iter().zip(ends).rev() {
         if row.event.ts >= begin && already.is_none() {
@@ -542,7 +549,7 @@ fn judge(
 /// Reads a rule that can be tried, and says whether its `for` was left out.
 fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
     let rules = RuleSet::compile(&[("rule".to_owned(), when.to_owned())])
-        .map_err(|error| fault_view(when, (error.position, error.length), error.message))?;
+        .map_err(|error| fault_view(when, error.position, error.length, error.message))?;
     if !rules.is_stateful(0) {
         return Ok((rules, false));
     }
@@ -550,19 +557,10 @@ fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
     let bound = rules.without_counts();
     bound
         .map(|bound| (bound, true))
-        .ok_or_else(|| fault_view(when, (0, when.len()), message.to_owned()))
+        .ok_or_else(|| fault_view(when, 0, when.len(), message.to_owned()))
 }
 
-fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
-    let wrong = |error: serde_json::Error| {
-        Refusal::bad(format!(
-            "{error}; /api/v1/openapi.json describes the body of this request"
-        ))
-    };
-    serde_json::from_value(json(body)?).map_err(wrong)
-}
-
-/// What somebody said, on one line.
+/// Returns a comment on one line.
 fn said(comment: String) -> Result<String, Refusal> {
     if comment.chars().count() > MOST_SAID {
         return Err(Refusal::bad(format!(
@@ -580,9 +578,9 @@ const SECOND: u64 = 1_000_000_000;
 const USUAL: u64 = 900 * SECOND;
 /// A span that ends so lately ends now.
 const RECENT: u64 = 30 * SECOND;
-/// How long before a span an alert that lasts may have begun.
+/// The beginning of an alert that lasts is looked for so long before a span, ns.
 const BEFORE: u64 = 30 * 86_400 * SECOND;
-/// How long before a span a value that holds may have been reported.
+/// A value that holds is looked for so long before a span, ns.
 const LEAD: u64 = 3_600 * SECOND;
 /// Events of rules that are read: so many that became true, and as many that became false.
 const MOST_EVENTS: usize = 20_000;
@@ -598,9 +596,9 @@ const PARTS: u64 = 120;
 const MOST_SAID: usize = 500;
 /// Seconds of the longest silence: a year.
 const LONGEST: u64 = 31_536_000;
-/// What is true of a rule about queues or links.
+/// A note on a rule about queues or links.
 const OF_PLACES: &str = "The rule is about queues or links: flows through other queues of these nodes are counted, too. The counts are upper bounds.";
-/// What is true of a rule with `for`.
+/// A note on a rule with `for`.
 const WITHOUT_COUNTS: &str = "The rule has “for”, which counts reports, and most reports are not stored: the condition is assumed to hold from its first report on. The number of alerts and flows are upper bounds, and the times are the earliest possible.";
-/// What is true of every trial.
+/// A note on every trial.
 const NOTE: &str = "Judged by stored events, not by every report: what changed by no more than its threshold was not stored, and a flow sees the fullest queue and the busiest link of each node on its path. A flow without reports is not judged: the rule stays as it was until its next report, or until the flow expires.";

@@ -29,7 +29,7 @@ pub(super) struct Limited {
     open: Arc<Open>,
 }
 
-/// The open connections.
+/// The open connections, at most `max`.
 #[derive(Debug)]
 struct Open {
     tls: Arc<Endpoint>,
@@ -59,7 +59,7 @@ enum Phase {
     Handshake,
     /// Waits for a request, or for the rest of one.
     Waiting,
-    /// Its request is being processed.
+    /// The request of the connection is being processed.
     Responding,
     /// The client receives a response.
     Sending,
@@ -110,17 +110,9 @@ impl Open {
     fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
         let (next, slots) = &mut *lock(&self.slots);
         if slots.len() >= self.max {
-            let oldest = |wanted: Phase| {
-                let ages = slots.iter().filter_map(|(id, slot)| {
-                    let state = lock(&slot.0);
-                    (state.phase == wanted).then_some((state.since, *id))
-                });
-                ages.min()
-            };
-            let oldest = oldest(Phase::Handshake)
-                .or_else(|| oldest(Phase::Waiting))
-                .or_else(|| oldest(Phase::Sending));
-            let (_, id) = oldest?;
+            let id = oldest(slots, Phase::Handshake)
+                .or_else(|| oldest(slots, Phase::Waiting))
+                .or_else(|| oldest(slots, Phase::Sending))?;
             if let Some(slot) = slots.remove(&id) {
                 slot.evict();
             }
@@ -159,6 +151,15 @@ impl Open {
     fn remove(&self, id: u64) {
         lock(&self.slots).1.remove(&id);
     }
+}
+
+/// Returns the id of the connection that has been in this phase for the longest time.
+fn oldest(slots: &HashMap<u64, Arc<ConnectionHandle>>, phase: Phase) -> Option<u64> {
+    let ages = slots.iter().filter_map(|(id, slot)| {
+        let state = lock(&slot.0);
+        (state.phase == phase).then_some((state.since, *id))
+    });
+    ages.min().map(|(_, id)| id)
 }
 
 /// A connection, registered among the open ones.

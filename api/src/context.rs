@@ -13,11 +13,11 @@ use runtime::{control::Control, current::Current};
 /// The state and the handles of the roles that handlers use.
 #[derive(Debug)]
 pub struct Context {
-    /// The active settings.
+    /// The settings in use; a reload replaces them.
     pub active_config: Arc<Current<Settings>>,
     /// Access to the workers' state.
     pub monitor: Arc<Monitor>,
-    /// The live stream.
+    /// The hub from which live streams receive events.
     pub hub: Arc<Hub>,
     /// Control of the main thread.
     pub control: Control,
@@ -39,13 +39,13 @@ pub struct Context {
     pub dns: Option<Arc<Resolver>>,
     /// TLS of the API.
     pub tls: Arc<tls::Endpoint>,
-    /// What answers about the past, if there is something.
+    /// The source of answers about the past, if there is one.
     pub history: Option<Box<dyn History>>,
-    /// What people said about alerts, if they are stored.
+    /// Comments and silences of alerts, if they are stored.
     pub notes: Option<Arc<Notes>>,
     /// Whether alerts are reported once more when a silence ends: exports send them to people.
     pub reminds: bool,
-    /// Which nodes were behind interfaces.
+    /// Nodes that were seen behind interfaces.
     pub known_links: Arc<KnownLinks>,
     /// The configuration file, if there is one.
     pub config_file: Option<PathBuf>,

@@ -7,14 +7,10 @@ pub(super) fn cursor(FlowRank(value, id): FlowRank) -> String {
     format!("{value:x}-{id:016x}")
 }
 
-/// What [`cursor`] wrote.
+/// Reads a text that [`cursor`] wrote.
 pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
     let (value, id) = text.split_once('-')?;
-    let hex = |text: &str, digits: usize| {
-        let fits = (1..=digits).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
-        fits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
-    };
-    Some(FlowRank(hex(value, 16)?, hex(id, 16)?))
+    Some(FlowRank(parse_id(value)?, parse_id(id)?))
 }
 
 /// An id as responses have it.

@@ -34,7 +34,6 @@ async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let memory = Arc::clone(memory(context)?);
-    let busy = || Refusal::unavailable("too many queries; try again");
     let _permit = Arc::clone(&context.reads)
         .acquire_owned()
         .await
@@ -42,6 +41,10 @@ async fn run_blocking<T: Send + 'static>(
     task::spawn_blocking(move || work(&memory))
         .await
         .map_err(|_| busy())?
+}
+
+fn busy() -> Refusal {
+    Refusal::unavailable("too many queries; try again")
 }
 
 /// The requested store: the live one, or a snapshot of it.
@@ -94,10 +97,13 @@ pub(crate) async fn stores(
     params: Params,
 ) -> Result<Json<Stores>, Refusal> {
     params.only(&[])?;
-    let work = |memory: &Memory| Ok(memory.source.stores().iter().map(|store| store.view()).collect());
-    Ok(Json(Stores {
-        stores: run_blocking(&context, work).await?,
-    }))
+    run_blocking(&context, |memory| {
+        let stores = memory.source.stores().iter();
+        Ok(Json(Stores {
+            stores: stores.map(|store| store.view()).collect(),
+        }))
+    })
+    .await
 }
 
 const SNAPSHOT: Param = Param::integer(
@@ -206,7 +212,7 @@ pub(super) const CALCULATE: &[Param] = &[
     ),
 ];
 
-/// One store.
+/// Returns the view of one store.
 pub(crate) async fn store(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -294,23 +300,22 @@ pub(crate) struct Lists {
     lists: Vec<ListView>,
 }
 
-/// All lists.
 pub(crate) async fn lists(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<Lists>, Refusal> {
     let limit = params.only(LISTS)?.limit()?;
     run_blocking(&context, move |memory| {
-        let events = |name: &str| {
-            memory
-                .settings
-                .stores
-                .iter()
-                .any(|store| store.name == name && store.events.is_some())
-        };
-        Ok(Json(Lists {
-            lists: memory.source.lists(events, limit),
-        }))
+        let stores = &memory.settings.stores;
+        let lists = memory.source.lists(
+            |name: &str| {
+                stores
+                    .iter()
+                    .any(|store| store.name == name && store.events.is_some())
+            },
+            limit,
+        );
+        Ok(Json(Lists { lists }))
     })
     .await
 }
@@ -324,7 +329,8 @@ pub(crate) async fn tail(
     let params = params.only(TAIL)?;
     let list = list.parse::<u32>();
     let list = list.map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
-    let (limit, from) = (params.limit()?, params.number("from")?);
+    let limit = params.limit()?;
+    let from = params.number("from")?;
     let reasons = context.active_config.get().collect().drop_reasons();
     run_blocking(&context, move |memory| {
         let mut answer = memory
@@ -404,7 +410,7 @@ pub(crate) async fn snapshot(
     .await
 }
 
-/// The store calculator.
+/// Calculates the properties of a store that does not exist yet.
 pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refusal> {
     let params = params.only(CALCULATE)?;
     let plan = calculate::Requirements {

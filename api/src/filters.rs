@@ -88,19 +88,27 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
                  position,
                  length,
                  message,
-             }| fault_view(&text, (position, length), message),
+             }| fault_view(&text, position, length, message),
         );
         let end = byte_of(&text, at);
         let completions = complete(&text[..end], view, &names.all());
-        let view_of = |Completion { from, text, about }| CompletionView {
-            from: units(&text, from),
-            text,
-            about,
-        };
         let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
         FilterHelp {
             fault,
-            completions: completions.into_iter().map(view_of).collect(),
+            completions: completions
+                .into_iter()
+                .map(
+                    |Completion {
+                         from,
+                         text: completion,
+                         about,
+                     }| CompletionView {
+                        from: units(&text, from),
+                        text: completion,
+                        about,
+                    },
+                )
+                .collect(),
             fields: fields
                 .map(|field| FieldView {
                     name: field.name().into(),
@@ -118,7 +126,7 @@ fn units(text: &str, byte: usize) -> usize {
 }
 
 /// A fault at this byte and of so many, in UTF-16 units as pages count them.
-pub(super) fn fault_view(text: &str, (position, length): (usize, usize), message: String) -> FaultView {
+pub(super) fn fault_view(text: &str, position: usize, length: usize, message: String) -> FaultView {
     let start = units(text, position);
     FaultView {
         position: start,

@@ -88,7 +88,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     };
     let asked = Arc::clone(&context);
     page::make(&context, move || {
-        let Found {
+        let MatchingFlows {
             rows,
             whole,
             last,
@@ -119,7 +119,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
 
 /// Flows that match, as they are now.
 #[derive(Default)]
-struct Found {
+struct MatchingFlows {
     rows: Vec<(FlowRank, FlowCopy)>,
     /// Not more would fit into a page.
     whole: bool,
@@ -128,7 +128,7 @@ struct Found {
     /// Whether there are others after it.
     more: bool,
     total: u64,
-    /// More may match.
+    /// Whether more than `total` may match.
     at_least: bool,
 }
 
@@ -138,7 +138,7 @@ async fn by_summary(
     index: Arc<FlowIndex>,
     query: FlowQuery,
     condition: Option<Arc<Filter>>,
-) -> Result<Found, Refusal> {
+) -> Result<MatchingFlows, Refusal> {
     let page = page::compute(context, move || {
         FlowPage::select_where(index.flows(), &query, |flow| {
             condition
@@ -150,7 +150,7 @@ async fn by_summary(
     let (rows, whole) = present(context, &page).await?;
     let FlowPage { flows, more, total } = page;
     let last = flows.last().map(|(rank, _)| *rank);
-    Ok(Found {
+    Ok(MatchingFlows {
         rows,
         whole,
         last,
@@ -166,18 +166,18 @@ async fn by_nodes(
     index: &Arc<FlowIndex>,
     mut query: FlowQuery,
     condition: &Arc<Filter>,
-) -> Result<Found, Refusal> {
+) -> Result<MatchingFlows, Refusal> {
     let limit = std::mem::replace(&mut query.limit, LOOKED_UP_AT_ONCE);
     let begins = query.after.is_none();
-    let (mut found, mut looked_up) = (
-        Found {
-            at_least: true,
-            ..Found::default()
-        },
-        0,
-    );
+    let mut found = MatchingFlows {
+        at_least: true,
+        ..MatchingFlows::default()
+    };
+    let mut looked_up = 0;
     loop {
-        let (copy, asked, condition_of_copy) = (Arc::clone(index), query.clone(), Arc::clone(condition));
+        let copy = Arc::clone(index);
+        let asked = query.clone();
+        let condition_of_copy = Arc::clone(condition);
         let page = page::compute(context, move || {
             FlowPage::select_where(copy.flows(), &asked, |flow| {
                 !condition_of_copy.excludes(&facts_of(flow))
@@ -211,7 +211,7 @@ async fn by_nodes(
     }
 }
 
-/// What the copy of all flows has of a flow.
+/// Returns the values that the copy of all flows has of a flow.
 fn facts_of(flow: &FlowSummary) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = flow.flow_latency();
@@ -249,11 +249,10 @@ impl FlowCopy {
     }
 
     fn facts(&self) -> Facts<'_> {
-        let (flow, reports) = (Some(&self.row.flow), Some(self.row.reports));
         Facts {
-            flow,
+            flow: Some(&self.row.flow),
             path: &self.path,
-            reports,
+            reports: Some(self.row.reports),
             values: self.values,
             ..Facts::default()
         }
@@ -280,19 +279,22 @@ fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
 /// The flows of a page as they are now, with their ranks, and whether these are all; those that expired in the meantime are left
 /// out.
 async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
-    let (mut present, mut hops) = (Vec::new(), 0);
+    let mut present = Vec::new();
+    let mut hops = 0;
     for chunk in page.flows.chunks(FLOWS_AT_ONCE) {
         // These alone fill more than a page.
         if hops > MAX_HOPS {
             return Ok((present, false));
         }
         let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
-        let ask = move |collector: &Collector| {
-            keys.iter()
-                .map(|key| collector.flow(key).as_ref().map(FlowCopy::of))
-                .collect::<Vec<_>>()
-        };
-        let mut workers = context.monitor.ask(ask).await?;
+        let mut workers = context
+            .monitor
+            .ask(move |collector: &Collector| {
+                keys.iter()
+                    .map(|key| collector.flow(key).as_ref().map(FlowCopy::of))
+                    .collect::<Vec<_>>()
+            })
+            .await?;
         for (index, (rank, _)) in chunk.iter().enumerate() {
             let copy = workers
                 .iter_mut()

@@ -171,7 +171,7 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Sessi
     })
 }
 
-/// Whose token this is. Every token is compared, so that the time does not tell which one is nearly right.
+/// Returns the session of the bearer of this token. Every token is compared, so that the time does not tell which one is nearly right.
 fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
     let mut found = None;
     if settings.token.as_ref().is_some_and(|token| same(given, &token.0)) {

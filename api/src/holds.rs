@@ -11,7 +11,7 @@ use store::{FlowHistory, FlowPoint, RollupFilter};
 use super::refusal::Refusal;
 use history::{History, Permit};
 
-/// What shows that a flow was silent.
+/// Evidence that a flow was silent.
 #[derive(Default, Debug)]
 pub(super) struct Silences {
     /// While the flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
@@ -85,7 +85,8 @@ impl Silences {
             if last < first.saturating_add(SECONDS) {
                 continue;
             }
-            let (from, to) = (first * SECOND, last * SECOND);
+            let from = first * SECOND;
+            let to = last * SECOND;
             for (node, _) in self.high(point) {
                 needed
                     .entry(node)
@@ -174,7 +175,7 @@ const SECONDS: u64 = 2;
 /// Thresholds between a stored value and the greatest one of a rollup: one for what is not stored, and two for changes that are detected
 /// in the kernel.
 const THRESHOLDS: u64 = 3;
-/// How long the last value before a silence of unknown length is drawn: long enough to be visible in a chart of 15 minutes.
+/// The last value before a silence of unknown length is drawn for so long, ns: long enough to be visible in a chart of 15 minutes.
 const VISIBLE: u64 = 3 * SECOND;
 /// Nodes whose rollups are read for one answer.
 const MOST_NODES: usize = 16;

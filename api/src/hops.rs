@@ -17,7 +17,7 @@ pub(super) struct Columns {
 
 /// For how long a value held in one column.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldValue {
     column: usize,
     value: u64,
     time: u64,
@@ -26,7 +26,7 @@ struct Held {
 /// The values of one node, or of the flow.
 #[derive(Default, Debug)]
 struct Values {
-    held: Vec<Held>,
+    held: Vec<HeldValue>,
     count: u64,
 }
 
@@ -37,7 +37,8 @@ impl Columns {
     }
 
     /// The part of each column in which a value held.
-    fn hold(self, values: &mut Values, value: u64, (since, until): (u64, u64)) {
+    fn hold(self, values: &mut Values, value: u64, time: (u64, u64)) {
+        let (since, until) = time;
         let until = until.min(self.to);
         values.count += u64::from(since >= self.from && since < self.to);
         let mut at = since.max(self.from);
@@ -50,7 +51,7 @@ impl Columns {
             if place >= self.count() || end <= at {
                 return;
             }
-            values.held.push(Held {
+            values.held.push(HeldValue {
                 column: place,
                 value,
                 time: end - at,
@@ -121,7 +122,7 @@ fn order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Values>) -> Vec<u32> {
 }
 
 fn spread(values: &Values, columns: Columns, bounds: &[u64]) -> LatencySpread {
-    let mut parts: Vec<Vec<Held>> = vec![Vec::new(); columns.count()];
+    let mut parts: Vec<Vec<HeldValue>> = vec![Vec::new(); columns.count()];
     for held in &values.held {
         if let Some(part) = parts.get_mut(held.column) {
             part.push(*held);
@@ -130,12 +131,6 @@ fn spread(values: &Values, columns: Columns, bounds: &[u64]) -> LatencySpread {
     let mut all = values.held.clone();
     let [p50, p90, p99] = quantiles(&mut all).unwrap_or_default();
     let by_column: Vec<Option<[u64; 3]>> = parts.iter_mut().map(|part| quantiles(part)).collect();
-    let quantile = |which: usize| {
-        by_column
-            .iter()
-            .map(|three| three.map(|three| three[which]))
-            .collect()
-    };
     LatencySpread {
         node: None,
         values: values.count,
@@ -146,29 +141,44 @@ fn spread(values: &Values, columns: Columns, bounds: &[u64]) -> LatencySpread {
         max: all.last().map_or(0, |held| held.value),
         mean: mean(&all).unwrap_or(0),
         means: parts.iter().map(|part| mean(part)).collect(),
-        medians: quantile(0),
-        p90s: quantile(1),
-        p99s: quantile(2),
+        medians: by_column
+            .iter()
+            .map(|quantiles| quantiles.map(|all| all[0]))
+            .collect(),
+        p90s: by_column
+            .iter()
+            .map(|quantiles| quantiles.map(|all| all[1]))
+            .collect(),
+        p99s: by_column
+            .iter()
+            .map(|quantiles| quantiles.map(|all| all[2]))
+            .collect(),
         classes: parts.iter().map(|part| classes(part, bounds)).collect(),
     }
 }
 
 /// Sorts by value. The value below which half, nine tenths and 99 hundredths of the time lie.
-fn quantiles(held: &mut [Held]) -> Option<[u64; 3]> {
+fn quantiles(held: &mut [HeldValue]) -> Option<[u64; 3]> {
     held.sort_unstable_by_key(|held| held.value);
     let all: u128 = held.iter().map(|held| u128::from(held.time)).sum();
-    let at = |hundredths: u128| {
-        let mut passed = 0;
-        let found = held.iter().find(|held| {
-            passed += u128::from(held.time) * 100;
-            passed >= all * hundredths
-        });
-        found.map(|held| held.value)
-    };
-    Some([at(50)?, at(90)?, at(99)?])
+    Some([
+        quantile(held, all * 50)?,
+        quantile(held, all * 90)?,
+        quantile(held, all * 99)?,
+    ])
 }
 
-fn mean(held: &[Held]) -> Option<u64> {
+/// `hundredths`: the time that lies below the value, in hundredths of a nanosecond.
+fn quantile(held: &[HeldValue], hundredths: u128) -> Option<u64> {
+    let mut passed = 0;
+    let found = held.iter().find(|held| {
+        passed += u128::from(held.time) * 100;
+        passed >= hundredths
+    });
+    found.map(|held| held.value)
+}
+
+fn mean(held: &[HeldValue]) -> Option<u64> {
     let time: u128 = held.iter().map(|held| u128::from(held.time)).sum();
     let sum: u128 = held
         .iter()
@@ -179,7 +189,7 @@ fn mean(held: &[Held]) -> Option<u64> {
 }
 
 /// Thousandths of the time in each class.
-fn classes(held: &[Held], bounds: &[u64]) -> Vec<u16> {
+fn classes(held: &[HeldValue], bounds: &[u64]) -> Vec<u16> {
     let all: u128 = held.iter().map(|held| u128::from(held.time)).sum();
     if all == 0 {
         return Vec::new();

@@ -34,7 +34,7 @@ pub(super) const HISTORY: &[Param] = &[
 /// The refusal of a process without a manager.
 pub(super) const NO_MANAGER: &str = "there is no manager in this process; add [manager] to its configuration";
 
-/// All intents.
+/// Lists all intents and their states.
 pub(crate) async fn list(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -61,7 +61,7 @@ pub(crate) async fn put(
     change(&context, |core, now| core.put(request, now)).await
 }
 
-/// What adding an intent would change.
+/// Plans the addition of an intent without applying it.
 pub(crate) async fn dry_run(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -75,7 +75,7 @@ pub(crate) async fn dry_run(
     ask(&context, move |core, now| core.dry_run(&body, &expected, now)).await
 }
 
-/// One intent.
+/// Returns one intent with its version.
 pub(crate) async fn show(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -85,7 +85,7 @@ pub(crate) async fn show(
     ask(&context, move |core, now| core.intent(&name, now)).await
 }
 
-/// Removes an intent.
+/// Removes an intent from the manager.
 pub(crate) async fn remove(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -102,7 +102,7 @@ pub(crate) async fn remove(
     .await
 }
 
-/// All devices.
+/// Lists the devices of the inventory.
 pub(crate) async fn devices(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -111,7 +111,7 @@ pub(crate) async fn devices(
     ask(&context, |core, now| Ok(core.devices(now))).await
 }
 
-/// One device.
+/// Returns one device of the inventory.
 pub(crate) async fn device(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -135,7 +135,7 @@ pub(crate) async fn forget(
     .await
 }
 
-/// What waits for a person, or for the calm.
+/// Returns the changes that wait for a person, or for the calm.
 pub(crate) async fn plan(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -144,7 +144,7 @@ pub(crate) async fn plan(
     ask(&context, |core, _| Ok(core.plan())).await
 }
 
-/// Approves the plan.
+/// Approves the plan that waits for a person.
 pub(crate) async fn apply(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -154,7 +154,7 @@ pub(crate) async fn apply(
     change(&context, move |core, now| Ok(core.apply(&by, now))).await
 }
 
-/// The domain.
+/// Returns the state of the manager and its domain.
 pub(crate) async fn domain(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -163,7 +163,7 @@ pub(crate) async fn domain(
     ask(&context, |core, now| Ok(core.domain(now))).await
 }
 
-/// What a manager on standby copies.
+/// Returns the state that a manager on standby copies.
 pub(crate) async fn copy(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -199,13 +199,14 @@ pub(crate) async fn start(
     change(&context, move |core, now| core.stop(false, &by, now)).await
 }
 
-/// Result.
+/// Returns the history of the manager, or of one subject.
 pub(crate) async fn history(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Json<ManagerHistoryView>, Refusal> {
     let params = params.only(HISTORY)?;
-    let (subject, limit) = (params.text("subject").map(str::to_owned), params.limit()?);
+    let subject = params.text("subject").map(str::to_owned);
+    let limit = params.limit()?;
     ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
 }
 

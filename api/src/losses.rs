@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::extract::State;
-use store::{DropKey, DropSum, Losses, ReporterLoss, Span};
+use store::{DropKey, Losses, ReporterLoss, Span};
 
 use super::{
     context::Context,
@@ -24,10 +24,11 @@ use view::{DropsView, LinkLoss, LossMap, ReporterView};
 /// The parameters of `/losses`.
 pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
 
-/// What was lost, and where.
+/// Returns the packets lost in a span, by place and link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LOSSES)?;
-    let (span, limit) = (past::span_or_usual(&params)?, params.limit()?);
+    let span = past::span_or_usual(&params)?;
+    let limit = params.limit()?;
     let settings = context.active_config.get();
     let reasons = settings.collect().drop_reasons();
     // The flight recorder stores reports too, but only some: they cannot be counted.
@@ -43,7 +44,8 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     let question = LossQuestion { span, count_until };
     let losses = history.losses(question, Arc::clone(&place)).await?;
     let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
-    let (known, in_use) = (Arc::clone(&context.known_links), context.monitor.links().await?);
+    let known = Arc::clone(&context.known_links);
+    let in_use = context.monitor.links().await?;
     let (exported, has_more) = history.ends(span, Arc::clone(&place)).await?;
     respond(place, move || {
         let ends = match evidence {
@@ -76,7 +78,7 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// What exported hops of a span say is behind interfaces.
+/// Learns from the exported hops of a span which nodes are behind interfaces.
 fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
     let mut memory = LinkMemory::default();
     for ends in exported {
@@ -88,17 +90,17 @@ fn memory_of(exported: &[LinkEnds], span: Span) -> LinkMemory {
     memory
 }
 
-/// Which node is behind the interface of each place, in the time of its drops.
+/// The node behind the interface of each place, in the time of its drops.
 #[derive(Default, Debug)]
 struct Ends(BTreeMap<DropKey, Behind>);
 
 impl Ends {
     fn of(losses: &Losses, memory: &LinkMemory) -> Self {
-        let behind = |(place, sum): (&DropKey, &DropSum)| {
+        let ends = losses.drops.iter().filter_map(|(place, sum)| {
             let (node, interface) = place.node.zip(place.egress_if)?;
             Some((*place, memory.behind(node, interface, sum.first, sum.last)))
-        };
-        Self(losses.drops.iter().filter_map(behind).collect())
+        });
+        Self(ends.collect())
     }
 
     fn node(&self, place: &DropKey) -> Option<u32> {
@@ -108,7 +110,7 @@ impl Ends {
         }
     }
 
-    /// Why it is not known.
+    /// Returns the reason why the node is not known, or `None` if it is.
     fn unknown(&self, place: &DropKey, evidence: Evidence) -> Option<String> {
         let words = match (self.0.get(place)?, evidence) {
             (Behind::Node(_), _) => return None,
@@ -131,7 +133,7 @@ impl Ends {
 
 /// Dropped packets, the most first.
 fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
-    let view = |(place, sum): (&DropKey, &DropSum)| DropsView {
+    let views = losses.drops.iter().map(|(place, sum)| DropsView {
         node: place.node,
         egress_if: place.egress_if,
         to: ends.node(place),
@@ -143,32 +145,35 @@ fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence:
         flows: sum.flows,
         first: sum.first,
         last: sum.last,
-    };
-    let mut all: Vec<DropsView> = losses.drops.iter().map(view).collect();
+    });
+    let mut all: Vec<DropsView> = views.collect();
     all.sort_by_key(|drops| std::cmp::Reverse(drops.packets));
     all
 }
 
 fn reporters(losses: &Losses) -> Vec<ReporterView> {
-    let view = |node, loss: &ReporterLoss| ReporterView {
-        node,
-        lost: loss.lost,
-        duplicated: loss.duplicated,
-    };
     let mut all: Vec<ReporterView> = losses
         .reporters
         .iter()
-        .map(|(node, loss)| view(Some(*node), loss))
+        .map(|(node, loss)| reporter_view(Some(*node), loss))
         .collect();
     if losses.unknown_reporters != ReporterLoss::default() {
-        all.push(view(None, &losses.unknown_reporters));
+        all.push(reporter_view(None, &losses.unknown_reporters));
     }
     all.retain(|reporter| reporter.lost > 0 || reporter.duplicated > 0);
     all.sort_by_key(|reporter| std::cmp::Reverse(reporter.lost));
     all
 }
 
-/// What each link lost, by which evidence; those that lost the most first, and what is not known last.
+fn reporter_view(node: Option<u32>, loss: &ReporterLoss) -> ReporterView {
+    ReporterView {
+        node,
+        lost: loss.lost,
+        duplicated: loss.duplicated,
+    }
+}
+
+/// Returns the loss of each link with its evidence; links that lost the most are first, those of which it is not known last.
 fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence: Evidence) -> Vec<LinkLoss> {
     let mut dropped: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (place, sum) in &losses.drops {
@@ -214,8 +219,8 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
             ..link
         };
     };
-    let of = |node: u32| losses.reporters.get(&node).copied().unwrap_or_default();
-    let (sender, receiver) = (of(link.from), of(link.to));
+    let sender = losses.reporters.get(&link.from).copied().unwrap_or_default();
+    let receiver = losses.reporters.get(&link.to).copied().unwrap_or_default();
     // A lost report of the receiver looks like a lost packet, and so does a repeated one of the sender; the other way round, they hide one.
     let explains = receiver.lost.saturating_add(sender.duplicated);
     let hides = sender.lost.saturating_add(receiver.duplicated);
@@ -234,7 +239,7 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     }
 }
 
-/// Which reports there are to count packets by.
+/// The reports by which packets can be counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Evidence {
     /// The store has each.
@@ -245,7 +250,7 @@ enum Evidence {
     Exported,
 }
 
-/// What is missing for counts.
+/// Returns the sentence that says what is missing for counts.
 fn needs(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Reports => {
@@ -260,7 +265,7 @@ fn needs(evidence: Evidence) -> &'static str {
     }
 }
 
-/// Of the latest packets, the reports of both ends may not have arrived, or not be stored yet.
+/// Packets so late are not counted, ns: the reports of both ends may not have arrived, or not be stored yet.
 const UNSETTLED: u64 = 5_000_000_000;
 const NO_NODE_SEEN: &str =
     "no report showed a node behind this interface by then: a host is there, or no packet had passed it";

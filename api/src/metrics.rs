@@ -33,41 +33,40 @@ pub(crate) enum Format {
     /// Prometheus' text format 0.0.4.
     #[default]
     Prometheus,
-    /// OpenMetrics 1.0.0.
+    /// OpenMetrics, version 1.0.0.
     OpenMetrics,
 }
 
 impl Format {
     /// The one that a request accepts; Prometheus' own unless OpenMetrics is named.
     pub(crate) fn accepted(accept: &str) -> Self {
-        let named = |range: &str| {
-            let mut parts = range.split(';').map(str::trim);
-            let name = parts
-                .next()
-                .unwrap_or("")
-                .eq_ignore_ascii_case("application/openmetrics-text");
-            // `q=0` means: not this one.
-            let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
-            let other = |part: &str| {
-                part.strip_prefix("version=")
-                    .is_some_and(|v| !v.starts_with("1."))
-            };
-            name && !parts.any(|part| refused(part) || other(part))
-        };
-        if accept.split(',').any(named) {
+        if accept.split(',').any(is_open_metrics) {
             Self::OpenMetrics
         } else {
             Self::Prometheus
         }
     }
 
-    /// The media type.
+    /// The media type of the response.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
+}
+
+/// Whether an element of `Accept` names OpenMetrics 1, and does not exclude it by `q=0`.
+fn is_open_metrics(range: &str) -> bool {
+    let mut parts = range.split(';').map(str::trim);
+    let name = parts.next().unwrap_or("");
+    let is_named = name.eq_ignore_ascii_case("application/openmetrics-text");
+    is_named
+        && parts.all(|part| match part.split_once('=') {
+            Some(("q", weight)) => weight.parse() != Ok(0.0),
+            Some(("version", version)) => version.starts_with("1."),
+            _ => true,
+        })
 }
 
 /// TLS connections to the API.
@@ -146,34 +145,49 @@ impl Text {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
     }
+
+    /// A metric of a role, with one sample if this process has the role.
+    fn role<V, N: Display>(
+        &mut self,
+        view: Option<&V>,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl Fn(&V) -> N,
+    ) {
+        self.metric(name, kind, help);
+        if let Some(view) = view {
+            self.sample(name, &[], value(view));
+        }
+    }
 }
 
-/// What the document is about, beside what the monitor knows. A role that this program does not have is absent.
+/// The sources of the document beside the monitor. A role that this program does not have is absent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<'a> {
-    /// The switch.
+    /// The view of the switch of this process.
     pub(crate) switch: Option<&'a SwitchView>,
-    /// The aggregator.
+    /// The view of the aggregator of this process.
     pub(crate) aggregator: Option<&'a AggregatorView>,
-    /// The exports.
+    /// The view of the exports and of the outlet.
     pub(crate) exports: Option<&'a ExportsView>,
-    /// The DTA reporter.
+    /// The view of the DTA reporter of programs.
     pub(crate) reporter: Option<&'a ReporterView>,
-    /// The DTA translator.
+    /// The view of the DTA translator of this process.
     pub(crate) translator: Option<&'a TranslatorView>,
-    /// Collector memory.
+    /// The view of the collector memory of this process.
     pub(crate) memory: Option<&'a MemoryView>,
     /// Names and counters of the devices of the manager.
     pub(crate) devices: &'a [(String, Vec<DeviceCounterView>)],
     /// Names of nodes and interfaces.
     pub(crate) names: &'a view::NamesView,
-    /// Names by DNS.
+    /// The counters of name resolution by DNS.
     pub(crate) dns: Option<Counts>,
     /// TLS of the API.
     pub(crate) tls: &'a Endpoint,
 }
 
-/// The whole document.
+/// Writes the document of all metrics.
 pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
     let detail = monitor.detail();
     let Parts {
@@ -248,26 +262,48 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
 }
 
 fn tables(text: &mut Text, tables: &[(&'static str, Table)]) {
-    let mut each = |name: &str, kind: &str, help: &str, value: fn(&Table) -> u64| {
-        text.metric(name, kind, help);
-        tables
-            .iter()
-            .for_each(|(table, counts)| text.sample(name, &[("table", table)], value(counts)));
-    };
-    each("table_entries", "gauge", "Entries in a table.", |table| {
-        table.used
-    });
-    each("table_capacity", "gauge", "Capacity of a table.", |table| {
-        table.capacity
-    });
-    each(
+    table(
+        text,
+        tables,
+        "table_entries",
+        "gauge",
+        "Entries in a table.",
+        |table| table.used,
+    );
+    table(
+        text,
+        tables,
+        "table_capacity",
+        "gauge",
+        "Capacity of a table.",
+        |table| table.capacity,
+    );
+    table(
+        text,
+        tables,
         "table_evicted_total",
         "counter",
         "Entries evicted from a full table.",
         |table| table.evicted,
     );
     let help = "New entries refused because a table was full.";
-    each("table_refused_total", "counter", help, |table| table.refused);
+    table(text, tables, "table_refused_total", "counter", help, |table| {
+        table.refused
+    });
+}
+
+fn table(
+    text: &mut Text,
+    tables: &[(&'static str, Table)],
+    name: &str,
+    kind: &str,
+    help: &str,
+    value: fn(&Table) -> u64,
+) {
+    text.metric(name, kind, help);
+    for (table, counts) in tables {
+        text.sample(name, &[("table", table)], value(counts));
+    }
 }
 
 fn stages(text: &mut Text, stages: &[view::Stage]) {
@@ -563,56 +599,52 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
 
 /// Losses per reporting node. The number of series is bounded, in case of forged node ids.
 fn losses(text: &mut Text, streams: &[StreamView]) {
-    let typed = |text: &mut Text, (name, kind): (&str, &str), help: &str, count: fn(&StreamView) -> u64| {
-        text.metric(name, kind, help);
-        for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES) {
-            let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
-            let version = version_name(stream.id.version);
-            let source = std::net::Ipv6Addr::from(stream.id.source).to_canonical();
-            let labels: [(&str, &dyn Display); 5] = [
-                ("node", &node),
-                ("hw_id", &stream.id.hw_id),
-                ("source", &source),
-                ("version", &version),
-                ("listener", &stream.id.listener),
-            ];
-            text.sample(name, &labels, count(stream));
-        }
-    };
     let help = "Datagrams missing in a reporter's sequence beyond those lost: the datagrams received do not support it.";
-    typed(text, ("source_unconfirmed_losses", "gauge"), help, |stream| {
-        stream.unconfirmed
-    });
-    let named = |text: &mut Text, name: &str, help: &str, count: fn(&StreamView) -> u64| {
-        typed(text, (name, "counter"), help, count);
-    };
-    named(
+    stream(
         text,
+        streams,
+        "source_unconfirmed_losses",
+        "gauge",
+        help,
+        |stream| stream.unconfirmed,
+    );
+    stream(
+        text,
+        streams,
         "source_lost_total",
+        "counter",
         "Datagrams missing in a reporter's sequence, with those that were recovered later.",
         |stream| stream.lost + stream.recovered,
     );
-    named(
+    stream(
         text,
+        streams,
         "source_recovered_total",
+        "counter",
         "Datagrams that arrived after they were counted as lost.",
         |stream| stream.recovered,
     );
-    named(
+    stream(
         text,
+        streams,
         "source_reordered_total",
+        "counter",
         "Datagrams that arrived reordered.",
         |stream| stream.reordered,
     );
-    named(
+    stream(
         text,
+        streams,
         "source_duplicated_total",
+        "counter",
         "Datagrams that arrived twice.",
         |stream| stream.duplicated,
     );
-    named(
+    stream(
         text,
+        streams,
         "source_restarts_total",
+        "counter",
         "Restarts of a reporter's sequence numbers.",
         |stream| stream.restarts,
     );
@@ -625,22 +657,53 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
     );
 }
 
+fn stream(
+    text: &mut Text,
+    streams: &[StreamView],
+    name: &str,
+    kind: &str,
+    help: &str,
+    count: fn(&StreamView) -> u64,
+) {
+    text.metric(name, kind, help);
+    for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES) {
+        let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
+        let version = version_name(stream.id.version);
+        let source = std::net::Ipv6Addr::from(stream.id.source).to_canonical();
+        let labels: [(&str, &dyn Display); 5] = [
+            ("node", &node),
+            ("hw_id", &stream.id.hw_id),
+            ("source", &source),
+            ("version", &version),
+            ("listener", &stream.id.listener),
+        ];
+        text.sample(name, &labels, count(stream));
+    }
+}
+
 /// Latest values of nodes: gauges per node, queue and link.
 fn network(text: &mut Text, detail: &Detail) {
     let entries = &detail.entries;
     let latencies = merged(entries.iter().map(|entries| &entries.nodes));
-    let mut quantile = |name: &str, help: &str, value: fn(&Summary) -> Option<u64>| {
+    for (name, help, value) in [
+        (
+            "hop_latency_median_seconds",
+            "Time inside a node, median over the last second that had values.",
+            (|last| last.p50) as fn(&Summary) -> Option<u64>,
+        ),
+        (
+            "hop_latency_p99_seconds",
+            "Time inside a node, 99th percentile over the last second that had values.",
+            |last| last.p99,
+        ),
+    ] {
         text.metric(name, "gauge", help);
         for latency in latencies.values().take(MAX_SERIES) {
             if let Some(value) = value(&latency.last) {
                 text.sample(name, &[("node", &latency.node)], value as f64 / 1e9);
             }
         }
-    };
-    let help = "Time inside a node, median over the last second that had values.";
-    quantile("hop_latency_median_seconds", help, |last| last.p50);
-    let help = "Time inside a node, 99th percentile over the last second that had values.";
-    quantile("hop_latency_p99_seconds", help, |last| last.p99);
+    }
     text.metric(
         "queue_occupancy",
         "gauge",
@@ -731,54 +794,57 @@ fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
 
 fn store(text: &mut Text, monitor: &Monitor) {
     let stats = monitor.pipeline().store();
-    let mut each = |name: &str, kind: &str, help: &str, value: fn(&store::Stats) -> f64| {
-        text.metric(name, kind, help);
-        if let Some(stats) = &stats {
-            text.sample(name, &[], value(stats));
-        }
-    };
-    each(
+    let stats = stats.as_ref();
+    text.role(
+        stats,
         "store_up",
         "gauge",
         "1 while the store works, 0 while it fails or its directory cannot be used.",
         |stats| f64::from(stats.state == store::State::Ok),
     );
-    each("store_committed_total", "counter", "Records on disk.", |stats| {
-        stats.committed as f64
-    });
-    each("store_bytes", "gauge", "Size of all files.", |stats| {
+    text.role(
+        stats,
+        "store_committed_total",
+        "counter",
+        "Records on disk.",
+        |stats| stats.committed as f64,
+    );
+    text.role(stats, "store_bytes", "gauge", "Size of all files.", |stats| {
         stats.bytes as f64
     });
-    each("store_files", "gauge", "Files.", |stats| stats.files as f64);
+    text.role(stats, "store_files", "gauge", "Files.", |stats| {
+        stats.files as f64
+    });
     let help = "Files written without indexes on events at a high rate, and indexed when they were complete.";
-    each("store_indexed_later_total", "counter", help, |stats| {
+    text.role(stats, "store_indexed_later_total", "counter", help, |stats| {
         stats.indexed_later as f64
     });
     let help = "Failed attempts to index such a file.";
-    each("store_index_failures_total", "counter", help, |stats| {
+    text.role(stats, "store_index_failures_total", "counter", help, |stats| {
         stats.index_failures as f64
     });
     let help = "Files removed or replaced by anything but retention while hopwise ran.";
-    each("store_files_moved_total", "counter", help, |stats| {
+    text.role(stats, "store_files_moved_total", "counter", help, |stats| {
         stats.moved_files as f64
     });
     let help = "Records of hopwise_store_committed_total that were in files that were removed, replaced or set aside.";
-    each("store_removed_records_total", "counter", help, |stats| {
+    text.role(stats, "store_removed_records_total", "counter", help, |stats| {
         stats.removed as f64
     });
     let help = "Damaged files that were set aside since the start.";
-    each("store_files_set_aside_total", "counter", help, |stats| {
+    text.role(stats, "store_files_set_aside_total", "counter", help, |stats| {
         stats.set_aside as f64
     });
     let help = "Damaged files pending for `hopwise store check`.";
-    each("store_damaged_files", "gauge", help, |stats| {
+    text.role(stats, "store_damaged_files", "gauge", help, |stats| {
         stats.problems.count(ProblemKind::Damaged) as f64
     });
     let help = "Files of earlier periods that cannot be opened.";
-    each("store_unreadable_files", "gauge", help, |stats| {
+    text.role(stats, "store_unreadable_files", "gauge", help, |stats| {
         stats.problems.count(ProblemKind::Unreadable) as f64
     });
-    each(
+    text.role(
+        stats,
         "store_last_commit_seconds",
         "gauge",
         "Time of the last commit, Unix time.",
@@ -800,30 +866,45 @@ fn store(text: &mut Text, monitor: &Monitor) {
 /// Metrics of the switch of this process.
 fn switching(text: &mut Text, switch: Option<&SwitchView>, devices: &[(String, Vec<DeviceCounterView>)]) {
     let ports = switch.map_or(&[][..], |switch| &switch.ports);
-    let mut each = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
-        text.metric(name, kind, help);
-        ports
-            .iter()
-            .for_each(|port| text.sample(name, &[("port", &port.number)], value(port)));
-    };
-    each(
+    port(
+        text,
+        ports,
         "switch_received_total",
         "counter",
         "Frames received by a port.",
         |port| port.received,
     );
-    each("switch_received_bytes_total", "counter", "Their bytes.", |port| {
-        port.received_bytes
-    });
-    each("switch_sent_total", "counter", "Frames sent by a port.", |port| {
-        port.sent
-    });
-    each("switch_sent_bytes_total", "counter", "Their bytes.", |port| {
-        port.sent_bytes
-    });
+    port(
+        text,
+        ports,
+        "switch_received_bytes_total",
+        "counter",
+        "Their bytes.",
+        |port| port.received_bytes,
+    );
+    port(
+        text,
+        ports,
+        "switch_sent_total",
+        "counter",
+        "Frames sent by a port.",
+        |port| port.sent,
+    );
+    port(
+        text,
+        ports,
+        "switch_sent_bytes_total",
+        "counter",
+        "Their bytes.",
+        |port| port.sent_bytes,
+    );
     let help = "Frames dropped because a port's RX ring was full; not counted as received.";
-    each("switch_ring_full_total", "counter", help, |port| port.ring_full);
-    each(
+    port(text, ports, "switch_ring_full_total", "counter", help, |port| {
+        port.ring_full
+    });
+    port(
+        text,
+        ports,
         "switch_queue_bytes",
         "gauge",
         "Bytes in a port's egress queue.",
@@ -843,60 +924,75 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>, devices: &[(String, V
             );
         }
     }
-    let mut single = |name: &str, kind: &str, help: &str, value: fn(&SwitchView) -> u64| {
-        text.metric(name, kind, help);
-        switch
-            .iter()
-            .for_each(|switch| text.sample(name, &[], value(switch)));
-    };
     let help =
         "Frames originated by the switch: ARP, neighbor discovery, ICMP errors, messages to DTA reporters.";
-    single("switch_originated_total", "counter", help, |switch| {
+    text.role(switch, "switch_originated_total", "counter", help, |switch| {
         switch.totals.originated
     });
     let help = "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
-    single("switch_consumed_total", "counter", help, |switch| {
+    text.role(switch, "switch_consumed_total", "counter", help, |switch| {
         switch.totals.consumed
     });
     let help = "Frames in queues, on links, or waiting for neighbor resolution.";
-    single("switch_queued", "gauge", help, |switch| switch.totals.queued);
-    single(
+    text.role(switch, "switch_queued", "gauge", help, |switch| {
+        switch.totals.queued
+    });
+    text.role(
+        switch,
         "switch_reports_sent_total",
         "counter",
         "Datagrams with reports sent.",
         |switch| switch.reports.sent,
     );
     let help = "Datagrams with reports that could not be sent.";
-    single("switch_reports_unsent_total", "counter", help, |switch| {
+    text.role(switch, "switch_reports_unsent_total", "counter", help, |switch| {
         switch.reports.unsent
     });
     switching::int(text, switch);
     switching::devices(text, devices);
 }
 
+fn port(
+    text: &mut Text,
+    ports: &[PortView],
+    name: &str,
+    kind: &str,
+    help: &str,
+    value: fn(&PortView) -> u64,
+) {
+    text.metric(name, kind, help);
+    for port in ports {
+        text.sample(name, &[("port", &port.number)], value(port));
+    }
+}
+
 /// DTA reports that the switch intercepts, and the messages to their reporters.
 fn intercepting(text: &mut Text, switch: Option<&SwitchView>) {
-    let mut single = |name: &str, help: &str, value: fn(&SwitchView) -> u64| {
-        text.metric(name, "counter", help);
-        switch
-            .iter()
-            .for_each(|switch| text.sample(name, &[], value(switch)));
-    };
     let help = "DTA reports intercepted for the translator of this process; part of the frames consumed.";
-    single("switch_intercepted_total", help, |switch| {
+    text.role(switch, "switch_intercepted_total", "counter", help, |switch| {
         switch.totals.intercepted
     });
     let help = "DTA reports with VLAN tags, forwarded instead of intercepted.";
-    single("switch_intercept_tagged_total", help, |switch| {
-        switch.totals.intercept_tagged
-    });
+    text.role(
+        switch,
+        "switch_intercept_tagged_total",
+        "counter",
+        help,
+        |switch| switch.totals.intercept_tagged,
+    );
     let help =
         "Messages to DTA reporters sent for the translator of this process; part of the frames originated.";
-    single("switch_replies_total", help, |switch| switch.totals.replies);
-    let help = "Messages to DTA reporters without a route, or longer than the MTU.";
-    single("switch_replies_refused_total", help, |switch| {
-        switch.totals.replies_refused
+    text.role(switch, "switch_replies_total", "counter", help, |switch| {
+        switch.totals.replies
     });
+    let help = "Messages to DTA reporters without a route, or longer than the MTU.";
+    text.role(
+        switch,
+        "switch_replies_refused_total",
+        "counter",
+        help,
+        |switch| switch.totals.replies_refused,
+    );
 }
 
 /// Decisions of each filter of the switch.
@@ -933,31 +1029,34 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
 
 /// Metrics of the aggregator of this process.
 fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
-    let mut single = |name: &str, kind: &str, help: &str, value: fn(&AggregatorView) -> u64| {
-        text.metric(name, kind, help);
-        aggregator
-            .iter()
-            .for_each(|view| text.sample(name, &[], value(view)));
-    };
-    single(
+    text.role(
+        aggregator,
         "aggregator_datagrams_total",
         "counter",
         "Datagrams received by the aggregator.",
         |s| s.datagrams,
     );
     let help = "Datagrams that the kernel dropped because the aggregator's receive buffer was full.";
-    single("aggregator_kernel_drops_total", "counter", help, |s| {
-        s.kernel_drops
-    });
+    text.role(
+        aggregator,
+        "aggregator_kernel_drops_total",
+        "counter",
+        help,
+        |s| s.kernel_drops,
+    );
     let help = "Postcards accepted: sent + pending.";
-    single("aggregator_postcards_total", "counter", help, |s| s.postcards);
-    single(
+    text.role(aggregator, "aggregator_postcards_total", "counter", help, |s| {
+        s.postcards
+    });
+    text.role(
+        aggregator,
         "aggregator_pending",
         "gauge",
         "Postcards pending in registers.",
         |s| s.pending,
     );
-    single(
+    text.role(
+        aggregator,
         "aggregator_occupied",
         "gauge",
         "Registers with pending postcards.",
@@ -991,25 +1090,29 @@ fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
     for (cause, sent) in aggregator.iter().flat_map(|view| &view.sent) {
         text.sample("aggregator_aggregates_total", &[("cause", cause)], sent.datagrams);
     }
-    let to = || aggregator.iter().flat_map(|view| &view.forward);
+    let to = aggregator.map_or(&[][..], |view| &view.forward);
     text.metric(
         "aggregator_sent_datagrams_total",
         "counter",
         "Datagrams passed to the kernel.",
     );
-    to().for_each(|f| text.sample("aggregator_sent_datagrams_total", &[("to", &f.to)], f.datagrams));
+    for f in to {
+        text.sample("aggregator_sent_datagrams_total", &[("to", &f.to)], f.datagrams);
+    }
     text.metric(
         "aggregator_sent_bytes_total",
         "counter",
         "Payload bytes of these datagrams.",
     );
-    to().for_each(|f| text.sample("aggregator_sent_bytes_total", &[("to", &f.to)], f.bytes));
+    for f in to {
+        text.sample("aggregator_sent_bytes_total", &[("to", &f.to)], f.bytes);
+    }
     text.metric(
         "aggregator_unsent_total",
         "counter",
         "Datagrams that the kernel refused, by reason.",
     );
-    for f in to() {
+    for f in to {
         text.sample(
             "aggregator_unsent_total",
             &[("to", &f.to), ("reason", &"no_buffers")],

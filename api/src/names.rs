@@ -17,7 +17,8 @@ use view::NamesView;
 /// Names of nodes, interfaces and hosts.
 pub(crate) async fn names(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     params.only(&[])?;
-    let (make, dns) = (known(&context).await, context.dns.clone());
+    let make = known(&context).await;
+    let dns = context.dns.clone();
     page::make(&context, move || {
         let mut view = make();
         if let Some(dns) = dns {

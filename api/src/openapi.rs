@@ -7,10 +7,10 @@ mod typescript;
 
 use axum::http::{HeaderName, header};
 
-/// The document.
+/// The OpenAPI document, as the generator wrote it.
 pub(crate) const DOCUMENT: &str = include_str!("openapi.json");
 
-/// Returns the document.
+/// Returns the OpenAPI document of this version.
 pub(crate) async fn document() -> ([(HeaderName, &'static str); 1], &'static str) {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
 }

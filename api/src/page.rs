@@ -10,7 +10,7 @@ use tokio::{task, time};
 
 use super::{context::Context, refusal::Refusal};
 
-/// Serialised JSON.
+/// A response whose JSON is already written.
 #[derive(Debug)]
 pub(crate) struct Prepared(pub(super) Vec<u8>);
 
@@ -69,5 +69,5 @@ pub(super) fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize) ->
 const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of responses made at the same time.
 pub const PAGES: usize = 2;
-/// How long a request waits for a permit.
+/// Maximum time for which a request waits for a permit.
 const PERMIT_TIMEOUT: time::Duration = time::Duration::from_secs(2);

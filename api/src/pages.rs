@@ -9,7 +9,7 @@ use axum::{
 
 /// A file of the web page.
 struct Asset {
-    /// Path below `ui/dist`.
+    /// The path of the file below `ui/dist`.
     path: &'static str,
     /// Hash of the content, for `ETag`.
     hash: &'static str,
@@ -74,19 +74,23 @@ impl Asset {
 
 /// Whether `Accept-Encoding` allows gzip. `q=0` excludes it, and `*` stands for every encoding that is not named (RFC 9110, 12.5.3).
 fn accepts_gzip(request: &HeaderMap) -> bool {
-    let quality = |wanted: &str| {
-        list(request, &header::ACCEPT_ENCODING).find_map(|coding| {
-            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-            let weight = parameters
-                .trim()
-                .strip_prefix("q=")
-                .and_then(|q| q.trim().parse::<f32>().ok());
-            name.trim()
-                .eq_ignore_ascii_case(wanted)
-                .then(|| weight.unwrap_or(1.0))
-        })
-    };
-    quality("gzip").or_else(|| quality("*")).is_some_and(|q| q > 0.0)
+    quality(request, "gzip")
+        .or_else(|| quality(request, "*"))
+        .is_some_and(|q| q > 0.0)
+}
+
+/// Returns the weight that `Accept-Encoding` gives to this coding by name.
+fn quality(request: &HeaderMap, wanted: &str) -> Option<f32> {
+    list(request, &header::ACCEPT_ENCODING).find_map(|coding| {
+        let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = parameters
+            .trim()
+            .strip_prefix("q=")
+            .and_then(|q| q.trim().parse::<f32>().ok());
+        name.trim()
+            .eq_ignore_ascii_case(wanted)
+            .then(|| weight.unwrap_or(1.0))
+    })
 }
 
 /// The elements of a header that is a comma-separated list.

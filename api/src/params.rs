@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Param {
     pub(crate) name: &'static str,
-    /// Its description in the document.
+    /// The description of the parameter in the document.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "only the generator of the document reads it")
@@ -25,7 +25,7 @@ pub(crate) struct Param {
     pub(crate) form: Form,
 }
 
-/// Which values a parameter accepts.
+/// The values that a parameter accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     /// A whole number from `min` to `max`.
@@ -56,7 +56,7 @@ pub(crate) enum Form {
     },
     /// One to so many of these names, separated by commas.
     Names(fn() -> Vec<&'static str>, usize),
-    /// Any text.
+    /// A text that the parameter does not restrict.
     Text,
     /// A condition of [`filter`].
     Filter,
@@ -104,48 +104,48 @@ impl Param {
         Self::new("offset", "Rows to skip: `next` of the previous page.", form)
     }
 
-    /// Checks one value.
+    /// Refuses a value that the parameter does not accept.
     fn check(&self, text: &str) -> Result<(), Refusal> {
         let name = self.name;
-        let bad = |what: &str| {
-            Err(Refusal::bad(format!(
-                "{name} = {text:?} cannot be read; write {what}"
-            )))
-        };
         match self.form {
             Form::Integer { min, max, .. } => match text.parse::<u64>() {
                 Ok(value) if (min..=max).contains(&value) => Ok(()),
                 // Digits that do not fit into 64 bits are a number out of range, not a malformed one.
                 Err(_) if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    bad("a whole number")
+                    self.unreadable(text, "a whole number")
                 }
                 _ => Err(Refusal::bad(format!(
                     "{name} = {text} is out of range; write {min} to {max}"
                 ))),
             },
-            Form::Time if time(text).is_none() => {
-                bad("nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z")
-            }
+            Form::Time if time(text).is_none() => self.unreadable(
+                text,
+                "nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z",
+            ),
             Form::Share { .. } => match text.parse::<f64>() {
                 Ok(value) if value > 0.0 && value < 1.0 => Ok(()),
-                _ => bad("a share above 0 and below 1, such as 0.99"),
+                _ => self.unreadable(text, "a share above 0 and below 1, such as 0.99"),
             },
-            Form::OneOf(names) if !names().contains(&text) => bad(&format!("one of {}", names().join(", "))),
+            Form::OneOf(names) if !names().contains(&text) => {
+                self.unreadable(text, &format!("one of {}", names().join(", ")))
+            }
             Form::Flow if text.parse::<FlowKey>().is_err() => {
-                bad("a flow such as 10.0.0.1:5000>10.0.0.2:80/17")
+                self.unreadable(text, "a flow such as 10.0.0.1:5000>10.0.0.2:80/17")
             }
             Form::Count if dta::settings::Count::parse(text).is_none() => {
-                bad("a number such as 1000000 or 1M")
+                self.unreadable(text, "a number such as 1000000 or 1M")
             }
             Form::Names(names, most)
                 if text.split(',').count() > most || !text.split(',').all(|name| names().contains(&name)) =>
             {
-                bad(&format!(
-                    "1 to {most} of {}, separated by commas",
-                    names().join(", ")
-                ))
+                self.unreadable(
+                    text,
+                    &format!("1 to {most} of {}, separated by commas", names().join(", ")),
+                )
             }
-            Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
+            Form::Cursor { check, .. } if !check(text) => {
+                self.unreadable(text, "`next` of the previous page")
+            }
             Form::OneOf(_)
             | Form::Time
             | Form::Names(..)
@@ -155,6 +155,13 @@ impl Param {
             | Form::Text
             | Form::Filter => Ok(()),
         }
+    }
+
+    fn unreadable(&self, text: &str, remedy: &str) -> Result<(), Refusal> {
+        Err(Refusal::bad(format!(
+            "{} = {text:?} cannot be read; write {remedy}",
+            self.name
+        )))
     }
 }
 
@@ -176,15 +183,15 @@ pub(crate) const SINCE: Param = Param::new(
     "Start of a span of time, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: 15 minutes before its end. Without `from` and `to`: now.",
     Form::Time,
 );
-/// Its end.
+/// The end of a span.
 pub(crate) const UNTIL: Param = Param::new(
     "to",
     "End of the span, nanoseconds since the Unix epoch or such as 2026-11-26T03:10Z; default: now, which is later for each page. Both are rounded to whole minutes, so that the span grows.",
     Form::Time,
 );
-/// A node.
+/// Restricts an answer to one node.
 pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
-/// A flow.
+/// Restricts an answer to one flow.
 pub(crate) const FLOW: Param = Param::new(
     "flow",
     "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.",
@@ -202,7 +209,7 @@ pub(crate) const KIND: Param = Param::new(
     "Only this kind.",
     Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()),
 );
-/// A metric.
+/// Restricts an answer to one metric.
 pub(crate) const METRIC: Param = Param::new(
     "metric",
     "Only this metric.",
@@ -319,7 +326,7 @@ impl Params {
             .map(|count| count.0)
     }
 
-    /// A flow.
+    /// Returns the value of [`FLOW`].
     pub(crate) fn flow(&self) -> Option<FlowKey> {
         self.text(FLOW.name).and_then(|text| text.parse().ok())
     }
@@ -330,7 +337,7 @@ impl Params {
             .and_then(|text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
     }
 
-    /// A metric.
+    /// Returns the value of [`METRIC`].
     pub(crate) fn metric(&self) -> Option<Metric> {
         self.text(METRIC.name).and_then(Metric::from_name)
     }
@@ -338,9 +345,10 @@ impl Params {
 
 /// A point in time, ns since 1970. In a query, `+` stands for a space.
 fn time(text: &str) -> Option<u64> {
-    let plain = || settings::time::nanoseconds(text);
-    let plus = || settings::time::nanoseconds(&text.replace(' ', "+"));
-    text.parse().ok().or_else(plain).or_else(plus)
+    text.parse()
+        .ok()
+        .or_else(|| settings::time::nanoseconds(text))
+        .or_else(|| settings::time::nanoseconds(&text.replace(' ', "+")))
 }
 
 fn unknown(name: &str, known: &[Param]) -> Refusal {

@@ -88,21 +88,26 @@ pub(crate) async fn activity(
     };
     let rates = history_of(&context)?.rates(question, Arc::clone(&place)).await?;
     respond(place, move || {
-        let kinds = rates.kinds.iter().map(|(kind, count)| (kind.name(), *count));
+        let kinds = rates
+            .kinds
+            .iter()
+            .map(|(kind, count)| (kind.name(), *count))
+            .collect();
         let points = rates.points.iter().map(|point| ActivityPoint {
             ts: point.ts,
             reports: point.reports,
             events: point.events,
             lost: point.lost,
         });
+        let events_to = now.min(span.to());
         Activity {
             from: span.from(),
             to: span.to(),
             column,
             reports_to,
-            events_to: now.min(span.to()),
+            events_to,
             points: points.collect(),
-            kinds: kinds.collect(),
+            kinds,
         }
     })
     .await
@@ -121,7 +126,8 @@ fn column(length: u64, columns: u64) -> u64 {
 
 /// Flows of a span that match, sorted.
 pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Result<Prepared, Refusal> {
-    let (span, limit) = (question.filter.span, question.filter.limit);
+    let span = question.filter.span;
+    let limit = question.filter.limit;
     let place = place(context).await?;
     let spans = history_of(context)?.flows(question, Arc::clone(&place)).await?;
     names::look_up(context, spans.flows.iter().map(|(_, flow)| &flow.flow));
@@ -216,15 +222,15 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     };
     let past = history.flow(question, place).await?;
     let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
-    let hop = |node: &u32| HopView {
+    let hops = found.path.iter().map(|node| HopView {
         node: shown::node(*node),
         hop_latency: last
             .iter()
             .find(|(id, _)| id == node)
             .map(|(_, latency)| *latency),
         ..HopView::default()
-    };
-    let hops = found.path.iter().map(hop).collect();
+    });
+    let hops = hops.collect();
     Ok(FlowDetail {
         flow: flow_view(&found),
         hops,
@@ -266,14 +272,9 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
         .map(|(node, profile)| (node, profile.queue_unit))
         .collect();
     let usual = settings.collect().resolve_profiles().0.queue_unit;
-    let blank = |id: u32| NodeView {
-        node: id,
-        name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
-        ..NodeView::default()
-    };
     let mut views: BTreeMap<u32, NodeView> = BTreeMap::new();
     for (key, sum) in &spans.series {
-        let view = views.entry(key.node).or_insert_with(|| blank(key.node));
+        let view = views.entry(key.node).or_insert_with(|| blank(settings, key.node));
         view.last_seen = view.last_seen.max(sum.last);
         if key.metric == Metric::HopLatency as u8 {
             view.reports = sum.count;
@@ -293,9 +294,17 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
         }
     }
     for (id, drops) in &spans.drops {
-        views.entry(*id).or_insert_with(|| blank(*id)).drops = *drops;
+        views.entry(*id).or_insert_with(|| blank(settings, *id)).drops = *drops;
     }
     views
+}
+
+fn blank(settings: &Settings, id: u32) -> NodeView {
+    NodeView {
+        node: id,
+        name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
+        ..NodeView::default()
+    }
 }
 
 /// Links of a span, by their ends: those of the paths that flows took.
@@ -317,9 +326,9 @@ pub(super) async fn links(
             }
         }
         for link in links.values_mut() {
-            let (metric, interface) = (Metric::LinkUtilization as u8, link.egress_if);
+            let interface = link.egress_if;
             let key = SeriesKey {
-                metric,
+                metric: Metric::LinkUtilization as u8,
                 node: link.from,
                 interface,
                 queue: None,
@@ -368,12 +377,11 @@ pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
             .filter(|(from, to)| *from != u32::MAX && *to != u32::MAX)
             .collect();
         for (from, to) in ends {
-            let blank = || LinkView {
+            let link = links.entry((from, to)).or_insert_with(|| LinkView {
                 from,
                 to,
                 ..LinkView::default()
-            };
-            let link = links.entry((from, to)).or_insert_with(blank);
+            });
             link.flows += path.flows;
             link.last_seen = link.last_seen.max(path.last);
         }
@@ -390,12 +398,12 @@ pub(super) async fn paths(
     let place = place(context).await?;
     let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&place)).await?;
     respond(place, move || {
-        let view = |path: &PathSpan| PathView {
+        let views = paths.iter().skip(offset).map(|path| PathView {
             path: shown::path(&path.path),
             flows: path.flows,
             reports: path.reports,
-        };
-        let (paths, more) = page::fill(paths.iter().skip(offset).map(view), limit);
+        });
+        let (paths, more) = page::fill(views, limit);
         Paths {
             next: more.then_some(offset + paths.len()),
             paths,
@@ -411,7 +419,7 @@ const MINUTE: u64 = 60 * SECOND;
 const USUAL: u64 = 15 * MINUTE;
 /// Longest span of which events are counted one by one.
 const LONGEST_COUNTED: u64 = 30 * MINUTE;
-/// How long before a span the last value of a hop may have been reported.
+/// The last value of a hop is looked for so long before a span, ns.
 const BEFORE: u64 = 60 * MINUTE;
 /// Points of a flow's history that are read for the values of its hops.
 const POINTS: usize = 200;

@@ -42,21 +42,20 @@ pub(super) const LATENCIES: &[Param] = &[
 const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text);
 const DST: Param = Param::new("dst", "Only flows to this address.", Form::Text);
 
-/// Which flows the parameters name.
-fn flows_of(params: &Params) -> FlowSelector {
-    // As the store writes them; what is no address is nobody's.
-    let address = |name: &str| {
-        let text = params.text(name)?;
-        Some(
-            text.parse::<std::net::IpAddr>()
-                .map_or_else(|_| text.to_owned(), |address| address.to_string()),
-        )
-    };
+/// Selects the flows that the parameters name.
+fn selected_flows(params: &Params) -> FlowSelector {
     FlowSelector {
         flow: params.flow(),
-        src: address("src"),
-        dst: address("dst"),
+        src: address(params, SRC.name),
+        dst: address(params, DST.name),
     }
+}
+
+/// Returns an address as the store writes it. A text that is no address matches no flow.
+fn address(params: &Params, name: &str) -> Option<String> {
+    let text = params.text(name)?;
+    let address = text.parse::<std::net::IpAddr>();
+    Some(address.map_or_else(|_| text.to_owned(), |address| address.to_string()))
 }
 
 /// Changes of paths, one by one and together.
@@ -65,10 +64,19 @@ pub(crate) async fn changes(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(OF_FLOWS)?;
-    let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
+    let span = past::span_or_usual(&params)?;
+    let selector = selected_flows(&params);
+    let limit = params.limit()?;
     let place = place(&context).await?;
     let found = history_of(&context)?
-        .path_changes(PathQuestion { span, of, limit }, Arc::clone(&place))
+        .path_changes(
+            PathQuestion {
+                span,
+                of: selector,
+                limit,
+            },
+            Arc::clone(&place),
+        )
         .await?;
     names::look_up(&context, found.changes.iter().map(|change| &change.flow));
     respond(place, move || {
@@ -102,14 +110,20 @@ fn change_view(change: &PathChange) -> PathChangeView {
     }
 }
 
-/// Which paths flows used, in both directions.
+/// Returns the paths that flows used, in both directions.
 pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(OF_FLOWS)?;
-    let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
+    let span = past::span_or_usual(&params)?;
+    let selector = selected_flows(&params);
+    let limit = params.limit()?;
     let place = place(&context).await?;
     let history = history_of(&context)?;
-    let back = opposite(&of);
-    let question = PathQuestion { span, of, limit };
+    let back = opposite(&selector);
+    let question = PathQuestion {
+        span,
+        of: selector,
+        limit,
+    };
     let forward = history.path_uses(question.clone(), Arc::clone(&place)).await?;
     let reverse = match back.clone() {
         Some(of) => {
@@ -137,13 +151,6 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
 
 /// The flows of the opposite direction; `None`: of all flows there is none.
 fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
-    let reversed = |flow: FlowKey| {
-        let ports = flow.ports().map(|(src, dst)| (dst, src));
-        // A flow of which only its id is known has no addresses.
-        flow.known_id()
-            .is_none()
-            .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
-    };
     match (of.flow, &of.src, &of.dst) {
         (Some(flow), ..) => Some(FlowSelector {
             flow: Some(reversed(flow)?),
@@ -157,6 +164,14 @@ fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
             dst: src.clone(),
         }),
     }
+}
+
+/// Returns the flow of the opposite direction. A flow of which only the id is known has no addresses, and none.
+fn reversed(flow: FlowKey) -> Option<FlowKey> {
+    let ports = flow.ports().map(|(src, dst)| (dst, src));
+    flow.known_id()
+        .is_none()
+        .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
 }
 
 /// `nothing`: what is said when there were no reports.
@@ -178,7 +193,7 @@ fn direction(of: &FlowSelector, uses: &store::PathUses, nothing: &str) -> Direct
     }
 }
 
-/// What each hop of a flow took over time.
+/// Returns the latencies of the hops of a flow over time.
 pub(crate) async fn latencies(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,

@@ -11,7 +11,7 @@ use tokio::{
 use super::{context::Context, page::Prepared, refusal::Refusal};
 use history::{History, Permit, sql::Failure};
 
-/// Who answers.
+/// Returns the source of answers about the past; it refuses the request if there is none.
 pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
     context.history.as_deref().ok_or_else(no_store)
 }
@@ -63,5 +63,5 @@ pub(super) async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePerm
         .ok_or_else(|| Refusal::unavailable(message))
 }
 
-/// How long a query waits for a permit.
+/// Maximum time for which a query waits for a permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -69,13 +69,13 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     // One column more may be needed, because both ends are rounded.
     let column = (to - from).div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
     // The longest rollups of which a column has a whole number.
-    let fits = |interval: &u32| column.is_multiple_of(u64::from(*interval) * SECOND);
     let interval = [3600, 600, 60]
         .into_iter()
-        .find(|interval| unit > SECOND && fits(interval))
+        .find(|interval| unit > SECOND && column.is_multiple_of(u64::from(*interval) * SECOND))
         .unwrap_or(1);
     // Columns begin at whole multiples of their length, so that they stay the same while time passes.
-    let (from, to) = (from / column * column, to.div_ceil(column).saturating_mul(column));
+    let from = from / column * column;
+    let to = to.div_ceil(column).saturating_mul(column);
     let node = params.number("node")?;
     let filter = HeatFilter {
         metric,
@@ -104,17 +104,16 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// What the flight recorder has recorded.
+/// Lists the recordings of the flight recorder.
 pub(crate) async fn recordings(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(RECORDINGS)?;
-    let (from, to) = (
-        params.number("from")?.unwrap_or(0),
-        params.number("to")?.unwrap_or(u64::MAX),
-    );
-    let (node, limit) = (params.number("node")?, params.limit()?);
+    let from = params.number("from")?.unwrap_or(0);
+    let to = params.number("to")?.unwrap_or(u64::MAX);
+    let node = params.number("node")?;
+    let limit = params.limit()?;
     let recorder = context.monitor.flight_recorder().map(|counts| RecorderView {
         memory: counts.memory,
         reports: counts.reports,
@@ -212,7 +211,7 @@ pub(crate) async fn burst(
     .await
 }
 
-/// What a console does not have.
+/// Lists the parts of the answer that a console does not have.
 fn lacks(exported: &Exported) -> Vec<String> {
     let packets = match exported.hops {
         true => {
@@ -235,16 +234,16 @@ fn lacks(exported: &Exported) -> Vec<String> {
 
 fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {
     let mut counts: BTreeMap<Option<u8>, u64> = BTreeMap::new();
-    let here = |drop: &collector::Drop| queue.is_none() || drop.queue.is_none() || drop.queue == queue;
-    for drop in records.drops.iter().filter(|drop| here(drop)) {
-        *counts.entry(drop.reason).or_default() += 1;
+    for drop in &records.drops {
+        if queue.is_none() || drop.queue.is_none() || drop.queue == queue {
+            *counts.entry(drop.reason).or_default() += 1;
+        }
     }
-    let name = |reason: Option<u8>| reason.and_then(|code| reasons.get(&code).cloned());
     counts
         .into_iter()
         .map(|(reason, count)| DropCount {
             reason,
-            name: name(reason),
+            name: reason.and_then(|code| reasons.get(&code).cloned()),
             count,
         })
         .collect()
@@ -257,19 +256,19 @@ fn changes(records: &QueueRecords, most: usize) -> Vec<ChangeView> {
         *changes += 1;
         *latency = (*latency).max(row.event.value.unwrap_or(0));
     }
-    let view = |(flow, (changes, latency)): (Option<FlowKey>, (u64, u64))| ChangeView {
+    let views = flows.into_iter().map(|(flow, (changes, latency))| ChangeView {
         flow: flow.map(Flow::from),
         text: flow.map(|flow| flow.to_string()),
         changes,
         latency,
-    };
-    let mut all: Vec<ChangeView> = flows.into_iter().map(view).collect();
+    });
+    let mut all: Vec<ChangeView> = views.collect();
     all.sort_by(|one, other| other.latency.cmp(&one.latency).then(one.text.cmp(&other.text)));
     all.truncate(most);
     all
 }
 
-/// What the stored reports of a queue say.
+/// Describes the burst that the stored reports of a queue show.
 fn view(
     rows: &[PassageRow],
     windows: &[(u64, u64, u64)],
@@ -278,20 +277,24 @@ fn view(
 ) -> BurstView {
     let ticks = device_ticks(rows);
     let units = units.of_rows(node, rows);
-    let device_time = |at: usize, ticks: u64| ticks.saturating_mul(units[at].0);
     // Of reports without a time of the device, it is the receive time less the shortest way of one that has both.
     let lead = rows
         .iter()
         .enumerate()
-        .filter_map(|(at, row)| Some(i128::from(row.ts) - i128::from(device_time(at, ticks[at]?))))
+        .filter_map(|(at, row)| {
+            let device_time = ticks[at]?.saturating_mul(units[at].0);
+            Some(i128::from(row.ts) - i128::from(device_time))
+        })
         .min()
         .unwrap_or(0);
-    let received = |row: &PassageRow| u64::try_from(i128::from(row.ts) - lead).unwrap_or(0);
     let passages: Vec<Passage> = rows
         .iter()
         .enumerate()
         .map(|(at, row)| Passage {
-            ts: ticks[at].map_or_else(|| received(row), |ticks| device_time(at, ticks)),
+            ts: ticks[at].map_or_else(
+                || u64::try_from(i128::from(row.ts) - lead).unwrap_or(0),
+                |ticks| ticks.saturating_mul(units[at].0),
+            ),
             latency: row.passage.latency.map(|ticks| ticks.saturating_mul(units[at].1)),
             weight: weight_at(windows, row.ts),
             ..row.passage
@@ -330,8 +333,8 @@ fn view(
     }
 }
 
-/// Of how many reports one was stored at a time. Windows do not overlap, and are in order; several recordings of one may have stored
-/// different shares.
+/// Returns the number of reports of which one was stored at a time. Windows do not overlap, and are in order; several recordings of one
+/// may have stored different shares.
 fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
     let begun = windows.partition_point(|(since, ..)| *since <= ts);
     let covering = windows[..begun]
@@ -344,30 +347,34 @@ fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
 /// The device's timestamps of reports in the order in which they came. Those of 32 bits wrap, every 4.3 s if they are nanoseconds: each
 /// is taken to be less than half of that away from the one before.
 fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
-    let of_device = || rows.iter().filter(|row| row.by_device).map(|row| row.passage.ts);
-    let are_narrow = of_device().all(|ticks| ticks <= u64::from(u32::MAX));
+    let are_narrow = rows
+        .iter()
+        .filter(|row| row.by_device)
+        .all(|row| row.passage.ts <= u64::from(u32::MAX));
     let mut last: Option<u64> = None;
-    let mut next = |ticks: u64| {
-        let at = match last {
-            // Room for what came later and is earlier.
-            None => ticks + (1 << 32),
-            Some(last) => {
-                let step = (ticks as u32).wrapping_sub(last as u32).cast_signed();
-                last.saturating_add_signed(i64::from(step))
-            }
+    let mut all = Vec::with_capacity(rows.len());
+    for row in rows {
+        let ticks = row.by_device.then_some(row.passage.ts);
+        let unwrapped = match ticks {
+            Some(ticks) if are_narrow => Some(unwrap_ticks(last, ticks)),
+            other => other,
         };
-        last = Some(at);
-        at
-    };
-    let ticks = |row: &PassageRow| {
-        if are_narrow {
-            next(row.passage.ts)
-        } else {
-            row.passage.ts
+        last = unwrapped.or(last);
+        all.push(unwrapped);
+    }
+    all
+}
+
+/// Extends a timestamp of 32 bits. `last`: the extended one before it.
+fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
+    match last {
+        // Room for what came later and is earlier.
+        None => ticks + (1 << 32),
+        Some(last) => {
+            let step = (ticks as u32).wrapping_sub(last as u32).cast_signed();
+            last.saturating_add_signed(i64::from(step))
         }
-    };
-    let mut ticks = ticks;
-    rows.iter().map(|row| row.by_device.then(|| ticks(row))).collect()
+    }
 }
 
 /// The packets in the order of time, thinned evenly. The one that saw the peak is among them.
@@ -430,7 +437,7 @@ struct Units {
 }
 
 impl Units {
-    /// Of what is exported.
+    /// The units of exported records.
     const NANOS: Self = Self {
         nodes: BTreeMap::new(),
         sources: Vec::new(),
@@ -439,24 +446,18 @@ impl Units {
 
     fn new(context: &Context) -> Self {
         let settings = context.active_config.get();
-        let units = |profile: &collector::Profile| {
-            (
-                u64::from(profile.timestamp_unit_ns),
-                u64::from(profile.latency_unit_ns),
-            )
-        };
         let (default, by_source) = settings.collect().resolve_profiles();
         let nodes = settings.collect().node_profiles();
         Self {
             nodes: nodes
                 .iter()
-                .map(|(node, profile)| (*node, units(profile)))
+                .map(|(node, profile)| (*node, profile_units(profile)))
                 .collect(),
             sources: by_source
                 .iter()
-                .map(|(prefix, profile)| (*prefix, units(profile)))
+                .map(|(prefix, profile)| (*prefix, profile_units(profile)))
                 .collect(),
-            default: units(&default),
+            default: profile_units(&default),
         }
     }
 
@@ -485,6 +486,14 @@ impl Units {
             .max_by_key(|(prefix, _)| prefix.len())
             .map_or(self.default, |(_, units)| *units)
     }
+}
+
+/// Returns the units of timestamps and latencies, ns.
+fn profile_units(profile: &collector::Profile) -> (u64, u64) {
+    (
+        u64::from(profile.timestamp_unit_ns),
+        u64::from(profile.latency_unit_ns),
+    )
 }
 
 /// The time that is asked about: by default the last 15 minutes. One that ends before it begins is empty.

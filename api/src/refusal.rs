@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use runtime::monitor::Busy;
 
-/// A refused request.
+/// The response to a request that is refused: its status and one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     status: StatusCode,

@@ -112,7 +112,7 @@ routes! {
     get "/healthz" => state::health,
 }
 
-/// The whole service.
+/// Returns the service of the API and the pages, with its guards.
 pub(crate) fn service(context: Arc<Context>) -> Router {
     router()
         .fallback(fallback)

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, header},
 };
 use manager::device::{Change, Etag};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -16,10 +16,10 @@ use super::{
     params::{Form, Param, Params},
     refusal::Refusal,
     session::Session,
-    switch::{handle, json, silent},
+    switch::{handle, read, silent},
 };
 use config::sections::Role;
-use switch_role::role::{Forwarder, Proposal, Refused, Requester, RulesError};
+use switch_role::role::{Proposal, Refused, Requester, RulesError};
 use view::{
     rules::{ChangeView, ElectionView},
     switch::{CountersView, RulesView},
@@ -51,7 +51,7 @@ pub(super) struct ChangesBody {
     changes: Vec<ChangeView>,
 }
 
-/// The rules now.
+/// Returns the rules of the switch and their version.
 pub(crate) async fn rules(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
@@ -93,12 +93,13 @@ pub(crate) async fn renew(
 ) -> Result<Json<CountersView>, Refusal> {
     params.only(&[])?;
     let election: ElectionView = read(body)?;
-    let renew = move |forwarder: &mut Forwarder| {
-        forwarder
-            .renew(election.into())
-            .map(|()| forwarder.counters_view())
-    };
-    let renewed = handle(&context)?.ask(renew).await;
+    let renewed = handle(&context)?
+        .ask(move |forwarder| {
+            forwarder
+                .renew(election.into())
+                .map(|()| forwarder.counters_view())
+        })
+        .await;
     Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
 }
 
@@ -128,15 +129,6 @@ pub(crate) async fn change(
         changes,
     };
     Ok(Json(handle(&context)?.propose(proposal).await?))
-}
-
-fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
-    let wrong = |error: serde_json::Error| {
-        Refusal::bad(format!(
-            "{error}; /api/v1/openapi.json describes the body of this request"
-        ))
-    };
-    serde_json::from_value(json(body)?).map_err(wrong)
 }
 
 impl From<RulesError> for Refusal {

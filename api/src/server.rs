@@ -45,7 +45,7 @@ impl Api {
         }
     }
 
-    /// Its address, once started.
+    /// The address of the API, once it is started.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -75,12 +75,12 @@ impl Api {
             let _within = runtime.enter();
             control::signals(&control);
         }
-        let serving = move || {
+        let thread = control.spawn("api", move || {
             runtime.block_on(serve(listener, context, stopped));
             // A query that is still running is abandoned: it only reads.
             runtime.shutdown_timeout(Duration::from_millis(100));
-        };
-        self.thread = Some(control.spawn("api", serving)?);
+        })?;
+        self.thread = Some(thread);
         self.stop = Some(stop);
         Ok(())
     }
@@ -159,11 +159,11 @@ async fn learn(context: Weak<Context>) {
             continue;
         };
         let known = Arc::clone(&context.known_links);
-        let work = move || {
+        let learning = tokio::task::spawn_blocking(move || {
             known.memory().learn(&links);
             known.save(false);
-        };
-        let _ = tokio::task::spawn_blocking(work).await;
+        });
+        let _ = learning.await;
     }
 }
 
@@ -234,7 +234,7 @@ impl Drops {
     }
 }
 
-/// What was logged of the store.
+/// The state of the store that was logged last.
 #[derive(Default)]
 struct StoreLog {
     state: Option<store::State>,
@@ -296,7 +296,7 @@ impl StoreLog {
 
 /// Seconds between two checks of the drop counters.
 const DROPS_EVERY: u64 = 10;
-/// How often links are looked at.
+/// Interval between two looks at the links in use.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 /// Threads for queries of the store, which wait for the disk: the maximum of `[api] max_queries`, and some for the pages.
 const BLOCKING_THREADS: usize = 72;

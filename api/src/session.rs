@@ -14,14 +14,14 @@ use settings::values::Secret;
 use super::{context::Context, params::Params, refusal::Refusal};
 use config::sections::Role;
 
-/// What the token of a request proves.
+/// The rights and the name that the token of a request proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
-    /// What the request may do.
+    /// The rights of the request.
     pub(super) role: Role,
     /// The name of its token, if it has one.
     pub(super) name: Option<String>,
-    /// Its token, if it needed one.
+    /// The token of the request, if it needed one.
     pub(super) token: Option<Secret>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum RoleView {
     Operate,
 }
 
-/// What the requester may do.
+/// Returns the rights and the name of the requester.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
@@ -88,7 +88,8 @@ pub(crate) async fn view(
         Role::Operate => RoleView::Operate,
     };
     let settings = context.active_config.get();
-    let (needs_token, console) = (settings.api.needs_token(), settings.console.is_some());
+    let needs_token = settings.api.needs_token();
+    let console = settings.console.is_some();
     let collectors = settings
         .console
         .as_ref()
@@ -114,18 +115,15 @@ impl<S: Sync> FromRequestParts<S> for Requester {
             .extensions
             .get::<Session>()
             .and_then(|session| session.name.clone());
-        let claimed = || {
-            let given = parts
-                .headers
-                .get("x-requested-by")
-                .and_then(|value| value.to_str().ok());
-            given
-                .unwrap_or("api")
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(64)
-                .collect()
-        };
-        Ok(Self(proven.unwrap_or_else(claimed)))
+        if let Some(name) = proven {
+            return Ok(Self(name));
+        }
+        let claimed = parts
+            .headers
+            .get("x-requested-by")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("api");
+        let plain = claimed.chars().filter(|c| !c.is_control());
+        Ok(Self(plain.take(64).collect()))
     }
 }

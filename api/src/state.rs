@@ -26,7 +26,8 @@ use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 /// The state of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     params.only(&[])?;
-    let (monitor, settings) = (Arc::clone(&context.monitor), context.active_config.get());
+    let monitor = Arc::clone(&context.monitor);
+    let settings = context.active_config.get();
     let exports = context.exports.clone();
     page::make(&context, move || {
         let mut status = monitor.status(&settings.sources, settings.console.is_some());
@@ -65,7 +66,8 @@ pub(super) const NODES: &[Param] = &[
 /// Nodes that reported a latency or a queue or are on a path, with their queues, by id.
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(NODES)?;
-    let (limit, after) = (params.limit()?, params.number::<u32>("after")?);
+    let limit = params.limit()?;
+    let after = params.number::<u32>("after")?;
     if let Some(span) = past::span(&context, &params)? {
         return past::nodes(&context, span, (limit, after)).await;
     }
@@ -94,17 +96,17 @@ fn node_view(
     units: &[String],
     (settings, drops): (&Settings, &BTreeMap<u32, u64>),
 ) -> NodeView {
-    let queue = |series: &SeriesView| {
+    let queues = node.queues.iter().map(|series| {
         let unit = units.get(usize::from(series.profile)).map_or("", String::as_str);
         queue_view(series, unit)
-    };
+    });
     NodeView {
         node: id,
         name: settings.nodes.get(&id).and_then(|node| node.0.name.clone()),
         reports: node.reports,
         last_seen: node.last_seen,
         hop_latency: node.hop_latency.as_ref().map_or_else(Spread::default, spread),
-        queues: node.queues.iter().map(queue).collect(),
+        queues: queues.collect(),
         drops: drops.get(&id).copied().unwrap_or(0),
         implausible_latencies: node.hop_latency.map_or(0, |series| series.implausible),
     }
@@ -143,7 +145,8 @@ pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offse
 /// Links as learnt from paths, by their ends.
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
-    let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
+    let limit = params.limit()?;
+    let offset = params.number("offset")?.unwrap_or(0);
     if let Some(span) = past::span(&context, &params)? {
         return past::links(&context, span, (limit, offset)).await;
     }
@@ -165,7 +168,8 @@ pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offse
 /// Paths, the most used first.
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(PATHS)?;
-    let (limit, offset) = (params.limit()?, params.number("offset")?.unwrap_or(0));
+    let limit = params.limit()?;
+    let offset = params.number("offset")?.unwrap_or(0);
     if let Some(span) = past::span(&context, &params)? {
         return past::paths(&context, span, (limit, offset)).await;
     }

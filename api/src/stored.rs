@@ -10,7 +10,7 @@ use collector::Kind;
 use detect::Metric;
 use filter::View;
 use serde::{Deserialize, Deserializer};
-use store::{EventFilter, EventRow, FirstRow, FlowPoint, RollupFilter};
+use store::{EventFilter, FirstRow, RollupFilter};
 use wire::FlowKey;
 
 use super::{
@@ -57,11 +57,14 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
         .as_deref()
         .map(filter::Filter::required)
         .unwrap_or_default();
-    let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    let required_kind = required.kind.as_deref();
+    let required_kind = Kind::ALL
+        .into_iter()
+        .find(|kind| Some(kind.name()) == required_kind);
     let filter = EventFilter {
         from: params.number("from")?,
         before: params.number("before")?.into_iter().chain(to).min(),
-        kind: params.kind().or(required.kind.as_deref().and_then(kind)),
+        kind: params.kind().or(required_kind),
         node: params.number("node")?.or(required.node),
         metric: params
             .metric()
@@ -75,11 +78,11 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     let FoundEvents { rows, stopped } = history_of(&context)?.events(question, Arc::clone(&place)).await?;
     names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
     respond(place, move || {
-        let view = |row: &EventRow| {
+        let views = rows.iter().map(|row| {
             let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
-        };
-        let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
+        });
+        let (events, cut) = page::fill(views, filter.limit);
         let last = events
             .last()
             .map(|event| event.ts)
@@ -146,7 +149,9 @@ pub(crate) async fn history(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(HISTORY)?;
-    let (from, to, limit) = (params.number("from")?, params.number("to")?, params.limit()?);
+    let from = params.number("from")?;
+    let to = params.number("to")?;
+    let limit = params.limit()?;
     let flow = flow_named(&context, &id).await?;
     let push = context.active_config.get().collector.push_interval;
     let place = place(&context).await?;
@@ -168,7 +173,8 @@ pub(crate) async fn history(
             .filter(|(_, (end, next))| end < next)
             .map(|(ts, (end, _))| (ts, end))
             .collect();
-        let point = |point: FlowPoint| PointView {
+        // Beyond the limit the latest rows are returned.
+        let points = history.series.into_iter().rev().map(|point| PointView {
             ts: point.ts,
             flow_latency: point.flow_latency,
             basis: point.basis.name().into(),
@@ -180,14 +186,13 @@ pub(crate) async fn history(
                     latency,
                 })
                 .collect(),
-        };
-        let since = |(ts, nodes): &(u64, Vec<u32>)| PathSince {
+        });
+        let (mut series, more) = page::fill(points, limit);
+        let paths = history.paths.iter().rev().map(|(ts, nodes)| PathSince {
             ts: *ts,
             path: path(nodes),
-        };
-        // Beyond the limit the latest rows are returned.
-        let (mut series, more) = page::fill(history.series.into_iter().rev().map(point), limit);
-        let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
+        });
+        let (mut paths, more_paths) = page::fill(paths, limit);
         series.reverse();
         paths.reverse();
         let series = with_silences(series.into_iter(), &silent);

@@ -46,7 +46,7 @@ pub(crate) async fn events(
     subscribe(&context, Topic::Events(filter), session)
 }
 
-/// What changes at the manager.
+/// Streams the changes at the manager.
 pub(crate) async fn domain(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,

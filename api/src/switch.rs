@@ -6,6 +6,7 @@ use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
@@ -19,7 +20,7 @@ use switch_role::{
 };
 use view::switch::CountersView;
 
-/// The switch now.
+/// Returns the state and the counters of the switch.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -47,13 +48,15 @@ pub(crate) async fn watch(
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
     let body = json(body)?;
-    let change = move |forwarder: &mut switch::Forwarder| {
-        own(forwarder)?;
-        let watch = switch::watch(forwarder.settings(), body)?;
-        forwarder.watch(watch)?;
-        Ok(forwarder.view())
-    };
-    done(handle(&context)?.ask(change).await)
+    let changed = handle(&context)?
+        .ask(move |forwarder| {
+            own(forwarder)?;
+            let watch = switch::watch(forwarder.settings(), body)?;
+            forwarder.watch(watch)?;
+            Ok(forwarder.view())
+        })
+        .await;
+    done(changed)
 }
 
 /// Replaces the filters of the sink until the configuration is reloaded.
@@ -64,13 +67,15 @@ pub(crate) async fn filters(
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
     let body = json(body)?;
-    let change = move |forwarder: &mut switch::Forwarder| {
-        own(forwarder)?;
-        let filters = switch::filters(forwarder.settings(), body)?;
-        forwarder.set_filters(filters)?;
-        Ok(forwarder.view())
-    };
-    done(handle(&context)?.ask(change).await)
+    let changed = handle(&context)?
+        .ask(move |forwarder| {
+            own(forwarder)?;
+            let filters = switch::filters(forwarder.settings(), body)?;
+            forwarder.set_filters(filters)?;
+            Ok(forwarder.view())
+        })
+        .await;
+    done(changed)
 }
 
 /// Changes a port (rates, delays, losses, up or down) until the configuration is reloaded.
@@ -84,23 +89,25 @@ pub(crate) async fn port(
     let body = json(body)?;
     let handle = handle(&context)?;
     let number = number.parse::<u16>().ok();
-    let known = move |forwarder: &mut switch::Forwarder| {
-        number.filter(|&number| forwarder.port_settings(number).is_some())
-    };
-    let Some(number) = handle.ask(known).await.ok_or_else(silent)? else {
+    let known = handle
+        .ask(move |forwarder| number.filter(|&number| forwarder.port_settings(number).is_some()))
+        .await;
+    let Some(number) = known.ok_or_else(silent)? else {
         return Err(Refusal::not_found(
             "there is no such port; /api/v1/switch lists the ports",
         ));
     };
-    let change = move |forwarder: &mut switch::Forwarder| {
-        let port = switch::port(forwarder.settings(), number, body)?;
-        forwarder.set_port(port)?;
-        forwarder
-            .view()
-            .port(number)
-            .ok_or_else(|| "the port was removed".to_owned())
-    };
-    done(handle.ask(change).await)
+    let changed = handle
+        .ask(move |forwarder| {
+            let port = switch::port(forwarder.settings(), number, body)?;
+            forwarder.set_port(port)?;
+            forwarder
+                .view()
+                .port(number)
+                .ok_or_else(|| "the port was removed".to_owned())
+        })
+        .await;
+    done(changed)
 }
 
 /// Clears the SF-INT registers of all flows.
@@ -109,11 +116,13 @@ pub(crate) async fn wipe(
     params: Params,
 ) -> Result<Json<SwitchView>, Refusal> {
     params.only(&[])?;
-    let change = |forwarder: &mut switch::Forwarder| {
-        forwarder.wipe_registers();
-        forwarder.view()
-    };
-    handle(&context)?.ask(change).await.map(Json).ok_or_else(silent)
+    let wiped = handle(&context)?
+        .ask(|forwarder| {
+            forwarder.wipe_registers();
+            forwarder.view()
+        })
+        .await;
+    wiped.map(Json).ok_or_else(silent)
 }
 
 /// Refuses a change of what a manager decides.
@@ -136,6 +145,15 @@ pub(super) fn json(body: Result<Json<Value>, JsonRejection>) -> Result<Value, Re
         Refusal::bad(format!(
             "the body is not JSON: {}; send it with content-type: application/json",
             error.body_text()
+        ))
+    })
+}
+
+/// Reads the body of a request as `T`.
+pub(super) fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
+    serde_json::from_value(json(body)?).map_err(|error| {
+        Refusal::bad(format!(
+            "{error}; /api/v1/openapi.json describes the body of this request"
         ))
     })
 }

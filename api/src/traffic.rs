@@ -92,8 +92,9 @@ pub(crate) async fn traffic(
 }
 
 async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion, Refusal> {
-    let named = |text: &str| Measure::ALL.into_iter().find(|one| one.name() == text);
-    let measure = params.text("measure").and_then(named).unwrap_or(Measure::Reports);
+    let measure = params.text("measure");
+    let measure = Measure::ALL.into_iter().find(|one| Some(one.name()) == measure);
+    let measure = measure.unwrap_or(Measure::Reports);
     let mut by: Vec<Dimension> = Vec::new();
     for dimension in params
         .text("by")
@@ -140,18 +141,8 @@ async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion,
 
 fn view(question: &TrafficQuestion, answer: &Traffic) -> TrafficView {
     let measure = question.measure;
-    let row = |parts: &[Part], values: &[Option<Sums>]| {
-        let pairs = || question.by.iter().zip(parts);
-        let key = |part: &Part| (*part != Part::Unknown).then(|| part.to_string());
-        TrafficRow {
-            key: pairs().map(|(_, part)| key(part)).collect(),
-            filters: pairs()
-                .map(|(dimension, part)| dimension.filter(part, &question.labels))
-                .collect(),
-            ..numbers(measure, values)
-        }
-    };
-    let rows = answer.groups.iter().map(|(parts, values)| row(parts, values));
+    let rows = answer.groups.iter();
+    let rows = rows.map(|(parts, values)| row(question, parts, values));
     let (groups, is_cut) = page::fill(rows, question.top);
     TrafficView {
         by: question
@@ -177,18 +168,33 @@ fn view(question: &TrafficQuestion, answer: &Traffic) -> TrafficView {
     }
 }
 
+fn row(question: &TrafficQuestion, parts: &[Part], values: &[Option<Sums>]) -> TrafficRow {
+    let mut key = Vec::new();
+    let mut filters = Vec::new();
+    for (dimension, part) in question.by.iter().zip(parts) {
+        key.push((*part != Part::Unknown).then(|| part.to_string()));
+        filters.push(dimension.filter(part, &question.labels));
+    }
+    TrafficRow {
+        key,
+        filters,
+        ..numbers(question.measure, values)
+    }
+}
+
 fn numbers(measure: Measure, values: &[Option<Sums>]) -> TrafficRow {
     let all = Sums::total(values);
     let is_valued = !measure.is_count() && all.valued > 0;
-    let value = |sums: &Sums| match measure.is_count() {
-        true => Some(sums.count),
-        false => sums.sum.checked_div(sums.valued),
-    };
+    let by_column = values.iter().map(|sums| match sums {
+        Some(sums) if measure.is_count() => Some(sums.count),
+        Some(sums) => sums.sum.checked_div(sums.valued),
+        None => None,
+    });
     TrafficRow {
         count: all.count,
         mean: all.sum.checked_div(all.valued).filter(|_| is_valued),
         max: is_valued.then_some(all.max),
-        values: values.iter().map(|sums| sums.as_ref().and_then(value)).collect(),
+        values: by_column.collect(),
         ..TrafficRow::default()
     }
 }

@@ -20,13 +20,13 @@ use net::tls::Failure;
 
 /// A connection with or without TLS.
 pub(super) enum Transport {
-    /// Without TLS.
+    /// A connection without TLS.
     Plain(TcpStream),
     /// Nothing has arrived yet.
     New(TcpStream, Arc<ServerConfig>),
     /// The handshake has begun.
     Handshake(Box<Accept<TcpStream>>),
-    /// With TLS.
+    /// A connection whose handshake has succeeded.
     Tls(Box<TlsStream<TcpStream>>),
     /// The handshake has failed.
     Failed,
@@ -35,7 +35,7 @@ pub(super) enum Transport {
 /// The first byte of a TLS connection: a record of the handshake.
 const HANDSHAKE: u8 = 22;
 
-/// What a client gets that speaks HTTP where TLS is spoken.
+/// The answer to a client that speaks HTTP where TLS is spoken.
 const NOT_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 69\r\nconnection: close\r\n\r\n\
                        {\"error\": \"this port speaks TLS; write https:// in place of http://\"}";
 
@@ -53,7 +53,7 @@ impl Transport {
         matches!(self, Self::New(..) | Self::Handshake(_))
     }
 
-    /// Advances the handshake.
+    /// Advances the handshake; it is ready when it has succeeded or failed.
     pub(super) fn handshake(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), (Failure, io::Error)>> {
         loop {
             let done = match self {
@@ -85,9 +85,8 @@ fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(),
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
     let peeked = ready!(stream.poll_peek(cx, &mut buffer));
-    let failed = |failure, kind: io::ErrorKind| Poll::Ready(Err((failure, kind.into())));
     match peeked {
-        Ok(0) => failed(Failure::Closed, io::ErrorKind::UnexpectedEof),
+        Ok(0) => Poll::Ready(Err((Failure::Closed, io::ErrorKind::UnexpectedEof.into()))),
         Ok(_) if byte[0] == HANDSHAKE => Poll::Ready(Ok(())),
         Ok(_) => {
             // What has arrived is read, otherwise the answer would be lost in a reset. A new connection takes the answer at once.
@@ -95,7 +94,7 @@ fn first_byte(stream: &TcpStream, cx: &mut task::Context<'_>) -> Poll<Result<(),
             if byte[0].is_ascii_uppercase() {
                 let _ = stream.try_write(NOT_TLS.as_bytes());
             }
-            failed(Failure::NotTls, io::ErrorKind::InvalidData)
+            Poll::Ready(Err((Failure::NotTls, io::ErrorKind::InvalidData.into())))
         }
         Err(error) => Poll::Ready(Err((Failure::Closed, error))),
     }

@@ -73,11 +73,14 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
         dta_role::reporter::settings::check(reporter, &mut |path, message| checker.refuse(path, message));
     }
     if let Some(translator) = &settings.translator {
-        let mut refuse = |path: &[&str], message: String| checker.refuse(path, message);
-        dta_role::translator::settings::check(translator, &mut refuse);
-        dta_role::translator::settings::check_intercept(translator, settings.switch.is_some(), &mut refuse);
+        dta_role::translator::settings::check(translator, &mut |path, message| checker.refuse(path, message));
+        let has_switch = settings.switch.is_some();
+        dta_role::translator::settings::check_intercept(translator, has_switch, &mut |path, message| {
+            checker.refuse(path, message);
+        });
     }
-    let (root, reader) = (checker.root, &mut *checker.reader);
+    let root = checker.root;
+    let reader = &mut *checker.reader;
     let asked = manage_role::settings::check(
         settings.manager.as_ref(),
         &settings.inventory,
@@ -108,7 +111,7 @@ pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Read
     }
 }
 
-/// What exports hold together.
+/// Refuses a memory of exports that is out of range or too small for their shares.
 fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let memory = settings.export.memory;
     if !(16 << 20..=64 << 30).contains(&memory.0) {
@@ -166,9 +169,11 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         let message = "a console serves only data in ClickHouse; use a separate file for this";
         reader.refuse(span_of(root, &[role]), message);
     }
-    // An option of the command line can give the address.
-    let given = |(key, _): &(&str, String)| *key != "url" || !console.url.is_empty();
-    for (key, message) in console.problems().into_iter().filter(given) {
+    for (key, message) in console.problems() {
+        // An option of the command line can give the address.
+        if key == "url" && console.url.is_empty() {
+            continue;
+        }
         reader.refuse(span_of(root, &["console", key]), message);
     }
 }
@@ -234,7 +239,8 @@ impl Checker<'_, '_> {
     }
 
     fn postcards(&mut self, settings: &Settings) {
-        let (collector, postcards) = (&settings.collector, &settings.collector.postcards);
+        let collector = &settings.collector;
+        let postcards = &collector.postcards;
         let kernel = collector.xdp.mode == XdpMode::Kernel;
         for (index, listen) in collector.listen.iter().enumerate().filter(|_| kernel) {
             let ports = listen.ports();
@@ -383,24 +389,23 @@ impl Checker<'_, '_> {
 
     fn sf(&mut self, settings: &Settings) {
         let sf = &settings.collector.sf;
-        let path = |key| ["collector", "sf", key];
         for (name, value, least, most) in [
             ("confirmations", sf.confirmations, 1, 16),
             ("max_flows", sf.max_flows, 64, 1 << 24),
             ("max_sets", sf.max_sets, 64, 1 << 24),
             ("max_nodes", sf.max_nodes, 2, 64),
         ] {
-            self.within(&path(name), value as u64, least, most);
+            self.within(&["collector", "sf", name], value as u64, least, most);
         }
         if sf.hop_limit.is_some_and(|limit| limit < 2) {
             self.refuse(
-                &path("hop_limit"),
+                &["collector", "sf", "hop_limit"],
                 "write what sources put into the header, such as 16",
             );
         }
         if sf.timeout.is_zero() || sf.timeout.as_secs() > 60 {
             self.refuse(
-                &path("timeout"),
+                &["collector", "sf", "timeout"],
                 "write \"1ms\" to \"60s\"; registers of switches are emptied after a second",
             );
         }
@@ -408,25 +413,24 @@ impl Checker<'_, '_> {
 
     fn xdp(&mut self, settings: &Settings) {
         let xdp = &settings.collector.xdp;
-        let path = |key| ["collector", "xdp", key];
         if !xdp.frames.is_power_of_two() || !(64..=1 << 16).contains(&xdp.frames) {
             self.refuse(
-                &path("frames"),
+                &["collector", "xdp", "frames"],
                 "write a power of two from 64 to 65536, such as 4096",
             );
         }
         if !xdp.ring.0.is_power_of_two() || !(64 << 10..=1 << 30).contains(&xdp.ring.0) {
             self.refuse(
-                &path("ring"),
+                &["collector", "xdp", "ring"],
                 "write a power of two from \"64 KiB\" to \"1 GiB\", such as \"16 MiB\"",
             );
         }
         if let Some(flows) = xdp.kernel_flows {
-            self.within(&path("kernel_flows"), flows.into(), 64, 1 << 24);
+            self.within(&["collector", "xdp", "kernel_flows"], flows.into(), 64, 1 << 24);
         }
         if xdp.mode == XdpMode::Kernel && settings.collector.workers > 1 {
             self.refuse(
-                &path("mode"),
+                &["collector", "xdp", "mode"],
                 "in this mode the kernel detects changes on all cores, and one worker holds the state; write workers = 1",
             );
         }
@@ -438,7 +442,7 @@ impl Checker<'_, '_> {
         }
         if xdp.zero_copy == ZeroCopy::Never && xdp.lowest == RxPath::ZeroCopy {
             self.refuse(
-                &path("zero_copy"),
+                &["collector", "xdp", "zero_copy"],
                 "no receive path is left: write zero_copy = \"auto\", or a slower one as `lowest`",
             );
         }
@@ -661,17 +665,21 @@ impl Checker<'_, '_> {
         }
         for (index, entry) in api.tokens.iter().take(MAX_TOKENS).enumerate() {
             let position = index.to_string();
-            let path = |key| ["api", "tokens", &position, key];
             let earlier = &api.tokens[..index];
-            let is_plain = |name: &str| name.chars().all(|c| !c.is_control());
-            if !(1..=64).contains(&entry.name.chars().count()) || !is_plain(&entry.name) {
-                self.refuse(&path("name"), "the token needs a name of 1 to 64 characters");
+            if !(1..=64).contains(&entry.name.chars().count()) || entry.name.chars().any(char::is_control) {
+                self.refuse(
+                    &["api", "tokens", &position, "name"],
+                    "the token needs a name of 1 to 64 characters",
+                );
             } else if earlier.iter().any(|other| other.name == entry.name) {
                 let message = format!("there are two tokens of `{}`; rename one", entry.name);
-                self.refuse(&path("name"), message);
+                self.refuse(&["api", "tokens", &position, "name"], message);
             }
             match &entry.token {
-                None => self.refuse(&path("token"), "add token = \"...\" (openssl rand -hex 24)"),
+                None => self.refuse(
+                    &["api", "tokens", &position, "token"],
+                    "add token = \"...\" (openssl rand -hex 24)",
+                ),
                 Some(token) => {
                     let others = earlier
                         .iter()
@@ -679,7 +687,7 @@ impl Checker<'_, '_> {
                         .chain([api.token.as_ref()]);
                     if others.flatten().any(|other| other == token) {
                         self.refuse(
-                            &path("token"),
+                            &["api", "tokens", &position, "token"],
                             "this token is written twice; make another (openssl rand -hex 24)",
                         );
                     }

@@ -85,27 +85,18 @@ impl ConsoleSettings {
 
     /// The names of collectors in pairs, each with what stands for its pair.
     pub fn names(&self) -> Vec<(String, String)> {
-        let pair = |pair: &Vec<String>| -> Vec<(String, String)> {
+        let mut names = Vec::new();
+        for pair in &self.pairs {
             let first = pair.first().cloned().unwrap_or_default();
-            pair.iter().map(|name| (name.clone(), first.clone())).collect()
-        };
-        self.pairs.iter().flat_map(pair).collect()
+            names.extend(pair.iter().map(|name| (name.clone(), first.clone())));
+        }
+        names
     }
 
     fn wrong_collector(&self) -> Option<String> {
         if self.collectors.len() > MAX_NAMES {
             return Some(format!("at most {MAX_NAMES} addresses; leave some out"));
         }
-        let is_address = |url: &str| {
-            let rest = ["http://", "https://"]
-                .iter()
-                .find_map(|scheme| url.strip_prefix(scheme));
-            let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#?\"<>".contains(&byte);
-            // Everybody who may read the pages gets it: it has no password.
-            let has_user =
-                rest.is_some_and(|rest| rest.split('/').next().is_some_and(|host| host.contains('@')));
-            rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain)) && !has_user
-        };
         self.collectors
             .iter()
             .find_map(|(name, url)| match (is_name(name), is_address(url)) {
@@ -160,6 +151,21 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// Names of collectors in pairs, at most: each statement has them all.
 const MAX_NAMES: usize = 256;
+
+/// Whether this is the URL of a collector. Everybody who may read the pages gets it: it has no user and no password.
+fn is_address(url: &str) -> bool {
+    let rest = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| url.strip_prefix(scheme));
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+        return false;
+    };
+    let has_user = rest.split('/').next().is_some_and(|host| host.contains('@'));
+    let is_plain = rest
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && !b"#?\"<>".contains(&byte));
+    is_plain && !has_user
+}
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,8 @@ pub(crate) fn intents(
     collects: bool,
 ) -> Result<Vec<IntentSettings>, CliError> {
     let now = nic::time::now();
-    let (mut all, mut problems) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
+    let mut problems = Vec::new();
     for file in files(folder)? {
         let shown = file.display().to_string();
         let text = match read::file(&file) {
@@ -70,13 +71,9 @@ pub(crate) fn intents(
 
 /// The files, by name; hidden ones, as editors write them, are left out.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let failed = |error: std::io::Error| {
-        let remedy = "name a readable folder in [manager] intents, or remove the key";
-        CliError::io(format!("cannot read {}", folder.display()), error, remedy)
-    };
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
+    for entry in std::fs::read_dir(folder).map_err(|error| not_read(folder, error))? {
+        let file = entry.map_err(|error| not_read(folder, error))?.path();
         let hidden = file
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
@@ -93,6 +90,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     }
     files.sort_unstable();
     Ok(files)
+}
+
+fn not_read(folder: &Path, error: std::io::Error) -> CliError {
+    let remedy = "name a readable folder in [manager] intents, or remove the key";
+    CliError::io(format!("cannot read {}", folder.display()), error, remedy)
 }
 
 #[cfg(test)]

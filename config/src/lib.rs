@@ -56,17 +56,15 @@ impl Settings {
         let Some(folder) = self.manager.as_mut().and_then(|manager| manager.intents.take()) else {
             return Ok(());
         };
-        let name = |intent: &::manager::intent::IntentSettings| {
-            intent.show().to_written()["name"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
         let place = file.display().to_string();
         let names = self
             .intents
             .iter()
-            .map(|intent| (name(intent), place.clone()))
+            .map(|intent| {
+                let written = intent.show().to_written();
+                let name = written["name"].as_str().unwrap_or_default();
+                (name.to_owned(), place.clone())
+            })
             .collect();
         let collects = self.collects();
         self.intents.extend(folder::intents(&folder, names, collects)?);
@@ -98,8 +96,10 @@ impl Settings {
             check::check(&settings, text, &root, &mut reader);
             // A device has its name on every page, unless `[nodes]` gives another.
             for device in ::manager::inventory::from_settings(&settings.inventory).devices() {
-                let named = || model::NodeEntry::named(device.name.clone());
-                settings.nodes.entry(device.node).or_insert_with(named);
+                settings
+                    .nodes
+                    .entry(device.node)
+                    .or_insert_with(|| model::NodeEntry::named(device.name.clone()));
             }
             settings.add_profiles(|driver, device, message| {
                 reader.refuse(read::span_of(&root, &["manager", driver, device, "map"]), message);
@@ -203,16 +203,15 @@ impl Settings {
                 "[translator] allow",
             ),
         ];
-        let warning = |(listens, key): (Vec<String>, &str)| {
-            let listens = listens.join(" and ");
-            format!(
-                "everyone who reaches {listens} can send reports, which are not authenticated; name the senders in {key}"
-            )
-        };
         roles
             .into_iter()
             .filter(|(listens, _)| !listens.is_empty())
-            .map(warning)
+            .map(|(listens, key)| {
+                let listens = listens.join(" and ");
+                format!(
+                    "everyone who reaches {listens} can send reports, which are not authenticated; name the senders in {key}"
+                )
+            })
             .collect()
     }
 
@@ -280,7 +279,7 @@ pub struct Overrides {
     pub api: Option<SocketAddr>,
     /// Instead of `[store] dir`.
     pub store: Option<PathBuf>,
-    /// Of a console.
+    /// Options of `hopwise console`, instead of keys of `[console]`.
     pub console: Option<ConsoleOverrides>,
 }
 

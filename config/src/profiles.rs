@@ -1,6 +1,6 @@
 //! Profiles of pipeline maps: how reports of the devices of `[inventory]` that they drive are read.
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use manage_role::settings::{ManagerSettings, files::FilesFormat, p4runtime::P4RuntimeSettings};
 use manager::inventory::{self, Device};
@@ -40,15 +40,14 @@ impl Settings {
             let of_node = node.0.profile.get_or_insert_with(|| name.clone());
             let mut is_used = *of_node == name;
             let source = driven.report.as_ref().and_then(|report| report.source);
-            let is_named = |source: IpAddr| {
-                self.sources
+            // Without a dialect, the reports are as those of other devices.
+            if let Some(source) = source
+                && map.profile().contains_key("dialect")
+                && !self
+                    .sources
                     .iter()
                     .filter_map(|one| one.prefix)
                     .any(|prefix| prefix.contains(source))
-            };
-            // Without a dialect, the reports are as those of other devices.
-            if let Some(source) =
-                source.filter(|source| map.profile().contains_key("dialect") && !is_named(*source))
             {
                 let profile = name.clone();
                 self.sources.push(SourceSettings {
@@ -119,7 +118,8 @@ fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<ProfileSetting
     reader
         .finish("[profile] of the map")
         .map_err(|error| error.to_string())?;
-    let (mut profile, read) = (base.clone(), read.unwrap_or_default());
+    let mut profile = base.clone();
+    let read = read.unwrap_or_default();
     for key in map.profile().keys() {
         match key.as_str() {
             "dialect" => profile.dialect = read.dialect,

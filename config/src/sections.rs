@@ -99,17 +99,17 @@ section! {
 }
 
 impl TlsSettings {
-    /// What a server needs.
+    /// Returns the TLS configuration of a server with this certificate.
     ///
     /// # Errors
     /// A file is missing or cannot be used.
     pub fn server(&self) -> Result<Arc<ServerConfig>, tls::Problem> {
         let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref())?;
-        let missing = || tls::Problem {
+        let identity = identity.ok_or_else(|| tls::Problem {
             file: tls::Part::Certificate,
             message: "add certificate = \"server.pem\" and key = \"server.key\"".to_owned(),
-        };
-        tls::server(&identity.ok_or_else(missing)?, self.client_ca.as_deref())
+        })?;
+        tls::server(&identity, self.client_ca.as_deref())
     }
 
     /// A warning if the certificate is one that some clients refuse.
@@ -120,7 +120,7 @@ impl TlsSettings {
 }
 
 impl ApiSettings {
-    /// What a server needs for TLS, if it is set.
+    /// Returns the TLS configuration of the API, or `None` without `[api.tls]`.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -128,7 +128,7 @@ impl ApiSettings {
         self.tls.as_ref().map(TlsSettings::server).transpose()
     }
 
-    /// `http` or `https`.
+    /// The scheme of the URLs of the API: `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }

@@ -18,8 +18,7 @@ use tokio::{
     task::{self, JoinError},
 };
 
-use super::read;
-use crate::{context::Context, params::Params, refusal::Refusal};
+use crate::{context::Context, params::Params, refusal::Refusal, switch::read};
 use config::Settings;
 use runtime::save;
 use view::EnabledView;
@@ -118,11 +117,16 @@ async fn add(
 
 /// A rule as TOML. The texts of JSON are texts of TOML, but for one control character, which no rule has.
 fn written(name: &str, when: &str) -> String {
-    let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007f");
-    format!("[[rules]]\nname = {}\nwhen = {}\n", quoted(name), quoted(when))
+    let name = quoted(name);
+    let when = quoted(when);
+    format!("[[rules]]\nname = {name}\nwhen = {when}\n")
 }
 
-/// What a file had, and what it has now.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// The texts of a file before and after a change.
 #[derive(Debug, PartialEq)]
 struct Change {
     before: String,
@@ -164,14 +168,17 @@ fn restore(file: &Path, change: &Change) -> Result<(), String> {
 /// Replaces the file that this path leads to. It keeps its mode and group; its owner must be the one of this process, or it would change.
 fn replace(file: &Path, content: &str) -> Result<(), String> {
     let shown = file.display();
-    let cannot = |error: std::io::Error| format!("{shown} cannot be written ({error})");
-    let file = fs::canonicalize(file).map_err(cannot)?;
-    let found = fs::metadata(&file).map_err(cannot)?;
-    let own = fs::metadata("/proc/self").map_err(cannot)?;
+    let target = fs::canonicalize(file).map_err(|error| not_written(file, &error))?;
+    let found = fs::metadata(&target).map_err(|error| not_written(file, &error))?;
+    let own = fs::metadata("/proc/self").map_err(|error| not_written(file, &error))?;
     if found.uid() != own.uid() {
         return Err(format!("{shown} belongs to another user"));
     }
-    save::replace_alike(&file, content.as_bytes()).map_err(cannot)
+    save::replace_alike(&target, content.as_bytes()).map_err(|error| not_written(file, &error))
+}
+
+fn not_written(file: &Path, error: &std::io::Error) -> String {
+    format!("{} cannot be written ({error})", file.display())
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use history::alerts::{Alert, Notes};
 
 /// Looks for silences that have ended, as long as the program runs.
 pub(crate) async fn remind(context: Weak<Context>) {
-    let settled = || nic::time::now().saturating_sub(SETTLED);
-    let (mut after, mut failures) = (settled(), 0);
+    let mut after = settled();
+    let mut failures = 0;
     loop {
         time::sleep(pause(failures)).await;
         let Some(context) = context.upgrade() else { return };
@@ -50,7 +50,12 @@ pub(crate) async fn remind(context: Weak<Context>) {
     }
 }
 
-/// How long it rests when it has failed so often in a row.
+/// The time before which all events are stored.
+fn settled() -> Nanos {
+    nic::time::now().saturating_sub(SETTLED)
+}
+
+/// Returns the time to the next look after so many failures in a row.
 fn pause(failures: u32) -> Duration {
     EVERY.saturating_mul(1 << failures.min(MOST_DOUBLINGS))
 }
@@ -62,10 +67,10 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
     // In parts: the workers have reports to take in between.
     for part in kept.chunks(MOST_ASKED) {
         let part: Arc<[Alert]> = part.into();
-        let work = move |collector: &Collector, output: &mut dyn Output| {
-            report_again(&part, end, (collector, output))
-        };
-        let answers = context.monitor.emit(work).await;
+        let answers = context
+            .monitor
+            .emit(move |collector, output| report_again(&part, end, collector, output))
+            .await;
         let answers = answers.map_err(|_| Refusal::unavailable("the collector does not answer"))?;
         count += answers.iter().sum::<usize>();
     }
@@ -126,7 +131,7 @@ impl Search {
 }
 
 /// Reports those of the alerts that are true in this collector, and returns how many.
-fn report_again(alerts: &[Alert], end: Nanos, (collector, output): (&Collector, &mut dyn Output)) -> usize {
+fn report_again(alerts: &[Alert], end: Nanos, collector: &Collector, output: &mut dyn Output) -> usize {
     output.sender(0);
     let mut count = 0;
     for alert in alerts {
@@ -163,7 +168,7 @@ fn again(alert: &Alert, rule: usize, ts: Nanos) -> Event {
     }
 }
 
-/// How often it looks.
+/// Interval between two looks while none fails.
 const EVERY: Duration = Duration::from_secs(2);
 /// Then about every minute.
 const MOST_DOUBLINGS: u32 = 5;

@@ -7,7 +7,7 @@ use dataplane::{
     Action, Config, Fabric, FabricSink, GroundTruth, Pattern, Reporter, Topology, Watch, switch,
 };
 use detect::Match;
-use store::{LinkCount, Reader, ReportRow, Span, Store};
+use store::{DropSum, LinkCount, Reader, ReportRow, Span, Store};
 use testkit::records::{Dir, SECOND, START};
 use wire::{Decoder, Profile};
 

@@ -7,19 +7,6 @@ use dta_role::memory::view::{MemoryView, XdpView};
 use dta_role::translator::view::{CollectorView, InterceptedView, TranslatorView, UpstreamView};
 use view::NamedCounts;
 
-/// One metric of a role.
-fn one<V>(
-    text: &mut Text,
-    view: Option<&V>,
-    (name, kind, help): (&str, &str, &str),
-    value: impl Fn(&V) -> u64,
-) {
-    text.metric(name, kind, help);
-    if let Some(view) = view {
-        text.sample(name, &[], value(view));
-    }
-}
-
 /// Counters by a label.
 fn by<V>(
     text: &mut Text,
@@ -36,9 +23,7 @@ fn by<V>(
 /// Metrics of the DTA translator of this process.
 pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
     let help = "DTA reports received: = completed + dropped + unreadable + queued.";
-    one(text, view, ("dta_reports_total", "counter", help), |view| {
-        view.reports
-    });
+    text.role(view, "dta_reports_total", "counter", help, |view| view.reports);
     by(
         text,
         view,
@@ -65,26 +50,21 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
         |view| &view.responses_unreadable,
     );
     let help = "DTA reports queued in the translator under congestion.";
-    one(text, view, ("dta_queued", "gauge", help), |view| view.queued);
-    one(
-        text,
+    text.role(view, "dta_queued", "gauge", help, |view| view.queued);
+    text.role(view, "dta_writes_total", "counter", "RDMA Writes.", |view| {
+        view.writes
+    });
+    text.role(
         view,
-        ("dta_writes_total", "counter", "RDMA Writes."),
-        |view| view.writes,
-    );
-    one(
-        text,
-        view,
-        ("dta_fetch_adds_total", "counter", "RDMA Fetch and Adds."),
+        "dta_fetch_adds_total",
+        "counter",
+        "RDMA Fetch and Adds.",
         |view| view.fetch_adds,
     );
     let help = "Payload bytes of RDMA operations.";
-    one(
-        text,
-        view,
-        ("dta_operation_bytes_total", "counter", help),
-        |view| view.operation_bytes,
-    );
+    text.role(view, "dta_operation_bytes_total", "counter", help, |view| {
+        view.operation_bytes
+    });
     text.metric(
         "dta_pending",
         "gauge",
@@ -95,12 +75,9 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
         text.sample("dta_pending", &[("what", &"postcards")], view.postcards.buffered);
     }
     let help = "Essential reports requested by a NACK and never received.";
-    one(
-        text,
-        view,
-        ("dta_essential_lost_total", "counter", help),
-        |view| view.essential.lost,
-    );
+    text.role(view, "dta_essential_lost_total", "counter", help, |view| {
+        view.essential.lost
+    });
     by(
         text,
         view,
@@ -115,72 +92,78 @@ pub(super) fn translating(text: &mut Text, view: Option<&TranslatorView>) {
 /// Metrics of reports that the switch of this process intercepts.
 fn intercepted(text: &mut Text, view: Option<&InterceptedView>) {
     let help = "DTA reports that the switch of this process intercepted; included in the total.";
-    one(text, view, ("dta_intercepted_total", "counter", help), |view| {
+    text.role(view, "dta_intercepted_total", "counter", help, |view| {
         view.reports
     });
     let help = "Messages to reporters passed to the switch of this process.";
-    one(text, view, ("dta_replies_total", "counter", help), |view| {
-        view.replies
-    });
+    text.role(view, "dta_replies_total", "counter", help, |view| view.replies);
     let help = "Messages to reporters dropped because the switch of this process did not keep up.";
-    one(
-        text,
-        view,
-        ("dta_replies_dropped_total", "counter", help),
-        |view| view.replies_dropped,
-    );
+    text.role(view, "dta_replies_dropped_total", "counter", help, |view| {
+        view.replies_dropped
+    });
 }
 
 /// Metrics of the sketches that go to the translator of the whole network, by the reporter ID of this section there.
 fn upstream(text: &mut Text, view: Option<&UpstreamView>) {
-    let mut each = |name: &str, help: &str, value: fn(&UpstreamView) -> u64| {
-        text.metric(name, "counter", help);
-        if let Some(view) = view {
-            text.sample(
-                name,
-                &[("reporter", &view.reporter), ("to", &view.to)],
-                value(view),
-            );
-        }
-    };
     let help = "Epochs of sketches of which every column was sent to the other translator.";
-    each("dta_upstream_epochs_total", help, |view| view.epochs);
+    sketches_sent(text, view, "dta_upstream_epochs_total", help, |view| view.epochs);
     let help = "Columns of sketches sent to the other translator, without retransmissions.";
-    each("dta_upstream_columns_total", help, |view| view.columns);
+    sketches_sent(text, view, "dta_upstream_columns_total", help, |view| {
+        view.columns
+    });
     let help = "Columns sent again because of a NACK.";
-    each("dta_upstream_retransmitted_total", help, |view| {
+    sketches_sent(text, view, "dta_upstream_retransmitted_total", help, |view| {
         view.retransmitted
     });
     let help = "Columns not sent before their buffer was needed for another epoch.";
-    each("dta_upstream_expired_total", help, |view| view.expired);
-    let help = "Columns not sent because of congestion, or because they are longer than a report.";
-    each("dta_upstream_suppressed_total", help, |view| view.suppressed);
-    each("dta_upstream_nacks_total", "NACKs for columns.", |view| {
-        view.nacks
+    sketches_sent(text, view, "dta_upstream_expired_total", help, |view| {
+        view.expired
     });
+    let help = "Columns not sent because of congestion, or because they are longer than a report.";
+    sketches_sent(text, view, "dta_upstream_suppressed_total", help, |view| {
+        view.suppressed
+    });
+    sketches_sent(
+        text,
+        view,
+        "dta_upstream_nacks_total",
+        "NACKs for columns.",
+        |view| view.nacks,
+    );
     let help = "Datagrams sent to the other translator.";
-    each("dta_upstream_datagrams_total", help, |view| view.sent);
+    sketches_sent(text, view, "dta_upstream_datagrams_total", help, |view| view.sent);
     let help = "Datagrams to the other translator that could not be sent.";
-    each("dta_upstream_unsent_total", help, |view| view.unsent);
+    sketches_sent(text, view, "dta_upstream_unsent_total", help, |view| view.unsent);
+}
+
+fn sketches_sent(
+    text: &mut Text,
+    view: Option<&UpstreamView>,
+    name: &str,
+    help: &str,
+    value: fn(&UpstreamView) -> u64,
+) {
+    text.metric(name, "counter", help);
+    if let Some(view) = view {
+        text.sample(
+            name,
+            &[("reporter", &view.reporter), ("to", &view.to)],
+            value(view),
+        );
+    }
 }
 
 #[expect(clippy::too_many_lines, reason = "a list, in its order")]
 fn links(text: &mut Text, view: Option<&TranslatorView>) {
-    let mut each = |(name, kind, help): (&str, &str, &str), value: &dyn Fn(&CollectorView) -> u64| {
-        text.metric(name, kind, help);
-        for collector in view.iter().flat_map(|view| &view.collectors) {
-            text.sample(
-                name,
-                &[("collector", &collector.exchange as &dyn Display)],
-                value(collector),
-            );
-        }
-    };
-    each(
+    link(
+        text,
+        view,
         ("dta_link_up", "gauge", "1 while a collector is connected."),
         &|link| u64::from(link.state == "up"),
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_congestion_level",
             "gauge",
@@ -188,7 +171,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.congestion_level.into(),
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_datagrams_total",
             "counter",
@@ -197,10 +182,15 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         &|link| link.datagrams,
     );
     let help = "Reports that the kernel dropped because the receive buffer was full.";
-    each(("dta_link_kernel_drops_total", "counter", help), &|link| {
-        link.kernel_drops
-    });
-    each(
+    link(
+        text,
+        view,
+        ("dta_link_kernel_drops_total", "counter", help),
+        &|link| link.kernel_drops,
+    );
+    link(
+        text,
+        view,
         (
             "dta_link_frames_total",
             "counter",
@@ -208,7 +198,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.frames,
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_frame_bytes_total",
             "counter",
@@ -216,7 +208,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.frame_bytes,
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_retransmitted_total",
             "counter",
@@ -224,7 +218,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.retransmitted,
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_unsent_total",
             "counter",
@@ -232,7 +228,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.unsent,
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_unreliable_total",
             "counter",
@@ -241,10 +239,15 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         &|link| link.unreliable,
     );
     let help = "Operations that need an acknowledgement: = acknowledged + unacknowledged + given up.";
-    each(("dta_link_reliable_total", "counter", help), &|link| {
-        link.reliable
-    });
-    each(
+    link(
+        text,
+        view,
+        ("dta_link_reliable_total", "counter", help),
+        &|link| link.reliable,
+    );
+    link(
+        text,
+        view,
         (
             "dta_link_acknowledged_total",
             "counter",
@@ -252,7 +255,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.acknowledged,
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_unacknowledged",
             "gauge",
@@ -260,11 +265,15 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.unacknowledged,
     );
-    each(
+    link(
+        text,
+        view,
         ("dta_link_given_up_total", "counter", "Operations given up."),
         &|link| link.given_up.values().sum(),
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_refused_total",
             "counter",
@@ -272,7 +281,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.refused.values().sum(),
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_responses_total",
             "counter",
@@ -280,7 +291,9 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.responses.values().sum(),
     );
-    each(
+    link(
+        text,
+        view,
         (
             "dta_link_connections_total",
             "counter",
@@ -288,73 +301,90 @@ fn links(text: &mut Text, view: Option<&TranslatorView>) {
         ),
         &|link| link.connections,
     );
-    each(
+    link(
+        text,
+        view,
         ("dta_link_broken_total", "counter", "Times a connection broke."),
         &|link| link.broken,
     );
     let help = "Connection attempts that one side of the exchange refused.";
-    each(("dta_link_exchange_refused_total", "counter", help), &|link| {
-        link.exchange_refused.values().sum()
-    });
+    link(
+        text,
+        view,
+        ("dta_link_exchange_refused_total", "counter", help),
+        &|link| link.exchange_refused.values().sum(),
+    );
+}
+
+/// `metric`: its name, kind and help.
+fn link(
+    text: &mut Text,
+    view: Option<&TranslatorView>,
+    metric: (&str, &str, &str),
+    value: &dyn Fn(&CollectorView) -> u64,
+) {
+    let (name, kind, help) = metric;
+    text.metric(name, kind, help);
+    for collector in view.iter().flat_map(|view| &view.collectors) {
+        text.sample(
+            name,
+            &[("collector", &collector.exchange as &dyn Display)],
+            value(collector),
+        );
+    }
 }
 
 /// Metrics of the responder in the kernel.
 fn in_kernel(text: &mut Text, view: Option<&XdpView>) {
     let help = "RoCEv2 packets processed in the kernel, included in the total.";
-    one(
-        text,
-        view,
-        ("memory_xdp_packets_total", "counter", help),
-        |view| view.packets,
-    );
+    text.role(view, "memory_xdp_packets_total", "counter", help, |view| {
+        view.packets
+    });
     let help = "Frames to the RoCEv2 port that the kernel program passed to the network stack.";
-    one(text, view, ("memory_xdp_passed_total", "counter", help), |view| {
+    text.role(view, "memory_xdp_passed_total", "counter", help, |view| {
         view.passed
     });
     let help = "Responses of the kernel program that could not be sent.";
-    one(
-        text,
+    text.role(
         view,
-        ("memory_xdp_responses_unsent_total", "counter", help),
+        "memory_xdp_responses_unsent_total",
+        "counter",
+        help,
         |view| view.responses_unsent,
     );
     let help = "1 while the kernel program is attached to its interface.";
-    one(text, view, ("memory_xdp_up", "gauge", help), |view| {
-        u64::from(view.up)
-    });
+    text.role(view, "memory_xdp_up", "gauge", help, |view| u64::from(view.up));
 }
 
 /// Metrics of the collector memory of this process.
 #[expect(clippy::too_many_lines, reason = "a list, in its order")]
 pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
-    one(
-        text,
+    text.role(
         view,
-        ("memory_datagrams_total", "counter", "RoCEv2 datagrams received."),
+        "memory_datagrams_total",
+        "counter",
+        "RoCEv2 datagrams received.",
         |view| view.datagrams,
     );
     let help = "Datagrams that the kernel dropped because the receive buffer was full.";
-    one(
-        text,
-        view,
-        ("memory_kernel_drops_total", "counter", help),
-        |view| view.kernel_drops,
-    );
-    let help = "RoCEv2 packets: = executed + duplicates + refused + dropped.";
-    one(text, view, ("memory_packets_total", "counter", help), |view| {
-        view.packets
+    text.role(view, "memory_kernel_drops_total", "counter", help, |view| {
+        view.kernel_drops
     });
+    let help = "RoCEv2 packets: = executed + duplicates + refused + dropped.";
+    text.role(view, "memory_packets_total", "counter", help, |view| view.packets);
     in_kernel(text, view.and_then(|view| view.xdp.as_ref()));
-    one(
-        text,
+    text.role(
         view,
-        ("memory_executed_total", "counter", "RoCEv2 packets executed."),
+        "memory_executed_total",
+        "counter",
+        "RoCEv2 packets executed.",
         |view| view.executed,
     );
-    one(
-        text,
+    text.role(
         view,
-        ("memory_duplicates_total", "counter", "Duplicate RoCEv2 packets."),
+        "memory_duplicates_total",
+        "counter",
+        "Duplicate RoCEv2 packets.",
         |view| view.duplicates,
     );
     let help = "RoCEv2 packets that could not be read, by reason.";
@@ -365,38 +395,34 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     by(text, view, ("memory_dropped_total", "reason", help), |view| {
         &view.dropped
     });
-    one(
-        text,
+    text.role(
         view,
-        ("memory_messages_total", "counter", "RDMA operations completed."),
+        "memory_messages_total",
+        "counter",
+        "RDMA operations completed.",
         |view| view.messages,
     );
-    one(
-        text,
+    text.role(
         view,
-        (
-            "memory_written_bytes_total",
-            "counter",
-            "Bytes written into memory.",
-        ),
+        "memory_written_bytes_total",
+        "counter",
+        "Bytes written into memory.",
         |view| view.written_bytes,
     );
-    one(
-        text,
+    text.role(
         view,
-        (
-            "memory_fetch_adds_total",
-            "counter",
-            "RDMA Fetch and Adds executed.",
-        ),
+        "memory_fetch_adds_total",
+        "counter",
+        "RDMA Fetch and Adds executed.",
         |view| view.fetch_adds,
     );
     let help = "Packets of unreliable queue pairs lost (missing PSNs).";
-    one(text, view, ("memory_missing", "gauge", help), |view| view.missing);
-    one(
-        text,
+    text.role(view, "memory_missing", "gauge", help, |view| view.missing);
+    text.role(
         view,
-        ("memory_acks_total", "counter", "Acknowledgements sent."),
+        "memory_acks_total",
+        "counter",
+        "Acknowledgements sent.",
         |view| view.acks,
     );
     by(
@@ -409,26 +435,21 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
         ),
         |view| &view.naks,
     );
-    one(
-        text,
-        view,
-        ("memory_links", "gauge", "Connected translators."),
-        |view| view.links.iter().filter(|link| link.up).count() as u64,
-    );
+    text.role(view, "memory_links", "gauge", "Connected translators.", |view| {
+        view.links.iter().filter(|link| link.up).count() as u64
+    });
     let help = "Connections to the exchange: = accepted + refused + pending.";
-    one(
-        text,
+    text.role(
         view,
-        ("memory_exchange_connections_total", "counter", help),
+        "memory_exchange_connections_total",
+        "counter",
+        help,
         |view| view.translators.connections,
     );
     let help = "Connections to the exchange accepted.";
-    one(
-        text,
-        view,
-        ("memory_exchange_accepted_total", "counter", help),
-        |view| view.translators.accepted,
-    );
+    text.role(view, "memory_exchange_accepted_total", "counter", help, |view| {
+        view.translators.accepted
+    });
     let help = "Connections to the exchange refused, by reason.";
     by(
         text,
@@ -437,16 +458,13 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
         |view| &view.translators.refused,
     );
     let help = "Connections to the exchange not answered yet.";
-    one(text, view, ("memory_exchange_pending", "gauge", help), |view| {
+    text.role(view, "memory_exchange_pending", "gauge", help, |view| {
         view.translators.pending
     });
     let help = "List entries emitted as events.";
-    one(
-        text,
-        view,
-        ("memory_entries_reported_total", "counter", help),
-        |view| view.events.entries,
-    );
+    text.role(view, "memory_entries_reported_total", "counter", help, |view| {
+        view.events.entries
+    });
     text.metric(
         "memory_batches_lost_total",
         "counter",
@@ -464,38 +482,34 @@ pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
             view.events.missing,
         );
     }
-    one(
-        text,
+    text.role(
         view,
-        ("memory_immediates_total", "counter", "Immediate values received."),
+        "memory_immediates_total",
+        "counter",
+        "Immediate values received.",
         |view| view.events.immediates,
     );
     let help = "Immediate values dropped under overload.";
-    one(
-        text,
-        view,
-        ("memory_immediates_dropped_total", "counter", help),
-        |view| view.events.immediates_dropped,
-    );
+    text.role(view, "memory_immediates_dropped_total", "counter", help, |view| {
+        view.events.immediates_dropped
+    });
     snapshots(text, view);
 }
 
 fn snapshots(text: &mut Text, view: Option<&MemoryView>) {
     let help = "Times that counters of a store began again at 0.";
-    one(text, view, ("memory_cleared_total", "counter", help), |view| {
+    text.role(view, "memory_cleared_total", "counter", help, |view| {
         view.snapshots.cleared
     });
-    one(
-        text,
+    text.role(
         view,
-        ("memory_snapshots_total", "counter", "Snapshots taken."),
+        "memory_snapshots_total",
+        "counter",
+        "Snapshots taken.",
         |view| view.snapshots.taken,
     );
     let help = "Snapshots that failed.";
-    one(
-        text,
-        view,
-        ("memory_snapshots_failed_total", "counter", help),
-        |view| view.snapshots.failed,
-    );
+    text.role(view, "memory_snapshots_failed_total", "counter", help, |view| {
+        view.snapshots.failed
+    });
 }

@@ -16,38 +16,59 @@ pub(super) fn process(text: &mut Text) {
     let booted = system
         .lines()
         .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
-    let mut single = |name: &str, kind: &str, help: &str, value: Option<f64>| {
-        text.head(name, kind, help);
-        if let Some(value) = value {
-            text.line(name, value);
-        }
-    };
-    let of = |value: fn(&Stat) -> f64| stat.as_ref().map(value);
+    let stat = stat.as_ref();
     let help = "CPU time, user and system, seconds.";
-    single("process_cpu_seconds_total", "counter", help, of(|stat| stat.cpu));
-    single("process_open_fds", "gauge", "Open file descriptors.", files);
+    optional(
+        text,
+        "process_cpu_seconds_total",
+        "counter",
+        help,
+        stat.map(|stat| stat.cpu),
+    );
+    optional(text, "process_open_fds", "gauge", "Open file descriptors.", files);
     let help = "Limit on open file descriptors.";
-    single("process_max_fds", "gauge", help, limit(&limits, "Max open files"));
+    optional(
+        text,
+        "process_max_fds",
+        "gauge",
+        help,
+        limit(&limits, "Max open files"),
+    );
     let help = "Virtual memory, bytes.";
-    single(
+    optional(
+        text,
         "process_virtual_memory_bytes",
         "gauge",
         help,
-        of(|stat| stat.virtual_memory),
+        stat.map(|stat| stat.virtual_memory),
     );
     let help = "Resident memory, bytes.";
-    single(
+    optional(
+        text,
         "process_resident_memory_bytes",
         "gauge",
         help,
-        of(|stat| stat.resident),
+        stat.map(|stat| stat.resident),
     );
     let help = "Start of the process, Unix time.";
     let start = booted
-        .zip(of(|stat| stat.start))
+        .zip(stat.map(|stat| stat.start))
         .map(|(booted, start)| booted + start);
-    single("process_start_time_seconds", "gauge", help, start);
-    single("process_threads", "gauge", "Threads.", of(|stat| stat.threads));
+    optional(text, "process_start_time_seconds", "gauge", help, start);
+    optional(
+        text,
+        "process_threads",
+        "gauge",
+        "Threads.",
+        stat.map(|stat| stat.threads),
+    );
+}
+
+fn optional(text: &mut Text, name: &str, kind: &str, help: &str, value: Option<f64>) {
+    text.head(name, kind, help);
+    if let Some(value) = value {
+        text.line(name, value);
+    }
 }
 
 /// The values in `/proc/self/stat`.
@@ -67,16 +88,14 @@ impl Stat {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<f64> = rest
             .split_whitespace()
-            .skip(1)
             .map(|field| field.parse().unwrap_or(0.0))
             .collect();
-        let field = |number: usize| fields.get(number - 4).copied();
         Some(Self {
-            cpu: (field(14)? + field(15)?) / TICKS,
-            threads: field(20)?,
-            start: field(22)? / TICKS,
-            virtual_memory: field(23)?,
-            resident: field(24)? * PAGE,
+            cpu: (*fields.get(14 - FIRST)? + *fields.get(15 - FIRST)?) / TICKS,
+            threads: *fields.get(20 - FIRST)?,
+            start: *fields.get(22 - FIRST)? / TICKS,
+            virtual_memory: *fields.get(23 - FIRST)?,
+            resident: *fields.get(24 - FIRST)? * PAGE,
         })
     }
 }
@@ -90,6 +109,8 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
 
 /// Clock ticks per second in `/proc`, on every architecture that Linux has.
 const TICKS: f64 = 100.0;
+/// The number of the first field after the name of the program.
+const FIRST: usize = 3;
 /// Bytes of a page.
 const PAGE: f64 = 4096.0;
 

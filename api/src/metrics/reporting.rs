@@ -4,40 +4,51 @@ use std::fmt::Display;
 
 use super::Text;
 use dta_role::reporter::view::ReporterView;
-use switch_role::role::{DtaView, MappingView, SketchView, TableView};
+use switch_role::role::{DtaView, MappingView};
 use view::ReporterCollector;
 
 /// DTA reports of the switch of this process.
 pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
-    let mut one = |name: &str, help: &str, value: fn(&DtaView) -> u64| {
-        text.metric(name, "counter", help);
-        view.iter().for_each(|view| text.sample(name, &[], value(view)));
-    };
     let help = "DTA reports of the switch, without retransmissions.";
-    one("switch_dta_reports_total", help, |view| view.reports);
-    one(
+    text.role(view, "switch_dta_reports_total", "counter", help, |view| {
+        view.reports
+    });
+    text.role(
+        view,
         "switch_dta_datagrams_total",
+        "counter",
         "Datagrams with DTA reports sent.",
         |view| view.sent,
     );
     let help = "Datagrams with DTA reports that could not be sent.";
-    one("switch_dta_unsent_total", help, |view| view.unsent);
+    text.role(view, "switch_dta_unsent_total", "counter", help, |view| {
+        view.unsent
+    });
     let help =
         "Reports lost because the manager sent a map with fewer or other collectors while they were pending.";
-    one("switch_dta_abandoned_total", help, |view| view.abandoned);
-    one(
+    text.role(view, "switch_dta_abandoned_total", "counter", help, |view| {
+        view.abandoned
+    });
+    text.role(
+        view,
         "switch_dta_controls_total",
+        "counter",
         "Control messages of translators processed.",
         |view| view.controls,
     );
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
-    one("switch_dta_controls_refused_total", help, |view| {
-        view.controls_refused
-    });
+    text.role(
+        view,
+        "switch_dta_controls_refused_total",
+        "counter",
+        help,
+        |view| view.controls_refused,
+    );
     to_collectors(text, "switch_dta", view.map_or(&[], |view| &view.collectors));
     mapped(text, view.map_or(&[], |view| &view.mappings));
     let help = "Operations of a table of [switch.dta], by operation.";
-    let of = |table: &TableView| {
+    let tables = view.iter().flat_map(|view| &view.tables);
+    let tables = tables.map(|table| {
         let counts = [
             ("counted", table.counted),
             ("without_key", table.without_key),
@@ -46,11 +57,11 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
             ("periods", table.periods),
         ];
         (table.name.clone(), counts.to_vec())
-    };
-    let tables = view.iter().flat_map(|view| &view.tables).map(of);
+    });
     by_what(text, ("switch_dta_table_total", "table", help), tables);
     let help = "Operations of a sketch of [switch.dta], by operation.";
-    let of = |sketch: &SketchView| {
+    let sketches = view.iter().flat_map(|view| &view.sketches);
+    let sketches = sketches.map(|sketch| {
         let counts = [
             ("counted", sketch.counted),
             ("epochs", sketch.epochs),
@@ -62,93 +73,157 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
             ("nacks_ignored", sketch.nacks_ignored),
         ];
         (sketch.name.clone(), counts.to_vec())
-    };
-    let sketches = view.iter().flat_map(|view| &view.sketches).map(of);
+    });
     by_what(text, ("switch_dta_sketch_total", "sketch", help), sketches);
 }
 
 /// The state of the path to each collector; names begin with `prefix`.
 fn to_collectors(text: &mut Text, prefix: &str, collectors: &[ReporterCollector]) {
-    let mut each = |(name, kind, help): (&str, &str, &str), value: fn(&ReporterCollector) -> u64| {
-        let name = format!("{prefix}_{name}");
-        text.metric(&name, kind, help);
-        for to in collectors {
-            text.sample(&name, &[("collector", &to.address as &dyn Display)], value(to));
-        }
-    };
     let help = "Congestion level reported by a collector's translator, 0 to 3.";
-    each(("congestion_level", "gauge", help), |to| {
-        to.congestion_level.into()
-    });
-    each(("essential_total", "counter", "Essential reports."), |to| {
-        to.essential
-    });
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("congestion_level", "gauge", help),
+        |to| to.congestion_level.into(),
+    );
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("essential_total", "counter", "Essential reports."),
+        |to| to.essential,
+    );
     let help = "Essential reports in the retransmit buffer.";
-    each(("retransmit_buffered", "gauge", help), |to| {
-        to.retransmit_buffered.into()
-    });
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("retransmit_buffered", "gauge", help),
+        |to| to.retransmit_buffered.into(),
+    );
     let help = "Essential reports overwritten in the retransmit buffer before they were acknowledged.";
-    each(("overwritten_total", "counter", help), |to| to.overwritten);
-    each(
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("overwritten_total", "counter", help),
+        |to| to.overwritten,
+    );
+    to_collector(
+        text,
+        prefix,
+        collectors,
         ("retransmitted_total", "counter", "Reports retransmitted."),
         |to| to.retransmitted,
     );
-    each(
+    to_collector(
+        text,
+        prefix,
+        collectors,
         ("nacks_total", "counter", "NACKs received from a translator."),
         |to| to.nacks,
     );
     let help = "NACKs ignored: repeated, beyond the limit of retransmissions, or about reports never sent.";
-    each(("nacks_ignored_total", "counter", help), |to| to.nacks_ignored);
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("nacks_ignored_total", "counter", help),
+        |to| to.nacks_ignored,
+    );
     let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
-    each(("unavailable_total", "counter", help), |to| to.unavailable);
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("unavailable_total", "counter", help),
+        |to| to.unavailable,
+    );
     let help = "Reports refused by a translator: no such store or list, or malformed.";
-    each(("refused_total", "counter", help), |to| to.refused);
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("refused_total", "counter", help),
+        |to| to.refused,
+    );
     let help = "Reports that a translator dropped because of congestion.";
-    each(("translator_drops_total", "counter", help), |to| {
-        to.translator_drops
-    });
+    to_collector(
+        text,
+        prefix,
+        collectors,
+        ("translator_drops_total", "counter", help),
+        |to| to.translator_drops,
+    );
+}
+
+/// `metric`: its name after `prefix`, kind and help.
+fn to_collector(
+    text: &mut Text,
+    prefix: &str,
+    collectors: &[ReporterCollector],
+    metric: (&str, &str, &str),
+    value: fn(&ReporterCollector) -> u64,
+) {
+    let (name, kind, help) = metric;
+    let name = format!("{prefix}_{name}");
+    text.metric(&name, kind, help);
+    for to in collectors {
+        text.sample(&name, &[("collector", &to.address as &dyn Display)], value(to));
+    }
 }
 
 /// DTA reports of this machine's programs; samples only with `[reporter]`.
 pub(super) fn host(text: &mut Text, view: Option<&ReporterView>) {
-    let mut one = |name: &str, help: &str, value: fn(&ReporterView) -> u64| {
-        text.metric(name, "counter", help);
-        view.iter().for_each(|view| text.sample(name, &[], value(view)));
-    };
     let help = "Datagrams of programs: = reports + suppressed + queue_full + refused.";
-    one("reporter_received_total", help, |view| view.received);
-    one(
+    text.role(view, "reporter_received_total", "counter", help, |view| {
+        view.received
+    });
+    text.role(
+        view,
         "reporter_reports_total",
+        "counter",
         "DTA reports, without retransmissions.",
         |view| view.reports,
     );
-    one(
+    text.role(
+        view,
         "reporter_suppressed_total",
+        "counter",
         "Reports suppressed because of congestion.",
         |view| view.suppressed,
     );
-    one(
+    text.role(
+        view,
         "reporter_queue_full_total",
+        "counter",
         "Reports dropped because the send queue was full.",
         |view| view.queue_full,
     );
-    one(
+    text.role(
+        view,
         "reporter_datagrams_total",
+        "counter",
         "Datagrams with DTA reports sent.",
         |view| view.sent,
     );
-    one(
+    text.role(
+        view,
         "reporter_unsent_total",
+        "counter",
         "Datagrams with DTA reports that could not be sent.",
         |view| view.unsent,
     );
-    one(
+    text.role(
+        view,
         "reporter_controls_total",
+        "counter",
         "Control messages of translators processed.",
         |view| view.controls,
     );
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
-    one("reporter_controls_refused_total", help, |view| {
+    text.role(view, "reporter_controls_refused_total", "counter", help, |view| {
         view.controls_refused
     });
     let help = "Datagrams of programs that are not reports, by reason.";

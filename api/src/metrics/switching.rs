@@ -47,7 +47,7 @@ pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
     intercepting(text, switch);
 }
 
-/// What the counters of devices count that the manager drives.
+/// Counters of the devices that the manager drives.
 pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView>)]) {
     let help = "Packets that the program of a managed device counted, by device and counter.";
     text.metric("device_packets_total", "counter", help);

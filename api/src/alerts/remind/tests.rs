@@ -95,7 +95,7 @@ impl Simulated {
         let alerts: Arc<[Alert]> = [alert()].into();
         drop_answer(
             self.handle
-                .emit(move |collector, output| report_again(&alerts, end, (collector, output))),
+                .emit(move |collector, output| report_again(&alerts, end, collector, output)),
         );
     }
 
