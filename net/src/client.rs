@@ -60,7 +60,7 @@ pub enum Condition {
     Has(String),
 }
 
-/// Why a request failed.
+/// The reason for which a request failed.
 #[derive(Debug)]
 pub enum Error {
     /// The client cannot use this address.
@@ -141,11 +141,13 @@ impl Client {
     /// A client of `url`; with TLS if it begins with `https://`, for which `tls` has the authorities.
     pub fn with_tls(url: &str, token: Option<String>, tls: Option<Arc<ClientConfig>>) -> Result<Self, Error> {
         let (is_secure, rest) = tls::authority(url);
-        let bad = || Error::Address(url.to_string());
-        let (host, port) = rest.rsplit_once(':').ok_or_else(bad)?;
+        let bad_address = Error::Address(url.to_string());
+        let Some((host, port)) = rest.rsplit_once(':') else {
+            return Err(bad_address);
+        };
         let wrong_host = host.is_empty() || host.contains(['/', ' ', '@']);
         if wrong_host || port.parse::<u16>().is_err() {
-            return Err(bad());
+            return Err(bad_address);
         }
         if is_secure && tls.is_none() {
             return Err(Error::Tls(format!(
@@ -153,7 +155,7 @@ impl Client {
             )));
         }
         if is_secure && tls::server_name(rest).is_none() {
-            return Err(bad());
+            return Err(bad_address);
         }
         Ok(Self {
             authority: rest.to_string(),
@@ -393,7 +395,7 @@ fn requester() -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(64).collect()
 }
 
-/// How long requests to a busy server are retried.
+/// Time for which requests to a busy server are retried.
 const BUSY: Duration = Duration::from_secs(5);
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -459,7 +461,7 @@ impl Write for Wire {
     }
 }
 
-/// How much of the body is still to come.
+/// The part of the body that is still to come.
 #[derive(Debug)]
 enum Length {
     /// Until the connection closes.
@@ -592,9 +594,9 @@ fn sentence(body: &[u8]) -> String {
 /// One server-sent event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Its name; `message` when the server gave none.
+    /// Name of the event; `message` when the server gave none.
     pub event: String,
-    /// Its text.
+    /// Text of the event.
     pub data: String,
 }
 

@@ -107,7 +107,9 @@ fn distributed(
     let ledger = Arc::new(Ledger::new(outlet(pipeline)?, 64, 1));
     let gauge = ledger.gauge();
     let limit = usize::try_from(CollectorSettings::default().worker_queue.0).unwrap_or(usize::MAX);
-    let (mut senders, mut workers, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+    let mut senders = Vec::new();
+    let mut workers = Vec::new();
+    let mut handles = Vec::new();
     for collector in collectors {
         let (worker, handle) = worker(collector, pipeline)?;
         let (sender, queue) = load_queue(limit);

@@ -102,22 +102,25 @@ fn account_other(
     ports: &[u16],
     account: &mut Account,
 ) -> Option<Refused> {
-    let mut skip = |class| *account.skipped.entry(class).or_default() += 1;
-    let Some(refusal) = error else {
-        skip("other_port");
-        return None;
-    };
-    let Some(refusal) = refusal else {
-        skip("unknown_link");
-        return None;
-    };
     let envelope = envelope(frame);
-    if let Some(other) = no_telemetry(refusal, envelope.dst_port, ports) {
-        skip(other);
-        return None;
+    let skipped = match error {
+        None => Some("other_port"),
+        Some(None) => Some("unknown_link"),
+        Some(Some(refusal)) => no_telemetry(refusal, envelope.dst_port, ports),
+    };
+    match (skipped, error.flatten()) {
+        (None, Some(refusal)) => {
+            *account.refused.entry(refusal.name()).or_default() += 1;
+            Some((refusal, envelope.src))
+        }
+        (skipped, _) => {
+            *account
+                .skipped
+                .entry(skipped.unwrap_or("unknown_link"))
+                .or_default() += 1;
+            None
+        }
     }
-    *account.refused.entry(refusal.name()).or_default() += 1;
-    Some((refusal, envelope.src))
 }
 
 fn envelope(frame: &Frame<'_>) -> PartialHeaders {

@@ -13,7 +13,7 @@ use self::clocks::{Clocks, Time};
 use crate::capture::{self, Account};
 use crate::datagram::{AggregatePorts, Contents, octets};
 
-/// How fast the capture's time passes.
+/// The speed at which the capture's time passes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Speed {
     /// As fast as this machine can.

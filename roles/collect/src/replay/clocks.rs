@@ -34,7 +34,7 @@ pub(super) struct Clocks {
     /// The interface of the latest frame.
     current: Clock,
     others: Vec<Clock>,
-    /// What to add to the times of interfaces, if the file was read for this.
+    /// The offsets of the times of interfaces, if the file was read for this.
     compared: Option<Vec<(u16, i64)>>,
     listed: Vec<Difference>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Clocks {
 #[derive(Clone, Copy, Default, Debug)]
 struct Clock {
     interface: u16,
-    /// What to add to its times, ns.
+    /// The offset of its times, ns.
     offset: i64,
     /// The latest time of a frame since its clock was set back; `None`: there is none.
     latest: Option<u64>,
@@ -60,7 +60,7 @@ pub struct Difference {
     pub file: PathBuf,
     /// The interface whose times hold, and the other.
     pub interfaces: [u16; 2],
-    /// How far the clock of the other is ahead, ns.
+    /// The time by which the clock of the other is ahead, ns.
     pub ahead: i64,
 }
 
@@ -155,7 +155,7 @@ impl Clocks {
         }
     }
 
-    /// What to add to the times of an interface whose first frame this is.
+    /// Returns the offset of the times of an interface whose first frame this is, ns.
     fn offset(&mut self, frame: &Frame<'_>, latest: u64) -> i64 {
         let is_near = frame.ts.abs_diff(latest) <= SET_BACK;
         if self.compared.is_none() && (is_near || latest == 0) {
@@ -165,13 +165,10 @@ impl Clocks {
         let compared = self
             .compared
             .get_or_insert_with(|| file.map(differences).unwrap_or_default());
-        let find = |interface| {
-            compared
-                .iter()
-                .find(|(of, _)| *of == interface)
-                .map(|(_, add)| *add)
-        };
-        let [reference, other] = [self.current.interface, frame.interface].map(find);
+        let [reference, other] = [self.current.interface, frame.interface].map(|interface| {
+            let found = compared.iter().find(|(of, _)| *of == interface);
+            found.map(|(_, offset)| *offset)
+        });
         let (Some(reference), Some(other)) = (reference, other) else {
             return 0;
         };
@@ -218,7 +215,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// What to add to its times.
+    /// The offset of its times, ns.
     fn offset(&self) -> i64 {
         let bound = i128::from(SET_BACK);
         let Some(least) = self.least else {
