@@ -91,7 +91,7 @@ pub(crate) struct Server {
     api: Option<Api>,
     tls: Arc<tls::Endpoint>,
     generation: u32,
-    /// What intents ask of the collector.
+    /// Rules and thresholds that intents ask the collector to apply.
     asked: Arc<Asked>,
     /// Devices of the manager inside this process.
     devices: Option<manager_role::Local>,
@@ -151,8 +151,9 @@ impl Dta {
     fn open(settings: &Settings, intercept: Option<TranslatorEnd>) -> Result<Self, CliError> {
         let (translator, memory) = Self::wanted(settings);
         let memory = memory.filter(|memory| memory.mode != MemoryMode::Verbs);
-        let open = |memory| input::inside(&settings.collector, || memory::Ready::open(memory))?;
-        let memory = memory.map(open).transpose()?;
+        let memory = memory
+            .map(|memory| input::inside(&settings.collector, || memory::Ready::open(memory))?)
+            .transpose()?;
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
             // The kernel has assigned the port by now.
@@ -163,19 +164,20 @@ impl Dta {
             own.filter(|exchange| exchange.port() == 0)
                 .for_each(|exchange| *exchange = memory.exchange());
         }
-        let unassigned = |exchange: &SocketAddr| exchange.port() == 0;
         let mut exchanges = translator
             .iter()
             .flat_map(|dta| &dta.collectors)
             .filter_map(|one| one.exchange.as_ref());
-        if exchanges.any(unassigned) {
+        if exchanges.any(|exchange| exchange.port() == 0) {
             return Err(CliError::new(
                 "[translator] collectors: exchange port 0 means the memory of this process, which has none open yet: add \
                  [collector.memory] (mode \"socket\" or \"xdp\"), or write the collector's port",
             ));
         }
-        let open = |settings| translator::Ready::open(settings, intercept);
-        let translator = translator.as_ref().map(open).transpose()?;
+        let translator = translator
+            .as_ref()
+            .map(|settings| translator::Ready::open(settings, intercept))
+            .transpose()?;
         Ok(Self { translator, memory })
     }
 
@@ -294,8 +296,11 @@ impl Server {
         } else {
             Vec::new()
         };
-        let open_aggregator = |one| aggregator::Ready::open(one, build::aggregator_profile(one, &settings));
-        let aggregator = settings.aggregator.as_ref().map(open_aggregator).transpose()?;
+        let aggregator = settings
+            .aggregator
+            .as_ref()
+            .map(|one| aggregator::Ready::open(one, build::aggregator_profile(one, &settings)))
+            .transpose()?;
         let reporter = settings
             .reporter
             .as_ref()
@@ -312,8 +317,9 @@ impl Server {
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
-        let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices);
-        let giving = self.drops_privileges.then(begin);
+        let giving = self
+            .drops_privileges
+            .then(|| CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices));
         let watch = if opens_again {
             Some(Watch::start(&self.control)?)
         } else {
@@ -408,7 +414,7 @@ impl Server {
         monitor.with_flight_recorder(flight_recorder)
     }
 
-    /// What the handlers of the API need.
+    /// Collects the parts of the program that the handlers of the API use.
     fn context(
         &self,
         settings: &Settings,
@@ -500,10 +506,10 @@ impl Server {
             } else {
                 let (queue, shares) = fanout::load_queue(bytes(settings.collector.worker_queue));
                 queues.push(queue);
-                let work = move || fanout::work(&shares, worker);
-                collecting
-                    .workers
-                    .push(self.control.spawn(&format!("worker-{index}"), work)?);
+                collecting.workers.push(
+                    self.control
+                        .spawn(&format!("worker-{index}"), move || fanout::work(&shares, worker))?,
+                );
             }
         }
         // Its thread ends when the workers have.
@@ -534,19 +540,17 @@ impl Server {
                 Some(worker) => Dispatch::Inline(Arc::clone(worker)),
                 None => {
                     let outlet = outlet(&self.pipeline)?;
-                    let (most, seed) = (settings.collector.max_sources, host::seed());
-                    let ledger = Arc::new(Ledger::new(outlet, most, seed));
+                    let seed = host::seed();
+                    let ledger = Arc::new(Ledger::new(outlet, settings.collector.max_sources, seed));
                     gauges.fanouts.push(ledger.gauge());
                     collecting.ledgers.push(Arc::clone(&ledger));
-                    let (workers, profiles) = (queues.to_vec(), Arc::clone(&profiles));
                     let aggregate_ports = settings.collect().aggregate_ports();
-                    let (listener, access) = (input.listener(), Arc::clone(access));
                     Dispatch::Spread(Plan {
-                        workers,
-                        profiles,
-                        access,
+                        workers: queues.to_vec(),
+                        profiles: Arc::clone(&profiles),
+                        access: Arc::clone(access),
                         seed,
-                        listener,
+                        listener: input.listener(),
                         ledger,
                         aggregate_ports,
                         watermarks: Arc::clone(watermarks),
@@ -788,7 +792,7 @@ fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
-/// What people said about alerts, where these are stored.
+/// Opens the comments and silences of alerts, if events are stored.
 fn notes(settings: &Settings) -> Result<Option<Arc<Notes>>, CliError> {
     let stores = settings.store.enabled && settings.collects();
     Ok(stores
@@ -802,15 +806,18 @@ fn known_links(settings: &Settings) -> KnownLinks {
     KnownLinks::open(stores.then(|| settings.store_directory().join(known_links::FILE)))
 }
 
-/// What answers about the past.
+/// Opens the source of answers about the past: ClickHouse for a console, the store for a collector.
 fn history(
     settings: &Settings,
     moved: Option<store::MovedFiles>,
 ) -> Result<Option<Box<dyn History>>, CliError> {
     if let Some(console) = &settings.console {
-        let wrong = |(key, message)| CliError::new(format!("[console] {key}: {message}"));
-        let destination = console.destination().map_err(wrong)?;
-        let tables = console.tables().map_err(wrong)?;
+        let destination = console
+            .destination()
+            .map_err(|(key, message)| console_error(key, &message))?;
+        let tables = console
+            .tables()
+            .map_err(|(key, message)| console_error(key, &message))?;
         let limit = settings.api.query_timeout;
         return Ok(Some(Box::new(Remote::new(
             destination,
@@ -825,6 +832,10 @@ fn history(
     let reader = store::Reader::open(settings.store_directory());
     let reader = reader.map_err(|error| CliError::new(error.to_string()))?;
     Ok(Some(Box::new(Local::new(reader, moved))))
+}
+
+fn console_error(key: &str, message: &str) -> CliError {
+    CliError::new(format!("[console] {key}: {message}"))
 }
 
 /// The connection of the switch and the translator, if reports are intercepted.

@@ -32,7 +32,7 @@ impl Log {
         }
     }
 
-    /// Sets the level.
+    /// Changes the level of the running log.
     pub(crate) fn set_level(&self, level: Level) {
         if let Some(handle) = &self.handle {
             // Fails only without a subscriber; then there is no log.

@@ -83,7 +83,7 @@ pub(crate) struct Args {
     pub(crate) no_store: bool,
 }
 
-/// Runs the command.
+/// Runs the demo until Ctrl-C or the end of `--for`, and prints the loss budget.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let scratch = (!args.no_store && args.store.is_none()).then(|| Scratch::new(&std::env::temp_dir()));
     let scratch = scratch.transpose()?;
@@ -112,7 +112,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             "the collector has no listener; this is a fault of this build",
         ));
     };
-    let (input, url) = (*input, format!("http://{}", addresses.api));
+    let input = *input;
+    let url = format!("http://{}", addresses.api);
     // Asked without a token: the demo sets none.
     let client = Client::new(&url, None)?;
     dta::wait_until_connected(&client)?;
@@ -152,16 +153,16 @@ fn start(
     args: &Args,
     stop: &Arc<AtomicBool>,
 ) -> Result<Running, CliError> {
-    let (control, stop) = (server.control(), Arc::clone(stop));
+    let control = server.control();
+    let stop = Arc::clone(stop);
     let span = args.seconds.map(Duration::from_secs);
-    let work = move || {
-        let sent = network.run(input, span, &stop);
-        control.stop();
-        sent
-    };
     thread::Builder::new()
         .name("network".to_owned())
-        .spawn(work)
+        .spawn(move || {
+            let sent = network.run(input, span, &stop);
+            control.stop();
+            sent
+        })
         .map_err(|error| CliError::io("cannot start a thread", error, "raise the limit on threads"))
 }
 
@@ -190,21 +191,24 @@ fn settings(
         ..ProfileSettings::default()
     };
     settings.profiles.insert("default".to_owned(), profile);
-    let threshold = |metric: Metric| demo::THRESHOLDS[metric as usize];
-    settings.thresholds.flow_latency = LatencyThreshold(threshold(Metric::FlowLatency));
-    settings.thresholds.hop_latency = LatencyThreshold(threshold(Metric::HopLatency));
-    settings.thresholds.queue_occupancy = QueueThreshold(threshold(Metric::QueueOccupancy));
-    settings.thresholds.queue_congestion = QueueThreshold(threshold(Metric::QueueCongestion));
-    settings.thresholds.link_utilization = UtilizationThreshold(threshold(Metric::LinkUtilization));
-    let rule = |name: &str, when: &str| RuleSettings {
-        name: name.to_owned(),
-        when: when.to_owned(),
-    };
+    settings.thresholds.flow_latency = LatencyThreshold(demo::THRESHOLDS[Metric::FlowLatency as usize]);
+    settings.thresholds.hop_latency = LatencyThreshold(demo::THRESHOLDS[Metric::HopLatency as usize]);
+    settings.thresholds.queue_occupancy = QueueThreshold(demo::THRESHOLDS[Metric::QueueOccupancy as usize]);
+    settings.thresholds.queue_congestion = QueueThreshold(demo::THRESHOLDS[Metric::QueueCongestion as usize]);
+    settings.thresholds.link_utilization =
+        UtilizationThreshold(demo::THRESHOLDS[Metric::LinkUtilization as usize]);
     settings.rules = vec![
         rule("deep queue", "max(queue_occupancy) > 64k"),
         rule("slow flow", "flow_latency > 5ms"),
     ];
     Ok((settings, reporters))
+}
+
+fn rule(name: &str, when: &str) -> RuleSettings {
+    RuleSettings {
+        name: name.to_owned(),
+        when: when.to_owned(),
+    }
 }
 
 /// The address, or the same with a port chosen by the kernel when the port is in use.
@@ -272,7 +276,7 @@ fn introduce(
     terminal::print(&out)
 }
 
-/// How this program was started: a path if it was one, because it may not be on `PATH`.
+/// Returns the name by which this program was started: a path if it was one, because it may not be on `PATH`.
 fn program() -> String {
     let given = std::env::args().next().filter(|given| given.contains('/'));
     given.unwrap_or_else(|| "hopwise".to_owned())
@@ -373,7 +377,8 @@ fn budget(status: &StatusView, sent: &Sent) -> String {
     );
     out.push_str(&table("LOST", &status.loss_budget));
     let counted = drops(status, "network");
-    let (kernel, received) = (drops(status, "kernel"), received(status));
+    let kernel = drops(status, "kernel");
+    let received = received(status);
     let verdict = Verdict::of(status, sent);
     let unseen = sent.lost.saturating_sub(counted);
     if verdict == Verdict::Accounted && unseen > 0 {
@@ -417,7 +422,8 @@ enum Verdict {
 
 impl Verdict {
     fn of(status: &StatusView, sent: &Sent) -> Self {
-        let (counted, kernel) = (drops(status, "network"), drops(status, "kernel"));
+        let counted = drops(status, "network");
+        let kernel = drops(status, "kernel");
         let has_arrived = received(status) + kernel == sent.arrived();
         // Which datagrams at the ends of a stream leave a gap depends on those that come after it was last looked at.
         let least = sent.lost.saturating_sub(sent.unseen);
@@ -484,14 +490,15 @@ impl Scratch {
         let name = format!("hopwise-demo-{}", std::process::id());
         let mut path = parent.join(&name);
         // A directory of its own: an existing one may belong to another user.
-        let make = |path: &Path| std::fs::DirBuilder::new().mode(0o700).create(path);
-        let mut made = make(&path);
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(0o700);
+        let mut made = builder.create(&path);
         for number in 1..10 {
             if !matches!(&made, Err(error) if error.kind() == ErrorKind::AlreadyExists) {
                 break;
             }
             path = parent.join(format!("{name}-{number}"));
-            made = make(&path);
+            made = builder.create(&path);
         }
         made.map_err(|error| {
             let remedy = "set TMPDIR to a writable directory, or use --no-store";

@@ -59,7 +59,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let log = Log::start(settings.log.level, settings.log.format);
     let mut server = Server::new(settings.clone(), Some(args.config), log).with_overrides(overrides);
     let addresses = server.start()?;
-    let (kafka, clickhouse) = (outlet.kafka.url, outlet.clickhouse.url);
+    let kafka = outlet.kafka.url;
+    let clickhouse = outlet.clickhouse.url;
     tracing::info!(kafka, clickhouse, "the outlet is running");
     tracing::info!(url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");
     let ended = server.wait();

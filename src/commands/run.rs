@@ -77,7 +77,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     if let (Some(input), Some(aggregator)) = (addresses.aggregator, &settings.aggregator) {
         let to: Vec<_> = aggregator.forward.iter().map(ToString::to_string).collect();
-        let (kind, to) = (aggregator.kind.word(), to.join(" "));
+        let kind = aggregator.kind.word();
+        let to = to.join(" ");
         tracing::info!(address = %format_args!("udp://{input}"), kind, to, "the aggregator is receiving postcards");
     }
     if let Some(reporter) = &settings.reporter {

@@ -30,7 +30,7 @@ pub(super) struct Devices {
 
 struct Device {
     managed: Managed,
-    /// Without rules.
+    /// The settings of the switch, without the rules of the manager.
     settings: SwitchSettings,
     /// Who takes what it reports by itself.
     follower: Option<Box<dyn Fn(Message) + Send>>,
@@ -170,13 +170,14 @@ impl Device {
             return Ok(());
         };
         let config = int_config(&settings);
-        let text = |error: dataplane::switch::ConfigError| error.to_string();
         switch
             .set_encoding(config.mark.dscp, config.l4_checksum)
-            .map_err(text)?;
+            .map_err(|error| error.to_string())?;
         switch.set_available(self.managed.bits());
         switch.set_filters(filter::filters(&settings.filter_set())?);
-        switch.watch(watchlist(&settings.watch)).map_err(text)
+        switch
+            .watch(watchlist(&settings.watch))
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -188,15 +189,14 @@ fn switches_of(fabric: &Fabric) -> Vec<u32> {
         .collect()
 }
 
+fn node_name(fabric: &Fabric, id: u32) -> String {
+    let mut nodes = fabric.topology().nodes().iter();
+    let node = nodes.find(|node| node.id == id);
+    node.map_or_else(String::new, |node| node.name.clone())
+}
+
 /// Adds the manager and the inventory of the network to the settings.
 pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), CliError> {
-    let name = |id: u32| {
-        let nodes = fabric.topology().nodes();
-        nodes
-            .iter()
-            .find(|node| node.id == id)
-            .map_or_else(String::new, |node| node.name.clone())
-    };
     let switches = switches_of(fabric);
     let mut text = "[manager]\nclocks = \"synchronised\"\ncalm = \"100ms\"\ndrain = \"200ms\"\n".to_owned();
     for &node in &switches {
@@ -209,7 +209,7 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
         let _ = writeln!(
             text,
             "[[inventory.devices]]\nname = \"{}\"\nnode = {node}\naddress = \"this process\"\nports = {ports}\nedge = {edges:?}",
-            name(node)
+            node_name(fabric, node)
         );
     }
     for &node in &switches {
@@ -218,7 +218,8 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
             .filter(|(_, peer)| *peer > node && switches.contains(peer))
         {
             let end = fabric.peer(node, number).map_or(0, |(_, end)| end);
-            let (a, b) = (name(node), name(peer));
+            let a = node_name(fabric, node);
+            let b = node_name(fabric, peer);
             let _ = writeln!(
                 text,
                 "[[inventory.links]]\nbetween = [\"{a}:{number}\", \"{b}:{end}\"]"
@@ -229,9 +230,10 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
         let Kind::Host(address) = node.kind else { continue };
         let at = switches.iter().find_map(|&switch| {
             let (port, _) = fabric.ports(switch).find(|(_, peer)| *peer == node.id)?;
-            Some(format!("at = \"{}:{port}\"", name(switch)))
+            Some(format!("at = \"{}:{port}\"", node_name(fabric, switch)))
         });
-        let (host, at) = (&node.name, at.unwrap_or_default());
+        let host = &node.name;
+        let at = at.unwrap_or_default();
         let addresses = format!("[\"{}\", \"{}\"]", address.v4, address.v6);
         let _ = writeln!(
             text,
@@ -258,18 +260,19 @@ pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(),
         client.send("PUT", "/intents", &intent)?;
     }
     let begin = Instant::now();
-    let installed = |view: &Value| {
-        let intents = view["intents"].as_array().map(Vec::as_slice).unwrap_or_default();
-        intents.iter().all(|intent| intent["state"] != "pending")
-    };
-    while !installed(&client.get("/intents")?) && begin.elapsed() < INSTALL {
+    while !are_installed(&client.get("/intents")?) && begin.elapsed() < INSTALL {
         obey();
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
+fn are_installed(view: &Value) -> bool {
+    let intents = view["intents"].as_array().map(Vec::as_slice).unwrap_or_default();
+    intents.iter().all(|intent| intent["state"] != "pending")
+}
+
 /// Between two counts of packets.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the switches may take to follow the intents at the start.
+/// Maximum time for the switches to follow the intents at the start.
 const INSTALL: Duration = Duration::from_secs(2);

@@ -25,7 +25,7 @@ use view::{NamedCounts, Stage};
 const SETTINGS: &str = include_str!("dta.toml");
 /// Attempts to find a port that is free at the addresses of all switches.
 const TRIES: u32 = 20;
-/// How long the translator may take to find the memory.
+/// Maximum time for the translator to connect to the memory.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings of translator and memory, and those of the switches' reporters.
@@ -97,13 +97,11 @@ impl Reporters {
         to: SocketAddr,
         fabric: &mut Fabric,
     ) -> Result<Self, CliError> {
-        let (settings, now) = (
-            DtaSettings {
-                collectors: vec![to],
-                ..settings.clone()
-            },
-            fabric.now(),
-        );
+        let settings = DtaSettings {
+            collectors: vec![to],
+            ..settings.clone()
+        };
+        let now = fabric.now();
         let mut all = Vec::new();
         for (node, own) in sockets.of {
             if let Some(switch) = fabric.switch_mut(node) {
@@ -161,26 +159,26 @@ impl Reporters {
     }
 }
 
-/// What the switches reported by DTA.
+/// Counts of the DTA reports of the switches.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Reported {
     /// Operations of mappings; for lists, entries.
     pub(super) made: u64,
-    /// Of these, those sent in reports.
+    /// Those of `made` that were sent in reports.
     pub(super) sent: u64,
-    /// Of these, entries that wait for a full report.
+    /// Those of `made` that are entries and wait for a full report.
     pub(super) held: u64,
-    /// The others, by reason.
+    /// The others of `made`, by reason.
     pub(super) unsent_operations: BTreeMap<&'static str, u64>,
-    /// Columns of sketches.
+    /// Columns of sketches that were reported.
     pub(super) columns: u64,
     /// Reports, each counted once.
     pub(super) reports: u64,
-    /// Reports retransmitted.
+    /// Retransmissions of reports to the translator.
     pub(super) again: u64,
     /// Reports in the retransmit buffer, or overwritten there.
     pub(super) waiting: u64,
-    /// Datagrams sent.
+    /// Datagrams that the kernel accepted.
     pub(super) datagrams: u64,
     /// Datagrams that the kernel refused.
     pub(super) unsent: u64,
@@ -213,7 +211,7 @@ pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
 }
 
 impl Done {
-    /// Queries both.
+    /// Asks the API for the views of the translator and the memory.
     pub(super) fn ask(client: &Client) -> Result<Self, CliError> {
         Ok(Self {
             translator: fetch(client, "/translator")?,
@@ -225,7 +223,6 @@ impl Done {
     fn stages(&self, reported: &Reported) -> Vec<Stage> {
         let translator = &self.translator;
         let collector = &translator["collectors"][0];
-        let own = |count: &str, of: &Value| of[count].as_u64().unwrap_or(0);
         let not_sent = reported
             .unsent_operations
             .iter()
@@ -233,30 +230,21 @@ impl Done {
             .collect();
         let network = [
             ("unsent", reported.unsent),
-            ("socket_buffer_full", own("kernel_drops", collector)),
+            ("socket_buffer_full", number("kernel_drops", collector)),
         ];
-        let received = own("reports", translator);
+        let received = number("reports", translator);
         let done = counts(&translator["completed"]).values().sum();
         let refused = counts(&translator["dropped"])
             .into_iter()
             .chain(counts(&translator["unreadable"]));
         let packets = [
-            ("unsent", own("unsent", collector)),
-            ("socket_buffer_full", own("kernel_drops", &self.memory)),
-            ("duplicates", own("duplicates", &self.memory)),
+            ("unsent", number("unsent", collector)),
+            ("socket_buffer_full", number("kernel_drops", &self.memory)),
+            ("duplicates", number("duplicates", &self.memory)),
         ];
         let dropped = counts(&self.memory["dropped"])
             .into_iter()
             .chain(counts(&self.memory["refused"]));
-        let stage = |stage: &'static str, unit: &'static str, (into, out, queued), drops| Stage {
-            stage: stage.into(),
-            unit: unit.into(),
-            into,
-            out,
-            queued,
-            drops,
-            evidence: None,
-        };
         vec![
             stage(
                 "switches",
@@ -273,13 +261,13 @@ impl Done {
             stage(
                 "translator",
                 "reports",
-                (received, done, own("queued", translator)),
+                (received, done, number("queued", translator)),
                 refused.collect(),
             ),
             stage(
                 "memory",
                 "RoCEv2 packets",
-                (own("frames", collector), own("executed", &self.memory), 0),
+                (number("frames", collector), number("executed", &self.memory), 0),
                 NamedCounts::from(packets).into_iter().chain(dropped).collect(),
             ),
         ]
@@ -287,7 +275,6 @@ impl Done {
 
     /// Whether all is reported, and all reports are completed or counted.
     pub(super) fn is_settled(&self, reported: &Reported) -> bool {
-        let buffered = |of: &Value| of["buffered"].as_u64().unwrap_or(0);
         let translator = &self.translator;
         let stages = self.stages(reported);
         reported.reports + reported.again == reported.datagrams + reported.unsent + reported.waiting
@@ -295,12 +282,9 @@ impl Done {
                 .iter()
                 .all(|stage| stage.into == stage.out + stage.queued + dropped(stage))
             && stages.iter().all(|stage| stage.queued == 0)
-            && buffered(&translator["entries"]) == 0
-            && buffered(&translator["postcards"]) == 0
-            && translator["collectors"][0]["unacknowledged"]
-                .as_u64()
-                .unwrap_or(0)
-                == 0
+            && number("buffered", &translator["entries"]) == 0
+            && number("buffered", &translator["postcards"]) == 0
+            && number("unacknowledged", &translator["collectors"][0]) == 0
     }
 
     /// The budget, stage by stage, and the verdict. `found`: the number of flows whose path is in memory.
@@ -325,6 +309,25 @@ impl Done {
             units::counted(reported.datagrams, "datagram"),
             units::counted(reported.flows.len() as u64, "flow"),
         )
+    }
+}
+
+/// Returns this count of a view, or 0 if the view does not have it.
+fn number(count: &str, view: &Value) -> u64 {
+    view[count].as_u64().unwrap_or(0)
+}
+
+/// `sums`: the numbers in, out and queued.
+fn stage(stage: &'static str, unit: &'static str, sums: (u64, u64, u64), drops: NamedCounts) -> Stage {
+    let (into, out, queued) = sums;
+    Stage {
+        stage: stage.into(),
+        unit: unit.into(),
+        into,
+        out,
+        queued,
+        drops,
+        evidence: None,
     }
 }
 

@@ -51,7 +51,8 @@ impl Network {
             .iter()
             .filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
-        let (sockets, reporters) = (None, Reporters::default());
+        let sockets = None;
+        let reporters = Reporters::default();
         let streams = Streams::default();
         Ok((
             Self {
@@ -72,7 +73,7 @@ impl Network {
         self.start
     }
 
-    /// Simulates until `until`.
+    /// Simulates up to the time `until`, ns.
     pub(super) fn run_until(&mut self, until: u64, sink: &mut impl FabricSink) {
         self.fabric.run_until(until, sink);
     }
@@ -100,7 +101,6 @@ impl Network {
         }
     }
 
-    /// The network.
     pub(super) fn fabric(&self) -> &Fabric {
         &self.fabric
     }
@@ -128,12 +128,11 @@ impl Network {
 
     /// A flow for the example queries: IPv4, between two leaves.
     pub(super) fn example(&self) -> Option<FlowKey> {
-        let net = |address: IpAddr| match address {
-            IpAddr::V4(address) => Some(address.octets()[2]),
-            IpAddr::V6(_) => None,
-        };
         let mut flows = self.fabric.flows().map(|totals| totals.flow);
-        flows.find(|flow| net(flow.src()).is_some_and(|from| net(flow.dst()).is_some_and(|to| from != to)))
+        flows.find(|flow| match (flow.src(), flow.dst()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => src.octets()[2] != dst.octets()[2],
+            _ => false,
+        })
     }
 
     /// The schedule, by the time since the start.
@@ -259,12 +258,11 @@ impl FabricSink for Outbox {
 
 impl Outbox {
     fn new(to: SocketAddr, streams: Streams) -> Self {
-        let (waiting, bytes) = (Vec::new(), Vec::new());
         Self {
             to,
             senders: BTreeMap::new(),
-            waiting,
-            bytes,
+            waiting: Vec::new(),
+            bytes: Vec::new(),
             streams,
         }
     }

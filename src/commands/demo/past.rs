@@ -80,7 +80,8 @@ impl Collected {
     }
 
     fn run(&mut self, network: &mut Network, past: Duration, stop: &AtomicBool) {
-        let (start, past) = (network.start(), past.as_nanos() as u64);
+        let start = network.start();
+        let past = past.as_nanos() as u64;
         let mut progress = Progress::new("simulating the past", "datagrams", Some(past));
         let mut now = start;
         // Time passes meanwhile: it ends at the present, so that there is no gap, or after twice the time on a machine that is slower than that.

@@ -10,13 +10,13 @@ use dataplane::fabric::{DatagramOutcome, GroundTruth};
 pub(super) struct Sent {
     /// Datagrams that the switches sent.
     pub(super) sent: u64,
-    /// Of these, datagrams that the simulated network lost: they were not passed to the socket.
+    /// Those of `sent` that the simulated network lost: they were not passed to the socket.
     pub(super) lost: u64,
-    /// Of the lost ones, the first or last of a stream: they leave no gap in the sequence numbers.
+    /// Those of `lost` that were the first or last of a stream: they leave no gap in the sequence numbers.
     pub(super) unseen: u64,
     /// Datagrams passed to the socket twice.
     pub(super) duplicated: u64,
-    /// How long it ran.
+    /// Duration of the simulation.
     pub(super) span: Duration,
 }
 
@@ -69,14 +69,14 @@ impl Stream {
 
     /// Losses without a gap.
     fn unseen(&self) -> u64 {
-        let shown = |seq: &&u32| {
-            self.arrived
-                .is_some_and(|(first, highest)| (first..highest).contains(*seq))
+        let Some((first, highest)) = self.arrived else {
+            return self.lost.len() as u64;
         };
-        (self.lost.len() - self.lost.iter().filter(shown).count()) as u64
+        let gaps = self.lost.iter().filter(|seq| (first..highest).contains(*seq));
+        (self.lost.len() - gaps.count()) as u64
     }
 
-    /// What another collector, which begins now, has of this stream: datagrams in flight, and losses after the first of them.
+    /// Returns the part of this stream that another collector, which begins now, receives: datagrams in flight, and losses after the first of them.
     fn handed_over(self) -> Self {
         let first = self
             .in_flight
