@@ -46,7 +46,8 @@
 //!
 //! # Measured
 //!
-//! On two cores that were busy with other things (AMD EPYC), with [`bench`](mod@bench): 20 M events of 50,000 flows with a million
+//! On two cores that were busy with other things (AMD EPYC), with the example `store-bench` of this crate: 20 M events of 50,000
+//! flows with a million
 //! rollups, 750,000 events per second of processor time, 124 bytes each; then a flow's events since a point in time in 2 to 25 ms,
 //! the latest 200 of any kind, node or flow in less than 4 ms (70 ms for a rare kind at one node), a node's rollups of the
 //! last quarter of an hour in 20 ms, all warm. A query that reads all 20 M rows takes 3 s (one column) to more than the ten

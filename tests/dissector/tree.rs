@@ -98,20 +98,38 @@ fn leave_out_same_queues(hop: &mut Map<String, Value>) {
     }
 }
 
+/// Whether a report is of the domain of postcards, and about its node alone.
+fn is_postcard(tree: &Value) -> bool {
+    const DOMAIN: u64 = 0x5043;
+    get(tree, "report.hop").is_some() && number(tree, "report.ds_id") == Some(DOMAIN)
+}
+
+/// Whether the trace of IOAM gives the nodes: INT has none, or is absent.
+fn is_traced(tree: &Value) -> bool {
+    let Some(ioam) = get(tree, "ioam").filter(|_| !is_postcard(tree)) else {
+        return false;
+    };
+    get(tree, "int").is_none_or(|int| {
+        let is_sf = get(int, "int.header").is_some_and(|header| get(header, "int.sf").is_some());
+        all(int, "int.hop").is_empty() && !is_sf && !all(ioam, "ioam.hop").is_empty()
+    })
+}
+
 /// Hops in forwarding order: those in the packet, then the reporter's own, which is merged with the newest if the
 /// dissector marks it so.
 pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
-    let int = get(tree, "int");
+    let int = get(tree, "int").filter(|_| !is_postcard(tree));
     let mut hops: Vec<_> = match (int, get(tree, "ioam")) {
+        _ if is_postcard(tree) => Vec::new(),
+        (_, Some(ioam)) if is_traced(tree) => all(ioam, "ioam.hop")
+            .into_iter()
+            .map(|each| hop(each, "ioam.hop"))
+            .collect(),
         (Some(int), _) => all(int, "int.hop")
             .into_iter()
             .map(|each| hop(each, "int.hop"))
             .collect(),
-        (None, Some(ioam)) => all(ioam, "ioam.hop")
-            .into_iter()
-            .map(|each| hop(each, "ioam.hop"))
-            .collect(),
-        (None, None) => Vec::new(),
+        (None, _) => Vec::new(),
     };
     hops.reverse();
     let of_one_packet = int
@@ -234,7 +252,7 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
         }
     }
     let hops = hops(tree, &marks);
-    let nameless = get(tree, "int").is_none() && hops.iter().all(|hop| !hop.contains_key("node_id"));
+    let nameless = is_traced(tree) && hops.iter().all(|hop| !hop.contains_key("node_id"));
     let path: Vec<Value> = hops
         .iter()
         .filter(|_| !nameless)

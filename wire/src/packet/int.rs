@@ -96,7 +96,7 @@ pub struct Contents<'a> {
     pub ioam: Option<Ioam<'a>>,
     /// All its IOAM options, if there are several.
     pub ioam_options: Option<ioam::OptionList<'a>>,
-    /// An IOAM option that contradicts itself was left out ([`Purpose::Report`]).
+    /// An IOAM option that contradicts itself was left out in a report.
     pub ioam_left_out: bool,
     /// INT for the destination was skipped.
     pub destination: bool,

@@ -262,7 +262,7 @@ impl Managed {
         Ok(before)
     }
 
-    /// Takes back what [`Managed::take`] replaced.
+    /// Puts back the rules that [`Managed::apply`] replaced.
     pub fn restore(&mut self, rules: Rules) {
         self.rules = rules;
         self.changes += 1;
