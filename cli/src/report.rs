@@ -429,7 +429,9 @@ impl Sending {
         loop {
             let now = time::monotonic();
             let destinations = self.reporter.destinations(now);
-            self.unacknowledged = destinations.filter(|to| !to.acknowledged).count() as u64;
+            self.unacknowledged = destinations
+                .filter(|to| !to.acknowledged && to.stats.refused == 0)
+                .count() as u64;
             if self.unacknowledged == 0 {
                 return;
             }

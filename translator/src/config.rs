@@ -49,6 +49,9 @@ pub struct Config {
     pub reporter_burst: u32,
     /// Shortest time between two NACKs for the same gap, ns.
     pub nack_interval: u64,
+    /// Acknowledge the last report of a reporter when it comes again, at most once in `nack_interval`, even without `acks`: the reporter
+    /// then knows that it need not repeat it. The P4 program sends no such message.
+    pub acknowledge_repeated: bool,
     /// After this many NACKs a gap is given up and counted as lost.
     pub nack_limit: u8,
     /// Send an ACK for each 64 essential reports in order.
@@ -86,6 +89,7 @@ impl Default for Config {
             reporter_rate: 0,
             reporter_burst: 4096,
             nack_interval: 1_000_000,
+            acknowledge_repeated: true,
             nack_limit: 3,
             acks: false,
             hold: 500_000,

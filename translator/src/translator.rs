@@ -801,7 +801,10 @@ impl Translator {
     fn acknowledge_last(&mut self, received: &Received<'_>, at: usize, seen: u64, out: &mut impl Output) {
         let sequence = received.report.base.sequence;
         let is_last = self.reporters.at(at).last(sequence, received.width()) == sequence;
-        if is_last && received.now.saturating_sub(seen) >= self.config.nack_interval {
+        if self.config.acknowledge_repeated
+            && is_last
+            && received.now.saturating_sub(seen) >= self.config.nack_interval
+        {
             self.messages.ack(received, sequence, out);
         }
     }

@@ -342,16 +342,6 @@ impl Destination {
     /// Processes an ACK: the translator has all reports up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
-        self.confirm(last);
-    }
-
-    /// Processes a NACK that rejects the report with this number. The translator has all reports up to it.
-    pub(super) fn refuse(&mut self, last: u16) {
-        self.stats.refused += 1;
-        self.confirm(last);
-    }
-
-    fn confirm(&mut self, last: u16) {
         let missing = self.reports_after(last);
         if u64::from(missing) >= self.stats.essential {
             self.stats.unbelieved += 1;

@@ -332,9 +332,8 @@ impl Reporter {
             Body::Ack { last } => to.ack(last),
             Body::Nack {
                 cause: Cause::Malformed | Cause::Unknown,
-                last,
                 ..
-            } => to.refuse(last),
+            } => to.stats.refused += 1,
             Body::Nack { cause, last, .. } => to.nack(last, cause == Cause::Overload, now, repeat, out),
             Body::Congestion {
                 level,

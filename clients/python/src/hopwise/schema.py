@@ -1112,7 +1112,7 @@ class Store(TypedDict):
     # Records dropped because the queue was full.
     shed: int
     # State of the store.
-    state: Literal["ok", "full", "failing", "closed"]
+    state: Literal["ok", "full", "degraded", "failing", "closed"]
     # Number of records written since the start.
     written: int
 

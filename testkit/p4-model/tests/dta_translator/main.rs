@@ -504,6 +504,7 @@ impl Pair {
                 .to_vec(),
             owned: 0,
             acks: true,
+            acknowledge_repeated: false,
             // As large as the addresses and IDs need, so that a tick forgets all that are silent.
             reporters: 16,
             local: 0,
