@@ -244,7 +244,7 @@ fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
 fn controller(budget: u64) -> Result<Controller, CliError> {
     let table = format!(
         "[[intents]]\nname = \"racks\"\nwatch = [\"queue_occupancy\"]\nmode = \"md\"\nbudget = \"{budget} reports/s\"\n\
-         tell = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }}"
+         report = {{ filter = \"per_hop\", thresholds = {{ queue_occupancy = {FINEST} }} }}"
     );
     let intents = manager::intent::read(&table, "racks.toml", 0);
     let intents = intents.map_err(|error| CliError::new(error.to_string()))?;
