@@ -149,6 +149,13 @@ impl Sources {
             .map_or(0, |(_, profile)| *profile)
     }
 
+    /// Takes back the count of a datagram that [`Sources::enter`] counted.
+    pub(crate) fn uncount(&mut self, source: Source) {
+        if let Some(entry) = self.entries.get_mut(source.slot as usize) {
+            entry.view.datagrams = entry.view.datagrams.saturating_sub(1);
+        }
+    }
+
     /// Counts a refusal of this source.
     pub(crate) fn refuse(&mut self, source: Source, refusal: Refusal) {
         if let Some(entry) = self.entries.get_mut(source.slot as usize) {

@@ -15,7 +15,7 @@ pub mod v05;
 pub mod v10;
 pub mod v20;
 
-pub use decoder::{Decoder, Reports, peek, peek_header};
+pub use decoder::{Decoder, PeekedReport, Reports, peek, peek_group, peek_header};
 pub use digest::PacketDigest;
 
 use crate::flow::FlowKey;
