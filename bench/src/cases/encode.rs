@@ -1,4 +1,4 @@
-//! What a record costs that leaves the program: as protobuf, as JSON, as a message of Kafka, and as a row of ClickHouse.
+//! The cost of encoding a record that leaves the program: as protobuf, as JSON, as a message of Kafka, and as a row of ClickHouse.
 
 use std::hint::black_box;
 

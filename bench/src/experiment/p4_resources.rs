@@ -1,4 +1,4 @@
-//! What the P4 programs take of a Tofino, by the compiler's reports (DTA, Table 3 and Fig. 13).
+//! Resources of a Tofino that the P4 programs need, by the compiler's reports (DTA, Table 3 and Fig. 13).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! How the reports of a case are encoded: versions of reports and of INT.
+//! Encodings of the reports of a case: versions of reports and of INT.
 
 use wire::int::header::{Md2, Md05, Md10, Mx2};
 use wire::int::shim::{Next, Shim1, Shim2, Tail};

@@ -1,4 +1,4 @@
-//! `simple_switch` with `int.p4`.
+//! Measures BMv2's `simple_switch` with `int.p4`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
