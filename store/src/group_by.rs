@@ -455,9 +455,9 @@ fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
 }
 
 const DAY: u64 = 86_400 * SECOND;
-/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches written
-/// once a second.
-const LATE: u64 = 35 * SECOND;
+/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches
+/// are committed every 5 s at most.
+const LATE: u64 = 40 * SECOND;
 /// Lengths of columns, seconds.
 const COLUMNS: [u64; 18] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
