@@ -197,7 +197,8 @@ pub fn init_producer_id(correlation: i32, version: i16) -> Vec<u8> {
 
 /// Stores records of partitions of a topic; the answer comes when all in-sync replicas have them. `write` appends those of a partition.
 pub fn produce(
-    (correlation, version): (i32, i16),
+    correlation: i32,
+    version: i16,
     timeout_ms: i32,
     topic: &str,
     partitions: &[i32],

@@ -58,7 +58,7 @@ impl Dta {
         let mut dta = Self::idle(sockets);
         match destinations {
             Some(destinations) => dta
-                .begin((settings, node), destinations, now, switch)
+                .begin(settings, node, destinations, now, switch)
                 .map_err(|error| invalid(&error))?,
             None => tracing::info!(
                 "[switch.dta]: waiting for the manager's map of collectors; no reports until then"
@@ -80,7 +80,7 @@ impl Dta {
     ) -> Result<Self, CliError> {
         let destinations = settings.destinations().map_err(|error| invalid(&error))?;
         let mut dta = Self::idle(sockets);
-        dta.begin((settings, node), destinations, now, switch)
+        dta.begin(settings, node, destinations, now, switch)
             .map_err(|error| invalid(&error))?;
         Ok(dta)
     }
@@ -98,7 +98,8 @@ impl Dta {
     /// Attaches a reporter that begins anew.
     fn begin(
         &mut self,
-        (settings, node): (&DtaSettings, u32),
+        settings: &DtaSettings,
+        node: u32,
         (collectors, spread): Destinations,
         now: u64,
         switch: &mut Switch,
@@ -126,7 +127,8 @@ impl Dta {
     /// The map contradicts the settings, as a message; nothing changes.
     pub(super) fn follow(
         &mut self,
-        (settings, node): (&DtaSettings, u32),
+        settings: &DtaSettings,
+        node: u32,
         map: &Arc<DtaMap>,
         now: u64,
         switch: &mut Switch,
@@ -142,7 +144,7 @@ impl Dta {
             self.set_destinations(destinations, now, switch)?;
         } else {
             let waiting = switch.dta().map_or(0, |dta| waiting(&dta.reporter, now));
-            self.begin((settings, node), destinations, now, switch)?;
+            self.begin(settings, node, destinations, now, switch)?;
             self.abandoned += waiting;
             if waiting > 0 {
                 tracing::warn!(
