@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-crate::named! {
+wire::named! {
     /// A measured quantity. The text of each begins with the ids to which its values belong.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     #[repr(u8)]

@@ -4,7 +4,7 @@
 ///
 /// # Example
 /// ```
-/// detect::named! {
+/// wire::named! {
 ///     /// A direction.
 ///     #[derive(Clone, Copy)]
 ///     pub enum Direction, name {
@@ -31,6 +31,7 @@ macro_rules! named {
 
         impl $type {
             /// All values, in the order of their declaration.
+            #[allow(dead_code, reason = "only some lists are needed")]
             $visible const ALL: [Self; [$(stringify!($value)),+].len()] = [$(Self::$value),+];
 
             /// Returns the name in configuration, rules and output.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 #[cfg(feature = "schema")]
 use aggregator::Cause;
-use aggregator::Stats;
+use aggregator::{Node, Stats};
 use serde::{Deserialize, Serialize};
 use view::{Name, NamedCounts};
 
@@ -56,7 +56,7 @@ pub struct AggregatorView {
     /// Destinations of the aggregates.
     pub forward: Vec<ForwardView>,
     /// Nodes, at most 1,024.
-    pub nodes: Vec<NodeView>,
+    pub nodes: Vec<Node>,
     /// Datagrams of nodes beyond this maximum; their losses are not counted.
     pub(crate) nodes_full: u64,
     #[serde(skip)]
@@ -78,7 +78,7 @@ pub struct SentView {
 }
 
 /// A destination of aggregates.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
     derive(schemars::JsonSchema),
@@ -95,28 +95,4 @@ pub struct ForwardView {
     pub no_buffers: u64,
     /// Datagrams that the kernel refused for another reason.
     pub failed: u64,
-}
-
-/// Sequence numbers of a node's postcards.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorNode")
-)]
-pub struct NodeView {
-    /// Node id in the postcards.
-    pub node: u32,
-    /// Subsystem of the node.
-    pub(crate) hw_id: u8,
-    /// Datagrams with a sequence number.
-    pub(crate) numbered: u64,
-    /// Sequence numbers never received.
-    pub lost: u64,
-    /// Datagrams received after one with a higher sequence number.
-    pub(crate) reordered: u64,
-    /// Datagrams received more than once.
-    pub(crate) duplicated: u64,
-    /// Restarts of the sequence.
-    pub(crate) restarts: u64,
 }
