@@ -24,11 +24,6 @@ wire::named! {
     }
 }
 
-impl Reason {
-    /// The number of reasons, which is the length of an array that counts by reason.
-    pub const COUNT: usize = Self::NoValue as usize + 1;
-}
-
 wire::named! {
     /// A reason why a register was sent.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]

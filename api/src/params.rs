@@ -336,8 +336,7 @@ impl Params {
 
     /// A kind of event.
     pub(crate) fn kind(&self) -> Option<Kind> {
-        self.text(KIND.name)
-            .and_then(|text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
+        self.text(KIND.name).and_then(Kind::from_name)
     }
 
     /// Returns the value of [`METRIC`].

@@ -22,16 +22,6 @@ wire::named! {
     }
 }
 
-impl Metric {
-    /// Number of metrics.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// The metric of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|metric| metric.name() == name)
-    }
-}
-
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

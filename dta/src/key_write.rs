@@ -29,13 +29,6 @@ wire::named! {
     }
 }
 
-impl Policy {
-    /// Returns the policy with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-}
-
 /// The result of a query for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {

@@ -35,13 +35,6 @@ wire::named! {
     }
 }
 
-impl RxPath {
-    /// The receive path with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rx_path| rx_path.name() == name)
-    }
-}
-
 impl fmt::Display for RxPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

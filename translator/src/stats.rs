@@ -63,11 +63,6 @@ wire::named! {
     }
 }
 
-impl Reason {
-    /// The number of reasons.
-    pub const COUNT: usize = Self::ALL.len();
-}
-
 /// The primitives, in the order in which they are counted.
 pub const PRIMITIVES: [&str; 5] = [
     "key_write",
@@ -93,11 +88,6 @@ wire::named! {
         /// The translator stopped, or the collector's stores changed.
         Stopped => "stopped",
     }
-}
-
-impl Cause {
-    /// The number of causes.
-    pub const COUNT: usize = Self::ALL.len();
 }
 
 /// Reports, counted by outcome.

@@ -91,11 +91,6 @@ impl Kind {
         }
     }
 
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Whether its records are summaries.
     #[inline]
     pub const fn is_correlated(self) -> bool {

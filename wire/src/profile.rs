@@ -29,11 +29,6 @@ impl Dialect {
     pub(crate) const fn reads_length_zero(self) -> bool {
         matches!(self, Self::Strict | Self::P4Int)
     }
-
-    /// The dialect with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dialect| dialect.name() == name)
-    }
 }
 
 /// Where a shim marked on TCP lies: a setting of the whole domain.

@@ -145,9 +145,6 @@ crate::named! {
 }
 
 impl Refusal {
-    /// Number of all causes of refusal.
-    pub const COUNT: usize = Self::NodeNotAllowed as usize + 1;
-
     /// Number of causes, from the first, that the decoder in the kernel also reports.
     pub const IN_KERNEL: usize = Self::Ipfix as usize + 1;
 
@@ -187,11 +184,6 @@ impl Refusal {
     /// Whether the contents of a report are not defined, though its length is known.
     pub(crate) const fn is_undefined(self) -> bool {
         matches!(self, Self::UndefinedReportType | Self::UndefinedInnerType)
-    }
-
-    /// The cause with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|refusal| refusal.name() == name)
     }
 }
 

@@ -47,9 +47,6 @@ wire::named! {
 }
 
 impl Drop {
-    /// The number of reasons, which is the length of an array that counts by reason.
-    pub const COUNT: usize = Self::ALL.len();
-
     /// The drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect it
     /// or does not report it.
     pub fn code(self) -> Option<u8> {

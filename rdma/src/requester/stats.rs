@@ -26,11 +26,6 @@ wire::named! {
     }
 }
 
-impl Refused {
-    /// Number of the reasons.
-    pub const COUNT: usize = Self::NoReliable as usize + 1;
-}
-
 wire::named! {
     /// The reason why a reliable operation was given up.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,11 +70,6 @@ wire::named! {
         /// To an unknown queue pair.
         UnknownQueuePair => "unknown_queue_pair",
     }
-}
-
-impl Response {
-    /// Number of the kinds.
-    pub const COUNT: usize = Self::UnknownQueuePair as usize + 1;
 }
 
 /// Counters of one collector's link since the start.

@@ -42,11 +42,6 @@ wire::named! {
     }
 }
 
-impl Reason {
-    /// Number of the reasons.
-    pub const COUNT: usize = Self::Offloaded as usize + 1;
-}
-
 /// Counters since the responder started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {

@@ -103,11 +103,6 @@ pub(super) struct PartContext<'a> {
 }
 
 impl Dimension {
-    /// Returns the dimension with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dimension| dimension.name() == name)
-    }
-
     /// Returns true if the value depends on the flow key alone.
     pub(super) fn is_of_flow(self) -> bool {
         use Dimension::{Dst, DstPort, DstPrefix, Flow, Port, Proto, Src, SrcPort, SrcPrefix};

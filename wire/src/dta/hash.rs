@@ -223,13 +223,6 @@ crate::named! {
 }
 
 impl Family {
-    /// The family with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::V1, Self::Artifact]
-            .into_iter()
-            .find(|family| family.name() == name)
-    }
-
     /// Slot hashes and checksum of a key.
     #[inline]
     pub fn hashes(self, key: &[u8]) -> Hashes {

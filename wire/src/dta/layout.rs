@@ -255,13 +255,6 @@ impl MergeOp {
             _ => None,
         }
     }
-
-    /// The operation with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Sum, Self::Max, Self::Min, Self::Sample]
-            .into_iter()
-            .find(|op| op.name() == name)
-    }
 }
 
 /// The shape of a sketch: two buffers, one per parity of the epoch, column by column.
@@ -376,11 +369,6 @@ crate::named! {
 }
 
 impl SketchKind {
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// The kind with this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)

@@ -165,13 +165,6 @@ impl Priority {
             _ => None,
         }
     }
-
-    /// The priority with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Low, Self::Medium, Self::High]
-            .into_iter()
-            .find(|priority| priority.name() == name)
-    }
 }
 
 /// The base header's fields (5.3).

@@ -38,11 +38,6 @@ impl State {
             _ => None,
         }
     }
-
-    /// The state with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
 }
 
 /// The SF-INT fields of a packet.

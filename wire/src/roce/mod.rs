@@ -70,15 +70,6 @@ crate::named! {
     }
 }
 
-impl Transport {
-    /// The transport with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Rc, Self::Uc]
-            .into_iter()
-            .find(|transport| transport.name() == name)
-    }
-}
-
 /// The operation of a packet, on any transport (6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {

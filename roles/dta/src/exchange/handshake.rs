@@ -42,11 +42,6 @@ wire::named! {
 
 impl RefusalCause {
     pub(crate) const COUNT: usize = 12;
-
-    /// The cause with this name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cause| cause.name() == name)
-    }
 }
 
 /// A refusal: its cause, and a sentence for the other side.
