@@ -28,11 +28,6 @@ wire::named! {
     }
 }
 
-impl Partial {
-    /// The number of reasons.
-    pub const COUNT: usize = 9;
-}
-
 wire::named! {
     /// The reason for which a postcard was never pending.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,11 +46,6 @@ wire::named! {
         /// The table of pending postcards was full.
         NoRoom => "no_room",
     }
-}
-
-impl Unjoinable {
-    /// The number of reasons.
-    pub const COUNT: usize = 6;
 }
 
 /// Outcomes of postcards. Each is counted once, when its outcome is known: see [`PostcardStats::balance`].

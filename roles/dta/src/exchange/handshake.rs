@@ -40,10 +40,6 @@ wire::named! {
     }
 }
 
-impl RefusalCause {
-    pub(crate) const COUNT: usize = 12;
-}
-
 /// A refusal: its cause, and a sentence for the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
