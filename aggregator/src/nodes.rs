@@ -23,11 +23,8 @@ pub(super) struct Stream {
 
 /// Sequence numbers of a node's postcards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorNode")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AggregatorNode"))]
 pub struct Node {
     /// Node id in the postcards.
     pub node: u32,

@@ -14,11 +14,8 @@ use crate::visit::{Verdict, Visit};
 
 /// INT counters; each packet is in one of the first eight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchInt")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchInt"))]
 pub struct Stats {
     /// Number of packets without INT.
     pub plain: u64,

@@ -128,11 +128,8 @@ pub struct Operations {
 
 /// Copies of Key-Write reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorCopies")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorCopies"))]
 pub struct Copies {
     /// Copies that reports requested.
     pub requested: u64,
@@ -199,11 +196,8 @@ pub struct Sketches {
 
 /// Counters of essential reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorEssential")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorEssential"))]
 pub struct Sequences {
     /// Essential reports that were accepted.
     pub accepted: u64,

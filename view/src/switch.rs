@@ -37,11 +37,8 @@ pub struct RulesView {
 
 /// Capabilities of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(JsonSchema),
-    schemars(rename = "SwitchCapabilities")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchCapabilities"))]
 pub struct CapabilitiesView {
     /// Instruction bits that it can fill.
     pub bits: u16,

@@ -87,11 +87,8 @@ pub struct PortStats {
 
 /// State of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchQueue")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchQueue"))]
 pub struct QueueStats {
     /// Bytes in the queue now.
     pub bytes: u32,

@@ -10,11 +10,8 @@ use view::{Name, NamedCounts};
 
 /// The aggregator's counters, as `/api/v1/aggregator` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Aggregator")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Aggregator"))]
 pub struct AggregatorView {
     /// Address or interface on which it receives postcards.
     pub(crate) listen: String,
@@ -65,11 +62,8 @@ pub struct AggregatorView {
 
 /// Postcards sent for one cause.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorSent")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AggregatorSent"))]
 pub struct SentView {
     /// Datagrams sent for this cause.
     pub datagrams: u64,
@@ -79,11 +73,8 @@ pub struct SentView {
 
 /// A destination of aggregates.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorForward")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AggregatorForward"))]
 pub struct ForwardView {
     /// Address of the destination.
     pub to: String,

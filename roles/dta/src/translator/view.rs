@@ -12,11 +12,8 @@ use view::{Name, NamedCounts};
 
 /// The translator's state and counters, as `/api/v1/translator` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Translator")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Translator"))]
 pub struct TranslatorView {
     /// Layouts that it accepts: v1, artifact or both.
     layout: Name,
@@ -64,11 +61,8 @@ pub struct TranslatorView {
 
 /// Entries or postcards that the translator buffers to write them together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorBuffer")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorBuffer"))]
 pub struct BufferView {
     /// Items accepted from reports.
     pub accepted: u64,
@@ -82,11 +76,8 @@ pub struct BufferView {
 
 /// A collector to which the translator writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorCollector")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorCollector"))]
 pub struct CollectorView {
     /// Number of the collector in reports.
     collector: u8,

@@ -62,11 +62,8 @@ pub struct SwitchView {
 
 /// Every frame: `received + originated = sent + consumed + queued + dropped`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchTotals")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchTotals"))]
 pub struct Totals {
     /// Frames received on all ports.
     received: u64,
@@ -99,11 +96,8 @@ pub struct Totals {
 
 /// State of a port.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchPort")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchPort"))]
 pub struct PortView {
     /// Number of the port, as configured.
     pub number: u16,
@@ -141,11 +135,8 @@ pub struct PortView {
 
 /// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchFilter")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchFilter"))]
 pub struct FilterView {
     /// Settings, as in the configuration.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
@@ -160,11 +151,8 @@ pub struct FilterView {
 
 /// Reasons for which packets were reported.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchReported")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchReported"))]
 pub struct ReportedView {
     /// The algorithm detected an event.
     pub event: u64,
