@@ -11,26 +11,20 @@ use terminal::CliError;
 /// Converts SVG files; part of librsvg.
 const CONVERTER: &str = "rsvg-convert";
 
-/// Format of a plot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Format {
-    /// Scalable, drawn by any browser
-    Svg,
-    /// 1520 pixels wide; needs rsvg-convert
-    Png,
-    /// For papers; needs rsvg-convert
-    Pdf,
+wire::named! {
+    /// Format of a plot.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+    pub(super) enum Format, name {
+        /// Scalable, drawn by any browser
+        Svg => "svg",
+        /// 1520 pixels wide; needs rsvg-convert
+        Png => "png",
+        /// For papers; needs rsvg-convert
+        Pdf => "pdf",
+    }
 }
 
 impl Format {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Svg => "svg",
-            Self::Png => "png",
-            Self::Pdf => "pdf",
-        }
-    }
-
     /// The file of a plot in this format, beside its SVG file.
     fn file(self, svg: &Path) -> PathBuf {
         svg.with_extension(self.name())

@@ -3,7 +3,7 @@
 /// Maximum length of a key, bytes.
 const MAX_LEN: usize = 13;
 
-detect::named! {
+wire::named! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum Kind, name {
         /// IPv4 5-tuples of random bytes.

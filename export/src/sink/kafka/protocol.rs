@@ -445,6 +445,18 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_be_bytes)
     }
 
+    /// Reads the head of an answer about one partition, up to the number of the partition.
+    fn one_partition(&mut self) -> Result<(), Malformed> {
+        if self.i32()? != 1 {
+            return Err(Malformed("it is not about one topic"));
+        }
+        self.text()?;
+        if self.i32()? != 1 {
+            return Err(Malformed("it is not about one partition"));
+        }
+        self.i32().map(drop)
+    }
+
     /// A text on one line, and not too long; `None`: null.
     fn text(&mut self) -> Result<Option<String>, Malformed> {
         match usize::try_from(self.i16()?) {

@@ -292,11 +292,8 @@ fn invalid(error: &dyn std::fmt::Display) -> CliError {
 
 /// DTA reports of a switch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDta")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDta"))]
 pub struct DtaView {
     /// Collectors of the map that the manager sent, or null if there is no map: the switch then uses its own collectors, or waits
     /// for a map.
@@ -328,11 +325,8 @@ pub struct DtaView {
 
 /// Reports of a mapping: `operations = sent + pending + suppressed + missing_value + wrong_size + queue_full`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDtaMapping")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDtaMapping"))]
 pub struct MappingView {
     /// Name of the mapping, as configured.
     pub name: String,
@@ -356,11 +350,8 @@ pub struct MappingView {
 
 /// A table of counters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDtaTable")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDtaTable"))]
 pub struct TableView {
     /// Name of the table, as configured.
     pub name: String,
@@ -378,11 +369,8 @@ pub struct TableView {
 
 /// A sketch of the switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDtaSketch")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDtaSketch"))]
 pub struct SketchView {
     /// Name of the sketch, as configured.
     pub name: String,

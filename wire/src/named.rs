@@ -1,10 +1,10 @@
 //! The macro for enums whose values have names.
 
-/// Defines an enum, the list of its values, and the function that returns the name of a value.
+/// Defines an enum, the list of its values, and the functions that return the name of a value and the value with a name.
 ///
 /// # Example
 /// ```
-/// detect::named! {
+/// wire::named! {
 ///     /// A direction.
 ///     #[derive(Clone, Copy)]
 ///     pub enum Direction, name {
@@ -15,6 +15,7 @@
 ///     }
 /// }
 /// assert_eq!(Direction::ALL.map(Direction::name), ["in", "out"]);
+/// assert!(matches!(Direction::from_name("out"), Some(Direction::Out)));
 /// ```
 #[macro_export]
 macro_rules! named {
@@ -30,8 +31,19 @@ macro_rules! named {
         }
 
         impl $type {
+            /// Number of values.
+            #[allow(dead_code, reason = "only some enums are counted")]
+            $visible const COUNT: usize = [$(stringify!($value)),+].len();
+
             /// All values, in the order of their declaration.
-            $visible const ALL: [Self; [$(stringify!($value)),+].len()] = [$(Self::$value),+];
+            #[allow(dead_code, reason = "only some lists are needed")]
+            $visible const ALL: [Self; Self::COUNT] = [$(Self::$value),+];
+
+            /// Returns the value with this name.
+            #[allow(dead_code, reason = "only some names are read")]
+            $visible fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.$name() == name)
+            }
 
             /// Returns the name in configuration, rules and output.
             $visible const fn $name(self) -> &'static str {
