@@ -1,7 +1,7 @@
 //! Unpacks aggregates of postcards on one core, in process.
 
 use collector::Batch;
-use collector::workload::aggregate::CASES;
+use testkit::workload::collector::aggregate::CASES;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
 use terminal::CliError;

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use collector::workload::{BURST, CASES, Case};
 use nic::source::Packet;
+use testkit::workload::collector::{BURST, CASES, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, median_of};
 use super::workers::{self, Processed};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use collector::flight::{Chunk, Kept, Ring};
-use collector::workload::{CASES, Case, Feed, Input};
 use collector::{Batch, Collector, Datagram, Output};
 use nic::capture::{self, LinkType, Writer};
+use testkit::workload::collector::{CASES, Case, Feed, Input};
 use wire::{Decoder, Dialect, Profile};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};

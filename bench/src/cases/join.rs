@@ -1,6 +1,6 @@
 //! The joining of SF-INT reports on one core, in process: frames in memory to state.
 
-use collector::workload::SF_CASES;
+use testkit::workload::collector::SF_CASES;
 
 use super::fastpath::{pass, warm_up};
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};

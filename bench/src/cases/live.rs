@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use collector::workload::{Case, Values};
 use nic::udp::Sender;
+use testkit::workload::collector::{Case, Values};
 
 use super::child::{Program, Usage};
 use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, panicked};

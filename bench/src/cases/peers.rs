@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use collector::workload::{self, Case};
 use nic::bpf::Object;
 use terminal::CliError;
+use testkit::workload::collector::{self as workload, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, median};
 use super::{fastpath, kernel};

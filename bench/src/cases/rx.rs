@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use collector::workload::{CASES, Case};
 use collector::{Batch, Collector};
 use nic::load::{LiveFrames, Word};
 use nic::netns::Pair;
 use nic::receive::{self, OpenInterface, RxPath};
 use nic::source::{Packet, Source};
 use nic::{device, time};
+use testkit::workload::collector::{CASES, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
 use collect_role::datagram::{AggregatePorts, each_chunk};

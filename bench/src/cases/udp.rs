@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use collector::workload::{CASES, Case};
 use collector::{Batch, Collector, Datagram};
 use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
 use nic::udp::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
+use testkit::workload::collector::{CASES, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, panicked};
 use crate::figures::octets;

@@ -2,11 +2,9 @@
 
 use std::{cmp::Ordering, fs, path::PathBuf};
 
-use collector::{
-    Batch, Collector, Datagram,
-    workload::{Case, Feed, Values},
-};
+use collector::{Batch, Collector, Datagram};
 use store::Store;
+use testkit::workload::collector::{Case, Feed, Values};
 
 use super::{
     loopback::{self, Served},

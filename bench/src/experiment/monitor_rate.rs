@@ -2,10 +2,8 @@
 
 use std::cmp::Ordering;
 
-use collector::{
-    Batch,
-    workload::{Case, Input},
-};
+use collector::Batch;
+use testkit::workload::collector::{Case, Input};
 use wire::{Decoder, Dialect, Profile};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Where a collector on the CPU spends its time: receiving, decoding, state and detection, storing (Fig. 1).
 
-use collector::workload::{Case, Values};
+use testkit::workload::collector::{Case, Values};
 
 use super::cpu;
 use crate::experiment::{

@@ -3,12 +3,10 @@
 use std::{fs, path::PathBuf};
 
 use crate::figures::reports::{Reports, append_store};
-use collector::{
-    Batch,
-    workload::{Case, Input, Values},
-};
+use collector::Batch;
 use nic::time::process_cpu_time;
 use store::Store;
+use testkit::workload::collector::{Case, Input, Values};
 
 use super::{
     append, key_write,

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use detect::{Detection, RuleSet, Thresholds};
 use wire::Hop;
 
-use crate::collector::Collector;
-use crate::config::{Config, Profile};
-use crate::event::Nanos;
-use crate::hash::Jitter;
+use collector::Collector;
+use collector::config::{Config, Profile};
+
+use crate::rng::Rng;
 
 pub use feed::{Feed, Input};
 pub use format::Format;
@@ -26,7 +26,7 @@ pub use sf::{SF_CASES, SfCase};
 pub const BURST: usize = 64;
 
 /// Time between two ticks.
-const TICK: Nanos = 10_000_000;
+const TICK: u64 = 10_000_000;
 /// Thresholds by metric; only the traffic of [`Values::Change`] exceeds one.
 const THRESHOLDS: [u64; 6] = [0, 100_000, 10_000, 1000, 1000, 100_000];
 
@@ -270,13 +270,13 @@ impl Case {
         let length = self.frame_len();
         let packet = length * usize::from(self.frames_per_packet());
         let mut bytes = vec![0; packet * (self.flows * rounds) as usize];
-        let mut jitter = Jitter::new(1);
+        let mut random = Rng(1);
         // Flows occur in an order that no prefetcher predicts.
         let stride = coprime(self.flows);
         for (seq, frames) in (0..).zip(bytes.chunks_exact_mut(packet)) {
             let flow = (u64::from(seq) * u64::from(stride) % u64::from(self.flows)) as u32;
             let hops: Vec<Hop> = (0..self.hops)
-                .map(|hop| self.hop(hop, flow, seq / self.flows, &mut jitter))
+                .map(|hop| self.hop(hop, flow, seq / self.flows, &mut random))
                 .collect();
             for (number, frame) in frames.chunks_exact_mut(length).enumerate() {
                 self.write(frame, flow, seq, &hops, number);
@@ -304,12 +304,12 @@ impl Case {
         100 * (u32::from(hop) + 1) + choice
     }
 
-    fn hop(&self, hop: u8, flow: u32, round: u32, jitter: &mut Jitter) -> Hop {
-        let [latency, occupancy, utilization] = [900, 400, 40_000].map(|by| {
+    fn hop(&self, hop: u8, flow: u32, round: u32, random: &mut Rng) -> Hop {
+        let [latency, occupancy, utilization] = [900, 400, 40_000].map(|mean| {
             if self.values == Values::Jitter {
-                jitter.around(by)
+                random.below(2 * mean - 1) as u32 + 1
             } else {
-                by
+                mean as u32
             }
         });
         let changed = self.values == Values::Change && flow % u32::from(self.hops) == u32::from(hop);

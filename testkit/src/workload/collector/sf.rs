@@ -11,8 +11,8 @@ use wire::report::v20::{Group, GroupBuilder, Inner, MainRepr, Repr};
 use wire::{Flags, Hop, Layout, ipv6};
 
 use super::{Feed, OUTER, Packet, coprime};
-use crate::collector::Collector;
-use crate::config::{Config, JoinConfig};
+use collector::Collector;
+use collector::config::{Config, JoinConfig};
 
 /// Traffic of `flows` flows, one packet each in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,9 +172,9 @@ fn hop(place: u32, flow: u32, number: u32) -> Hop {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Input;
     use super::{PERIOD, SF_CASES, SfCase};
-    use crate::Batch;
-    use crate::workload::Input;
+    use collector::Batch;
 
     #[test]
     fn every_fourth_report_makes_a_set_whole() {

@@ -7,15 +7,15 @@ use detect::{Detection, Thresholds};
 use wire::aggregate::{HEADER_LEN, Header, Kind, LONG_POSTCARD_LEN, POSTCARD_LEN, PacketFields, Postcard};
 
 use super::{THRESHOLDS, TICK};
-use crate::collector::Collector;
-use crate::config::{Clocks, Config, PostcardConfig, Profile};
-use crate::decode::Datagram;
-use crate::event::{Nanos, Output};
+use collector::Collector;
+use collector::Datagram;
+use collector::Output;
+use collector::config::{Clocks, Config, PostcardConfig, Profile};
 
 /// Nodes that each packet passes.
 const NODES: u32 = 3;
 /// Time between two postcards: twenty million per second.
-const GAP: Nanos = 50;
+const GAP: u64 = 50;
 /// Time inside a node, and between two.
 const INSIDE: u64 = 1500;
 const BETWEEN: u64 = 5000;
@@ -167,8 +167,8 @@ pub struct Feed {
     length: usize,
     r: u64,
     next: usize,
-    now: Nanos,
-    ticked: Nanos,
+    now: u64,
+    ticked: u64,
 }
 
 impl Feed {

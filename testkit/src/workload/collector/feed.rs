@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{BURST, OUTER, TICK};
-use crate::collector::Collector;
-use crate::decode::Datagram;
-use crate::event::{Nanos, Output};
-use crate::hash::fold;
+use crate::rng::Rng;
+use collector::Collector;
+use collector::Datagram;
+use collector::Output;
 
 /// Time between two reports: ten million per second.
-const GAP: Nanos = 100;
+const GAP: u64 = 100;
 
 /// The input of a benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,8 @@ pub struct Feed {
     bytes: Vec<u8>,
     length: usize,
     next: usize,
-    now: Nanos,
-    ticked: Nanos,
+    now: u64,
+    ticked: u64,
     /// To be done when every frame has been delivered once.
     shuffle: Option<Shuffle>,
 }
@@ -174,7 +174,7 @@ impl Shuffle {
     /// Shuffles the packets of one round (Fisher-Yates).
     fn apply(&self, round: &mut [u8], frame: usize) {
         for at in (1..round.len() / self.packet).rev() {
-            let other = (fold(at as u64, 7) % (at as u64 + 1)) as usize;
+            let other = Rng(at as u64).below(at + 1);
             if other == at {
                 continue;
             }
@@ -191,8 +191,8 @@ impl Shuffle {
 
 #[cfg(test)]
 mod tests {
-    use crate::batch::Batch;
-    use crate::workload::{CASES, Case, Feed, Input};
+    use super::super::{CASES, Case, Feed, Input};
+    use collector::Batch;
 
     fn sorted<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
         let mut values: Vec<T> = values.collect();
