@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use wire::FlowKey;
 
-use super::set::{Record, order};
-use super::{JoinOutput, Joiner, Priority, SfReport};
+use super::super::set::{Record, order};
+use super::super::{JoinOutput, Joiner, Priority, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{EventContext, Head, NO_VALUE, Origin, ReadHops, Reading};
 use crate::hash::fold;
