@@ -7,6 +7,9 @@ pub(crate) mod pipeline;
 pub(crate) mod reports;
 pub(crate) mod slots;
 
+use collect_role::datagram::octets;
+use collector::Datagram;
+use nic::udp::Burst;
 use terminal::CliError;
 
 /// An error of a component under test.
@@ -17,6 +20,44 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> CliError {
 /// A report or frame that could not be written.
 pub(crate) fn unwritten(error: wire::EmitError) -> CliError {
     failed(format!("{error:?}"))
+}
+
+/// A child process, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process(pub(crate) std::process::Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Passes the datagrams of a burst to `handle`, a few at a time, as the program does.
+pub(crate) fn each_chunk(burst: &Burst, mut handle: impl FnMut(&[Datagram<'_>])) {
+    let mut packets = burst.iter().peekable();
+    while packets.peek().is_some() {
+        let mut datagrams = [Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        }; 64];
+        let mut count = 0;
+        for (slot, packet) in datagrams.iter_mut().zip(&mut packets) {
+            *slot = Datagram {
+                payload: packet.data,
+                source: octets(packet.source.ip()),
+                src_port: packet.source.port(),
+                listener: 0,
+                received: packet.received,
+            };
+            count += 1;
+        }
+        handle(&datagrams[..count]);
+    }
 }
 
 /// Decodes all payloads and reads the node of each hop. Returns the number of reports.
@@ -52,12 +93,4 @@ pub(crate) fn available() -> u64 {
 /// Bytes of a store that exceeds every cache: 4 GiB if twice as much memory is available, otherwise 256 MiB.
 pub(crate) fn large() -> u64 {
     if available() > 9 << 30 { 4 << 30 } else { 256 << 20 }
-}
-
-/// An address as 16 bytes, IPv4 mapped into IPv6.
-pub(crate) fn octets(address: std::net::IpAddr) -> [u8; 16] {
-    match address {
-        std::net::IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        std::net::IpAddr::V6(address) => address.octets(),
-    }
 }

@@ -130,6 +130,28 @@ impl Series {
             points: points.into_iter().map(Point::from).collect(),
         }
     }
+
+    /// The same series as marks: published figures or a formula.
+    #[must_use]
+    pub(crate) fn marks(self) -> Self {
+        Self {
+            style: Style::Marks,
+            ..self
+        }
+    }
+
+    /// The same series of another quantity, such as a rate in place of a time.
+    #[must_use]
+    pub(crate) fn map(mut self, convert: impl Fn(f64) -> f64) -> Self {
+        for point in &mut self.points {
+            point.y = convert(point.y);
+            point.spread = point.spread.map(|(low, high)| {
+                let [low, high] = [low, high].map(&convert);
+                (low.min(high), low.max(high))
+            });
+        }
+        self
+    }
 }
 
 /// A plot: title, axes and series.

@@ -127,6 +127,13 @@ pub(super) enum Failure {
     Failed(CliError),
 }
 
+impl Failure {
+    /// Without root, the machine does not give what the case needs.
+    pub(super) fn needs(what: &str, error: impl std::fmt::Display) -> Self {
+        Self::Skipped(format!("needs {what}, so run it as root ({error})"))
+    }
+}
+
 impl From<CliError> for Failure {
     fn from(error: CliError) -> Self {
         Self::Failed(error)
@@ -186,14 +193,6 @@ impl Conditions {
     fn beside(self, others: Option<f64>) -> Self {
         match others {
             Some(cores) => self.ratio("other_programs_cores", rounded(cores)),
-            None => self,
-        }
-    }
-
-    /// Adds the CPU time of the measuring thread.
-    pub(super) fn on_core(self, measured: &Measured) -> Self {
-        match measured.on_core {
-            Some(ns) => self.ratio("ns_on_core", rounded(ns)),
             None => self,
         }
     }
@@ -271,6 +270,15 @@ impl Outcome {
             conditions: conditions.on_this_machine(),
             others: None,
         }
+    }
+
+    /// The outcome of a call of [`measure`].
+    pub(super) fn measured(name: &'static str, measured: Measured, conditions: Conditions) -> Self {
+        let conditions = match measured.on_core {
+            Some(ns) => conditions.ratio("ns_on_core", rounded(ns)),
+            None => conditions,
+        };
+        Self::new(name, measured.ns_per_op, conditions)
     }
 
     /// The same, measured while `load` was running.
@@ -353,28 +361,59 @@ pub(super) fn measure(
     mut body: impl FnMut() -> Result<u64, Failure>,
 ) -> Result<Measured, Failure> {
     run_for(plan.each / 2, &mut body)?;
-    let before = core_time();
     let mut ns_per_op = Vec::new();
     let mut operations = 0;
-    for _ in 0..plan.runs {
-        let (elapsed, done) = run_for(plan.each, &mut body)?;
-        ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
-        operations += done;
-    }
-    let on_core = before
-        .zip(core_time())
-        .map(|(before, after)| (after - before) as f64 / operations.max(1) as f64);
-    Ok(Measured { ns_per_op, on_core })
+    let (measured, ns) = on_core(|| {
+        for _ in 0..plan.runs {
+            let (elapsed, done) = run_for(plan.each, &mut body)?;
+            ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
+            operations += done;
+        }
+        Ok::<_, Failure>(())
+    });
+    measured?;
+    Ok(Measured {
+        ns_per_op,
+        on_core: (ns > 0).then_some(ns as f64 / operations.max(1) as f64),
+    })
+}
+
+/// Seconds of user and system time in a `stat` file of a process or thread, with a resolution of 10 ms.
+pub(super) fn processor_time(path: &str) -> (f64, f64) {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let after = text.rsplit(')').next().unwrap_or("");
+    let mut ticks = after.split_whitespace().skip(11);
+    let [user, system] = [ticks.next(), ticks.next()]
+        .map(|text| text.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / TICKS_PER_SECOND);
+    (user, system)
+}
+
+/// The workload of a case, by its name.
+pub(super) fn workload<C>(
+    cases: impl IntoIterator<Item = C>,
+    name: &str,
+    name_of: fn(&C) -> &'static str,
+) -> Result<C, CliError> {
+    let found = cases.into_iter().find(|case| name_of(case) == name);
+    found.ok_or_else(|| CliError::new(format!("there is no workload `{name}`; this is a bug")))
 }
 
 /// CPU time of this thread, ns.
-pub(crate) fn core_time() -> Option<u64> {
+fn core_time() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat")
         .ok()?
         .split(' ')
         .next()?
         .parse()
         .ok()
+}
+
+/// The result of `work`, and the CPU time of this thread in it, ns; 0 where the system does not report it.
+pub(crate) fn on_core<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = core_time();
+    let result = work();
+    let times = before.zip(core_time());
+    (result, times.map_or(0, |(before, after)| after - before))
 }
 
 /// Runs operations for at least `span`; returns the elapsed time and the number of operations.
@@ -414,11 +453,11 @@ pub(super) fn panicked<E>(_: E) -> CliError {
 }
 
 /// A temporary directory, removed on drop.
-pub(super) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Creates a directory in the system's temporary directory, or in `TMPDIR`.
-    pub(super) fn new(case: &str) -> Result<Self, CliError> {
+    pub(crate) fn new(case: &str) -> Result<Self, CliError> {
         let path = std::env::temp_dir().join(format!("hopwise-bench-{case}-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|error| {
             CliError::io(
@@ -430,7 +469,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

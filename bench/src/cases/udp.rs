@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use collector::{Batch, Collector, Datagram};
+use collector::{Batch, Collector};
 use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
-use nic::udp::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
+use nic::udp::{DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
 use testkit::workload::collector::{CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, panicked};
-use crate::figures::octets;
+use super::harness::{Conditions, Failure, Outcome, Plan, median, on_core, panicked};
+use crate::figures::{each_chunk, failed};
 use terminal::CliError;
 
 /// Bytes of each report's payload.
@@ -69,44 +69,19 @@ fn in_namespace<T: Send>(
     }
 }
 
-fn failed(error: nic::Error) -> CliError {
-    CliError::new(error.to_string())
-}
-
 /// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
 pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(
-        name,
-        plan,
-        &Testbed {
-            pair: Some(namespaces()?),
-            segmented: false,
-        },
-    )
+    compare(name, plan, Some(namespaces()?), false)
 }
 
 /// `udp-one-sender-flood`: the same, with a sender faster than any receiver.
 pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(
-        name,
-        plan,
-        &Testbed {
-            pair: Some(namespaces()?),
-            segmented: true,
-        },
-    )
+    compare(name, plan, Some(namespaces()?), true)
 }
 
 /// `udp-loopback`: over the loopback interface.
 pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(
-        name,
-        plan,
-        &Testbed {
-            pair: None,
-            segmented: false,
-        },
-    )
+    compare(name, plan, None, false)
 }
 
 fn namespaces() -> Result<Pair, Failure> {
@@ -131,19 +106,8 @@ struct Measurement {
     merged: bool,
 }
 
-/// The result of `work`, and the CPU time of this thread in it.
-fn on_core<T>(work: impl FnOnce() -> Result<T, nic::Error>) -> Result<(T, u64), nic::Error> {
-    let before = core_time();
-    let result = work()?;
-    Ok((
-        result,
-        before
-            .zip(core_time())
-            .map_or(0, |(before, after)| after - before),
-    ))
-}
-
-fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome, Failure> {
+fn compare(name: &'static str, plan: &Plan, pair: Option<Pair>, segmented: bool) -> Result<Outcome, Failure> {
+    let testbed = &Testbed { pair, segmented };
     let case = Case {
         name: "udp",
         flows: FLOWS,
@@ -243,14 +207,15 @@ fn padded(payload: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty.
+/// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty. Returns the
+/// number of datagrams sent, the result of `receive`, and the CPU time of its thread.
 fn send_while<T: Send>(
     plan: &Plan,
     testbed: &Testbed,
     payloads: &[Vec<u8>],
     to: SocketAddr,
     receive: impl FnOnce(&AtomicBool) -> Result<T, nic::Error> + Send,
-) -> Result<(u64, T), CliError> {
+) -> Result<(u64, (T, u64)), CliError> {
     let from = SocketAddr::new(
         if testbed.pair.is_some() {
             Pair::NEAR[0]
@@ -267,7 +232,7 @@ fn send_while<T: Send>(
         ..Load::default()
     };
     let (sent, received) = thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(&done));
+        let receiving = scope.spawn(|| on_core(|| receive(&done)));
         let sending = scope.spawn(|| load.send(&mut sender, payloads, &stop));
         thread::sleep(plan.each);
         // Relaxed: no other data depends on the flag; joining orders the rest.
@@ -277,9 +242,10 @@ fn send_while<T: Send>(
         done.store(true, Ordering::Release);
         (sent, receiving.join())
     });
+    let (received, ns) = received.map_err(panicked)?;
     Ok((
         sent.map_err(panicked)?.map_err(failed)?,
-        received.map_err(panicked)?.map_err(failed)?,
+        (received.map_err(failed)?, ns),
     ))
 }
 
@@ -292,9 +258,8 @@ fn discarded(
     let address = testbed.address();
     let mut discard = testbed.at_receiver(|| Discard::bind(address, &Options::default()))?;
     let to = discard.local_addr();
-    let (sent, (counters, on_core)) = send_while(plan, testbed, payloads, to, |done| {
-        on_core(|| discard.run(wait, done))
-    })?;
+    let (sent, (counters, on_core)) =
+        send_while(plan, testbed, payloads, to, |done| discard.run(wait, done))?;
     Ok(Measurement {
         merged: false,
         on_core: on_core as f64 / counters.datagrams.max(1) as f64,
@@ -322,7 +287,7 @@ fn collected(
     let to = receiver.local_addr();
     let drops_before = testbed.link_drops()?;
     let (sent, (elapsed, on_core)) = send_while(plan, testbed, payloads, to, |done| {
-        on_core(|| collect(&mut receiver, collector, batch, done))
+        collect(&mut receiver, collector, batch, done)
     })?;
     let stats = receiver.stats();
     Ok(Measurement {
@@ -358,7 +323,11 @@ fn collect(
         }
         last = Instant::now();
         first = first.or(Some(last));
-        let now = handle(&burst, collector, batch);
+        let mut now = 0;
+        each_chunk(&burst, |datagrams| {
+            now = datagrams.last().map_or(now, |last| last.received);
+            collector.handle(datagrams, batch);
+        });
         if now.saturating_sub(ticked) >= TICK {
             ticked = now;
             collector.tick(now, batch);
@@ -367,36 +336,5 @@ fn collect(
         if batch.len() > 4096 {
             batch.clear();
         }
-    }
-}
-
-/// Handles a burst, a few datagrams at a time, as the program does; returns the time of the last one.
-fn handle(burst: &Burst, collector: &mut Collector, batch: &mut Batch) -> u64 {
-    let none = Datagram {
-        payload: &[],
-        source: [0; 16],
-        src_port: 0,
-        listener: 0,
-        received: 0,
-    };
-    let mut packets = burst.iter();
-    let mut now = 0;
-    loop {
-        let mut datagrams = [none; 64];
-        let mut count = 0;
-        for (slot, packet) in datagrams.iter_mut().zip(&mut packets) {
-            *slot = Datagram {
-                payload: packet.data,
-                source: octets(packet.source.ip()),
-                src_port: packet.source.port(),
-                listener: 0,
-                received: packet.received,
-            };
-            (now, count) = (packet.received, count + 1);
-        }
-        if count == 0 {
-            return now;
-        }
-        collector.handle(&datagrams[..count], batch);
     }
 }

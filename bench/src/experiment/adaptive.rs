@@ -20,11 +20,11 @@ use wire::FlowKey;
 use super::{
     bursts::{MODELS, Model, PERIOD, Random},
     event_detection::failed,
-    page::{Cell, Comparison, Findings, Table, line_series, linear, log},
+    page::{Cell, Comparison, Findings, Table, fixed, line_series, linear, log, row},
     rows::{NOT_RUN, Observations, Results, Row, judgement},
     settings::{Parameter, Settings},
 };
-use crate::svg::{Plot, Series, Style};
+use crate::svg::Style;
 use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -74,17 +74,15 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for threshold in settings.list("threshold") {
         runs.push(play(scene, Control::Fixed(*threshold))?);
     }
-    let adaptive = &runs[0];
-    Ok(Findings {
-        method: METHOD.into(),
-        conditions: conditions(adaptive, scene),
-        tables: vec![
+    Ok(Findings::new(
+        METHOD,
+        conditions(&runs[0], scene),
+        [
             outcome_table(&runs, budget),
             time_table(&runs),
-            move_table(adaptive),
+            move_table(&runs[0]),
         ],
-        ..Findings::default()
-    })
+    ))
 }
 
 const METHOD: &str = "Three switches in a row carry a steady flow and bursts of three kinds of server racks (two-state model measured at Facebook, as \
@@ -149,10 +147,11 @@ impl Control {
         }
     }
 
-    fn bytes(self) -> String {
+    /// The name in plots.
+    fn label(self) -> String {
         match self {
             Self::Adaptive => "adaptive".to_owned(),
-            Self::Fixed(threshold) => format!("{} bytes", units::count(threshold)),
+            Self::Fixed(threshold) => format!("fixed, {} bytes", units::count(threshold)),
         }
     }
 }
@@ -369,16 +368,12 @@ struct Reader {
 
 impl Reader {
     fn new(scene: Scene, control: Control, threshold: u64) -> Self {
-        let phases = vec![Phase::default(); PHASES.len()];
-        let rates = Vec::new();
-        let thresholds = Vec::new();
-        let moves = Vec::new();
         let run = Run {
             control,
-            phases,
-            rates,
-            thresholds,
-            moves,
+            phases: vec![Phase::default(); PHASES.len()],
+            rates: Vec::new(),
+            thresholds: Vec::new(),
+            moves: Vec::new(),
             waiting: 0.0,
         };
         Self {
@@ -510,14 +505,12 @@ impl FabricSink for Reader {
                 ended,
                 hops,
             }) => {
-                let number = *packet;
-                let hops = hops.to_vec();
                 self.delivered.push_back(Packet {
-                    number,
+                    number: *packet,
                     flow: *flow,
                     sent: *sent,
                     ended: *ended,
-                    hops,
+                    hops: hops.to_vec(),
                 });
             }
             _ => {}
@@ -527,41 +520,39 @@ impl FabricSink for Reader {
 
 /// Each setting and kind of rack, over all its phases.
 fn outcome_table(runs: &[Run], budget: u64) -> Table {
-    let rows = runs
-        .iter()
-        .flat_map(|run| MODELS.map(|model| row(run, model, budget)));
-    let series = runs.iter().map(|run| {
-        let name = match run.control {
-            Control::Adaptive => "adaptive".to_owned(),
-            Control::Fixed(_) => format!("fixed, {}", run.control.bytes()),
-        };
+    let columns = "threshold_bytes,rack,packets,reports_per_s,busiest_second,seconds_over_budget,\
+        shed,bursts,bursts_missed,error_mean_bytes,error_max_bytes,threshold_least,\
+        threshold_most,values_beyond_threshold";
+    let about = "Reports, missed bursts and error by threshold and kind of rack";
+    let mut table = Table::new("outcome", about, columns);
+    let mut lines = Vec::new();
+    for run in runs {
+        for model in MODELS {
+            table.push(rack_row(run, model, budget));
+        }
         let share = 100.0 * run.missed() as f64 / run.bursts().max(1) as f64;
-        let most = run.rates.iter().copied().max().unwrap_or(0);
-        let mean = run.rates.iter().sum::<u64>() as f64 / run.rates.len().max(1) as f64;
         // From the mean to the busiest second.
-        let points = vec![(mean.max(1.0), share), ((most as f64).max(1.0), share)];
-        line_series(&name, points)
-    });
-    let plot = Plot {
-        note: format!("each line from the mean of all seconds to the busiest one; budget {budget} reports/s"),
-        title: "Reports and missed bursts, by threshold".into(),
-        x: log("reports (per second)"),
-        y: linear("missed bursts (per cent)"),
-        series: series.collect(),
-    };
-    Table {
-        name: "outcome",
-        about: "Reports, missed bursts and error by threshold and kind of rack".into(),
-        columns: "threshold_bytes,rack,packets,reports_per_s,busiest_second,seconds_over_budget,\
-            shed,bursts,bursts_missed,error_mean_bytes,error_max_bytes,threshold_least,\
-            threshold_most,values_beyond_threshold"
-            .into(),
-        rows: rows.collect(),
-        plots: vec![plot],
+        let points = [mean(&run.rates), most(&run.rates) as f64].map(|rate| (rate.max(1.0), share));
+        lines.push(line_series(&run.control.label(), points.into()));
     }
+    table.plot(
+        "Reports and missed bursts, by threshold",
+        &format!("each line from the mean of all seconds to the busiest one; budget {budget} reports/s"),
+        [log("reports (per second)"), linear("missed bursts (per cent)")],
+        lines,
+    );
+    table
 }
 
-fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
+fn mean(values: &[u64]) -> f64 {
+    values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
+}
+
+fn most(values: &[u64]) -> u64 {
+    values.iter().copied().max().unwrap_or(0)
+}
+
+fn rack_row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
     let phases = run
         .phases
         .iter()
@@ -572,117 +563,93 @@ fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
         phases,
         ..run.clone()
     };
-    let seconds = (run.rates.len() / PHASES.len()).max(1);
+    let seconds = run.rates.len() / PHASES.len();
     let [rates, thresholds] = [&run.rates, &run.thresholds].map(|values| {
         let values = values.iter().enumerate();
-        let of_model = values.filter(|(second, _)| PHASES[(second / seconds).min(PHASES.len() - 1)] == model);
+        let of_model = values.filter(|(second, _)| rack_at(*second, seconds) == model);
         of_model.map(|(_, value)| *value).collect::<Vec<u64>>()
     });
-    vec![
-        Cell::Text(run.control.name()),
-        model.name.into(),
-        total.total(|phase| phase.packets).into(),
-        Cell::Figure(rates.iter().sum::<u64>() as f64 / rates.len().max(1) as f64, 1),
-        rates.iter().copied().max().unwrap_or(0).into(),
-        (rates.iter().filter(|rate| **rate > budget).count() as u64).into(),
-        total.total(|phase| phase.shed).into(),
-        total.bursts().into(),
-        total.missed().into(),
-        Cell::Figure(
-            total.total(|phase| phase.error_sum) as f64 / total.total(|phase| phase.values).max(1) as f64,
-            1,
-        ),
-        total
-            .phases
-            .iter()
-            .map(|phase| phase.error_max)
-            .max()
-            .unwrap_or(0)
-            .into(),
-        thresholds.iter().copied().min().unwrap_or(0).into(),
-        thresholds.iter().copied().max().unwrap_or(0).into(),
-        total.total(|phase| phase.violations).into(),
+    let error = total.total(|phase| phase.error_sum) as f64 / total.total(|phase| phase.values).max(1) as f64;
+    let errors: Vec<u64> = total.phases.iter().map(|phase| phase.error_max).collect();
+    row![
+        run.control.name().as_str(),
+        model.name,
+        total.total(|phase| phase.packets),
+        fixed(mean(&rates), 1),
+        most(&rates),
+        rates.iter().filter(|rate| **rate > budget).count(),
+        total.total(|phase| phase.shed),
+        total.bursts(),
+        total.missed(),
+        fixed(error, 1),
+        most(&errors),
+        thresholds.iter().copied().min().unwrap_or(0),
+        most(&thresholds),
+        total.total(|phase| phase.violations),
     ]
+}
+
+/// The rack in a second of a run whose phases last so many.
+fn rack_at(second: usize, seconds: usize) -> Model {
+    PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
 }
 
 /// Second by second: the adaptive run beside the finest of the fixed ones.
 fn time_table(runs: &[Run]) -> Table {
     let adaptive = &runs[0];
-    let finest = runs.get(1).unwrap_or(&runs[0]);
+    let finest = runs.get(1).unwrap_or(adaptive);
     let seconds = adaptive.rates.len() / PHASES.len();
-    let [finest_rates, adaptive_rates, adaptive_thresholds] =
-        [&finest.rates, &adaptive.rates, &adaptive.thresholds].map(|values| {
-            let all = values.iter().enumerate();
-            all.map(|(second, value)| (second as f64 + 1.0, (*value as f64).max(1.0)))
-                .collect::<Vec<_>>()
-        });
-    let racks = PHASES.map(|model| model.name).join(", ");
-    let fixed = format!("fixed, {}", finest.control.bytes());
-    let reports = Plot {
-        note: racks.clone(),
-        title: "Reports of each second".into(),
-        x: linear("time (s)"),
-        y: log("reports"),
-        series: vec![
-            line_series(&fixed, finest_rates),
-            line_series("adaptive", adaptive_rates),
-        ],
-    };
-    let thresholds = Plot {
-        note: racks,
-        title: "Threshold in force".into(),
-        x: linear("time (s)"),
-        y: log("threshold (bytes)"),
-        series: vec![Series::new("adaptive", Style::Step, adaptive_thresholds)],
-    };
-    Table {
-        name: "time",
-        about: "Second by second".into(),
-        columns: "second,rack,reports_fixed_finest,reports_adaptive,threshold_bytes".into(),
-        rows: (0..adaptive.rates.len())
-            .map(|second| {
-                vec![
-                    (second as u64 + 1).into(),
-                    PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
-                        .name
-                        .into(),
-                    finest.rates[second].into(),
-                    adaptive.rates[second].into(),
-                    adaptive.thresholds[second].into(),
-                ]
-            })
-            .collect(),
-        plots: vec![reports, thresholds],
+    let columns = "second,rack,reports_fixed_finest,reports_adaptive,threshold_bytes";
+    let mut table = Table::new("time", "Second by second", columns);
+    for second in 0..adaptive.rates.len() {
+        table.push(row![
+            second + 1,
+            rack_at(second, seconds).name,
+            finest.rates[second],
+            adaptive.rates[second],
+            adaptive.thresholds[second],
+        ]);
     }
+    let fixed = finest.control.label();
+    let [finest, adaptive, mut thresholds] = [
+        (fixed.as_str(), "reports_fixed_finest"),
+        ("adaptive", "reports_adaptive"),
+        ("adaptive", "threshold_bytes"),
+    ]
+    .map(|(name, column)| {
+        table
+            .line(name, &[], "second", column)
+            .map(|value| value.max(1.0))
+    });
+    let racks = PHASES.map(|model| model.name).join(", ");
+    let axes = [linear("time (s)"), log("reports")];
+    table.plot("Reports of each second", &racks, axes, vec![finest, adaptive]);
+    thresholds.style = Style::Step;
+    let axes = [linear("time (s)"), log("threshold (bytes)")];
+    table.plot("Threshold in force", &racks, axes, vec![thresholds]);
+    table
 }
 
 /// Each move of the controller, with its reason.
 fn move_table(adaptive: &Run) -> Table {
-    Table {
-        name: "moves",
-        about: "Moves of the threshold".into(),
-        columns: "after_second,reason,reports,threshold_before,threshold_after".into(),
-        rows: adaptive
-            .moves
-            .iter()
-            .map(|change| {
-                let reason = match change.reason {
-                    Reason::Above => "above the budget",
-                    Reason::Room => "room",
-                    Reason::NoBudget => "no budget any more",
-                    Reason::AtBound => "above, at the bound",
-                };
-                vec![
-                    (change.at / INTERVAL).into(),
-                    reason.into(),
-                    Cell::Figure(change.load.rate, 0),
-                    change.from.threshold.into(),
-                    change.to.threshold.into(),
-                ]
-            })
-            .collect(),
-        plots: Vec::new(),
+    let columns = "after_second,reason,reports,threshold_before,threshold_after";
+    let mut table = Table::new("moves", "Moves of the threshold", columns);
+    for change in &adaptive.moves {
+        let reason = match change.reason {
+            Reason::Above => "above the budget",
+            Reason::Room => "room",
+            Reason::NoBudget => "no budget any more",
+            Reason::AtBound => "above, at the bound",
+        };
+        table.push(row![
+            change.at / INTERVAL,
+            reason,
+            fixed(change.load.rate, 0),
+            change.from.threshold,
+            change.to.threshold,
+        ]);
     }
+    table
 }
 
 /// Computes comparisons and remarks from the rows: each fixed threshold beside the adaptive one, in every quantity of the table.
@@ -717,10 +684,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     remarks.push(judgement(
         "the controller sees a rate only after a second of it, so the budget can be exceeded until then. All of this is one run with one seed.",
     ));
-    Observations {
-        comparisons: Some(vec![comparison]),
-        remarks,
-    }
+    Observations::new([comparison], remarks)
 }
 
 /// Totals of one threshold over all kinds of racks.

@@ -1,21 +1,22 @@
 //! CPU time of the collector per report: by rate, and by flows, hops, fields and events (INTCollector, Figs. 11, 12 and 14).
 
-use std::{cmp::Ordering, fs, path::PathBuf};
+use std::cmp::Ordering;
 
 use collector::{Batch, Collector, Datagram};
 use store::Store;
 use testkit::workload::collector::{Case, Feed, Values};
 
 use super::{
-    loopback::{self, Served},
-    page::{Cell, Comparison, Findings, Table, linear, log, mark_series},
+    loopback::{self, Served, Server},
+    page::{Comparison, Findings, Table, fixed, linear, log, mark_series, row},
     rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
 use crate::{
+    cases::Scratch,
     figures::failed,
-    svg::{Plot, Series, Style},
+    svg::{Series, Style},
 };
 use terminal::{CliError, units};
 
@@ -69,15 +70,14 @@ fn per_report(percent: f64) -> f64 {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let by_rate = by_rate(settings)?;
-    let series = characteristics(settings)?;
-    Ok(findings(&by_rate, &series))
+    let tables = [rate_table(&by_rate(settings)?), characteristics_table(settings)?];
+    Ok(Findings::new(METHOD, CONDITIONS.map(str::to_owned), tables))
 }
 
-/// The runs at one rate: with event detection only, or (`stores`) with a stored row for each report.
+/// The runs at one rate: with event detection only, or with a stored row for each report.
 struct ByRate {
+    name: &'static str,
     wanted: u64,
-    stores: bool,
     runs: Vec<Served>,
 }
 
@@ -89,43 +89,24 @@ impl ByRate {
 
 /// One flow of six hops with all items, over loopback.
 fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
-    let constant = Case {
-        flows: 1,
-        hops: 6,
-        bitmap: ALL,
-        ..Case::PLAIN
-    };
     let mut found = Vec::new();
-    for stores in [false, true] {
-        let case = if stores {
-            Case {
-                values: Values::Change,
-                ..constant
-            }
-        } else {
-            constant
+    for (name, values) in [(DETECTION, Values::Constant), (STORING, Values::Change)] {
+        let case = Case {
+            flows: 1,
+            hops: 6,
+            bitmap: ALL,
+            values,
+            ..Case::PLAIN
         };
         let payloads: Vec<Vec<u8>> = case.feed().payloads().map(<[u8]>::to_vec).collect();
         for &wanted in settings.list("rate") {
-            let runs = (0..settings.one("runs")).map(|_| once(settings, &case, &payloads, wanted, stores));
-            found.push(ByRate {
-                wanted,
-                stores,
-                runs: runs.collect::<Result<_, _>>()?,
-            });
+            let runs = (0..settings.one("runs"))
+                .map(|_| once(settings, &case, &payloads, wanted, name == STORING))
+                .collect::<Result<_, _>>()?;
+            found.push(ByRate { name, wanted, runs });
         }
     }
     Ok(found)
-}
-
-/// A directory of a store, removed on drop.
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Failure is harmless: the directory is among the temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// One run: detection only, or a row in the store for each report.
@@ -136,36 +117,22 @@ fn once(
     rate: u64,
     stores: bool,
 ) -> Result<Served, CliError> {
-    let directory =
-        Directory(std::env::temp_dir().join(format!("hopwise-collector-cpu-{}", std::process::id())));
-    fs::create_dir_all(&directory.0).map_err(failed)?;
-    let config = store::Config {
-        ..store::Config::new(&directory.0)
-    };
-    let store = if stores {
-        Some(Store::open(config).map_err(failed)?)
-    } else {
-        None
-    };
-    let mut collector = case.collector();
-    let mut batch = Batch::with_capacity(BATCH);
-    let mut ticked = 0;
+    let directory = Scratch::new("collector-cpu")?;
+    let store = stores.then(|| Store::open(store::Config::new(directory.path())));
+    let store = store.transpose().map_err(failed)?;
+    let mut server = Server::new(case.collector());
     let served = loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
-        collector.handle(datagrams, &mut batch);
-        let now = datagrams.last().map_or(ticked, |last| last.received);
-        if now.saturating_sub(ticked) >= 20_000_000 {
-            ticked = now;
-            collector.tick(now, &mut batch);
-        }
+        let is_full = server.serve(datagrams, Collector::handle);
+        let is_end = datagrams.is_empty();
         match &store {
-            Some(store) if batch.len() > BATCH / 2 || datagrams.is_empty() => {
-                let full = std::mem::take(&mut batch);
-                batch = store.submit(full);
-                if datagrams.is_empty() {
+            Some(store) if is_full || is_end => {
+                let full = std::mem::take(&mut server.batch);
+                server.batch = store.submit(full);
+                if is_end {
                     store.flush();
                 }
             }
-            None if batch.len() > BATCH / 2 => batch.clear(),
+            None if is_full => server.batch.clear(),
             _ => {}
         }
     })?;
@@ -175,70 +142,65 @@ fn once(
     Ok(served)
 }
 
-/// CPU time by one characteristic of the reports, in process.
-struct Characteristic {
-    name: &'static str,
-    points: Vec<(u64, Spread)>,
-}
-
-fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError> {
+/// CPU time by each characteristic of the reports, in process.
+fn characteristics_table(settings: &Settings) -> Result<Table, CliError> {
     let base = Case {
         flows: 100,
         hops: 6,
         bitmap: ALL,
         ..Case::PLAIN
     };
-    let flows = by_value(settings, "flows", |flows| {
-        let case = Case {
+    let columns = "by,value,ns_per_report,ns_per_report_min,ns_per_report_max";
+    let about = "CPU time of a report by its characteristics, in process";
+    let mut table = Table::new("reports", about, columns);
+    by_value(settings, &mut table, CHARACTERISTICS[0].0, "flows", |flows| {
+        Case {
             flows: flows as u32,
             bitmap: 0x8000,
             ..base
-        };
-        (case, 0)
+        }
     })?;
-    let hops = by_value(settings, "nodes", |hops| {
-        let case = Case {
-            hops: hops as u8,
-            ..base
-        };
-        (case, 0)
+    by_value(settings, &mut table, CHARACTERISTICS[1].0, "nodes", |hops| Case {
+        hops: hops as u8,
+        ..base
     })?;
-    let items = by_value(settings, "items", |items| {
-        let case = Case {
+    by_value(settings, &mut table, CHARACTERISTICS[2].0, "items", |items| {
+        Case {
             bitmap: ALL & !(0xffff >> items),
             ..base
-        };
-        (case, 0)
+        }
     })?;
-    let events = by_value(settings, "events", |events| {
-        let case = Case {
-            hops: 3,
-            values: Values::Change,
-            ..base
-        };
-        (case, events)
+    by_value(settings, &mut table, CHARACTERISTICS[3].0, "events", |_| Case {
+        hops: 3,
+        values: Values::Change,
+        ..base
     })?;
-    Ok([
-        ("flows", flows),
-        ("hops", hops),
-        ("instructions", items),
-        ("events per million reports", events),
-    ]
-    .map(|(name, points)| Characteristic { name, points }))
+    Ok(table)
 }
 
-/// The time of a report for each value of a parameter; `case` makes a workload of the value, with its events.
+/// Adds the time of a report for each value of a parameter; `case` makes a workload of the value.
 fn by_value(
     settings: &Settings,
+    table: &mut Table,
     name: &str,
-    case: impl Fn(u64) -> (Case, u64),
-) -> Result<Vec<(u64, Spread)>, CliError> {
-    let values = settings.list(name);
+    parameter: &str,
+    case: impl Fn(u64) -> Case,
+) -> Result<(), CliError> {
+    let values = settings.list(parameter);
     let costs = timing::in_turn(settings, values, |value| {
-        let (case, events) = case(*value);
-        cost(settings, &case, events)
+        let events = if parameter == "events" { *value } else { 0 };
+        cost(settings, &case(*value), events)
     })?;
-    Ok(values.iter().copied().zip(costs).collect())
+    for (value, cost) in values.iter().zip(costs) {
+        table.push(row![name, *value, cost.cells(1)]);
+    }
+    // Zero events have no place on a logarithmic axis, and are in the table.
+    let is_wide = values.len() > 1 && values.last().is_some_and(|value| *value > 20);
+    let x = if is_wide { log(name) } else { linear(name) };
+    let line = table.line("hopwise", &[("by", name)], "value", NS);
+    let title = format!("CPU time of a report by {name} (Fig. 12)");
+    table.plot(title, "in process", [x, linear("per report (ns)")], vec![line]);
+    Ok(())
 }
 
 /// Nanoseconds per report. Of a million reports, `events` contain a change.
@@ -297,129 +259,60 @@ pub(super) fn handle(collector: &mut Collector, payloads: &[impl AsRef<[u8]>], n
     collector.handle(&datagrams[..payloads.len()], batch);
 }
 
-fn series_name(stores: bool) -> &'static str {
-    if stores { STORING } else { DETECTION }
-}
-
 fn rate_table(by_rate: &[ByRate]) -> Table {
-    let ends = by_rate
-        .iter()
-        .map(|one| one.wanted as f64)
-        .fold((f64::INFINITY, 1.0_f64), |ends, rate| {
-            (ends.0.min(rate), ends.1.max(rate))
-        });
+    let columns = "hopwise,wanted_per_s,sent_per_s,lost_percent,cpu_percent,cpu_percent_min,\
+        cpu_percent_max,ns_per_report,ns_per_report_min,ns_per_report_max";
+    let about = "CPU by report rate, over loopback; one flow, six hops, all items";
+    let mut table = Table::new("rate", about, columns);
+    let mut lines =
+        [DETECTION, STORING].map(|name| Series::new(&format!("hopwise, {name}"), Style::Line, []));
+    for one in by_rate {
+        let percent = one.spread(Served::percent);
+        table.push(row![
+            one.name,
+            one.wanted,
+            fixed(one.spread(Served::sent_per_second).median, 0),
+            fixed(one.spread(Served::lost_percent).median, 2),
+            percent.cells(3),
+            one.spread(Served::ns_per_report).cells(0),
+        ]);
+        let line = &mut lines[usize::from(one.name == STORING)];
+        line.points
+            .push(percent.point(one.spread(Served::received_per_second).median));
+    }
+    let wanted = by_rate.iter().map(|one| one.wanted as f64);
+    let least = wanted.clone().fold(f64::INFINITY, f64::min);
+    let most = wanted.fold(1.0, f64::max);
     let paper = PAPER.iter().map(|(name, slope, rest)| {
         // The paper's line, up to 100 % of its core.
-        let points = (0..=8).map(|step| ends.0 * (ends.1 / ends.0).powf(f64::from(step) / 8.0));
-        let points = points
-            .map(|rate| (rate, slope * rate / 1e3 + rest))
-            .filter(|point| point.1 <= 100.0);
-        mark_series(&format!("the paper, {name}"), points.collect())
+        let rates = (0..=8).map(|step| least * (most / least).powf(f64::from(step) / 8.0));
+        let points = rates.map(|rate| (rate, slope * rate / 1e3 + rest));
+        mark_series(
+            &format!("the paper, {name}"),
+            points.filter(|point| point.1 <= 100.0).collect(),
+        )
     });
-    Table {
-        name: "rate",
-        about: "CPU by report rate, over loopback; one flow, six hops, all items".into(),
-        columns: "hopwise,wanted_per_s,sent_per_s,lost_percent,cpu_percent,cpu_percent_min,\
-            cpu_percent_max,ns_per_report,ns_per_report_min,ns_per_report_max"
-            .into(),
-        rows: by_rate
-            .iter()
-            .map(|one| {
-                let mut row = vec![series_name(one.stores).into(), one.wanted.into()];
-                row.push(Cell::Figure(one.spread(Served::sent_per_second).median, 0));
-                row.push(Cell::Figure(
-                    one.spread(|run| 100.0 * (run.sent - run.received) as f64 / run.sent as f64)
-                        .median,
-                    2,
-                ));
-                row.extend(one.spread(Served::percent).cells(3));
-                row.extend(one.spread(Served::ns_per_report).cells(0));
-                row
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "marks: the paper's fitted lines, on its machine".into(),
-            title: "CPU by report rate (Fig. 11)".into(),
-            x: log("reports per second"),
-            y: log("CPU (per cent of a core)"),
-            series: [false, true]
-                .map(|stores| Series {
-                    name: format!("hopwise, {}", series_name(stores)),
-                    style: Style::Line,
-                    points: by_rate
-                        .iter()
-                        .filter(|one| one.stores == stores)
-                        .map(|one| {
-                            one.spread(Served::percent)
-                                .point(one.spread(Served::received_per_second).median)
-                        })
-                        .collect(),
-                })
-                .into_iter()
-                .chain(paper)
-                .collect(),
-        }],
-    }
+    let axes = [log("reports per second"), log("CPU (per cent of a core)")];
+    let note = "marks: the paper's fitted lines, on its machine";
+    table.plot(
+        "CPU by report rate (Fig. 11)",
+        note,
+        axes,
+        lines.into_iter().chain(paper).collect(),
+    );
+    table
 }
 
-fn characteristics_table(series: &[Characteristic]) -> Table {
-    let rows = series.iter().flat_map(|one| {
-        one.points.iter().map(|(value, spread)| {
-            let mut row = vec![one.name.into(), (*value).into()];
-            row.extend(spread.cells(1));
-            row
-        })
-    });
-    Table {
-        name: "reports",
-        about: "CPU time of a report by its characteristics, in process".into(),
-        columns: "by,value,ns_per_report,ns_per_report_min,ns_per_report_max".into(),
-        rows: rows.collect(),
-        plots: series
-            .iter()
-            .map(|one| Plot {
-                note: "in process".into(),
-                title: format!("CPU time of a report by {} (Fig. 12)", one.name),
-                // Zero events have no place on a logarithmic axis, and are in the table.
-                x: if one.points.len() > 1 && one.points[one.points.len() - 1].0 > 20 {
-                    log(one.name)
-                } else {
-                    linear(one.name)
-                },
-                y: linear("per report (ns)"),
-                series: vec![Series {
-                    name: "hopwise".into(),
-                    style: Style::Line,
-                    points: one
-                        .points
-                        .iter()
-                        .map(|(value, spread)| spread.point(*value as f64))
-                        .collect(),
-                }],
-            })
-            .collect(),
-    }
-}
-
-fn findings(by_rate: &[ByRate], series: &[Characteristic]) -> Findings {
-    Findings {
-        method: "Reports as INTCollector's generator sends them (Telemetry Report 1.0, INT 1.0). By rate: a sender passes reports over loopback to one \
-                 receiving thread with the collector. With event detection, the values are constant. Without, each report contains a change, which \
-                 becomes a row of the store. By characteristics: the collector processes payloads in memory; no I/O, nothing is stored."
-            .into(),
-        conditions: vec![
-            "by rate: CPU time of the process without the sender, user and system. On loopback, the kernel does part of the receive work \
-             in the sender's context, which is not counted; the paper's figures contain all of it"
-                .into(),
-            "the paper: one core of an Intel Core i5 3570 (3.4 GHz) in a virtual machine; the fast path in the kernel (XDP), in C, the rest in Python; \
-             its values are those of its text, since the figures' data is not published"
-                .into(),
-            timing::condition(),
-        ],
-        tables: vec![rate_table(by_rate), characteristics_table(series)],
-        ..Findings::default()
-    }
-}
+const METHOD: &str = "Reports as INTCollector's generator sends them (Telemetry Report 1.0, INT 1.0). By rate: a sender passes reports over loopback to one \
+                      receiving thread with the collector. With event detection, the values are constant. Without, each report contains a change, which \
+                      becomes a row of the store. By characteristics: the collector processes payloads in memory; no I/O, nothing is stored.";
+const CONDITIONS: [&str; 3] = [
+    "by rate: CPU time of the process without the sender, user and system. On loopback, the kernel does part of the receive work \
+     in the sender's context, which is not counted; the paper's figures contain all of it",
+    "the paper: one core of an Intel Core i5 3570 (3.4 GHz) in a virtual machine; the fast path in the kernel (XDP), in C, the rest in Python; \
+     its values are those of its text, since the figures' data is not published",
+    timing::CONDITION,
+];
 
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
@@ -464,10 +357,7 @@ pub(super) fn observe(results: &Results) -> Observations {
     ));
     remarks.extend(ratio(&by_rate));
     remarks.extend(REMARKS.map(judgement));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 const REMARKS: [&str; 3] = [

@@ -1,6 +1,7 @@
 //! The measurements of "Direct Telemetry Access", repeated with hopwise's translator, responder and readers.
 
-use super::settings::Parameter;
+use super::{page::linear, settings::Parameter};
+use crate::svg::Axis;
 
 mod answers;
 mod append;
@@ -37,6 +38,14 @@ pub(super) const ANSWERS: &[Parameter] = &[
     Parameter::work("runs", [&[10], &[2], &[1]], 1..=1_000)
         .help("times that the store is filled, each with its own keys"),
 ];
+
+/// The axis of shares of keys.
+fn percent_axis() -> Axis {
+    Axis {
+        range: Some((0.0, 100.0)),
+        ..linear("keys answered (%)")
+    }
+}
 
 /// `0.625` as `62.5 %`.
 fn percent(share: f64) -> String {

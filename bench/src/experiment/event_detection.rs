@@ -13,12 +13,12 @@ use dataplane::{
 use detect::{Detection, Metric, RuleSet, Thresholds};
 
 use super::{
-    page::{Cell, Comparison, Findings, Table, line_series, log},
+    page::{Comparison, Findings, Table, fixed, line_series, log, row},
     rows::{Observations, Results, judgement, listed},
     settings::{Parameter, Settings},
 };
-use crate::figures::octets;
-use crate::svg::Plot;
+use crate::svg::Series;
+use collect_role::datagram::octets;
 use terminal::CliError;
 use terminal::units;
 
@@ -155,24 +155,17 @@ impl Outcome {
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let span = settings.one("span") * 1_000_000;
     let recording = record(span, settings.one("seed"))?;
-    let mut findings = Findings {
-        method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two \
-                 hosts; INT-MD reports every packet. The collector processes the same reports once per threshold. A reader of the store sees the last \
-                 reported value. Its error is the difference from the value that the switch measured for that packet, over all packets and hops. A \
-                 burst is a period in which a value stays above the level given below; it is found if the reader sees a value above the level during \
-                 the burst."
+    let conditions = [
+        format!(
+            "{} reports in {} of simulated time; no report lost",
+            units::count(recording.datagrams.len() as u64),
+            units::nanos(span)
+        ),
+        "one metric at a time has a threshold; reports of the latest state (every 10 s) are not counted"
             .into(),
-        conditions: vec![
-            format!(
-                "{} reports in {} of simulated time; no report lost",
-                units::count(recording.datagrams.len() as u64),
-                units::nanos(span)
-            ),
-            "one metric at a time has a threshold; reports of the latest state (every 10 s) are not counted".into(),
-            "simulated: the same on every machine".into(),
-        ],
-        ..Findings::default()
-    };
+        "simulated: the same on every machine".into(),
+    ];
+    let mut findings = Findings::new(METHOD, conditions, []);
     for subject in &SUBJECTS {
         let outcomes: Vec<(u64, Outcome)> = subject
             .thresholds
@@ -184,6 +177,12 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     }
     Ok(findings)
 }
+
+const METHOD: &str = "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two \
+                      hosts; INT-MD reports every packet. The collector processes the same reports once per threshold. A reader of the store sees the last \
+                      reported value. Its error is the difference from the value that the switch measured for that packet, over all packets and hops. A \
+                      burst is a period in which a value stays above the level given below; it is found if the reader sees a value above the level during \
+                      the burst.";
 
 /// Compares the paper's orders of magnitude with the factor at the largest threshold that still finds every burst, and at the
 /// smallest that saves two orders.
@@ -242,11 +241,11 @@ fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
     Ok(recording)
 }
 
-/// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
 pub(super) fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the simulated network: {error}"))
 }
 
+/// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
 pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     let wire = Wire {
         rate: 1_000_000_000,
@@ -362,75 +361,55 @@ fn watch_bursts(
     }
 }
 
-fn points(outcomes: &[(u64, Outcome)], figure: fn(&Outcome) -> f64) -> Vec<(f64, f64)> {
-    // A logarithmic axis has no zero: the results for a threshold of 0 are only in the table.
-    let positive = outcomes.iter().filter(|(threshold, _)| *threshold > 0);
-    positive
-        .map(|(threshold, outcome)| (*threshold as f64, figure(outcome)))
-        .collect()
-}
-
 fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
     let name = subject.metric.name();
-    let threshold = format!("threshold ({})", subject.unit);
-    let rows = Plot {
-        note: String::new(),
-        title: format!("{name}: stored rows and bursts found"),
-        x: log(&threshold),
-        y: log("per cent"),
-        series: vec![
-            line_series(
-                "rows, of values",
-                points(outcomes, |one| 100.0 * one.rows as f64 / one.values as f64),
-            ),
-            line_series(
-                "bursts found",
-                points(outcomes, |one| {
-                    100.0 * one.found as f64 / one.bursts.max(1) as f64
-                }),
-            ),
-        ],
-    };
-    let errors = Plot {
-        note: String::new(),
-        title: format!("{name}: error of the reconstructed value"),
-        x: log(&threshold),
-        y: log(&format!("error ({})", subject.unit)),
-        series: vec![
-            line_series("mean", points(outcomes, Outcome::mean)),
-            line_series("99 %", points(outcomes, |one| one.quantile(0.99) as f64)),
-            line_series("greatest", points(outcomes, |one| one.quantile(1.0) as f64)),
-        ],
-    };
-    Table {
-        name: subject.table,
-        about: format!(
-            "{name} by threshold; bursts are above {} {}",
-            units::count(subject.level),
-            subject.unit
-        ),
-        columns: "threshold,values,rows,rows_percent,error_mean,error_p99,error_max,\
-            values_before_first_row,bursts,bursts_found"
-            .into(),
-        rows: outcomes
-            .iter()
-            .map(|(threshold, outcome): &(u64, Outcome)| {
-                vec![
-                    (*threshold).into(),
-                    outcome.values.into(),
-                    outcome.rows.into(),
-                    Cell::Figure(100.0 * outcome.rows as f64 / outcome.values as f64, 3),
-                    Cell::Figure(outcome.mean(), 1),
-                    outcome.quantile(0.99).into(),
-                    outcome.quantile(1.0).into(),
-                    outcome.unknown.into(),
-                    outcome.bursts.into(),
-                    outcome.found.into(),
-                ]
-            })
-            .collect(),
-        plots: vec![rows, errors],
+    let level = units::count(subject.level);
+    let about = format!("{name} by threshold; bursts are above {level} {}", subject.unit);
+    let columns = "threshold,values,rows,rows_percent,error_mean,error_p99,error_max,\
+        values_before_first_row,bursts,bursts_found";
+    let mut table = Table::new(subject.table, about, columns);
+    let mut found = Vec::new();
+    for (threshold, outcome) in outcomes {
+        table.push(row![
+            *threshold,
+            outcome.values,
+            outcome.rows,
+            fixed(100.0 * outcome.rows as f64 / outcome.values as f64, 3),
+            fixed(outcome.mean(), 1),
+            outcome.quantile(0.99),
+            outcome.quantile(1.0),
+            outcome.unknown,
+            outcome.bursts,
+            outcome.found,
+        ]);
+        let share = 100.0 * outcome.found as f64 / outcome.bursts.max(1) as f64;
+        found.push((*threshold as f64, share));
     }
+    let bursts = line_series("bursts found", found);
+    let lines = vec![
+        table.line("rows, of values", &[], "threshold", "rows_percent"),
+        bursts,
+    ];
+    let threshold = log(&format!("threshold ({})", subject.unit));
+    let axes = [threshold.clone(), log("per cent")];
+    let title = format!("{name}: stored rows and bursts found");
+    table.plot(title, "", axes, lines.into_iter().map(from_positive).collect());
+    let lines = [
+        ("mean", "error_mean"),
+        ("99 %", "error_p99"),
+        ("greatest", "error_max"),
+    ]
+    .map(|(name, column)| from_positive(table.line(name, &[], "threshold", column)));
+    let axes = [threshold, log(&format!("error ({})", subject.unit))];
+    let title = format!("{name}: error of the reconstructed value");
+    table.plot(title, "", axes, lines.into());
+    table
+}
+
+/// A line without its point at 0, which has no place on a logarithmic axis: it is only in the table.
+fn from_positive(mut line: Series) -> Series {
+    line.points.retain(|point| point.x > 0.0);
+    line
 }
 
 /// Computes the remarks from the rows.
@@ -476,10 +455,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use wire::FlowKey;
 use super::{
     bursts::{self, MODELS, Packet},
     inferred::{self, PAPER, PAPER_MONITOR},
-    page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
+    page::{Cell, Comparison, Findings, Interval, Table, fixed, linear, log, mark_series, row},
     rows::{Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
 };
-use crate::svg::{Plot, Series, Style};
+use crate::svg::{Series, Style};
 use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -77,25 +77,24 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         outcomes.append(&mut of_model);
     }
     let fits = inferred::fits(settings);
-    let mut findings = Findings {
-        method: METHOD.into(),
-        ..Findings::default()
-    };
-    findings.conditions = CONDITIONS.map(str::to_owned).into();
-    for (at, point) in PAPER.into_iter().enumerate() {
-        findings
-            .comparisons
-            .push(compare(&outcomes, point, &inferred::compared(&fits, at)));
-    }
-    findings.tables = vec![
-        inferred::fit_table(&fits),
-        inferred::longest_table(settings),
-        inferred::sensitivity_table(settings),
-        capacity_table(&outcomes),
-        error_table(&outcomes),
-        burst_table(settings)?,
-    ];
-    Ok(findings)
+    let points = PAPER.into_iter().enumerate();
+    Ok(Findings {
+        comparisons: points
+            .map(|(at, point)| compare(&outcomes, point, &inferred::compared(&fits, at)))
+            .collect(),
+        ..Findings::new(
+            METHOD,
+            CONDITIONS.map(str::to_owned),
+            [
+                inferred::fit_table(&fits),
+                inferred::longest_table(settings),
+                inferred::sensitivity_table(settings),
+                capacity_table(&outcomes),
+                error_table(&outcomes),
+                burst_table(settings)?,
+            ],
+        )
+    })
 }
 
 const METHOD: &str = "Microbursts of three kinds of server racks (two-state model measured at Facebook) fill the queue of one switch. For the physical queue with per-hop and \
@@ -135,23 +134,13 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
         threshold: ns,
     };
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
-    let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
     let mut reported = 0_u64;
     let mut last_reported = 0;
     let mut open = None;
     for (at, packet) in packets.iter().enumerate() {
-        let hops = [HopValues {
-            queue_occupancy: packet.queue,
-            node: 1,
-            ..HopValues::NOTHING
-        }];
-        let observation = Observation {
-            hops: &hops,
-            ..Observation::default()
-        };
         let is_reported = match filter {
             Filter::Level => packet.queue > ns || ns == 0,
-            _ => monitor.decide(&observation, &flow, packet.at).is_reported(),
+            _ => observe_queue(&mut monitor, packet),
         };
         if is_reported {
             // The first packet of a trace is reported whatever the threshold.
@@ -173,6 +162,21 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
     outcome.reported += reported;
     outcome.shares.push(reported as f64 / packets.len() as f64);
     Ok(())
+}
+
+/// Whether a detector reports a packet of the one flow.
+fn observe_queue(monitor: &mut Monitor, packet: &Packet) -> bool {
+    let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
+    let hops = [HopValues {
+        queue_occupancy: packet.queue,
+        node: 1,
+        ..HopValues::NOTHING
+    }];
+    let observation = Observation {
+        hops: &hops,
+        ..Observation::default()
+    };
+    monitor.decide(&observation, &flow, packet.at).is_reported()
 }
 
 /// Errors by size, in steps of 0.1 us.
@@ -213,21 +217,16 @@ impl Outcome {
             sum: 0,
             largest: 0,
         };
-        let packets = 0;
-        let reported = 0;
-        let shares = Vec::new();
-        let bursts = 0;
-        let missed = 0;
         Self {
             model,
             filter,
             threshold,
-            packets,
-            reported,
-            shares,
+            packets: 0,
+            reported: 0,
+            shares: Vec::new(),
             errors,
-            bursts,
-            missed,
+            bursts: 0,
+            missed: 0,
         }
     }
 
@@ -265,68 +264,49 @@ fn compare(outcomes: &[Outcome], point: (&str, &str, u64, f64), inferred: &str) 
 }
 
 fn capacity_table(outcomes: &[Outcome]) -> Table {
-    let plots = ["per-hop", "moving average"].map(|filter| Plot {
-        note: "physical queue, mean of the traces; marks: the paper".into(),
-        title: format!(
-            "Capacity of one core of the monitor, {filter} (Fig. {})",
-            if filter == "per-hop" { 4 } else { 5 }
-        ),
-        x: linear("threshold (us of queue)"),
-        y: log("packets a second"),
-        series: MODELS
-            .iter()
-            .flat_map(|model| lines(outcomes, model.name, filter))
-            .collect(),
-    });
-    let columns = "model,algorithm,threshold_us,packets,reports,capacity_mpps,ci95_low,ci95_high".into();
+    let columns = "model,algorithm,threshold_us,packets,reports,capacity_mpps,ci95_low,ci95_high";
     let about =
-        "Physical queue: capacity by algorithm and threshold (empty cell: no event, or no upper limit)"
-            .into();
-    Table {
-        name: "capacity",
-        about,
-        columns,
-        rows: outcomes
-            .iter()
-            .map(|one| {
-                let share = Interval::of(&one.shares);
-                let [mean, low, high] = [share.mean, share.high, share.low].map(|share| {
-                    Outcome::capacity(share).map_or(Cell::Empty, |capacity| Cell::Figure(capacity / 1e6, 2))
-                });
-                vec![
-                    one.model.into(),
-                    one.filter.into(),
-                    one.threshold.into(),
-                    one.packets.into(),
-                    one.reported.into(),
-                    mean,
-                    low,
-                    high,
-                ]
-            })
-            .collect(),
-        plots: plots.into(),
+        "Physical queue: capacity by algorithm and threshold (empty cell: no event, or no upper limit)";
+    let mut table = Table::new("capacity", about, columns);
+    for one in outcomes {
+        let share = Interval::of(&one.shares);
+        let capacities = [share.mean, share.high, share.low].map(|share| match Outcome::capacity(share) {
+            Some(capacity) => fixed(capacity / 1e6, 2),
+            None => Cell::Empty,
+        });
+        table.push(row![
+            one.model,
+            one.filter,
+            one.threshold,
+            one.packets,
+            one.reported,
+            capacities,
+        ]);
     }
+    for (filter, number) in [("per-hop", 4), ("moving average", 5)] {
+        let lines = MODELS.iter().flat_map(|model| lines(&table, model.name, filter));
+        let series = lines.collect();
+        table.plot(
+            format!("Capacity of one core of the monitor, {filter} (Fig. {number})"),
+            "physical queue, mean of the traces; marks: the paper",
+            [linear("threshold (us of queue)"), log("packets a second")],
+            series,
+        );
+    }
+    table
 }
 
 /// The simulated series and, where the paper gives figures, the paper's.
-fn lines(outcomes: &[Outcome], model: &str, filter: &str) -> Vec<Series> {
-    let found = outcomes
-        .iter()
-        .filter(|one| (one.model, one.filter) == (model, filter));
-    let points = found.filter_map(|one| {
-        Some((
-            one.threshold as f64,
-            Outcome::capacity(Interval::of(&one.shares).mean)?,
-        ))
-    });
+fn lines(table: &Table, model: &str, filter: &str) -> Vec<Series> {
+    let wanted = [("model", model), ("algorithm", filter)];
+    let line = table.line(model, &wanted, "threshold_us", "capacity_mpps");
     let paper = PAPER
         .iter()
         .filter(|one| (one.0, one.1) == (model, filter))
         .map(|one| (one.2 as f64, one.3));
     let first = [(0.0, PAPER_MONITOR)].into_iter().filter(|_| model != "hadoop");
     let paper: Vec<(f64, f64)> = first.chain(paper).collect();
-    let mut lines = vec![line_series(model, points.collect())];
+    let mut lines = vec![line.map(|millions| 1e6 * millions)];
     if !paper.is_empty() {
         lines.push(mark_series(&format!("{model}, the paper"), paper));
     }
@@ -349,108 +329,64 @@ fn burst_table(settings: &Settings) -> Result<Table, CliError> {
         threshold: THRESHOLD * 1_000,
     };
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
-    let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
-    let (mut last_reported, mut rows, mut actual, mut reconstructed) =
-        (0, Vec::new(), Vec::new(), Vec::new());
+    let about = "One burst, packet by packet";
+    let mut table = Table::new("burst", about, "time_us,queue_us,last_reported_us");
+    let mut last_reported = 0;
     for packet in packets.iter().take_while(|packet| packet.at < from + SPAN) {
-        let hops = [HopValues {
-            queue_occupancy: packet.queue,
-            node: 1,
-            ..HopValues::NOTHING
-        }];
-        if monitor
-            .decide(
-                &Observation {
-                    hops: &hops,
-                    ..Observation::default()
-                },
-                &flow,
-                packet.at,
-            )
-            .is_reported()
-        {
+        if observe_queue(&mut monitor, packet) {
             last_reported = packet.queue;
         }
         if packet.at >= from {
-            let at = (packet.at - from) as f64 / 1e3;
-            let queue = packet.queue as f64 / 1e3;
-            let last_reported = last_reported as f64 / 1e3;
-            rows.push(
-                [at, queue, last_reported]
-                    .map(|figure| Cell::Figure(figure, 2))
-                    .into(),
-            );
-            actual.push((at, queue));
-            reconstructed.push((at, last_reported));
+            let figures = [packet.at - from, packet.queue, last_reported];
+            table.push(row![figures.map(|ns| fixed(ns as f64 / 1e3, 2))]);
         }
     }
-    let plot = Plot {
-        note: format!("cache, per-hop, threshold {THRESHOLD} us"),
-        title: "A burst: actual queue occupancy, and as reconstructed from reports".into(),
-        x: linear("time (us)"),
-        y: linear("queue (us)"),
-        series: vec![
-            line_series("the queue", actual),
-            Series::new("last reported", Style::Step, reconstructed),
-        ],
-    };
-    Ok(Table {
-        name: "burst",
-        about: "One burst, packet by packet".into(),
-        columns: "time_us,queue_us,last_reported_us".into(),
-        rows,
-        plots: vec![plot],
-    })
+    let mut reconstructed = table.line("last reported", &[], "time_us", "last_reported_us");
+    reconstructed.style = Style::Step;
+    let lines = vec![table.line("the queue", &[], "time_us", "queue_us"), reconstructed];
+    table.plot(
+        "A burst: actual queue occupancy, and as reconstructed from reports",
+        &format!("cache, per-hop, threshold {THRESHOLD} us"),
+        [linear("time (us)"), linear("queue (us)")],
+        lines,
+    );
+    Ok(table)
 }
 
 fn error_table(outcomes: &[Outcome]) -> Table {
-    Table {
-        name: "hidden",
-        about: "Physical queue: error of the reconstructed queue occupancy, and missed bursts (above 100 us)"
-            .into(),
-        columns: "model,algorithm,threshold_us,error_mean_us,error_p99_us,error_max_us,bursts,\
-            bursts_missed"
-            .into(),
-        rows: outcomes
-            .iter()
-            .map(|one| {
-                vec![
-                    one.model.into(),
-                    one.filter.into(),
-                    one.threshold.into(),
-                    Cell::Figure(one.mean(), 2),
-                    Cell::Figure(one.errors.quantile(0.99) as f64 / 1e3, 1),
-                    Cell::Figure(one.errors.largest as f64 / 1e3, 1),
-                    one.bursts.into(),
-                    one.missed.into(),
-                ]
-            })
-            .collect(),
-        plots: MODELS
-            .iter()
-            .map(|model| Plot {
-                note: String::new(),
-                title: format!(
-                    "{}: mean error of the queue occupancy reconstructed from reports",
-                    model.name
-                ),
-                x: linear("threshold (us of queue)"),
-                y: linear("error (us)"),
-                series: FILTERS
-                    .iter()
-                    .map(|(_, filter)| {
-                        let same = outcomes
-                            .iter()
-                            .filter(|one| (one.model, one.filter) == (model.name, *filter));
-                        line_series(
-                            filter,
-                            same.map(|one| (one.threshold as f64, one.mean())).collect(),
-                        )
-                    })
-                    .collect(),
-            })
-            .collect(),
+    let columns = "model,algorithm,threshold_us,error_mean_us,error_p99_us,error_max_us,bursts,\
+        bursts_missed";
+    let about =
+        "Physical queue: error of the reconstructed queue occupancy, and missed bursts (above 100 us)";
+    let mut table = Table::new("hidden", about, columns);
+    for one in outcomes {
+        table.push(row![
+            one.model,
+            one.filter,
+            one.threshold,
+            fixed(one.mean(), 2),
+            fixed(one.errors.quantile(0.99) as f64 / 1e3, 1),
+            fixed(one.errors.largest as f64 / 1e3, 1),
+            one.bursts,
+            one.missed,
+        ]);
     }
+    for model in MODELS {
+        let lines = FILTERS.map(|(_, filter)| {
+            let wanted = [("model", model.name), ("algorithm", filter)];
+            table.line(filter, &wanted, "threshold_us", "error_mean_us")
+        });
+        table.plot(
+            format!(
+                "{}: mean error of the queue occupancy reconstructed from reports",
+                model.name
+            ),
+            "",
+            [linear("threshold (us of queue)"), linear("error (us)")],
+            lines.into(),
+        );
+    }
+    table
 }
 
 /// Computes the remarks from the rows.
@@ -486,10 +422,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         remarks.extend(suppressed(algorithm, &hidden.with(&[("algorithm", algorithm)])));
     }
     remarks.extend(JUDGEMENTS.map(judgement));
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 const JUDGEMENTS: [&str; 4] = [

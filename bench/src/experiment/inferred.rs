@@ -3,10 +3,10 @@
 
 use super::{
     bursts::{MODELS, Model, Random},
-    page::{Cell, Interval, Table, linear},
+    page::{Cell, Interval, Table, fixed, linear, named, row},
     settings::Settings,
 };
-use crate::svg::{Axis, Plot, Point, Series, Style};
+use crate::svg::{Axis, Point, Series, Style};
 
 /// Reports per second that one core of the paper's monitor handles when every packet is reported.
 pub(super) const PAPER_MONITOR: f64 = 3.43e6;
@@ -191,21 +191,16 @@ pub(super) fn fits(settings: &Settings) -> Fits {
 
 /// Fitted against published shares.
 pub(super) fn fit_table(fits: &Fits) -> Table {
-    let mut rows = Vec::new();
+    let columns = "workload,model,algorithm,threshold_us,paper_mpps,fitted_mpps,error_percent,\
+        paper_reported_percent,reported_percent,ci95_low,ci95_high,one_trace_min,\
+        one_trace_max,paper_within_traces";
+    let mut table = Table::new("fit", "Workloads as we infer them, against the paper", columns);
     for fit in &fits.0 {
-        for (at, (model, algorithm, threshold, paper)) in PAPER.iter().enumerate() {
-            let (share, (capacity, error)) = (Interval::of(fit.shares[at].as_slice()), fit.capacity(at));
+        for (at, (model, algorithm, threshold, paper)) in PAPER.into_iter().enumerate() {
+            let share = Interval::of(fit.shares[at].as_slice());
+            let (capacity, error) = fit.capacity(at);
             let published = PAPER_MONITOR / paper;
             let inside = (share.smallest..=share.largest).contains(&published);
-            let mut row = vec![
-                fit.workload.name.into(),
-                (*model).into(),
-                (*algorithm).into(),
-                (*threshold).into(),
-                Cell::Figure(paper / 1e6, 2),
-                Cell::Figure(capacity / 1e6, 2),
-                Cell::Figure(error, 1),
-            ];
             let shares = [
                 published,
                 share.mean,
@@ -214,25 +209,25 @@ pub(super) fn fit_table(fits: &Fits) -> Table {
                 share.smallest,
                 share.largest,
             ];
-            row.extend(shares.map(|share| Cell::Figure(100.0 * share, 2)));
-            row.push(if inside { "yes" } else { "no" }.into());
-            rows.push(row);
+            table.push(row![
+                fit.workload.name,
+                model,
+                algorithm,
+                threshold,
+                fixed(paper / 1e6, 2),
+                fixed(capacity / 1e6, 2),
+                fixed(error, 1),
+                shares.map(|share| fixed(100.0 * share, 2)),
+                if inside { "yes" } else { "no" },
+            ]);
         }
     }
-    Table {
-        name: "fit",
-        about: "Workloads as we infer them, against the paper".into(),
-        columns: "workload,model,algorithm,threshold_us,paper_mpps,fitted_mpps,error_percent,\
-            paper_reported_percent,reported_percent,ci95_low,ci95_high,one_trace_min,\
-            one_trace_max,paper_within_traces"
-            .into(),
-        rows,
-        plots: vec![fit_plot(fits)],
-    }
+    plot_fits(&mut table, fits);
+    table
 }
 
 /// Bars by point: the paper, and the mean capacity of each workload with the range of single traces.
-fn fit_plot(fits: &Fits) -> Plot {
+fn plot_fits(table: &mut Table, fits: &Fits) {
     let points = PAPER
         .iter()
         .enumerate()
@@ -253,30 +248,31 @@ fn fit_plot(fits: &Fits) -> Plot {
             points: points.collect(),
         });
     }
-    Plot {
-        title: "Capacity as a multiple of that without detection".into(),
-        note: "inferred workloads, 95 % confidence interval of the mean of 20 traces; hop: per-hop, avg: moving average".into(),
-        x: Axis { categories: PAPER.iter().map(|point: &(&str, &str, u64, f64)| {
-        format!(
-            "{} {} {}",
-            point.0,
-            if point.1 == "per-hop" { "hop" } else { "avg" },
-            point.2
-        )
-    }).collect(), ..linear("model, algorithm, threshold (us)") },
-        y: linear("times"),
-        series,
-    }
+    let names = PAPER.iter().map(|(model, algorithm, threshold, _)| {
+        let short = if *algorithm == "per-hop" { "hop" } else { "avg" };
+        format!("{model} {short} {threshold}")
+    });
+    let x = Axis {
+        name: "model, algorithm, threshold".into(),
+        unit: "us".into(),
+        ..named(names)
+    };
+    let note = "inferred workloads, 95 % confidence interval of the mean of 20 traces; hop: per-hop, avg: moving average";
+    let title = "Capacity as a multiple of that without detection";
+    table.plot(title, note, [x, linear("times")], series);
 }
 
 /// The longest queue of each trace: the paper's web queue never exceeds 175 us.
 pub(super) fn longest_table(settings: &Settings) -> Table {
-    let mut rows = Vec::new();
+    let columns = "workload,model,bursts_per_trace,longest_queue_us,longest_queue_us_min,\
+        longest_queue_us_max,traces_up_to_175_us,traces";
+    let about = "Longest queue of a trace (the paper: web never exceeds 175 us)";
+    let mut table = Table::new("longest", about, columns);
     for workload in WORKLOADS {
         for model in MODELS {
             let mut longest = Vec::new();
             let mut counts = Vec::new();
-            let mut below = 0;
+            let mut below = 0_u64;
             for seed in settings.seeds() {
                 let (queues, bursts) = trace(workload, model, settings.one("packets") as usize, seed);
                 let queue = queues.iter().copied().max().unwrap_or(0);
@@ -285,30 +281,22 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
                 counts.push(bursts as f64);
             }
             let longest = Interval::of(&longest);
-            let counts = Interval::of(&counts);
-            rows.push(vec![
-                workload.name.into(),
-                model.name.into(),
-                Cell::Figure(counts.mean, 0),
-                Cell::Figure(longest.mean, 0),
-                Cell::Figure(longest.smallest, 0),
-                Cell::Figure(longest.largest, 0),
-                below.into(),
-                settings.one("runs").into(),
+            let figures = [
+                Interval::of(&counts).mean,
+                longest.mean,
+                longest.smallest,
+                longest.largest,
+            ];
+            table.push(row![
+                workload.name,
+                model.name,
+                figures.map(|figure| fixed(figure, 0)),
+                below,
+                settings.one("runs"),
             ]);
         }
     }
-    let columns = "workload,model,bursts_per_trace,longest_queue_us,longest_queue_us_min,\
-        longest_queue_us_max,traces_up_to_175_us,traces"
-        .into();
-    let about = "Longest queue of a trace (the paper: web never exceeds 175 us)".into();
-    Table {
-        name: "longest",
-        about,
-        columns,
-        rows,
-        plots: Vec::new(),
-    }
+    table
 }
 
 /// Variations of a workload in one parameter: its name, its value as text, and the workload.
@@ -370,32 +358,22 @@ fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
 }
 
 pub(super) fn sensitivity_table(settings: &Settings) -> Table {
-    let mut rows = Vec::new();
+    let about = "Error of the fit by parameter: root mean square over the paper's points (empty cell: no event at some point)";
+    let columns = "workload,parameter,value,error_percent_per_hop,error_percent_average,\
+        error_percent_all";
+    let mut table = Table::new("sensitivity", about, columns);
+    let seed = settings.one("seed");
     for base in WORKLOADS {
         for (parameter, value, workload) in variations(base) {
-            let fit = Fit::new(
-                workload,
-                5 * settings.one("packets"),
-                settings.one("seed")..settings.one("seed") + 1,
-            );
-            let mut row = vec![base.name.into(), parameter.into(), value.as_str().into()];
-            row.extend(
-                [0..4, 4..PAPER.len(), 0..PAPER.len()].map(|points| match fit.error(points) {
-                    error if error.is_finite() => Cell::Figure(error, 0),
-                    _ => Cell::Empty,
-                }),
-            );
-            rows.push(row);
+            let fit = Fit::new(workload, 5 * settings.one("packets"), seed..seed + 1);
+            let errors = [0..4, 4..PAPER.len(), 0..PAPER.len()].map(|points| match fit.error(points) {
+                error if error.is_finite() => fixed(error, 0),
+                _ => Cell::Empty,
+            });
+            table.push(row![base.name, parameter, value.as_str(), errors]);
         }
     }
-    Table {
-        name: "sensitivity",
-        about: "Error of the fit by parameter: root mean square over the paper's points (empty cell: no event at some point)".into(),
-        columns: "workload,parameter,value,error_percent_per_hop,error_percent_average,\
-            error_percent_all".into(),
-        rows,
-        plots: Vec::new(),
-    }
+    table
 }
 
 #[cfg(test)]

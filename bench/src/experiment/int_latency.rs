@@ -8,12 +8,12 @@ mod lane;
 use std::thread;
 
 use super::{
-    page::{Cell, Comparison, Findings, Table, line_series, linear},
+    page::{Cell, Comparison, Findings, Table, fixed, line_series, linear, row},
     rows::{NOT_RUN, Observations, Results, Rows, judgement},
     settings::{Parameter, Settings},
     timing::Spread,
 };
-use crate::{figures::failed, svg::Plot};
+use crate::figures::failed;
 use lane::Lane;
 use terminal::CliError;
 
@@ -103,7 +103,7 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
             "{name} lost every packet; free the machine's cores, and try again"
         )));
     }
-    Ok(findings(&measured, vec![of, format!("BMv2: {version}")]))
+    Ok(findings(&measured, [of, format!("BMv2: {version}")]))
 }
 
 /// One run: a packet through each switch in turn, so that a disturbance affects all.
@@ -151,41 +151,32 @@ fn sorted(measured: &Measured) -> Vec<f64> {
     all
 }
 
-fn findings(measured: &[(&str, [Measured; 3])], versions: Vec<String>) -> Findings {
-    Findings {
-        method: "A host sends UDP packets of 200 bytes of payload over a veth link to a switch, and receives them over another one. The switch is a process in a network \
-                 namespace of its own. One packet is under way at a time; its latency is the time from before the host sends it until the host sees it. Three \
-                 processes of a switch, one for each row, get the packets in turn."
-            .into(),
-        conditions: conditions(versions),
-        tables: vec![latency(measured), distribution(measured)],
-        ..Findings::default()
-    }
+fn findings(measured: &[(&str, [Measured; 3])], versions: [String; 2]) -> Findings {
+    Findings::new(
+        METHOD,
+        CONDITIONS.map(str::to_owned).into_iter().chain(versions),
+        [latency(measured), distribution(measured)],
+    )
 }
 
-fn conditions(versions: Vec<String>) -> Vec<String> {
-    let mut conditions = vec![
-        "the host's thread on core 0, busy-waiting; the switches on core 1, sleeping until a packet arrives; between two packets a pause of 200 us and the latency of \
-         the one before"
-            .into(),
-        "hopwise: INT-MD 2.1 with the default items; BMv2: `int.p4` of this project, INT-MD 2.1 with node id, interfaces, latency, queue and timestamps; \
-         `no INT` is the same program without entries that measure"
-            .into(),
-        "the paper: a host and a switch (Wedge 100B) with and without INT, source, transit and sink enabled, mean of 10,000 packets; without INT, the switch has a program \
-         without it"
-            .into(),
-        "`added_ns`: the median of the differences of packets with the same number, for each run; the median of the runs, `_min` and `_max` the smallest and largest run. \
-         Likewise `median_ns`. Percentiles are of the packets of all runs"
-            .into(),
-    ];
-    conditions.extend(versions);
-    conditions
-}
+const METHOD: &str = "A host sends UDP packets of 200 bytes of payload over a veth link to a switch, and receives them over another one. The switch is a process in a network \
+                      namespace of its own. One packet is under way at a time; its latency is the time from before the host sends it until the host sees it. Three \
+                      processes of a switch, one for each row, get the packets in turn.";
+const CONDITIONS: [&str; 4] = [
+    "the host's thread on core 0, busy-waiting; the switches on core 1, sleeping until a packet arrives; between two packets a pause of 200 us and the latency of \
+     the one before",
+    "hopwise: INT-MD 2.1 with the default items; BMv2: `int.p4` of this project, INT-MD 2.1 with node id, interfaces, latency, queue and timestamps; \
+     `no INT` is the same program without entries that measure",
+    "the paper: a host and a switch (Wedge 100B) with and without INT, source, transit and sink enabled, mean of 10,000 packets; without INT, the switch has a program \
+     without it",
+    "`added_ns`: the median of the differences of packets with the same number, for each run; the median of the runs, `_min` and `_max` the smallest and largest run. \
+     Likewise `median_ns`. Percentiles are of the packets of all runs",
+];
 
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("added");
-    let comparisons = rows
+    let comparisons: Vec<_> = rows
         .values("switch")
         .into_iter()
         .map(|switch| comparison(&rows, switch))
@@ -207,10 +198,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 fn comparison(rows: &Rows, switch: &str) -> Comparison {
@@ -241,66 +229,50 @@ fn comparison(rows: &Rows, switch: &str) -> Comparison {
 }
 
 fn latency(measured: &[(&str, [Measured; 3])]) -> Table {
-    let mut rows = Vec::new();
+    let columns = "switch,int,packets,lost,median_ns,median_ns_min,median_ns_max,mean_ns,\
+        added_ns,added_ns_min,added_ns_max";
+    let mut table = Table::new("added", "Latency with and without INT", columns);
     for (name, tasks) in measured {
         for (task, (kind, does)) in tasks.iter().zip(TASKS) {
-            let all = sorted(task);
-            let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-            let counts = [Cell::Count(all.len() as u64), Cell::Count(task.lost)];
-            let mut row = vec![Cell::Text((*name).to_owned()), does.into()];
-            row.extend(counts);
-            row.extend(Spread::of(task.medians.clone()).cells(0));
-            row.push(Cell::Figure(mean, 0));
-            let added = Spread::of(task.added.clone());
-            row.extend(if kind == Task::Plain {
-                [Cell::Empty, Cell::Empty, Cell::Empty]
+            let added = if kind == Task::Plain {
+                [const { Cell::Empty }; 3]
             } else {
-                added.cells(0)
-            });
-            rows.push(row);
+                Spread::of(task.added.clone()).cells(0)
+            };
+            table.push(row![
+                *name,
+                does,
+                task.all.len(),
+                task.lost,
+                Spread::of(task.medians.clone()).cells(0),
+                fixed(task.all.iter().sum::<f64>() / task.all.len().max(1) as f64, 0),
+                added,
+            ]);
         }
     }
-    Table {
-        name: "added",
-        about: "Latency with and without INT".into(),
-        columns: "switch,int,packets,lost,median_ns,median_ns_min,median_ns_max,mean_ns,\
-            added_ns,added_ns_min,added_ns_max"
-            .into(),
-        rows,
-        plots: Vec::new(),
-    }
+    table
 }
 
 fn distribution(measured: &[(&str, [Measured; 3])]) -> Table {
-    let mut rows = Vec::new();
-    let mut plots = Vec::new();
+    let columns = "switch,int,p1,p5,p10,p25,p50,p75,p90,p95,p99";
+    let mut table = Table::new("distribution", "Percentiles of the latency, ns", columns);
     for (name, tasks) in measured {
         let mut series = Vec::new();
         for (task, (_, does)) in tasks.iter().zip(TASKS) {
             let all = sorted(task);
-            let mut row = vec![Cell::Text((*name).to_owned()), does.into()];
-            row.extend(PERCENTILES.map(|percent| Cell::Figure(percentile(&all, percent), 0)));
-            rows.push(row);
+            let percentiles = PERCENTILES.map(|percent| fixed(percentile(&all, percent), 0));
+            table.push(row![*name, does, percentiles]);
             let points = (1..=99)
                 .map(f64::from)
                 .map(|percent| (percentile(&all, percent) / 1e3, percent));
             series.push(line_series(does, points.collect()));
         }
-        plots.push(Plot {
-            title: format!("Distribution of the latency through {name}"),
-            note: "one packet at a time, over veth links".into(),
-            x: linear("latency (us)"),
-            y: linear("packets with at most this latency (%)"),
-            series,
-        });
+        let y = linear("packets with at most this latency (%)");
+        let title = format!("Distribution of the latency through {name}");
+        let note = "one packet at a time, over veth links";
+        table.plot(title, note, [linear("latency (us)"), y], series);
     }
-    Table {
-        name: "distribution",
-        about: "Percentiles of the latency, ns".into(),
-        columns: "switch,int,p1,p5,p10,p25,p50,p75,p90,p95,p99".into(),
-        rows,
-        plots,
-    }
+    table
 }
 
 #[cfg(test)]
@@ -317,7 +289,7 @@ mod tests {
         };
         let page = findings(
             &[("hopwise", [measured(0.0), measured(500.0), measured(50.0)])],
-            Vec::new(),
+            Default::default(),
         );
         let observed = observe(&Results::new(&page.tables));
         assert_eq!(

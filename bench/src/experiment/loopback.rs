@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector::Datagram;
+use collector::{Batch, Collector, Datagram};
 use nic::udp::{Burst, Options, Receiver, Sender};
 
 use crate::{
-    cases::core_time,
-    figures::{failed, octets},
+    cases::on_core,
+    figures::{each_chunk, failed},
 };
 use terminal::CliError;
 
@@ -46,8 +46,47 @@ impl Served {
         self.cpu / self.seconds / 1e7
     }
 
+    pub(super) fn lost_percent(&self) -> f64 {
+        100.0 * (self.sent - self.received) as f64 / self.sent as f64
+    }
+
     pub(super) fn ns_per_report(&self) -> f64 {
         self.cpu / self.received.max(1) as f64
+    }
+}
+
+/// A collector that receives reports, and whose records are passed on or discarded.
+pub(super) struct Server {
+    pub(super) collector: Collector,
+    pub(super) batch: Batch,
+    ticked: u64,
+}
+
+impl Server {
+    const BATCH: usize = 8_192;
+    const TICK: u64 = 20_000_000;
+
+    pub(super) fn new(collector: Collector) -> Self {
+        Self {
+            collector,
+            batch: Batch::with_capacity(Self::BATCH),
+            ticked: 0,
+        }
+    }
+
+    /// Processes datagrams by `handle`, and runs timers; returns whether the batch is half full.
+    pub(super) fn serve(
+        &mut self,
+        datagrams: &[Datagram<'_>],
+        handle: fn(&mut Collector, &[Datagram<'_>], &mut dyn collector::Output),
+    ) -> bool {
+        handle(&mut self.collector, datagrams, &mut self.batch);
+        let now = datagrams.last().map_or(self.ticked, |last| last.received);
+        if now.saturating_sub(self.ticked) >= Self::TICK {
+            self.ticked = now;
+            self.collector.tick(now, &mut self.batch);
+        }
+        self.batch.len() > Self::BATCH / 2
     }
 }
 
@@ -59,26 +98,32 @@ pub(super) fn serve(
     span: Duration,
     handle: impl FnMut(&[Datagram<'_>]) + Send,
 ) -> Result<Served, CliError> {
+    let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).cycle().take(4_096).collect();
+    deliver(|sender| send(sender, &payloads, rate, span), handle)
+}
+
+/// The same with datagrams that `send` sends; it returns their number and the duration in seconds.
+pub(super) fn deliver(
+    send: impl FnOnce(&mut Sender) -> Result<(u64, f64), nic::Error>,
+    handle: impl FnMut(&[Datagram<'_>]) + Send,
+) -> Result<Served, CliError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut receiver = Receiver::bind(any, &Options::default()).map_err(failed)?;
     let mut sender = Sender::connect(any, receiver.local_addr()).map_err(failed)?;
     let done = AtomicBool::new(false);
-    let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).cycle().take(4_096).collect();
     let all = all_threads();
-    let own = core_time().unwrap_or(0);
     thread::scope(|scope| {
         let server = scope.spawn(|| receive(&mut receiver, &done, handle));
-        let sent = send(&mut sender, &payloads, rate, span);
-        let of_sender = core_time().unwrap_or(0).saturating_sub(own);
+        let (sent, of_sender) = on_core(|| send(&mut sender));
         done.store(true, Ordering::Release);
         let joined = server.join().map_err(|_| failed("a thread panicked"))?;
-        let ((received, all_after), (sent, seconds)) = (joined.map_err(failed)?, sent.map_err(failed)?);
-        let cpu = all_after.saturating_sub(all).saturating_sub(of_sender) as f64;
+        let (received, all_after) = joined.map_err(failed)?;
+        let (sent, seconds) = sent.map_err(failed)?;
         Ok(Served {
             sent,
             received,
             seconds,
-            cpu,
+            cpu: all_after.saturating_sub(all).saturating_sub(of_sender) as f64,
         })
     })
 }
@@ -121,24 +166,7 @@ fn receive(
             return Ok((received, all_threads()));
         }
         received += count as u64;
-        let none = Datagram {
-            payload: &[],
-            source: [0; 16],
-            src_port: 0,
-            listener: 0,
-            received: 0,
-        };
-        let mut datagrams = [none; PER_CALL as usize];
-        for (slot, packet) in datagrams.iter_mut().zip(burst.iter()) {
-            *slot = Datagram {
-                payload: packet.data,
-                source: octets(packet.source.ip()),
-                src_port: packet.source.port(),
-                listener: 0,
-                received: packet.received,
-            };
-        }
-        handle(&datagrams[..count.min(PER_CALL as usize)]);
+        each_chunk(&burst, &mut handle);
     }
 }
 

@@ -7,13 +7,12 @@ use testkit::workload::collector::{Case, Input};
 use wire::{Decoder, Dialect, Profile};
 
 use super::{
-    page::{Cell, Comparison, Findings, Table, linear, mark_series},
+    page::{Comparison, Findings, Table, fixed, linear, mark_series, row},
     rows::{NOT_RUN, Observations, Results, Row, Rows, judgement, listed},
     settings::{Parameter, Settings},
-    timing::{self, Spread},
+    timing,
 };
 use crate::figures::decode_payloads;
-use crate::svg::{Plot, Series, Style};
 use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -27,45 +26,61 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 /// Capacities in the paper's text: hops, items, thousands of reports per second.
 const PAPER: [(u64, u64, f64); 3] = [(1, 1, 3_593.0), (1, 4, 2_976.0), (4, 8, 1_204.0)];
 
-/// Nanoseconds per report: decoding alone, and decoding with state and detection.
-struct Reading {
-    hops: u64,
-    items: u64,
-    decoding: Spread,
-    all: Spread,
-}
-
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let mut cases = Vec::new();
     for &hops in settings.list("nodes") {
         for &items in settings.list("items") {
-            let bitmap = 0xff00 & !(0xffff >> items);
-            let flows = settings.one("flows") as u32;
-            cases.push((
-                (hops, items),
-                Case {
-                    flows,
-                    hops: hops as u8,
-                    bitmap,
-                    ..Case::PLAIN
-                },
-            ));
+            let case = Case {
+                flows: settings.one("flows") as u32,
+                hops: hops as u8,
+                bitmap: 0xff00 & !(0xffff >> items),
+                ..Case::PLAIN
+            };
+            cases.push((hops, items, case));
         }
     }
-    let decoded = timing::in_turn(settings, &cases, |(_, case)| decoding(settings, case))?;
-    let handled = timing::in_turn(settings, &cases, |(_, case)| all(settings, case))?;
-    let points: Vec<Reading> = cases
-        .into_iter()
-        .zip(decoded.into_iter().zip(handled))
-        .map(|(((hops, items), _), (decoding, all))| Reading {
+    let decoded = timing::in_turn(settings, &cases, |(.., case)| decoding(settings, case))?;
+    let handled = timing::in_turn(settings, &cases, |(.., case)| all(settings, case))?;
+    let columns = "hops,items,values,decoding_ns,decoding_ns_min,decoding_ns_max,all_ns,\
+        all_ns_min,all_ns_max,all_kps,paper_kps";
+    let mut table = Table::new("rate", "Reports by hops and items, on one core", columns);
+    for ((hops, items, _), (decoding, all)) in cases.into_iter().zip(decoded.into_iter().zip(handled)) {
+        let paper = PAPER.iter().find(|paper| (paper.0, paper.1) == (hops, items));
+        table.push(row![
             hops,
             items,
-            decoding,
-            all,
-        })
-        .collect();
-    Ok(findings(&points))
+            hops * items,
+            decoding.cells(1),
+            all.cells(1),
+            fixed(rate(all.median), 0),
+            paper.map(|paper| fixed(paper.2, 0)),
+        ]);
+    }
+    let lines = table.lines("hops", "hopwise, {} hops", "items", "all_ns");
+    let mut series: Vec<_> = lines.into_iter().map(|line| line.map(rate)).collect();
+    for hops in [1, 4] {
+        let of_hops = PAPER.iter().filter(|one| one.0 == hops);
+        let points = of_hops.map(|one| (one.1 as f64, one.2)).collect();
+        series.push(mark_series(&format!("the paper, {hops} hops"), points));
+    }
+    table.plot(
+        "Reports per second of one core (Fig. 3)",
+        "different programs, different processors",
+        [linear("items of each hop"), linear("reports per second (k)")],
+        series,
+    );
+    Ok(Findings::new(METHOD, CONDITIONS.map(str::to_owned), [table]))
 }
+
+const METHOD: &str = "Reports of Telemetry Report 1.0 with INT 1.0 in memory are decoded and passed through the state of flows and hops and the detection of \
+                      changes; no value changes. The rate is the inverse of the CPU time of a report on one core.";
+const CONDITIONS: [&str; 3] = [
+    "the paper's monitor receives by AF_XDP, and builds and drops a Kafka message per report, on one core of an Intel Xeon Silver 4114 \
+     (2.20 GHz). Here: no I/O and no message, but state and detection",
+    "the paper's points are those of its text, since the figure's data is not published. Its text also says \"and the throughput to 2771 \
+     Kpps\" for four items, without saying for what",
+    timing::CONDITION,
+];
 
 /// UDP payload to report, with each hop read.
 pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError> {
@@ -103,78 +118,6 @@ fn rate(ns: f64) -> f64 {
     1e6 / ns
 }
 
-fn findings(points: &[Reading]) -> Findings {
-    Findings {
-        method: "Reports of Telemetry Report 1.0 with INT 1.0 in memory are decoded and passed through the state of flows and hops and the detection of \
-                 changes; no value changes. The rate is the inverse of the CPU time of a report on one core."
-            .into(),
-        conditions: vec![
-            "the paper's monitor receives by AF_XDP, and builds and drops a Kafka message per report, on one core of an Intel Xeon Silver 4114 \
-             (2.20 GHz). Here: no I/O and no message, but state and detection"
-                .into(),
-            "the paper's points are those of its text, since the figure's data is not published. Its text also says \"and the throughput to 2771 \
-             Kpps\" for four items, without saying for what"
-                .into(),
-            timing::condition(),
-        ],
-        tables: vec![table(points)],
-        ..Findings::default()
-    }
-}
-
-fn table(points: &[Reading]) -> Table {
-    let mut lengths: Vec<u64> = points.iter().map(|one| one.hops).collect();
-    lengths.dedup();
-    let paper = [1, 4].map(|hops: u64| {
-        let points = PAPER
-            .iter()
-            .filter(|one| one.0 == hops)
-            .map(|one| (one.1 as f64, one.2));
-        mark_series(&format!("the paper, {hops} hops"), points.collect())
-    });
-    Table {
-        name: "rate",
-        about: "Reports by hops and items, on one core".into(),
-        columns: "hops,items,values,decoding_ns,decoding_ns_min,decoding_ns_max,all_ns,\
-            all_ns_min,all_ns_max,all_kps,paper_kps"
-            .into(),
-        rows: points
-            .iter()
-            .map(|one| {
-                let mut row: Vec<Cell> =
-                    vec![one.hops.into(), one.items.into(), (one.hops * one.items).into()];
-                row.extend(one.decoding.cells(1));
-                row.extend(one.all.cells(1));
-                row.push(Cell::Figure(rate(one.all.median), 0));
-                let paper = PAPER
-                    .iter()
-                    .find(|paper| (paper.0, paper.1) == (one.hops, one.items));
-                row.push(paper.map_or(Cell::Empty, |paper| Cell::Figure(paper.2, 0)));
-                row
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "different programs, different processors".into(),
-            title: "Reports per second of one core (Fig. 3)".into(),
-            x: linear("items of each hop"),
-            y: linear("reports per second (k)"),
-            series: lengths
-                .iter()
-                .map(|hops| Series {
-                    name: format!("hopwise, {hops} hops"),
-                    style: Style::Line,
-                    points: points
-                        .iter()
-                        .filter(|one| one.hops == *hops)
-                        .map(|one| one.all.map(rate).point(one.items as f64))
-                        .collect(),
-                })
-                .chain(paper)
-                .collect(),
-        }],
-    }
-}
-
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
@@ -205,10 +148,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         "the programs do different work (no AF_XDP and no Kafka message here) and run on different processors, so neither the rates nor their shape \
          confirm or contradict the paper's monitor.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// A capacity in the paper's text beside that of the row.

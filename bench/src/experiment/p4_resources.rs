@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::{
-    page::{Cell, Comparison, Findings, Table, linear},
+    page::{Cell, Comparison, Findings, Table, fixed, linear, named, row},
     rows::{Observations, Results, judgement, listed},
     settings::Settings,
 };
 use crate::{
     figures::failed,
-    svg::{Axis, Plot, Point, Series, Style},
+    svg::{Series, Style},
 };
 use terminal::CliError;
 
@@ -102,19 +102,19 @@ pub(super) fn run(_: &Settings) -> Result<Findings, CliError> {
     let report = Report::read(REPORT)?;
     let compiler = report.0["compiler"].as_str().unwrap_or("unknown");
     Ok(Findings {
-        method: "The programs of [`p4/tna`](../../p4/README.md#tofino) were compiled for a Tofino 1. The figures are those of the compiler's and the assembler's own \
-                 reports. They are sizes: nobody has run the programs, and nothing here says how fast they are."
-            .into(),
-        conditions: vec![
-            format!("compiler: {compiler}; the reports are in `p4/tna/resources.json`, which a check compares with the sources"),
-            "a stage of a Tofino 1, of which there are 12, has 80 SRAM blocks, 24 TCAM blocks, 48 map RAM blocks, 4 meter ALUs, 4 statistics ALUs, 416 hash bits, 6 hash \
-             distribution units, 194 crossbar bytes, 16 gateways, 16 logical tables and 32 instructions"
-                .into(),
-            "the paper's text, as this project has it, lacks the rows of Table 3 and the bars of Fig. 13; what the text says of them stands above".into(),
-        ],
         comparisons: comparisons(&report)?,
-        tables: vec![programs(&report)?, reporters(&report)?],
-        ..Findings::default()
+        ..Findings::new(
+            "The programs of [`p4/tna`](../../p4/README.md#tofino) were compiled for a Tofino 1. The figures are those of the compiler's and the assembler's own \
+             reports. They are sizes: nobody has run the programs, and nothing here says how fast they are.",
+            [
+                format!("compiler: {compiler}; the reports are in `p4/tna/resources.json`, which a check compares with the sources"),
+                "a stage of a Tofino 1, of which there are 12, has 80 SRAM blocks, 24 TCAM blocks, 48 map RAM blocks, 4 meter ALUs, 4 statistics ALUs, 416 hash bits, 6 hash \
+                 distribution units, 194 crossbar bytes, 16 gateways, 16 logical tables and 32 instructions"
+                    .into(),
+                "the paper's text, as this project has it, lacks the rows of Table 3 and the bars of Fig. 13; what the text says of them stands above".into(),
+            ],
+            [programs(&report)?, reporters(&report)?],
+        )
     })
 }
 
@@ -184,112 +184,68 @@ pub(super) fn observe(results: &Results) -> Observations {
         "`dta_reporter` watches, measures and copies packets as `postcards` does, but for drops, and sends a DTA Key-Write in place of a Telemetry Report: \
          the second table is what that changes.",
     ));
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 /// A series of bars: a program's shares of the resources.
 fn bars(report: &Report, program: &str) -> Result<Series, CliError> {
-    let mut points = Vec::new();
+    let mut bars = Series::new(program, Style::Bars, []);
     for (at, (name, ..)) in (0_u32..).zip(RESOURCES) {
-        points.push(Point {
-            x: at.into(),
-            y: report.resource(program, name)?.percent(),
-            spread: None,
-        });
+        let share = report.resource(program, name)?.percent();
+        bars.points.push((f64::from(at), share).into());
     }
-    Ok(Series {
-        name: program.into(),
-        style: Style::Bars,
-        points,
-    })
+    Ok(bars)
 }
 
-fn plot(report: &Report, title: &str, programs: &[&str]) -> Result<Plot, CliError> {
-    let categories = RESOURCES.iter().map(|(_, _, short)| (*short).into()).collect();
-    Ok(Plot {
-        title: title.into(),
-        note: "by the compiler's reports".into(),
-        x: Axis {
-            categories,
-            ..linear("")
-        },
-        y: linear("of the chip (%)"),
-        series: programs
-            .iter()
-            .map(|program| bars(report, program))
-            .collect::<Result<_, _>>()?,
-    })
+fn plot(table: &mut Table, report: &Report, title: &str, programs: &[&str]) -> Result<(), CliError> {
+    let series = programs.iter().map(|program| bars(report, program));
+    let axes = [
+        named(RESOURCES.map(|(_, _, short)| short)),
+        linear("of the chip (%)"),
+    ];
+    table.plot(
+        title,
+        "by the compiler's reports",
+        axes,
+        series.collect::<Result<_, _>>()?,
+    );
+    Ok(())
 }
 
 fn programs(report: &Report) -> Result<Table, CliError> {
-    let mut rows = Vec::new();
+    let columns = format!("resource,available,{}", PROGRAMS.join(","));
+    let mut table = Table::new("programs", "What the programs take of a Tofino 1", columns);
     for (name, about) in COUNTS {
-        let mut row = vec![
-            Cell::from(about),
-            if name.ends_with("stages") {
-                Cell::Count(12)
-            } else {
-                Cell::Empty
-            },
-        ];
+        let mut row = row![about, name.ends_with("stages").then_some(Cell::Count(12))];
         for program in PROGRAMS {
             row.push(Cell::Count(report.count(program, name)?));
         }
-        rows.push(row);
+        table.push(row);
     }
     for (name, about, _) in RESOURCES {
-        let mut row = vec![
-            Cell::from(about),
-            Cell::Count(report.resource(PROGRAMS[0], name)?.of),
-        ];
+        let mut row = row![about, report.resource(PROGRAMS[0], name)?.of];
         for program in PROGRAMS {
             row.push(Cell::Count(report.resource(program, name)?.used));
         }
-        rows.push(row);
+        table.push(row);
     }
-    Ok(Table {
-        name: "programs",
-        about: "What the programs take of a Tofino 1".into(),
-        columns: format!("resource,available,{}", PROGRAMS.join(",")).into(),
-        rows,
-        plots: vec![plot(report, "Shares of a Tofino 1", &PROGRAMS)?],
-    })
+    plot(&mut table, report, "Shares of a Tofino 1", &PROGRAMS)?;
+    Ok(table)
 }
 
 fn reporters(report: &Report) -> Result<Table, CliError> {
-    let mut rows = Vec::new();
+    let columns = "resource,postcards,dta_reporter,ratio,postcards_percent,dta_reporter_percent";
+    let mut table = Table::new("reporters", "Reports over UDP and by DTA", columns);
     for (name, about, _) in RESOURCES {
         let udp = report.resource("postcards", name)?;
         let dta = report.resource("dta_reporter", name)?;
-        let ratio = if udp.used == 0 {
-            Cell::Empty
-        } else {
-            Cell::Figure(dta.used as f64 / udp.used as f64, 2)
-        };
-        let [udp_share, dta_share] = [udp, dta].map(|one| Cell::Figure(one.percent(), 1));
-        rows.push(vec![
-            Cell::from(about),
-            udp.used.into(),
-            dta.used.into(),
-            ratio,
-            udp_share,
-            dta_share,
-        ]);
+        let ratio = (udp.used > 0).then(|| fixed(dta.used as f64 / udp.used as f64, 2));
+        let shares = [udp, dta].map(|one| fixed(one.percent(), 1));
+        table.push(row![about, udp.used, dta.used, ratio, shares]);
     }
-    Ok(Table {
-        name: "reporters",
-        about: "Reports over UDP and by DTA".into(),
-        columns: "resource,postcards,dta_reporter,ratio,postcards_percent,dta_reporter_percent".into(),
-        rows,
-        plots: vec![plot(
-            report,
-            "A reporter over UDP and one by DTA",
-            &["postcards", "dta_reporter"],
-        )?],
-    })
+    let title = "A reporter over UDP and one by DTA";
+    plot(&mut table, report, title, &["postcards", "dta_reporter"])?;
+    Ok(table)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::settings::{Scale, Settings};
-use crate::svg::{Axis, Plot, Series, Style};
+use crate::svg::{Axis, Plot, Point, Series, Style};
 use terminal::units;
 
 /// A number's text with separators of thousands before the point.
@@ -92,9 +92,7 @@ impl Cell {
             Self::Empty => String::new(),
         }
     }
-}
 
-impl Cell {
     fn csv(&self) -> String {
         let plain = self.plain();
         if plain.contains(',') {
@@ -103,19 +101,73 @@ impl Cell {
             plain
         }
     }
-}
 
-impl From<u64> for Cell {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
+    /// The number, or `None` without one.
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(count) => Some(*count as f64),
+            Self::Figure(figure, _) => Some(*figure),
+            Self::Text(_) | Self::Empty => None,
+        }
     }
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+/// A figure with this many decimals.
+pub(super) fn fixed(figure: f64, decimals: usize) -> Cell {
+    Cell::Figure(figure, decimals)
+}
+
+/// A value that becomes one or more cells of a row; see [`row!`].
+pub(super) trait Cells {
+    fn add_to(self, row: &mut Vec<Cell>);
+}
+
+impl Cells for Cell {
+    fn add_to(self, row: &mut Vec<Cell>) {
+        row.push(self);
     }
 }
+
+impl Cells for Option<Cell> {
+    fn add_to(self, row: &mut Vec<Cell>) {
+        row.push(self.unwrap_or(Cell::Empty));
+    }
+}
+
+impl<const N: usize> Cells for [Cell; N] {
+    fn add_to(self, row: &mut Vec<Cell>) {
+        row.extend(self);
+    }
+}
+
+impl Cells for &str {
+    fn add_to(self, row: &mut Vec<Cell>) {
+        row.push(Cell::Text(self.to_owned()));
+    }
+}
+
+macro_rules! counts {
+    ($($count:ty)+) => {$(
+        impl Cells for $count {
+            fn add_to(self, row: &mut Vec<Cell>) {
+                row.push(Cell::Count(self as u64));
+            }
+        }
+    )+};
+}
+
+counts! { u8 u16 u32 u64 usize }
+
+/// A row of a table: counts, texts, cells, and arrays of cells.
+macro_rules! row {
+    ($($cells:expr),+ $(,)?) => {{
+        let mut row = Vec::new();
+        $($crate::experiment::page::Cells::add_to($cells, &mut row);)+
+        row
+    }};
+}
+
+pub(super) use row;
 
 /// Mean of independent runs, its 95 % confidence interval (Student's t), and the smallest and largest run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -164,6 +216,123 @@ impl Interval {
 const MAX_ROWS: usize = 60;
 
 impl Table {
+    /// A table without rows.
+    pub(super) fn new(
+        name: &'static str,
+        about: impl Into<String>,
+        columns: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            name,
+            about: about.into(),
+            columns: columns.into(),
+            rows: Vec::new(),
+            plots: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, row: Vec<Cell>) {
+        self.rows.push(row);
+    }
+
+    /// Adds a plot; `axes` are x and y.
+    pub(super) fn plot(
+        &mut self,
+        title: impl Into<String>,
+        note: &str,
+        axes: [Axis; 2],
+        series: Vec<Series>,
+    ) {
+        let [x, y] = axes;
+        self.plots.push(Plot {
+            title: title.into(),
+            note: note.to_owned(),
+            x,
+            y,
+            series,
+        });
+    }
+
+    /// The cell of a column; `None` if there is no such column.
+    fn cell<'a>(&self, row: &'a [Cell], column: &str) -> Option<&'a Cell> {
+        let at = self.columns.split(',').position(|name| name == column)?;
+        row.get(at)
+    }
+
+    fn number(&self, row: &[Cell], column: &str) -> Option<f64> {
+        self.cell(row, column)?.number()
+    }
+
+    /// The different texts of a column, in order.
+    pub(super) fn texts(&self, column: &str) -> Vec<String> {
+        let mut texts = Vec::new();
+        for text in self
+            .rows
+            .iter()
+            .filter_map(|row| self.cell(row, column))
+            .map(Cell::plain)
+        {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
+    }
+
+    fn matches(&self, row: &[Cell], wanted: &[(&str, &str)]) -> bool {
+        wanted
+            .iter()
+            .all(|(column, text)| self.cell(row, column).is_some_and(|cell| cell.plain() == *text))
+    }
+
+    /// The number of a column in the first row whose cells have these texts; NaN without it.
+    pub(super) fn value(&self, wanted: &[(&str, &str)], column: &str) -> f64 {
+        let row = self.rows.iter().find(|row| self.matches(row, wanted));
+        row.and_then(|row| self.number(row, column)).unwrap_or(f64::NAN)
+    }
+
+    /// A point at the number of column `y`, with its spread if there are columns `_min` and `_max`.
+    fn point(&self, row: &[Cell], x: f64, y: &str) -> Option<Point> {
+        let [min, max] = ["min", "max"].map(|end| self.number(row, &format!("{y}_{end}")));
+        Some(Point {
+            x,
+            y: self.number(row, y)?,
+            spread: min.zip(max),
+        })
+    }
+
+    /// A line through the numbers of two columns, in the rows whose cells have these texts.
+    pub(super) fn line(&self, name: &str, wanted: &[(&str, &str)], x: &str, y: &str) -> Series {
+        let rows = self.rows.iter().filter(|row| self.matches(row, wanted));
+        Series {
+            name: name.to_owned(),
+            style: Style::Line,
+            points: rows
+                .filter_map(|row| self.point(row, self.number(row, x)?, y))
+                .collect(),
+        }
+    }
+
+    /// The same for every text of the column `by`; `{}` in `name` is the text.
+    pub(super) fn lines(&self, by: &str, name: &str, x: &str, y: &str) -> Vec<Series> {
+        self.texts(by)
+            .iter()
+            .map(|text| self.line(&name.replace("{}", text), &[(by, text)], x, y))
+            .collect()
+    }
+
+    /// Bars in the order of the rows.
+    pub(super) fn bars(&self, name: &str, y: &str) -> Series {
+        Series {
+            name: name.to_owned(),
+            style: Style::Bars,
+            points: (0_u32..)
+                .zip(&self.rows)
+                .filter_map(|(at, row)| self.point(row, at.into(), y))
+                .collect(),
+        }
+    }
+
     /// The table as CSV (RFC 4180); no cell has quotes or line ends.
     pub(super) fn csv(&self) -> String {
         let mut out = format!("{}\n", self.columns);
@@ -230,7 +399,29 @@ pub(super) fn plot_file(experiment: &str, table: &Table, at: usize) -> String {
     format!("{experiment}-{}{number}.svg", table.name)
 }
 
+/// An axis with names in place of numbers.
+pub(super) fn named<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Axis {
+    Axis {
+        categories: names.into_iter().map(T::into).collect(),
+        ..linear("")
+    }
+}
+
 impl Findings {
+    /// Findings without comparisons; [`row!`] and [`Table`] make the tables.
+    pub(super) fn new(
+        method: impl Into<String>,
+        conditions: impl IntoIterator<Item = String>,
+        tables: impl Into<Vec<Table>>,
+    ) -> Self {
+        Self {
+            method: method.into(),
+            conditions: conditions.into_iter().collect(),
+            tables: tables.into(),
+            ..Self::default()
+        }
+    }
+
     /// The page as Markdown.
     pub(super) fn markdown(&self, title: (&str, &str, &str), settings: &Settings, is_busy: bool) -> String {
         let (name, title, paper) = title;
@@ -299,23 +490,47 @@ mod tests {
     }
 
     #[test]
+    fn lines_and_bars_are_those_of_the_rows() {
+        let mut table = Table::new("t", "Rows", "kind,n,ns,ns_min,ns_max,us");
+        table.push(row![
+            "a",
+            1_u32,
+            fixed(2.0, 0),
+            fixed(1.0, 0),
+            fixed(3.0, 0),
+            None
+        ]);
+        table.push(row!["b", 1_u32, [const { Cell::Empty }; 3], fixed(0.5, 1)]);
+        table.push(row!["a", 2_u32, fixed(4.0, 0), None, None, fixed(0.25, 1)]);
+        let lines = table.lines("kind", "of {}", "n", "ns");
+        let names: Vec<_> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["of a", "of b"]);
+        let first = Point {
+            x: 1.0,
+            y: 2.0,
+            spread: Some((1.0, 3.0)),
+        };
+        assert_eq!(lines[0].points, [first, (2.0, 4.0).into()]);
+        assert_eq!(lines[1].points, []);
+        assert_eq!(
+            table.bars("", "us").points,
+            [(1.0, 0.5).into(), (2.0, 0.25).into()]
+        );
+        let halved = Point {
+            x: 1.0,
+            y: -1.0,
+            spread: Some((-1.5, -0.5)),
+        };
+        assert_eq!(lines[0].clone().map(|ns| -ns / 2.0).points[0], halved);
+    }
+
+    #[test]
     fn a_table_is_the_same_in_both_forms() {
-        let table = Table {
-            name: "t",
-            about: "Rows".into(),
-            columns: "n,share,delay_ns".into(),
-            rows: vec![
-                vec![3.into(), Cell::Figure(0.5, 2), Cell::Empty],
-                vec!["x,y".into(), 1.into(), 2.into()],
-            ],
-            plots: Vec::new(),
-        };
+        let mut table = Table::new("t", "Rows", "n,share,delay_ns");
+        table.push(row![3_u32, fixed(0.5, 2), None]);
+        table.push(row!["x,y", 1_u32, 2_u32]);
         assert_eq!(table.csv(), "n,share,delay_ns\n3,0.50,\n\"x,y\",1,2\n");
-        let findings = Findings {
-            method: "So.".into(),
-            tables: vec![table],
-            ..Findings::default()
-        };
+        let findings = Findings::new("So.", [], [table]);
         let page = findings.markdown(
             ("e", "Title", "A paper, 3.1"),
             &Settings::new(Scale::Full, &[]),

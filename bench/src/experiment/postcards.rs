@@ -1,15 +1,12 @@
 //! Load of the server and added delay with an aggregator: Agg(R) and Cor(R).
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use aggregator::{self, Aggregator};
-use collector::{Batch, Collector, Datagram};
-use nic::udp::{Burst, Options, Receiver, Sender};
+use collector::Collector;
 use wire::{
     Hop,
     aggregate::{Aggregate, Kind},
@@ -17,13 +14,12 @@ use wire::{
 };
 
 use super::{
-    page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
+    loopback::{self, Served, Server},
+    page::{Comparison, Findings, Table, fixed, linear, log, mark_series, row},
     rows::{Observations, Results, judgement},
     settings::{Parameter, Settings},
 };
-use crate::cases::core_time;
-use crate::figures::octets;
-use crate::svg::{Axis, Plot};
+use crate::svg::Axis;
 use terminal::{CliError, units};
 
 /// Nodes, as in the paper.
@@ -145,223 +141,141 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let span = settings.one("span") * 1_000_000;
     let postcards = postcards(span, settings.one("rate"), settings.one("flows") as u32);
     let seconds = span as f64 / 1e9;
-    let mut rows = Vec::new();
-    let mut found = Vec::new();
+    let columns = "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent,\
+        datagrams_lost";
+    let mut table = Table::new("stage", "Server and link by kind and R", columns);
     for (kind, name) in KINDS {
         for r in settings.list("batch").iter().map(|r| *r as u32) {
             let out = aggregate(&postcards, kind, r)?;
-            let served = serve(&out.sent, r == 1, postcards[0].0)?;
-            let bandwidth = out.bytes as f64 * 8.0 / seconds / 1e6;
+            let served = serve(out.sent.clone(), r == 1, postcards[0].0)?;
             let delay = out.delays.iter().sum::<u64>() as f64 / out.delays.len().max(1) as f64 / 1e3;
-            let delays = !kind.is_correlated() || r == 1;
-            rows.push(vec![
-                name.into(),
-                u64::from(r).into(),
-                Cell::Figure(out.sent.len() as f64 / seconds, 0),
-                Cell::Figure(bandwidth, 3),
-                if delays {
-                    Cell::Figure(delay, 1)
-                } else {
-                    Cell::Empty
-                },
-                Cell::Figure(served.cpu, 2),
-                (served.sent - served.received).into(),
-            ]);
-            found.push(Point {
+            let has_delays = !kind.is_correlated() || r == 1;
+            table.push(row![
                 name,
                 r,
-                bandwidth,
-                delay,
-                cpu: served.cpu,
-            });
+                fixed(out.sent.len() as f64 / seconds, 0),
+                fixed(out.bytes as f64 * 8.0 / seconds / 1e6, 3),
+                has_delays.then(|| fixed(delay, 1)),
+                fixed(served.percent(), 2),
+                served.sent - served.received,
+            ]);
         }
     }
-    Ok(findings(rows, &found, seconds))
-}
-
-/// Figures of one row.
-struct Point {
-    name: &'static str,
-    r: u32,
-    bandwidth: f64,
-    delay: f64,
-    cpu: f64,
-}
-
-/// Load of the server during a trace.
-struct Served {
-    /// Per cent of a core.
-    cpu: f64,
-    sent: u64,
-    received: u64,
+    Ok(findings(table, seconds))
 }
 
 /// Sends a trace over loopback, at the recorded times, to a socket and a collector as in `hopwise run`.
-fn failed(error: nic::Error) -> CliError {
-    CliError::new(error.to_string())
-}
-
-fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, CliError> {
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut receiver = Receiver::bind(any, &Options::default()).map_err(failed)?;
-    let mut sender = Sender::connect(any, receiver.local_addr()).map_err(failed)?;
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let server = scope.spawn(|| collect(&mut receiver, &done, reports));
-        let started = Instant::now();
-        for (at, payload) in trace {
-            let due = Duration::from_nanos(at - begin);
-            // Sleep has a resolution of some 60 us; datagrams due sooner are sent at once.
-            if let Some(rest) = due
-                .checked_sub(started.elapsed())
-                .filter(|rest| rest.as_micros() > 60)
-            {
-                thread::sleep(rest);
-            }
-            sender.send_burst(&[payload]).map_err(failed)?;
-        }
-        let took = started.elapsed();
-        done.store(true, Ordering::Release);
-        let joined = server
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let (busy, received) = joined.map_err(failed)?;
-        let cpu = 100.0 * busy as f64 / took.as_nanos() as f64;
-        Ok(Served {
-            cpu,
-            sent: trace.len() as u64,
-            received,
-        })
-    })
-}
-
-/// Receives and processes datagrams until `done` is set and the socket is empty; returns CPU time, ns, and number of datagrams.
-fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<(u64, u64), nic::Error> {
-    let mut collector = Collector::new(collector::Config {
+fn serve(trace: Vec<(u64, Vec<u8>)>, reports: bool, begin: u64) -> Result<Served, CliError> {
+    let mut server = Server::new(Collector::new(collector::Config {
         max_flows: 4_096,
         ..collector::Config::default()
-    });
-    let mut batch = Batch::with_capacity(4_096);
-    let mut burst = Burst::default();
-    let began = core_time().unwrap_or(0);
-    let mut received = 0;
-    let mut ticked = 0;
-    loop {
-        let ending = done.load(Ordering::Acquire);
-        let count = receiver.recv(&mut burst, if ending { 20 } else { 50 })?;
-        if count == 0 && ending {
-            return Ok((core_time().unwrap_or(0) - began, received));
-        }
-        received += count as u64;
-        for packet in burst.iter().take(count) {
-            let datagram = Datagram {
-                payload: packet.data,
-                source: octets(packet.source.ip()),
-                src_port: packet.source.port(),
-                listener: 0,
-                received: packet.received,
-            };
-            if reports {
-                collector.handle(&[datagram], &mut batch);
-            } else {
-                collector.handle_aggregates(&[datagram], &mut batch);
+    }));
+    let handle = if reports {
+        Collector::handle
+    } else {
+        Collector::handle_aggregates
+    };
+    loopback::deliver(
+        |sender| {
+            let started = Instant::now();
+            for (at, payload) in &trace {
+                let due = Duration::from_nanos(at - begin);
+                // Sleep has a resolution of some 60 us; datagrams due sooner are sent at once.
+                if let Some(rest) = due
+                    .checked_sub(started.elapsed())
+                    .filter(|rest| rest.as_micros() > 60)
+                {
+                    thread::sleep(rest);
+                }
+                sender.send_burst(&[payload])?;
             }
-            if packet.received.saturating_sub(ticked) >= 20_000_000 {
-                ticked = packet.received;
-                collector.tick(ticked, &mut batch);
-                batch.clear();
+            Ok((trace.len() as u64, started.elapsed().as_secs_f64()))
+        },
+        |datagrams| {
+            if server.serve(datagrams, handle) {
+                server.batch.clear();
             }
-        }
-    }
+        },
+    )
 }
 
-fn figure(points: &[Point], name: &str, r: u32, figure: fn(&Point) -> f64) -> f64 {
-    points
+/// Adds a plot of a column by R, with figures of the paper as marks.
+fn plot(
+    table: &mut Table,
+    title: &str,
+    y: Axis,
+    column: &str,
+    kinds: &[&str],
+    paper: &[(&str, &[(f64, f64)])],
+) {
+    let lines = kinds
         .iter()
-        .find(|one| (one.name, one.r) == (name, r))
-        .map_or(f64::NAN, figure)
+        .map(|kind| table.line(kind, &[("kind", kind)], "r", column));
+    let marks = paper
+        .iter()
+        .map(|(kind, points)| mark_series(&format!("the paper, {kind}"), points.to_vec()));
+    let series = lines.chain(marks).collect();
+    table.plot(title, "", [linear("R"), y], series);
 }
 
-fn plot(found: &[Point], title: &str, y: Axis, figure: fn(&Point) -> f64, kinds: &[&str]) -> Plot {
-    let series = kinds.iter().map(|name| {
-        let points = found
-            .iter()
-            .filter(|one| one.name == *name)
-            .map(|one| (f64::from(one.r), figure(one)));
-        line_series(name, points.collect())
-    });
-    Plot {
-        note: String::new(),
-        title: title.to_owned(),
-        x: linear("R"),
-        y,
-        series: series.collect(),
-    }
-}
-
-fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
-    let cpu = [1, 15, 25].map(|r| format!("{:.1} %", figure(found, "Agg", r, |one| one.cpu)));
-    let bandwidth = [("Agg", 1), ("Agg", 25), ("Cor", 25)]
-        .map(|(name, r)| format!("{:.1} Mb/s", figure(found, name, r, |one| one.bandwidth)));
-    let [one, many, correlated] = bandwidth;
-    let mut load = plot(
-        found,
+fn findings(mut table: Table, seconds: f64) -> Findings {
+    let cpu = ["1", "15", "25"].map(|r| format!("{:.1} %", figure(&table, "Agg", r, "server_cpu_percent")));
+    let [one, many, correlated] = [("Agg", "1"), ("Agg", "25"), ("Cor", "25")]
+        .map(|(kind, r)| format!("{:.1} Mb/s", figure(&table, kind, r, "bandwidth_mbps")));
+    let [delay, delay_by_flow] = ["Agg", "Agg_N,F"].map(|kind| figure(&table, kind, "25", "delay_first_us"));
+    let kinds = ["Agg", "Agg_N,F", "Cor", "Cor_N,F"];
+    plot(
+        &mut table,
         "CPU of the server (Fig. 2)",
         log("per cent of a core"),
-        |one| one.cpu,
-        &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
+        "server_cpu_percent",
+        &kinds,
+        &[("Agg", &[(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)])],
     );
-    load.series.push(mark_series(
-        "the paper, Agg",
-        vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)],
-    ));
-    let mut link = plot(
-        found,
+    plot(
+        &mut table,
         "Bandwidth to the server (Fig. 3)",
         log("Mb/s"),
-        |one| one.bandwidth,
-        &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
+        "bandwidth_mbps",
+        &kinds,
+        &[("Agg", &[(1.0, 20.0), (25.0, 5.0)]), ("Cor", &[(25.0, 1.0)])],
     );
-    link.series
-        .push(mark_series("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
-    link.series.push(mark_series("the paper, Cor", vec![(25.0, 1.0)]));
-    let delays = plot(
-        found,
+    plot(
+        &mut table,
         "Delay of an aggregate's first postcard",
         log("us"),
-        |one| one.delay,
+        "delay_first_us",
         &["Agg", "Agg_N", "Agg_N,F"],
+        &[],
     );
     Findings {
-        method: "Three nodes each send 10,000 postcards/s about four flows in total. The aggregator of `hopwise run` processes them in simulated time. \
-                 Its output is sent over loopback, at the same rate, to a UDP socket and the collector; the CPU time of the collector's thread is \
-                 measured (user and system). R = 1 is without an aggregator. The delay is the time from the arrival of an aggregate's first postcard \
-                 until the aggregate is sent."
-            .into(),
-        conditions: vec![
-            format!("{seconds} s per point; Ethernet, IPv4 and UDP headers are counted, preamble and gap are not"),
-            "the CPU time is measured, and depends on the machine and its load; bandwidth and delay are exact".into(),
-            "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
-        ],
         comparisons: vec![
             Comparison::new("server CPU at R = 1, 15, 25", "100 %, 50 %, 30 % (a Python script, which loses reports at 100 %)", cpu.join(", ")),
             Comparison::new("bandwidth, R = 1", "more than 20 Mb/s", one),
             Comparison::new("bandwidth, Agg(25)", "5 Mb/s", many),
             Comparison::new("bandwidth, Cor(25)", "1 Mb/s", correlated),
-            Comparison::new("added delay, Agg(25)", "830 us", format!("{:.0} us", figure(found, "Agg", 25, |one| one.delay))),
-            Comparison::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", figure(found, "Agg_N,F", 25, |one| one.delay) / 1e3)),
+            Comparison::new("added delay, Agg(25)", "830 us", format!("{delay:.0} us")),
+            Comparison::new("added delay, Agg_3,4(25)", "10 ms", format!("{:.1} ms", delay_by_flow / 1e3)),
             Comparison::new("bytes of 15 postcards", "15 x 90 in, 370 out", format!("15 x {} in, {} out", 44 + AROUND - 4, 15 * 20 + 24 + AROUND - 4)),
         ],
-        tables: vec![Table {
-            name: "stage",
-            about: "Server and link by kind and R".into(),
-            columns: "kind,r,datagrams_per_s,bandwidth_mbps,delay_first_us,server_cpu_percent,\
-                datagrams_lost".into(),
-            rows,
-            plots: vec![load, link, delays],
-        }],
-        ..Findings::default()
+        ..Findings::new(
+            "Three nodes each send 10,000 postcards/s about four flows in total. The aggregator of `hopwise run` processes them in simulated time. \
+             Its output is sent over loopback, at the same rate, to a UDP socket and the collector; the CPU time of the collector's thread is \
+             measured (user and system). R = 1 is without an aggregator. The delay is the time from the arrival of an aggregate's first postcard \
+             until the aggregate is sent.",
+            [
+                format!("{seconds} s per point; Ethernet, IPv4 and UDP headers are counted, preamble and gap are not"),
+                "the CPU time is measured, and depends on the machine and its load; bandwidth and delay are exact".into(),
+                "postcards of 44 bytes of payload (Telemetry Report 2.0), 20 bytes each in an aggregate".into(),
+            ],
+            [table],
+        )
     }
+}
+
+/// The figure of a kind of aggregator at R.
+fn figure(table: &Table, kind: &str, r: &str, column: &str) -> f64 {
+    table.value(&[("kind", kind), ("r", r)], column)
 }
 
 /// Computes the remarks from the rows.
@@ -394,10 +308,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 /// Postcards per second of all nodes.

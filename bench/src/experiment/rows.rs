@@ -18,6 +18,23 @@ pub(super) struct Observations {
     pub(super) remarks: Vec<String>,
 }
 
+impl Observations {
+    pub(super) fn new(comparisons: impl Into<Vec<Comparison>>, remarks: Vec<String>) -> Self {
+        Self {
+            comparisons: Some(comparisons.into()),
+            remarks,
+        }
+    }
+
+    /// Keeps the comparisons of the findings.
+    pub(super) fn remarks(remarks: Vec<String>) -> Self {
+        Self {
+            comparisons: None,
+            remarks,
+        }
+    }
+}
+
 /// Marks a remark that does not follow from the rows.
 pub(super) fn judgement(text: &str) -> String {
     format!("Judgement: {text}")

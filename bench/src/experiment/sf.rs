@@ -1,6 +1,6 @@
 //! SF-INT compared with INT: size, delay until a path is complete, and the share of packets whose path becomes complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use collector::{Collector, Datagram};
 use dataplane::{
@@ -13,12 +13,11 @@ use wire::int::sf::State;
 
 use super::{
     event_detection::failed,
-    page::{Cell, Comparison, Findings, Table, line_series, linear, log},
+    page::{Comparison, Findings, Table, fixed, linear, log, row},
     rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
     settings::{Parameter, Settings},
 };
-use crate::figures::octets;
-use crate::svg::Plot;
+use collect_role::datagram::octets;
 use terminal::{CliError, units};
 
 pub(super) const PATHS: Parameter =
@@ -233,16 +232,16 @@ impl collector::Output for NullOutput {}
 
 /// Fig. 7: size of packets, and goodput.
 pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
-    let mut rows = Vec::new();
-    let mut sizes: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    let mut goodputs: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let columns = "mode,instructions,nodes,frame_bytes_16,overhead_bytes_16,goodput_percent_16,\
+        frame_bytes_1400,overhead_bytes_1400,goodput_percent_1400";
+    let mut table = Table::new("size", "Frames by nodes and instructions", columns);
     for &count in settings.list("items") {
         let bitmap = INSTRUCTIONS[..count as usize]
             .iter()
             .fold(0, |all, bit| all | bit);
         for (mode, name) in [(Mode::Md21, "INT"), (Mode::Sf, "SF-INT")] {
             for nodes in nodes_of(settings) {
-                let mut row = vec![Cell::from(name), count.into(), u64::from(nodes).into()];
+                let mut row = row![name, count, nodes];
                 for payload in PAYLOADS {
                     let mut observer = Observer::new(nodes);
                     Run {
@@ -252,67 +251,55 @@ pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
                         ..Run::new(nodes, mode)
                     }
                     .play(&mut observer)?;
+                    let Observer {
+                        largest, smallest, ..
+                    } = observer;
                     // Preamble, gap and checksum of Ethernet.
-                    let goodput = 100.0 * f64::from(payload) / (observer.largest as f64 + 24.0);
-                    row.extend([
-                        (observer.largest as u64).into(),
-                        ((observer.largest - observer.smallest) as u64).into(),
-                        Cell::Figure(goodput, 1),
-                    ]);
-                    let line = format!("{name}, {count} items");
-                    let at = f64::from(nodes);
-                    if payload == PAYLOADS[0] {
-                        sizes.entry(line).or_default().push((at, observer.largest as f64));
-                    } else {
-                        goodputs.entry(line).or_default().push((at, goodput));
-                    }
+                    let goodput = 100.0 * f64::from(payload) / (largest as f64 + 24.0);
+                    row.extend(row![largest, largest - smallest, fixed(goodput, 1)]);
                 }
-                rows.push(row);
+                table.push(row);
             }
         }
     }
-    Ok(overhead_findings(rows, sizes, goodputs))
+    overhead_plot(
+        &mut table,
+        "Longest frame, payload of 16 bytes (Fig. 7)",
+        "bytes",
+        "frame_bytes_16",
+    );
+    let link = "per cent of the link";
+    overhead_plot(
+        &mut table,
+        "Goodput, payload of 1,400 bytes",
+        link,
+        "goodput_percent_1400",
+    );
+    Ok(Findings::new(
+        "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its Ethernet header \
+         on. The overhead is the difference from the length of the frame that the host sent. Goodput is the payload as a share of the link \
+         time of the frame (with preamble, gap and checksum).",
+        [
+            "instructions, in this order: node id, hop latency, ingress and egress timestamp (64 bits each), level-2 interfaces",
+            "INT 2.1 with its shim behind the UDP header; SF-INT in an IPv6 hop-by-hop option; payloads of 16 and 1,400 bytes",
+            "simulated: the same on every machine",
+        ]
+        .map(str::to_owned),
+        [table],
+    ))
 }
 
-type Lines = BTreeMap<String, Vec<(f64, f64)>>;
-
-fn overhead_plot(title: &str, y: &str, lines: Lines) -> Plot {
-    let lines = lines
-        .into_iter()
-        .filter(|line| line.0.contains("2 items") || line.0.contains("5 items"));
-    Plot {
-        note: String::new(),
-        title: title.to_owned(),
-        x: linear("nodes on the path"),
-        y: linear(y),
-        series: lines.map(|(name, points)| line_series(&name, points)).collect(),
+/// Adds a plot of a column, for the smallest and the largest number of instructions.
+fn overhead_plot(table: &mut Table, title: &str, label: &str, column: &str) {
+    let mut series = Vec::new();
+    for mode in ["INT", "SF-INT"] {
+        for count in ["2", "5"] {
+            let wanted = [("mode", mode), ("instructions", count)];
+            series.push(table.line(&format!("{mode}, {count} items"), &wanted, "nodes", column));
+        }
     }
-}
-
-fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Findings {
-    Findings {
-        method: "A line of executable switches carries IPv6/UDP packets. The size is that of the longest frame on any link, from its Ethernet header \
-                 on. The overhead is the difference from the length of the frame that the host sent. Goodput is the payload as a share of the link \
-                 time of the frame (with preamble, gap and checksum)."
-            .into(),
-        conditions: vec![
-            "instructions, in this order: node id, hop latency, ingress and egress timestamp (64 bits each), level-2 interfaces".into(),
-            "INT 2.1 with its shim behind the UDP header; SF-INT in an IPv6 hop-by-hop option; payloads of 16 and 1,400 bytes".into(),
-            "simulated: the same on every machine".into(),
-        ],
-        tables: vec![Table {
-            name: "size",
-            about: "Frames by nodes and instructions".into(),
-            columns: "mode,instructions,nodes,frame_bytes_16,overhead_bytes_16,goodput_percent_16,\
-                frame_bytes_1400,overhead_bytes_1400,goodput_percent_1400".into(),
-            rows,
-            plots: vec![
-                overhead_plot("Longest frame, payload of 16 bytes (Fig. 7)", "bytes", sizes),
-                overhead_plot("Goodput, payload of 1,400 bytes", "per cent of the link", goodputs),
-            ],
-        }],
-        ..Findings::default()
-    }
+    series.retain(|line| !line.points.is_empty());
+    table.plot(title, "", [linear("nodes on the path"), linear(label)], series);
 }
 
 /// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
@@ -326,69 +313,48 @@ fn yield_run(settings: &Settings, nodes: u32) -> Run {
 }
 
 pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
-    let packets = settings.one("packets");
-    let seed = settings.one("seed");
-
     let mut lossless = BTreeMap::new();
-    let mut nodes_rows = Vec::new();
-    for nodes in nodes_of(settings) {
-        let complete = complete_paths(&yield_run(settings, nodes))?;
-        lossless.insert(nodes, complete);
-        let period = u64::from(nodes - 1).next_power_of_two();
-        let share = complete as f64 / packets as f64;
-        let measured = Cell::Figure(100.0 * share, 2);
-        let best = Cell::Figure(100.0 / f64::from(nodes - 1), 2);
-        nodes_rows.push(vec![
-            u64::from(nodes).into(),
-            packets.into(),
-            complete.into(),
-            measured,
-            Cell::Figure(100.0 / period as f64, 2),
-            best,
-        ]);
+    for nodes in nodes_of(settings).chain(IMPAIRED) {
+        if let Entry::Vacant(entry) = lossless.entry(nodes) {
+            entry.insert(complete_paths(&yield_run(settings, nodes))?);
+        }
     }
-    for nodes in IMPAIRED {
-        lossless
-            .entry(nodes)
-            .or_insert(complete_paths(&yield_run(settings, nodes))?);
-    }
-    let mut tables = vec![nodes_table(nodes_rows)];
-    for (name, about, label, steps) in [
-        (
-            "loss",
-            "Complete paths by loss on each link",
-            "frames lost on each link (per cent)",
-            &[0, 100, 1_000, 10_000, 50_000][..],
-        ),
-        (
-            "reordering",
-            "Complete paths by reordering on each link",
-            "frames reordered on each link (per cent)",
-            &[0, 1_000, 10_000, 50_000][..],
-        ),
-    ] {
-        tables.push(impaired(&lossless, name, about, label, steps, |nodes, step| {
-            let with = yield_run(settings, nodes);
-            if name == "loss" {
-                Run { loss: step, ..with }
-            } else {
-                Run {
-                    reordering: step,
-                    ..with
-                }
-            }
-        })?);
-    }
-    tables.push(shared_registers(packets, seed)?);
-    Ok(Findings {
-        method: "A line of N executable switches with SF-INT on every packet of a flow; the collector of hopwise joins the reports. A path is complete \
-                 when the collector has every node's record from source to sink, all of one packet. No other path counts as complete (a test compares \
-                 every complete path with the ground truth)."
-            .into(),
-        conditions: vec![format!("the collector is configured with the sources' initial hop count of {HOPS}"), "simulated: the same on every machine".into()],
-        tables,
-        ..Findings::default()
-    })
+    let loss = impaired(
+        &lossless,
+        "loss",
+        "lost",
+        &[0, 100, 1_000, 10_000, 50_000],
+        |nodes, loss| Run {
+            loss,
+            ..yield_run(settings, nodes)
+        },
+    )?;
+    let steps = [0, 1_000, 10_000, 50_000];
+    let reordering = impaired(
+        &lossless,
+        "reordering",
+        "reordered",
+        &steps,
+        |nodes, reordering| Run {
+            reordering,
+            ..yield_run(settings, nodes)
+        },
+    )?;
+    Ok(Findings::new(
+        "A line of N executable switches with SF-INT on every packet of a flow; the collector of hopwise joins the reports. A path is complete \
+         when the collector has every node's record from source to sink, all of one packet. No other path counts as complete (a test compares \
+         every complete path with the ground truth).",
+        [
+            format!("the collector is configured with the sources' initial hop count of {HOPS}"),
+            "simulated: the same on every machine".into(),
+        ],
+        [
+            nodes_table(settings, &lossless),
+            loss,
+            reordering,
+            shared_registers(settings)?,
+        ],
+    ))
 }
 
 /// Number of complete paths in the collector.
@@ -400,139 +366,108 @@ fn complete_paths(run: &Run) -> Result<u64, CliError> {
         .map_or(0, |collector| collector.stats().sf.complete.sets))
 }
 
-fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
-    let lines = [
-        ("measured", 3),
-        ("the rules' period", 4),
-        ("any such scheme, at best", 5),
-    ]
-    .map(|(name, column)| {
-        let points = rows.iter().map(|row| {
-            let [x, y] = [0, column].map(|at| match row.get(at) {
-                Some(Cell::Figure(figure, _)) => *figure,
-                Some(Cell::Count(count)) => *count as f64,
-                _ => f64::NAN,
-            });
-            (x, y)
-        });
-        line_series(name, points.collect())
-    });
-    let plot = Plot {
-        note: String::new(),
-        title: "Packets whose path becomes complete".into(),
-        x: linear("nodes on the path"),
-        y: linear("per cent of packets"),
-        series: lines.into(),
-    };
-    Table {
-        name: "nodes",
-        about: "Complete paths by length".into(),
-        columns: "nodes,packets,complete_paths,complete_percent,period_percent,best_percent".into(),
-        rows,
-        plots: vec![plot],
+fn nodes_table(settings: &Settings, lossless: &BTreeMap<u32, u64>) -> Table {
+    let columns = "nodes,packets,complete_paths,complete_percent,period_percent,best_percent";
+    let mut table = Table::new("nodes", "Complete paths by length", columns);
+    let packets = settings.one("packets");
+    for nodes in nodes_of(settings) {
+        let complete = lossless[&nodes];
+        let shares = [
+            100.0 * (complete as f64 / packets as f64),
+            100.0 / f64::from((nodes - 1).next_power_of_two()),
+            100.0 / f64::from(nodes - 1),
+        ];
+        table.push(row![
+            nodes,
+            packets,
+            complete,
+            shares.map(|share| fixed(share, 2))
+        ]);
     }
+    let lines = [
+        ("measured", "complete_percent"),
+        ("the rules' period", "period_percent"),
+        ("any such scheme, at best", "best_percent"),
+    ]
+    .map(|(name, column)| table.line(name, &[], "nodes", column));
+    let axes = [linear("nodes on the path"), linear("per cent of packets")];
+    table.plot("Packets whose path becomes complete", "", axes, lines.into());
+    table
 }
 
+/// Complete paths by the share of frames that each link disturbs in one way, compared with those without.
 fn impaired(
     lossless: &BTreeMap<u32, u64>,
     name: &'static str,
-    about: &str,
-    label: &str,
+    verb: &str,
     steps: &[u32],
     run: impl Fn(u32, u32) -> Run,
 ) -> Result<Table, CliError> {
-    let mut rows = Vec::new();
-    let mut series = Vec::new();
+    let about = format!("Complete paths by {name} on each link");
+    let mut table = Table::new(
+        name,
+        about.as_str(),
+        "nodes,fault_percent,complete_paths,baseline_percent",
+    );
     for nodes in IMPAIRED {
-        let mut line = Vec::new();
         for &step in steps {
             let complete = complete_paths(&run(nodes, step))?;
-            let per_cent = f64::from(step) / 1e4;
-            let share = 100.0 * complete as f64 / lossless.get(&nodes).copied().unwrap_or(1).max(1) as f64;
-            rows.push(vec![
-                u64::from(nodes).into(),
-                Cell::Figure(per_cent, 2),
-                complete.into(),
-                Cell::Figure(share, 1),
+            let share = 100.0 * complete as f64 / lossless[&nodes].max(1) as f64;
+            table.push(row![
+                nodes,
+                fixed(f64::from(step) / 1e4, 2),
+                complete,
+                fixed(share, 1)
             ]);
-            line.push((per_cent, share));
         }
-        series.push(line_series(&format!("{nodes} nodes"), line));
     }
-    let plot = Plot {
-        note: String::new(),
-        title: about.to_owned(),
-        x: linear(label),
-        y: linear("per cent of the number without"),
-        series,
-    };
-    Ok(Table {
-        name,
-        about: about.to_owned(),
-        columns: "nodes,fault_percent,complete_paths,baseline_percent".into(),
-        rows,
-        plots: vec![plot],
-    })
+    let lines = table.lines("nodes", "{} nodes", "fault_percent", "baseline_percent");
+    let x = linear(&format!("frames {verb} on each link (per cent)"));
+    table.plot(about, "", [x, linear("per cent of the number without")], lines);
+    Ok(table)
 }
 
 /// Several flows that share registers.
-fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
-    let mut rows = Vec::new();
-    let mut series = Vec::new();
+fn shared_registers(settings: &Settings) -> Result<Table, CliError> {
+    let columns = "registers,flows,complete_paths,complete_percent";
+    let mut table = Table::new("flows", "Complete paths by flows and registers", columns);
     let single = sf::Config {
         single: true,
         ..sf::Config::default()
     };
-    let sixteen = sf::Config {
-        registers: 16,
+    let [sixteen, many] = [16, 1_024].map(|registers| sf::Config {
+        registers,
         ..sf::Config::default()
-    };
-    let many = sf::Config {
-        registers: 1_024,
-        ..sf::Config::default()
-    };
+    });
     for (name, registers) in [
         ("one register", single),
         ("16 registers", sixteen),
         ("1,024 registers", many),
     ] {
-        let mut line = Vec::new();
         for flows in [1, 2, 4, 8, 16, 32, 64] {
-            let each = packets / u64::from(flows);
+            let each = settings.one("packets") / u64::from(flows);
             let run = Run {
                 flows,
                 registers,
-                seed,
+                seed: settings.one("seed"),
                 packets: each,
                 gap: 10_000 * u64::from(flows),
                 ..Run::new(4, Mode::Sf)
             };
             let complete = complete_paths(&run)?;
             let share = 100.0 * complete as f64 / (each * u64::from(flows)) as f64;
-            rows.push(vec![
-                name.into(),
-                u64::from(flows).into(),
-                complete.into(),
-                Cell::Figure(share, 2),
-            ]);
-            line.push((f64::from(flows), share));
+            table.push(row![name, flows, complete, fixed(share, 2)]);
         }
-        series.push(line_series(name, line));
     }
-    let plot = Plot {
-        note: String::new(),
-        title: "Complete paths by flows that share registers, 4 nodes".into(),
-        x: log("flows"),
-        y: linear("per cent of packets"),
-        series,
-    };
-    Ok(Table {
-        name: "flows",
-        about: "Complete paths by flows and registers".into(),
-        columns: "registers,flows,complete_paths,complete_percent".into(),
-        rows,
-        plots: vec![plot],
-    })
+    let lines = table.lines("registers", "{}", "flows", "complete_percent");
+    let axes = [log("flows"), linear("per cent of packets")];
+    table.plot(
+        "Complete paths by flows that share registers, 4 nodes",
+        "",
+        axes,
+        lines,
+    );
+    Ok(table)
 }
 
 /// Computes comparisons and remarks of `sf-overhead` from the rows.
@@ -551,8 +486,7 @@ pub(super) fn observe_overhead(results: &Results) -> Observations {
     .map(|(mode, paper)| {
         let name = format!("{mode}, {most} instructions: longest frame by nodes");
         Comparison::new(name, paper, sizes(&rows, mode, &most))
-    })
-    .into();
+    });
     let mut remarks = Vec::new();
     for items in rows.values("instructions") {
         let nodes = rows.values("nodes").first().copied().unwrap_or_default();
@@ -568,10 +502,7 @@ pub(super) fn observe_overhead(results: &Results) -> Observations {
         "INT is put behind the UDP header here and SF-INT into an IPv6 option, while the paper (3.1.3) has both in the option. The hop-by-hop header and its \
          padding are the difference at two nodes. The paper's Fig. 7 has no numbers in its text, so only the shape can be compared.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// The longest frames of the shortest and the longest path, and how they change between.
@@ -645,10 +576,7 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// Whether the share of complete paths is the one in another column, but for the packets at the end.

@@ -3,12 +3,12 @@
 use dataplane::{Pattern, watchlist::Mode};
 
 use super::{
-    page::{Cell, Comparison, Findings, Interval, Table, line_series, linear, log, mark_series},
+    page::{Comparison, Findings, Interval, Table, fixed, linear, log, mark_series, row},
     rows::{NOT_RUN, Observations, Results, Row, Rows, judgement, listed},
     settings::{Parameter, Settings},
     sf::{Observer, PATHS, Run, nodes_of},
 };
-use crate::svg::{Plot, Point, Series, Style};
+use crate::svg::{Point, Series, Style};
 use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -122,81 +122,79 @@ impl Delays {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let even = even_table(settings)?;
-    let jitter = arrivals_table(settings)?;
-    Ok(Findings {
-        method: format!(
+    Ok(Findings::new(
+        format!(
             "The time at the sink from the first report of a packet's path (state Medium) to the report that completes it: N - 1 reports, carried \
              by N - 1 packets of the flow. One flow, no loss. The first table has evenly spaced packets. The second has the mean rate {MATCHED} \
              packets/s, with even, Poisson and bursty arrivals: bursts of {BURST} packets on average at {PEAK} times the mean rate, and pauses, \
              both of exponentially distributed length."
         ),
-        conditions: vec![
-            "links of 100 Gb/s and 1 us, IPv6, one flow".into(),
+        [
+            "links of 100 Gb/s and 1 us, IPv6, one flow",
             "intervals: 95 % confidence interval of the mean over the runs; the quantiles and the share are over the paths of all runs; \
-             simulated: the same on every machine"
-                .into(),
-        ],
-        tables: vec![even, jitter],
-        ..Findings::default()
-    })
+             simulated: the same on every machine",
+        ]
+        .map(str::to_owned),
+        [even_table(settings)?, arrivals_table(settings)?],
+    ))
+}
+
+/// The paper's mean delay as a mark.
+fn paper() -> Series {
+    mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)])
 }
 
 fn even_table(settings: &Settings) -> Result<Table, CliError> {
-    let mut rows = Vec::new();
+    let columns = "packets_per_s,nodes,complete_paths,delay_mean_us,delay_p99_us";
+    let mut table = Table::new("delay", "Evenly spaced packets", columns);
     let mut series = Vec::new();
     for &rate in settings.list("rate") {
-        let mut line = Vec::new();
         for nodes in nodes_of(settings) {
             let delays = Delays::of(settings, ARRIVALS[0], rate, nodes)?;
-            let mean = delays.mean().mean;
-            rows.push(vec![
-                rate.into(),
-                u64::from(nodes).into(),
-                (delays.all.len() as u64).into(),
-                Cell::Figure(mean, 3),
-                Cell::Figure(delays.quantile(0.99), 3),
+            let figures = [delays.mean().mean, delays.quantile(0.99)];
+            table.push(row![
+                rate,
+                nodes,
+                delays.all.len(),
+                figures.map(|us| fixed(us, 3))
             ]);
-            line.push((f64::from(nodes), mean));
         }
-        series.push(line_series(&format!("{} k packets/s", rate / 1_000), line));
+        let name = format!("{} k packets/s", rate / 1_000);
+        series.push(table.line(
+            &name,
+            &[("packets_per_s", &rate.to_string())],
+            "nodes",
+            "delay_mean_us",
+        ));
     }
-    series.push(mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)]));
-    Ok(Table {
-        name: "delay",
-        about: "Evenly spaced packets".into(),
-        columns: "packets_per_s,nodes,complete_paths,delay_mean_us,delay_p99_us".into(),
-        rows,
-        plots: vec![Plot {
-            note: "evenly spaced packets".into(),
-            title: "Delay until a path is complete, mean (Fig. 8b)".into(),
-            x: linear("nodes on the path"),
-            y: log("us"),
-            series,
-        }],
-    })
+    series.push(paper());
+    let axes = [linear("nodes on the path"), log("us")];
+    let title = "Delay until a path is complete, mean (Fig. 8b)";
+    table.plot(title, "evenly spaced packets", axes, series);
+    Ok(table)
 }
 
 /// All arrivals at one rate.
 fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
-    let mut rows = Vec::new();
+    let about = format!("Even, Poisson and bursty arrivals, {MATCHED} packets/s on average");
+    let columns = "arrivals,nodes,complete_paths,delay_mean_us,ci95_low,ci95_high,delay_p50_us,\
+        delay_p99_us,delay_max_us,below_mean_percent";
+    let mut table = Table::new("arrivals", about, columns);
     let mut series = Vec::new();
     for arrivals in ARRIVALS {
         let mut points = Vec::new();
         for nodes in nodes_of(settings) {
             let delays = Delays::of(settings, arrivals, MATCHED, nodes)?;
             let mean = delays.mean();
-            let below = delays.below_mean();
-            let mut row = vec![
-                arrivals.name.into(),
-                u64::from(nodes).into(),
-                (delays.all.len() as u64).into(),
-            ];
-            let quantiles = [0.5, 0.99, 1.0].map(|share| delays.quantile(share));
-            let figures = [mean.mean, mean.low, mean.high].into_iter().chain(quantiles);
-            row.extend(figures.map(|us| Cell::Figure(us, 2)));
-            row.push(Cell::Figure(below, 1));
-            rows.push(row);
+            let quantiles = [0.5, 0.99, 1.0].map(|share| fixed(delays.quantile(share), 2));
+            table.push(row![
+                arrivals.name,
+                nodes,
+                delays.all.len(),
+                [mean.mean, mean.low, mean.high].map(|us| fixed(us, 2)),
+                quantiles,
+                fixed(delays.below_mean(), 1),
+            ]);
             points.push(Point {
                 x: nodes.into(),
                 y: mean.mean,
@@ -209,22 +207,11 @@ fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
             points,
         });
     }
-    series.push(mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)]));
-    Ok(Table {
-        name: "arrivals",
-        about: format!("Even, Poisson and bursty arrivals, {MATCHED} packets/s on average"),
-        columns: "arrivals,nodes,complete_paths,delay_mean_us,ci95_low,ci95_high,delay_p50_us,\
-            delay_p99_us,delay_max_us,below_mean_percent"
-            .into(),
-        rows,
-        plots: vec![Plot {
-            note: "mean, with its 95 % confidence interval".into(),
-            title: "Delay until a path is complete, by arrivals (Fig. 8b)".into(),
-            x: linear("nodes on the path"),
-            y: linear("us"),
-            series,
-        }],
-    })
+    series.push(paper());
+    let axes = [linear("nodes on the path"), linear("us")];
+    let title = "Delay until a path is complete, by arrivals (Fig. 8b)";
+    table.plot(title, "mean, with its 95 % confidence interval", axes, series);
+    Ok(table)
 }
 
 /// Computes comparisons and remarks from the rows.
@@ -275,10 +262,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// A template for each row, in one text.

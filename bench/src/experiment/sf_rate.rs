@@ -7,14 +7,14 @@ use dataplane::{FabricSink, Reporter, watchlist::Mode};
 
 use super::{
     collector_cpu::handle,
-    loopback::{self, Served},
-    page::{Cell, Comparison, Findings, Table, linear, log},
+    loopback::{self, Served, Server},
+    page::{Comparison, Findings, Table, fixed, linear, log, row},
     rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement},
     settings::{Parameter, Settings},
     sf::{HOPS, INSTRUCTIONS, PATHS, Run, nodes_of},
     timing::{self, Spread},
 };
-use crate::svg::{Plot, Series, Style};
+use crate::svg::{Series, Style};
 use terminal::CliError;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -93,67 +93,33 @@ fn collector() -> Collector {
     })
 }
 
-/// One point of Fig. 9.
-struct Capacity {
-    instructions: u64,
-    nodes: u32,
-    bytes: f64,
-    ns: Spread,
-}
-
-/// One point of Fig. 8a.
-struct Throughput {
-    instructions: u64,
-    wanted: u64,
-    bytes: f64,
-    runs: Vec<Served>,
-}
-
-impl Throughput {
-    fn spread(&self, of: impl Fn(&Served) -> f64) -> Spread {
-        Spread::of(self.runs.iter().map(of).collect())
-    }
-
-    /// Gigabits per second on a link of the paper.
-    fn gbps(&self, per_second: f64) -> f64 {
-        per_second * self.bytes * 8.0 / 1e9
-    }
-}
-
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let mut recordings = Vec::new();
-    let mut throughputs = Vec::new();
     for &instructions in settings.list("items") {
         for nodes in nodes_of(settings) {
             recordings.push((instructions, nodes, Recording::of(settings, nodes, instructions)?));
         }
-        let recording = Recording::of(settings, NODES, instructions)?;
-        for &wanted in settings.list("rate") {
-            let runs = (0..settings.one("runs")).map(|_| served(settings, &recording.0, wanted));
-            let runs = runs.collect::<Result<_, _>>()?;
-            throughputs.push(Throughput {
-                instructions,
-                wanted,
-                bytes: recording.bytes(),
-                runs,
-            });
-        }
     }
-    let costs = timing::in_turn(settings, &recordings, |(.., recording)| {
-        cost(settings, &recording.0)
-    })?;
-    let capacities: Vec<Capacity> = recordings
-        .iter()
-        .zip(costs)
-        .map(|((instructions, nodes, recording), ns)| Capacity {
-            instructions: *instructions,
-            nodes: *nodes,
-            bytes: recording.bytes(),
-            ns,
-        })
-        .collect();
-    Ok(findings(&capacities, &throughputs))
+    Ok(Findings::new(
+        METHOD,
+        CONDITIONS.map(str::to_owned),
+        [
+            capacity_table(settings, &recordings)?,
+            throughput_table(settings)?,
+        ],
+    ))
 }
+
+const METHOD: &str = "A line of executable switches with SF-INT makes the reports of one flow. By nodes (Fig. 9): the collector processes their payloads in \
+                      memory, again and again, and joins the records to paths; the rate is the inverse of the CPU time on one core. By sending rate (Fig. \
+                      8a): a sender passes them over loopback to a receiving thread with the collector.";
+const CONDITIONS: [&str; 4] = [
+    "the paper: 54 micro-engines of a Netronome SmartNIC, link of 10 Gb/s, packets of 64 bytes; its values are those of its text, since the \
+     figures' data is not published",
+    "bytes on a link of the paper include Ethernet, IPv4, UDP, preamble and gap",
+    "over loopback: sender and receiver share the machine; the kernel does part of the receive work in the sender's context",
+    timing::CONDITION,
+];
 
 /// Nanoseconds per report in the collector, from payloads in memory.
 fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
@@ -181,150 +147,81 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
 
 /// One run over loopback.
 fn served(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served, CliError> {
-    let mut collector = collector();
-    let mut batch = Batch::with_capacity(BATCH);
-    let mut ticked = 0;
+    let mut server = Server::new(collector());
     loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
-        collector.handle(datagrams, &mut batch);
-        let now = datagrams.last().map_or(ticked, |last| last.received);
-        if now.saturating_sub(ticked) >= 20_000_000 {
-            ticked = now;
-            collector.tick(now, &mut batch);
-        }
-        if batch.len() > BATCH / 2 {
-            batch.clear();
+        if server.serve(datagrams, Collector::handle) {
+            server.batch.clear();
         }
     })
 }
 
-impl Capacity {
-    /// Reports per second of one core, millions.
-    fn million_per_second(&self) -> Spread {
-        self.ns.map(|ns| 1e3 / ns)
+fn capacity_table(settings: &Settings, recordings: &[(u64, u32, Recording)]) -> Result<Table, CliError> {
+    let columns = "instructions,nodes,frame_bytes,ns_per_report,ns_per_report_min,\
+        ns_per_report_max,reports_mps,reports_mps_min,reports_mps_max,gbps";
+    let mut table = Table::new("capacity", "Reports that one core processes, in process", columns);
+    let costs = timing::in_turn(settings, recordings, |(.., recording)| {
+        cost(settings, &recording.0)
+    })?;
+    for ((instructions, nodes, recording), ns) in recordings.iter().zip(costs) {
+        let bytes = recording.bytes();
+        table.push(row![
+            *instructions,
+            *nodes,
+            fixed(bytes, 0),
+            ns.cells(1),
+            ns.map(|ns| 1e3 / ns).cells(2),
+            fixed(bytes * 8.0 / ns.median, 2),
+        ]);
     }
+    let lines = table.lines("instructions", "{} instructions", "nodes", MPS);
+    let axes = [linear("nodes on the path"), linear("reports per second (M)")];
+    table.plot(
+        "Reports per second by nodes (Fig. 9)",
+        "one core, in process",
+        axes,
+        lines,
+    );
+    Ok(table)
 }
 
-fn capacity_table(points: &[Capacity]) -> Table {
-    Table {
-        name: "capacity",
-        about: "Reports that one core processes, in process".into(),
-        columns: "instructions,nodes,frame_bytes,ns_per_report,ns_per_report_min,\
-            ns_per_report_max,reports_mps,reports_mps_min,reports_mps_max,gbps"
-            .into(),
-        rows: points
-            .iter()
-            .map(|one| {
-                let mut row = vec![
-                    one.instructions.into(),
-                    u64::from(one.nodes).into(),
-                    Cell::Figure(one.bytes, 0),
-                ];
-                row.extend(one.ns.cells(1));
-                row.extend(one.million_per_second().cells(2));
-                row.push(Cell::Figure(1e3 / one.ns.median * one.bytes * 8.0 / 1e3, 2));
-                row
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "one core, in process".into(),
-            title: "Reports per second by nodes (Fig. 9)".into(),
-            x: linear("nodes on the path"),
-            y: linear("reports per second (M)"),
-            series: by_instructions(
-                points,
-                |one| one.instructions,
-                |one| one.million_per_second().point(one.nodes.into()),
-            ),
-        }],
+fn throughput_table(settings: &Settings) -> Result<Table, CliError> {
+    let columns = "instructions,wanted_per_s,sent_kps,processed_kps,processed_kps_min,\
+        processed_kps_max,sent_gbps,processed_gbps,cpu_ns_per_report";
+    let about = format!("Sent and processed over loopback, path of {NODES} nodes");
+    let mut table = Table::new("throughput", about, columns);
+    let mut lines = Vec::new();
+    for &instructions in settings.list("items") {
+        let recording = Recording::of(settings, NODES, instructions)?;
+        // Gigabits per second of thousands of reports on a link of the paper.
+        let gbits = recording.bytes() * 8.0 / 1e6;
+        let mut line = Series::new(&format!("{instructions} instructions"), Style::Line, []);
+        for &wanted in settings.list("rate") {
+            let runs = (0..settings.one("runs")).map(|_| served(settings, &recording.0, wanted));
+            let runs: Vec<Served> = runs.collect::<Result<_, _>>()?;
+            let [sent, processed, ns] = [
+                |run: &Served| run.sent_per_second() / 1e3,
+                |run: &Served| run.received_per_second() / 1e3,
+                Served::ns_per_report,
+            ]
+            .map(|of| Spread::of(runs.iter().map(of).collect()));
+            let on_link = processed.map(|rate| gbits * rate);
+            table.push(row![
+                instructions,
+                wanted,
+                fixed(sent.median, 1),
+                processed.cells(1),
+                fixed(gbits * sent.median, 3),
+                fixed(on_link.median, 3),
+                fixed(ns.median, 0),
+            ]);
+            line.points.push(on_link.point(gbits * sent.median));
+        }
+        lines.push(line);
     }
-}
-
-fn throughput_table(points: &[Throughput]) -> Table {
-    Table {
-        name: "throughput",
-        about: format!("Sent and processed over loopback, path of {NODES} nodes"),
-        columns: "instructions,wanted_per_s,sent_kps,processed_kps,processed_kps_min,\
-            processed_kps_max,sent_gbps,processed_gbps,cpu_ns_per_report"
-            .into(),
-        rows: points
-            .iter()
-            .map(|one| {
-                let mut row: Vec<Cell> = vec![one.instructions.into(), one.wanted.into()];
-                row.push(Cell::Figure(one.spread(Served::sent_per_second).median / 1e3, 1));
-                row.extend(
-                    one.spread(Served::received_per_second)
-                        .map(|rate| rate / 1e3)
-                        .cells(1),
-                );
-                row.push(Cell::Figure(
-                    one.gbps(one.spread(Served::sent_per_second).median),
-                    3,
-                ));
-                row.push(Cell::Figure(
-                    one.gbps(one.spread(Served::received_per_second).median),
-                    3,
-                ));
-                row.push(Cell::Figure(one.spread(Served::ns_per_report).median, 0));
-                row
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "as these reports would fill the paper's link".into(),
-            title: "Processed by sending rate (Fig. 8a)".into(),
-            x: log("sent (Gb/s)"),
-            y: log("processed (Gb/s)"),
-            series: by_instructions(
-                points,
-                |one| one.instructions,
-                |one| {
-                    let sent = one.gbps(one.spread(Served::sent_per_second).median);
-                    one.spread(Served::received_per_second)
-                        .map(|rate| one.gbps(rate))
-                        .point(sent)
-                },
-            ),
-        }],
-    }
-}
-
-/// A series for each number of instructions.
-fn by_instructions<T>(
-    points: &[T],
-    instructions: fn(&T) -> u64,
-    point: impl Fn(&T) -> crate::svg::Point,
-) -> Vec<Series> {
-    let mut all: Vec<u64> = points.iter().map(instructions).collect();
-    all.dedup();
-    all.into_iter()
-        .map(|count| Series {
-            name: format!("{count} instructions"),
-            style: Style::Line,
-            points: points
-                .iter()
-                .filter(|one| instructions(one) == count)
-                .map(&point)
-                .collect(),
-        })
-        .collect()
-}
-
-fn findings(capacities: &[Capacity], throughputs: &[Throughput]) -> Findings {
-    Findings {
-        method: "A line of executable switches with SF-INT makes the reports of one flow. By nodes (Fig. 9): the collector processes their payloads in \
-                 memory, again and again, and joins the records to paths; the rate is the inverse of the CPU time on one core. By sending rate (Fig. \
-                 8a): a sender passes them over loopback to a receiving thread with the collector."
-            .into(),
-        conditions: vec![
-            "the paper: 54 micro-engines of a Netronome SmartNIC, link of 10 Gb/s, packets of 64 bytes; its values are those of its text, since the \
-             figures' data is not published"
-                .into(),
-            "bytes on a link of the paper include Ethernet, IPv4, UDP, preamble and gap".into(),
-            "over loopback: sender and receiver share the machine; the kernel does part of the receive work in the sender's context".into(),
-            timing::condition(),
-        ],
-        tables: vec![capacity_table(capacities), throughput_table(throughputs)],
-        ..Findings::default()
-    }
+    let axes = [log("sent (Gb/s)"), log("processed (Gb/s)")];
+    let note = "as these reports would fill the paper's link";
+    table.plot("Processed by sending rate (Fig. 8a)", note, axes, lines);
+    Ok(table)
 }
 
 /// Computes comparisons and remarks from the rows.
@@ -371,10 +268,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         "a path of two nodes is complete with every report, and a longer one with fewer reports, which would make short paths the slowest. \
          This cause was not measured separately.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 const MPS: &str = "reports_mps";

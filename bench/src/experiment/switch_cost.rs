@@ -5,17 +5,14 @@ use std::cmp::Ordering;
 use dataplane::{Switch, Watch, Watchlist, report::Outbox, switch};
 
 use super::{
-    page::{Cell, Comparison, Findings, Table, linear},
+    page::{Comparison, Findings, Table, fixed, linear, named, row},
     rows::{NOT_RUN, Observations, Results, judgement},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
-use crate::{
-    figures::{
-        failed,
-        packets::{plain, visit},
-    },
-    svg::{Axis, Plot, Series, Style},
+use crate::figures::{
+    failed,
+    packets::{plain, visit},
 };
 use terminal::CliError;
 
@@ -50,11 +47,32 @@ const TASKS: [(Task, &str); 5] = [
 
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let nodes = settings.one("nodes") as u32;
-    let found: Vec<(&str, Spread)> = TASKS
-        .iter()
-        .map(|(task, name)| Ok((*name, measure(settings, *task, nodes)?)))
-        .collect::<Result<_, CliError>>()?;
-    Ok(findings(&found, nodes))
+    let columns = "task,ns_per_packet,ns_per_packet_min,ns_per_packet_max,added_ns";
+    let mut table = Table::new("packet", "Time of a packet in the switch", columns);
+    let mut plain = f64::NAN;
+    for (task, name) in TASKS {
+        let time = measure(settings, task, nodes)?;
+        if task == Task::Plain {
+            plain = time.median;
+        }
+        table.push(row![name, time.cells(1), fixed(time.median - plain, 1)]);
+    }
+    let bars = table.bars("hopwise", "ns_per_packet");
+    let axes = [named(TASKS.map(|task| task.1)), linear("per packet (ns)")];
+    let title = "Time of a packet in the switch (Fig. 9)";
+    table.plot(title, "in process, without I/O", axes, vec![bars]);
+    Ok(Findings::new(
+        "One switch of hopwise, in process, forwards UDP packets of 200 bytes of payload, with and without INT-MD 2.1 with the usual items (node \
+         id, level-1 interfaces, hop latency, queue, timestamps, utilization). The time is that of a packet in the switch, without I/O.",
+        [
+            format!("the sink receives packets with the records of {} nodes, and reports every packet", nodes - 1),
+            "the paper: end-to-end latency between host and switch (Wedge 100B) with and without INT, source, transit and sink enabled, mean of 10,000 \
+             packets"
+                .into(),
+            timing::CONDITION.into(),
+        ],
+        [table],
+    ))
 }
 
 fn new(node: u32, watched: bool) -> Result<Switch, CliError> {
@@ -123,50 +141,6 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
     })
 }
 
-fn findings(found: &[(&str, Spread)], nodes: u32) -> Findings {
-    let plain = found.first().map_or(f64::NAN, |one| one.1.median);
-    let points = (0_u32..)
-        .zip(found)
-        .map(|(at, one)| one.1.point(at.into()))
-        .collect();
-    let bars = Series {
-        name: "hopwise".into(),
-        style: Style::Bars,
-        points,
-    };
-    Findings {
-        method: "One switch of hopwise, in process, forwards UDP packets of 200 bytes of payload, with and without INT-MD 2.1 with the usual items (node \
-                 id, level-1 interfaces, hop latency, queue, timestamps, utilization). The time is that of a packet in the switch, without I/O."
-            .into(),
-        conditions: vec![
-            format!("the sink receives packets with the records of {} nodes, and reports every packet", nodes - 1),
-            "the paper: end-to-end latency between host and switch (Wedge 100B) with and without INT, source, transit and sink enabled, mean of 10,000 \
-             packets"
-                .into(),
-            timing::condition(),
-        ],
-        tables: vec![Table {
-            name: "packet",
-            about: "Time of a packet in the switch".into(),
-            columns: "task,ns_per_packet,ns_per_packet_min,ns_per_packet_max,added_ns".into(),
-            rows: found.iter().map(|(name, spread): &(&str, Spread)| {
-        let mut row = vec![Cell::from(*name)];
-        row.extend(spread.cells(1));
-        row.push(Cell::Figure(spread.median - plain, 1));
-        row
-    }).collect(),
-            plots: vec![Plot {
-                note: "in process, without I/O".into(),
-                title: "Time of a packet in the switch (Fig. 9)".into(),
-                x: Axis { categories: found.iter().map(|one| one.0.into()).collect(), ..linear("") },
-                y: linear("per packet (ns)"),
-                series: vec![bars],
-            }],
-        }],
-        ..Findings::default()
-    }
-}
-
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("packet");
@@ -200,10 +174,7 @@ pub(super) fn observe(results: &Results) -> Observations {
         "the two figures are not the same quantity. The paper's is latency in the pipeline of a switch's chip, which hardly changes the rate of the \
          switch. Ours is CPU time, which limits the rate of a core.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// Compares a switch that is source and sink with the sum of both tasks alone, if the runs distinguish them.

@@ -204,11 +204,8 @@ fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Resu
 }
 
 /// The condition that applies to every result of [`of`].
-pub(super) fn condition() -> String {
-    "measured: each run is the median of many rounds of some ten microseconds on one core; figures are the median of the runs, \
-     `_min` and `_max` the smallest and largest run"
-        .into()
-}
+pub(super) const CONDITION: &str = "measured: each run is the median of many rounds of some ten microseconds on one core; figures are the \
+                                    median of the runs, `_min` and `_max` the smallest and largest run";
 
 #[cfg(test)]
 mod tests {

@@ -382,7 +382,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// A number near `count` divided by the golden ratio that is coprime to `count`.
-fn coprime(count: u32) -> u32 {
+pub fn coprime(count: u32) -> u32 {
     let start = (u64::from(count) * 618 / 1000) as u32;
     (start.max(1)..)
         .find(|candidate| gcd(*candidate, count) == 1)

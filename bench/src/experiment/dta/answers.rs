@@ -3,9 +3,9 @@
 use dta::Plan;
 use wire::dta::hash::{Family, slot};
 
-use super::percent;
+use super::{percent, percent_axis};
 use crate::experiment::{
-    page::{Cell, Comparison, Findings, Table, line_series, linear, log, mark_series},
+    page::{Comparison, Findings, Table, fixed, line_series, log, mark_series, row},
     rows::{Observations, Results, Row, Rows, judgement, listed},
     settings::{Scale, Settings},
 };
@@ -13,7 +13,6 @@ use crate::figures::{
     keys::{Keys, Kind, mix},
     slots::{Answers, Slots},
 };
-use crate::svg::{Axis, Plot};
 use terminal::{CliError, units};
 
 /// Loads of the store, keys per slot.
@@ -195,10 +194,6 @@ fn best_copies(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
     best.map_or(1, |(copies, _)| copies)
 }
 
-fn share(value: f64) -> Cell {
-    Cell::Figure(value, 4)
-}
-
 fn load_line(
     points: &[Point],
     family: Family,
@@ -212,133 +207,89 @@ fn load_line(
         .collect()
 }
 
-fn load_plot(points: &[Point], title: &str, family: Family, formula: fn(&Point) -> Option<f64>) -> Plot {
-    let mut series: Vec<_> = COPIES
-        .iter()
-        .map(|n| {
-            line_series(
-                &format!("N = {n}"),
-                load_line(points, family, |one| Some(one.answers.rate()), *n),
-            )
-        })
-        .collect();
-    series.extend(COPIES.iter().map(|n| {
-        mark_series(
-            &format!("N = {n}, formula"),
-            load_line(points, family, formula, *n),
-        )
-    }));
-    Plot {
-        note: "random 5-tuples".into(),
-        title: title.into(),
-        x: log("keys per slot"),
-        y: Axis {
-            range: Some((0.0, 100.0)),
-            ..linear("keys answered (%)")
-        },
-        series,
-    }
+fn plot_load(
+    table: &mut Table,
+    points: &[Point],
+    title: &str,
+    family: Family,
+    formula: fn(&Point) -> Option<f64>,
+) {
+    let rates = COPIES.map(|n| {
+        let line = load_line(points, family, |one| Some(one.answers.rate()), n);
+        line_series(&format!("N = {n}"), line)
+    });
+    let formulas = COPIES.map(|n| {
+        let marks = load_line(points, family, formula, n);
+        mark_series(&format!("N = {n}, formula"), marks)
+    });
+    let axes = [log("keys per slot"), percent_axis()];
+    table.plot(title, "random 5-tuples", axes, [rates, formulas].concat());
 }
 
 fn load_table(points: &[Point]) -> Table {
     let kind = Kind::RandomTuples;
-    Table {
-        name: "load",
-        about: "Keys answered by load and copies, random 5-tuples".into(),
-        columns: "load,n1,n2,n3,n4,formula_n1,formula_n2,formula_n3,formula_n4,best_n,\
-            artifact_n1,artifact_n2,artifact_n3,artifact_n4"
-            .into(),
-        rows: LOADS
-            .into_iter()
-            .map(|load| {
-                let mut row = vec![Cell::Figure(load, 2)];
-                row.extend(COPIES.map(|n| share(rate(points, Family::V1, kind, n, load))));
-                row.extend(COPIES.map(|n| {
-                    share(find(points, Family::V1, kind, n, load).map_or(f64::NAN, |one| one.formula))
-                }));
-                row.push(u64::from(best_copies(points, Family::V1, kind, load)).into());
-                row.extend(COPIES.map(|n| share(rate(points, Family::Artifact, kind, n, load))));
-                row
-            })
-            .collect(),
-        plots: vec![
-            load_plot(points, "Four hashes (Fig. 11)", Family::V1, |one| {
-                Some(one.formula)
-            }),
-            load_plot(
-                points,
-                "The artifact's hash: more copies protect less",
-                Family::Artifact,
-                |one| one.grouped_formula,
-            ),
-        ],
+    let columns = "load,n1,n2,n3,n4,formula_n1,formula_n2,formula_n3,formula_n4,best_n,\
+        artifact_n1,artifact_n2,artifact_n3,artifact_n4";
+    let about = "Keys answered by load and copies, random 5-tuples";
+    let mut table = Table::new("load", about, columns);
+    for load in LOADS {
+        let [rates, of_artifact] = FAMILIES.map(|family| COPIES.map(|n| rate(points, family, kind, n, load)));
+        let formulas =
+            COPIES.map(|n| find(points, Family::V1, kind, n, load).map_or(f64::NAN, |one| one.formula));
+        table.push(row![
+            fixed(load, 2),
+            rates.map(|share| fixed(share, 4)),
+            formulas.map(|share| fixed(share, 4)),
+            best_copies(points, Family::V1, kind, load),
+            of_artifact.map(|share| fixed(share, 4)),
+        ]);
     }
+    plot_load(&mut table, points, "Four hashes (Fig. 11)", Family::V1, |one| {
+        Some(one.formula)
+    });
+    let title = "The artifact's hash: more copies protect less";
+    plot_load(&mut table, points, title, Family::Artifact, |one| {
+        one.grouped_formula
+    });
+    table
 }
 
 fn keys_table(points: &[Point]) -> Table {
-    let mut rows = Vec::new();
+    let columns = "hashes,keys,load,n1,n2,n3,n4,wrong_answers";
+    let mut table = Table::new("keys", "Keys answered by structure of the keys", columns);
     for family in FAMILIES {
         for kind in Kind::ALL {
             for load in [0.5, 1.0] {
-                let mut row = vec![family.name().into(), kind.name().into(), Cell::Figure(load, 1)];
-                row.extend(COPIES.map(|n| share(rate(points, family, kind, n, load))));
-                row.push(
-                    COPIES
-                        .into_iter()
-                        .map(|n| find(points, family, kind, n, load).map_or(0, |one| one.answers.wrong))
-                        .sum::<u64>()
-                        .into(),
-                );
-                rows.push(row);
+                let found = COPIES.map(|n| find(points, family, kind, n, load));
+                let wrong: u64 = found.iter().flatten().map(|one| one.answers.wrong).sum();
+                let rates = COPIES.map(|n| fixed(rate(points, family, kind, n, load), 4));
+                table.push(row![family.name(), kind.name(), fixed(load, 1), rates, wrong]);
             }
         }
     }
-    Table {
-        name: "keys",
-        about: "Keys answered by structure of the keys".into(),
-        columns: "hashes,keys,load,n1,n2,n3,n4,wrong_answers".into(),
-        rows,
-        plots: Vec::new(),
-    }
+    table
 }
 
 fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> [Table; 2] {
-    [
-        Table {
-            name: "absent",
-            about: "Answers for keys that were never written, N = 2, as many keys as slots".into(),
-            columns: "hashes,keys,queried,answered,expected_of_a_32_bit_checksum".into(),
-            rows: unwritten
-                .iter()
-                .map(|one| {
-                    vec![
-                        one.family.name().into(),
-                        one.kind.name().into(),
-                        one.queried.into(),
-                        one.wrong.into(),
-                        Cell::Figure(one.expected, 4),
-                    ]
-                })
-                .collect(),
-            plots: Vec::new(),
-        },
-        Table {
-            name: "counters",
-            about: "Key-Increment: mean error of a flow's count, 4,096 flows in 16,384 counters".into(),
-            columns: "hashes,n,mean_error".into(),
-            rows: counters
-                .iter()
-                .map(|one: &(Family, u8, f64)| {
-                    vec![
-                        one.0.name().into(),
-                        u64::from(one.1).into(),
-                        Cell::Figure(one.2, 2),
-                    ]
-                })
-                .collect(),
-            plots: Vec::new(),
-        },
-    ]
+    let about = "Answers for keys that were never written, N = 2, as many keys as slots";
+    let columns = "hashes,keys,queried,answered,expected_of_a_32_bit_checksum";
+    let mut absent = Table::new("absent", about, columns);
+    for one in unwritten {
+        let expected = fixed(one.expected, 4);
+        absent.push(row![
+            one.family.name(),
+            one.kind.name(),
+            one.queried,
+            one.wrong,
+            expected
+        ]);
+    }
+    let about = "Key-Increment: mean error of a flow's count, 4,096 flows in 16,384 counters";
+    let mut errors = Table::new("counters", about, "hashes,n,mean_error");
+    for (family, copies, error) in counters {
+        errors.push(row![family.name(), *copies, fixed(*error, 2)]);
+    }
+    [absent, errors]
 }
 
 /// The rates for one, two and four copies.
@@ -379,32 +330,79 @@ fn findings(
             .collect::<Vec<_>>()
             .join(", ")
     });
-    let [unwritten_table, counters_table] = other_tables(unwritten, counters);
+    let conditions = [
+        format!(
+            "{} slots of 8 bytes, {trials} times each with different keys; no network: exact, the same on every machine",
+            units::count(SLOTS)
+        ),
+        "5-tuples have 13 bytes; sequential 5-tuples are those of one /24 network and one server, with addresses and ports counting up".into(),
+    ];
+    let [absent, errors_table] = other_tables(unwritten, counters);
+    let tables = [load_table(points), keys_table(points), absent, errors_table];
     Findings {
-        method: "The experiment fills a key-write store as the translator does (slots and checksum by `wire::dta::hash`, bytes by \
-                 `wire::dta::layout`). The reader of `hopwise get` then queries every key with the policy `majority`. An answer is right if it is the \
-                 key's own value. The results are compared with the exact formula for independent slots: with M slots, inclusion and exclusion over (1 \
-                 - j/M)^(N L) gives the probability that all N copies of a key are overwritten by L later keys; the formula averages it over all ages. \
-                 The experiment is repeated with the artifact's hashes, which a store can also use: one CRC for all purposes, with the copy's number \
-                 appended for the slots."
-            .into(),
-        conditions: vec![
-            format!("{} slots of 8 bytes, {trials} times each with different keys; no network: exact, the same on every machine", units::count(SLOTS)),
-            "5-tuples have 13 bytes; sequential 5-tuples are those of one /24 network and one server, with addresses and ports counting up".into(),
-        ],
         comparisons: vec![
-            Comparison::new("N = 2 and N = 1 at a moderate load", "\u{201c}great queryability improvements\u{201d}", format!("load 0.5: {} and {}", percent(rate(points, Family::V1, Kind::RandomTuples, 2, 0.5)), percent(rate(points, Family::V1, Kind::RandomTuples, 1, 0.5)))),
-            Comparison::new("loads at which N = 4, 3, 2, 1 is best", "intervals by colour (no figures in the text)", intervals.join("; ")),
-            Comparison::new("load 0.5, N = 1, 2, 4, random 5-tuples", "", format!("{}; with the artifact's hash {}", three_rates(points, Family::V1, Kind::RandomTuples, 0.5), three_rates(points, Family::Artifact, Kind::RandomTuples, 0.5))),
-            Comparison::new("load 0.5, N = 1, 2, 4, sequential words", "", format!("{}; with the artifact's hash {}", three_rates(points, Family::V1, Kind::SequentialWords, 0.5), three_rates(points, Family::Artifact, Kind::SequentialWords, 0.5))),
-            Comparison::new("load 1.0, N = 1, 2, 4, sequential words (in brackets: random words)", "", format!("{} ({})", three_rates(points, Family::V1, Kind::SequentialWords, 1.0), three_rates(points, Family::V1, Kind::RandomWords, 1.0))),
-            Comparison::new("answers for keys never written, random 5-tuples", "\u{201c}incredibly rare\u{201d}", format!("{wrong}; with the artifact's hash {wrong_artifact}")),
-            Comparison::new("Key-Increment's mean error, N = 1, 2, 4", "", format!("{errors}; with the artifact's hash {errors_artifact}")),
+            Comparison::new(
+                "N = 2 and N = 1 at a moderate load",
+                "\u{201c}great queryability improvements\u{201d}",
+                format!(
+                    "load 0.5: {} and {}",
+                    percent(rate(points, Family::V1, Kind::RandomTuples, 2, 0.5)),
+                    percent(rate(points, Family::V1, Kind::RandomTuples, 1, 0.5))
+                ),
+            ),
+            Comparison::new(
+                "loads at which N = 4, 3, 2, 1 is best",
+                "intervals by colour (no figures in the text)",
+                intervals.join("; "),
+            ),
+            Comparison::new(
+                "load 0.5, N = 1, 2, 4, random 5-tuples",
+                "",
+                format!(
+                    "{}; with the artifact's hash {}",
+                    three_rates(points, Family::V1, Kind::RandomTuples, 0.5),
+                    three_rates(points, Family::Artifact, Kind::RandomTuples, 0.5)
+                ),
+            ),
+            Comparison::new(
+                "load 0.5, N = 1, 2, 4, sequential words",
+                "",
+                format!(
+                    "{}; with the artifact's hash {}",
+                    three_rates(points, Family::V1, Kind::SequentialWords, 0.5),
+                    three_rates(points, Family::Artifact, Kind::SequentialWords, 0.5)
+                ),
+            ),
+            Comparison::new(
+                "load 1.0, N = 1, 2, 4, sequential words (in brackets: random words)",
+                "",
+                format!(
+                    "{} ({})",
+                    three_rates(points, Family::V1, Kind::SequentialWords, 1.0),
+                    three_rates(points, Family::V1, Kind::RandomWords, 1.0)
+                ),
+            ),
+            Comparison::new(
+                "answers for keys never written, random 5-tuples",
+                "\u{201c}incredibly rare\u{201d}",
+                format!("{wrong}; with the artifact's hash {wrong_artifact}"),
+            ),
+            Comparison::new(
+                "Key-Increment's mean error, N = 1, 2, 4",
+                "",
+                format!("{errors}; with the artifact's hash {errors_artifact}"),
+            ),
         ],
-        tables: vec![load_table(points), keys_table(points), unwritten_table, counters_table],
-        ..Findings::default()
+        ..Findings::new(METHOD, conditions, tables)
     }
 }
+
+const METHOD: &str = "The experiment fills a key-write store as the translator does (slots and checksum by `wire::dta::hash`, bytes by \
+                      `wire::dta::layout`). The reader of `hopwise get` then queries every key with the policy `majority`. An answer is right if it is the \
+                      key's own value. The results are compared with the exact formula for independent slots: with M slots, inclusion and exclusion over (1 \
+                      - j/M)^(N L) gives the probability that all N copies of a key are overwritten by L later keys; the formula averages it over all ages. \
+                      The experiment is repeated with the artifact's hashes, which a store can also use: one CRC for all purposes, with the copy's number \
+                      appended for the slots.";
 
 /// Computes the remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
@@ -450,10 +448,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 /// The largest difference of a row from the formula.

@@ -2,15 +2,17 @@
 
 use crate::figures::reports::{Reports, append_store};
 
-use super::speed::{self, Speed};
+use super::{
+    key_write,
+    speed::{self, Speed},
+};
 use crate::figures::unwritten;
-use crate::svg::Plot;
 use crate::{
     experiment::{
-        page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+        page::{Comparison, Findings, Table, fixed, linear, row},
         rows::{NOT_RUN, Observations, Results, Row, Rows, extremes, judgement, listed},
         settings::Settings,
-        timing::{self, Spread},
+        timing,
     },
     figures::pipeline::Pipeline,
 };
@@ -24,44 +26,10 @@ const ENTRIES: u64 = 1 << 16;
 const SIZES: [u64; 4] = [1 << 8, 1 << 12, 1 << 16, 1 << 22];
 /// Entries in one report. The paper's generator also packed several entries into a report, because its packet rate was limited.
 const COUNTS: [usize; 2] = [1, 16];
-/// Bytes on the wire in addition to each frame, and limits of the paper's link and NIC, as in [`super::key_write`].
-const FRAME_OVERHEAD: f64 = 24.0;
-const LINK: f64 = 100e9;
-const NIC: f64 = 100e6;
 
-struct Point {
-    batch: u16,
-    lists: u32,
-    entries: u64,
-    /// Entries in a report.
-    count: usize,
-    speed: Speed,
-}
-
-impl Point {
-    fn translate(&self) -> f64 {
-        self.speed.translate.median / self.count as f64
-    }
-
-    fn respond(&self) -> f64 {
-        self.speed.respond.median / self.count as f64
-    }
-
-    /// Entries per second on one core.
-    fn rate(&self) -> f64 {
-        self.rates().median
-    }
-
-    fn rates(&self) -> Spread {
-        self.speed.both().map(|ns| 1e9 * self.count as f64 / ns)
-    }
-
-    /// Entries per second at which hopwise's frames saturate the paper's NIC or link.
-    fn nic(&self) -> f64 {
-        let frames = self.speed.frames / self.count as f64;
-        let bytes = self.speed.bytes / self.count as f64;
-        (LINK / (8.0 * (bytes + FRAME_OVERHEAD * frames))).min(NIC / frames)
-    }
+/// Entries per second at which hopwise's frames saturate the paper's NIC or link, in reports of `count` entries.
+fn nic(speed: &Speed, count: f64) -> f64 {
+    key_write::nic(speed.frames / count, speed.bytes / count)
 }
 
 /// Number of reports after which every list has written a batch and all lists have the same number of pending entries as before.
@@ -71,113 +39,89 @@ pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
         .max(lists.into())
 }
 
-fn point(settings: &Settings, batch: u16, lists: u32, entries: u64, count: usize) -> Result<Point, CliError> {
+/// Adds the row of a batch, a number of lists, the entries of a list, and those of a report.
+fn measure(
+    settings: &Settings,
+    table: &mut Table,
+    batch: u16,
+    lists: u32,
+    entries: u64,
+    count: usize,
+) -> Result<(), CliError> {
     let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
     let mut reports = Reports::append(count, lists).map_err(unwritten)?;
     let speed = speed::measure(settings, &mut pipeline, &mut reports, cycle(batch, lists, count))?;
-    Ok(Point {
+    let per_report = count as f64;
+    let times = [speed.translate, speed.respond].map(|spread| spread.median / per_report);
+    table.push(row![
         batch,
         lists,
         entries,
         count,
-        speed,
-    })
+        times.map(|ns| fixed(ns, 2)),
+        times.map(|ns| fixed(1e3 / ns, 1)),
+        speed.both().map(|ns| 1e3 * per_report / ns).cells(1),
+        fixed(speed.bytes / per_report, 1),
+        fixed(nic(&speed, per_report) / 1e6, 0),
+    ]);
+    Ok(())
 }
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let mut points = Vec::new();
+    let mut table = Table::new("batch", "Entries by batch and number of lists", COLUMNS);
     for count in COUNTS {
         for batch in BATCHES {
             for lists in LISTS {
-                points.push(point(settings, batch, lists, ENTRIES, count)?);
+                measure(settings, &mut table, batch, lists, ENTRIES, count)?;
             }
         }
     }
-    let mut sizes = Vec::new();
+    let series = [
+        ("responder, 16 a report", "16", "responder_mps"),
+        ("translator, 16 a report", "16", "translator_mps"),
+        ("both on one core, 16 a report", "16", RATE),
+        ("both, one a report", "1", RATE),
+        ("the NIC in that paper", "16", "nic_mps"),
+    ]
+    .map(|(name, count, column)| {
+        table.line(
+            name,
+            &[("report_entries", count), ("lists", "1")],
+            "batch",
+            column,
+        )
+    });
+    let [first, second, third, fourth, nic] = series;
+    let axes = [linear("batch (entries)"), linear("entries per second (M)")];
+    let lines = vec![first, second, third, fourth, nic.marks()];
+    table.plot(
+        "Entries per second (Fig. 7)",
+        "one list; one core each",
+        axes,
+        lines,
+    );
+    let mut sizes = Table::new("size", "Entries by size of the list", COLUMNS);
     for entries in SIZES {
-        sizes.push(point(settings, 16, 1, entries, 16)?);
+        measure(settings, &mut sizes, 16, 1, entries, 16)?;
     }
-    Ok(findings(&points, &sizes))
-}
-
-fn rows(points: &[Point]) -> Vec<Vec<Cell>> {
-    points
-        .iter()
-        .map(|one| {
-            let [median, min, max] = one.rates().map(|rate| rate / 1e6).cells(1);
-            vec![
-                u64::from(one.batch).into(),
-                u64::from(one.lists).into(),
-                one.entries.into(),
-                (one.count as u64).into(),
-                Cell::Figure(one.translate(), 2),
-                Cell::Figure(one.respond(), 2),
-                Cell::Figure(1e3 / one.translate(), 1),
-                Cell::Figure(1e3 / one.respond(), 1),
-                median,
-                min,
-                max,
-                Cell::Figure(one.speed.bytes / one.count as f64, 1),
-                Cell::Figure(one.nic() / 1e6, 0),
-            ]
-        })
-        .collect()
+    Ok(Findings::new(
+        METHOD,
+        CONDITIONS.map(str::to_owned),
+        [table, sizes],
+    ))
 }
 
 const COLUMNS: &str = "batch,lists,list_entries,report_entries,translator_ns,responder_ns,\
     translator_mps,responder_mps,one_core_mps,one_core_mps_min,one_core_mps_max,\
     frame_bytes_per_entry,nic_mps";
-
-/// Millions of entries per second by batch, for reports of `count` entries to one list.
-fn line(points: &[Point], count: usize, rate: fn(&Point) -> f64) -> Vec<(f64, f64)> {
-    let selected = points.iter().filter(|one| one.count == count && one.lists == 1);
-    selected
-        .map(|one| (f64::from(one.batch), rate(one) / 1e6))
-        .collect()
-}
-
-fn findings(points: &[Point], sizes: &[Point]) -> Findings {
-    Findings {
-        method: "The translator receives Append reports with entries of 4 bytes as UDP payloads, 64 at a time, for each list in turn. The responder \
-                 receives its RoCEv2 frames, one per batch of B entries with a trailer. Both run in one process on one core and are timed separately. \
-                 Reports have one entry in one series and sixteen in the other."
-            .into(),
-        conditions: vec![
-            "tagged rings of 65,536 entries (other sizes in the last table); measured from UDP payload to bytes in memory; no NIC, no network".into(),
-            timing::condition(),
-            "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
-        ],
-        tables: vec![
-            Table {
-                name: "batch",
-                about: "Entries by batch and number of lists".into(),
-                columns: COLUMNS.into(),
-                rows: rows(points),
-                plots: vec![Plot {
-                    note: "one list; one core each".into(),
-                    title: "Entries per second (Fig. 7)".into(),
-                    x: linear("batch (entries)"),
-                    y: linear("entries per second (M)"),
-                    series: vec![
-                        line_series("responder, 16 a report", line(points, 16, |one| 1e9 / one.respond())),
-                        line_series("translator, 16 a report", line(points, 16, |one| 1e9 / one.translate())),
-                        line_series("both on one core, 16 a report", line(points, 16, Point::rate)),
-                        line_series("both, one a report", line(points, 1, Point::rate)),
-                        mark_series("the NIC in that paper", line(points, 16, Point::nic)),
-                    ],
-                }],
-            },
-            Table {
-                name: "size",
-                about: "Entries by size of the list".into(),
-                columns: COLUMNS.into(),
-                rows: rows(sizes),
-                plots: Vec::new(),
-            },
-        ],
-        ..Findings::default()
-    }
-}
+const METHOD: &str = "The translator receives Append reports with entries of 4 bytes as UDP payloads, 64 at a time, for each list in turn. The responder \
+                      receives its RoCEv2 frames, one per batch of B entries with a trailer. Both run in one process on one core and are timed separately. \
+                      Reports have one entry in one series and sixteen in the other.";
+const CONDITIONS: [&str; 3] = [
+    "tagged rings of 65,536 entries (other sizes in the last table); measured from UDP payload to bytes in memory; no NIC, no network",
+    timing::CONDITION,
+    key_write::NIC_CONDITION,
+];
 
 /// Computes comparisons and remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
@@ -212,10 +156,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
     remarks.push(judgement(
         "the trailer costs 16 bytes per batch; with it, readers detect which batches are new and complete. The paper's lists have none.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 const RATE: &str = "one_core_mps";

@@ -6,12 +6,11 @@ use super::cpu;
 use crate::experiment::{
     loopback::{self, Served},
     monitor_rate,
-    page::{Cell, Comparison, Findings, Table, linear},
+    page::{Comparison, Findings, Table, fixed, linear, named, row},
     rows::{NOT_RUN, Observations, Results, Rows, judgement},
     settings::{Parameter, Settings},
     timing::{self, Spread},
 };
-use crate::svg::{Axis, Plot, Series, Style};
 use terminal::CliError;
 
 pub(in super::super) const PARAMETERS: &[Parameter] = &[
@@ -22,32 +21,6 @@ pub(in super::super) const PARAMETERS: &[Parameter] = &[
 
 /// The paper's share of data wrangling and storing, and the ratio of both to I/O.
 const PAPER: (f64, f64) = (93.0, 90.0);
-
-/// Nanoseconds of CPU time per report of each step.
-struct Steps {
-    receiving: Spread,
-    decoding: Spread,
-    state: Spread,
-    stored: Spread,
-}
-
-impl Steps {
-    /// Name and time of each step; a difference of medians has no spread.
-    fn each(&self) -> [(&'static str, f64); 4] {
-        [
-            ("receive (I/O)", self.receiving.median),
-            ("decode (parsing)", self.decoding.median),
-            (
-                "state and detection (wrangling)",
-                (self.state.median - self.decoding.median).max(0.0),
-            ),
-            (
-                "row and indexes (storing)",
-                (self.stored.median - self.state.median).max(0.0),
-            ),
-        ]
-    }
-}
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let case = cpu::stored_case(settings);
@@ -67,69 +40,56 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         values: Values::Constant,
         ..case
     };
-    let steps = Steps {
-        receiving,
-        decoding: Spread::runs(settings, || monitor_rate::decoding(settings, &constant))?,
-        state: Spread::runs(settings, || monitor_rate::all(settings, &constant))?,
-        stored: cpu::stored(settings)?.0,
-    };
-    Ok(findings(&steps))
-}
-
-fn findings(steps: &Steps) -> Findings {
-    let each = steps.each();
-    let sum: f64 = each.iter().map(|one| one.1).sum();
-
-    let measured = [
-        (MEASURED[0], steps.receiving),
-        (MEASURED[1], steps.decoding),
-        (MEASURED[2], steps.state),
-        (MEASURED[3], steps.stored),
-    ];
-    let bars = (0_u32..)
-        .zip(&each)
-        .map(|(at, one)| (f64::from(at), 100.0 * one.1 / sum));
-    Findings {
-        method: "INT reports of paths of five nodes (100,000 flows), each with one change that becomes an indexed row of the store. Receiving is measured \
-                 over loopback, with a receiver that discards; the other steps in process: decoding alone, with state and detection, and with the \
-                 store. A step is the difference to the one before it."
-            .into(),
-        conditions: vec![
-            "receiving: CPU time of the receiving thread; on loopback, the kernel does part of that work in the sender's context, which is not counted"
-                .into(),
-            "decoding and state are measured with constant values; the cost of a change's event is in the last step".into(),
-            "the paper: Confluo, 100,000 reports, Intel Xeon Silver 4114 (2.20 GHz), I/O by DPDK; Confluo was not run here".into(),
-            timing::condition(),
-        ],
-        tables: vec![
-            Table {
-                name: "steps",
-                about: "CPU time of a report by step".into(),
-                columns: "step,ns_per_report,percent".into(),
-                rows: each.iter().map(|one| vec![Cell::from(one.0), Cell::Figure(one.1, 1), Cell::Figure(100.0 * one.1 / sum, 1)]).collect(),
-                plots: vec![Plot {
-                    note: "the paper: wrangling and storing together 93 %".into(),
-                    title: "CPU time of a report by step (Fig. 1)".into(),
-                    x: Axis { categories: ["receive", "decode", "state", "store"].map(str::to_owned).into(), ..linear("") },
-                    y: linear("per cent"),
-                    series: vec![Series::new("hopwise", Style::Bars, bars)],
-                }],
-            },
-            Table {
-                name: "measured",
-                about: "What was measured".into(),
-                columns: "measured,ns_per_report,ns_per_report_min,ns_per_report_max".into(),
-                rows: measured.iter().map(|(name, spread): &(&str, Spread)| {
-        let mut row = vec![Cell::from(*name)];
-        row.extend(spread.cells(1));
-        row
-    }).collect(),
-                plots: Vec::new(),
-            },
-        ],
-        ..Findings::default()
+    let decoding = Spread::runs(settings, || monitor_rate::decoding(settings, &constant))?;
+    let state = Spread::runs(settings, || monitor_rate::all(settings, &constant))?;
+    let stored = cpu::stored(settings)?.0;
+    let columns = "measured,ns_per_report,ns_per_report_min,ns_per_report_max";
+    let mut measured = Table::new("measured", "What was measured", columns);
+    for (name, spread) in MEASURED.into_iter().zip([receiving, decoding, state, stored]) {
+        measured.push(row![name, spread.cells(1)]);
     }
+    // A difference of medians has no spread.
+    let each = [
+        ("receive (I/O)", receiving.median),
+        ("decode (parsing)", decoding.median),
+        (
+            "state and detection (wrangling)",
+            (state.median - decoding.median).max(0.0),
+        ),
+        (
+            "row and indexes (storing)",
+            (stored.median - state.median).max(0.0),
+        ),
+    ];
+    let sum: f64 = each.iter().map(|one| one.1).sum();
+    let mut steps = Table::new(
+        "steps",
+        "CPU time of a report by step",
+        "step,ns_per_report,percent",
+    );
+    for (name, ns) in each {
+        steps.push(row![name, fixed(ns, 1), fixed(100.0 * ns / sum, 1)]);
+    }
+    let bars = steps.bars("hopwise", "percent");
+    let axes = [named(["receive", "decode", "state", "store"]), linear("per cent")];
+    let note = "the paper: wrangling and storing together 93 %";
+    steps.plot("CPU time of a report by step (Fig. 1)", note, axes, vec![bars]);
+    Ok(Findings::new(
+        METHOD,
+        CONDITIONS.map(str::to_owned),
+        [steps, measured],
+    ))
 }
+
+const METHOD: &str = "INT reports of paths of five nodes (100,000 flows), each with one change that becomes an indexed row of the store. Receiving is measured \
+                      over loopback, with a receiver that discards; the other steps in process: decoding alone, with state and detection, and with the \
+                      store. A step is the difference to the one before it.";
+const CONDITIONS: [&str; 4] = [
+    "receiving: CPU time of the receiving thread; on loopback, the kernel does part of that work in the sender's context, which is not counted",
+    "decoding and state are measured with constant values; the cost of a change's event is in the last step",
+    "the paper: Confluo, 100,000 reports, Intel Xeon Silver 4114 (2.20 GHz), I/O by DPDK; Confluo was not run here",
+    timing::CONDITION,
+];
 
 /// Computes comparisons and remarks from the rows. A step is the difference of two measurements, so its spread is that of both.
 pub(in super::super) fn observe(results: &Results) -> Observations {
@@ -168,10 +128,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         "the paper's I/O is DPDK, ours a socket, so neither the ratio to I/O nor a share of the time with I/O is comparable. The share without I/O is \
          closer to a comparison, but of another collector and another store.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// Names of what is measured.

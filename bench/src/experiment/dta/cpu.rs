@@ -1,22 +1,18 @@
 //! Collection by DTA compared with collection by the CPU, that is, hopwise's collector and store (Fig. 6).
 
-use std::{fs, path::PathBuf};
-
 use crate::figures::reports::{Reports, append_store};
 use collector::Batch;
 use nic::time::process_cpu_time;
 use store::Store;
 use testkit::workload::collector::{Case, Input, Values};
 
-use super::{
-    append, key_write,
-    speed::{self, Speed},
-};
+use super::{append, key_write, speed};
 use crate::figures::{failed, unwritten};
-use crate::svg::{Axis, Plot, Series, Style};
+use crate::svg::{Series, Style};
 use crate::{
+    cases::Scratch,
     experiment::{
-        page::{Cell, Comparison, Findings, Table, linear, log},
+        page::{Comparison, Findings, Table, fixed, log, named, row},
         rows::{NOT_RUN, Observations, Results, Rows, judgement},
         settings::Settings,
         timing::{self, Spread},
@@ -36,18 +32,6 @@ const PATHS: Case = Case {
 /// Records in a batch of the collector.
 const BATCH: usize = 8192;
 
-/// A method of collection.
-struct Method {
-    name: &'static str,
-    /// Nanoseconds of CPU time per report on the collector's machine, and on the translator's if there is one.
-    collector: Spread,
-    translator: Spread,
-    /// RDMA writes per report.
-    writes: f64,
-    /// Rows, slots or entries that a report leaves in the store.
-    rows: f64,
-}
-
 const NOTHING: Spread = Spread {
     median: 0.0,
     min: 0.0,
@@ -55,39 +39,90 @@ const NOTHING: Spread = Spread {
 };
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
+    let columns = "method,collector_ns,collector_ns_min,collector_ns_max,translator_ns,\
+        translator_ns_min,translator_ns_max,collector_mps,one_core_mps,\
+        writes_per_report,rows_per_report";
+    let mut methods = Methods {
+        table: Table::new("methods", "CPU time per report", columns),
+        both: Vec::new(),
+    };
     let (stored, rows) = stored(settings)?;
-    let on_cpu = [(STATE, state(settings)?, 0.0), (ROW, stored, rows)];
-    let mut methods: Vec<Method> = on_cpu
-        .map(|(name, collector, rows)| Method {
-            name,
-            collector,
-            translator: NOTHING,
-            writes: 0.0,
-            rows,
-        })
-        .into();
+    methods.push(STATE, [state(settings)?, NOTHING], 0.0, 0.0);
+    methods.push(ROW, [stored, NOTHING], 0.0, rows);
     let mut pipeline = Pipeline::new(&[key_write::store(settings, 4)])?;
     for (copies, name) in [(1, "DTA Key-Write, N = 1"), (2, "DTA Key-Write, N = 2")] {
         let mut reports = Reports::key_write(copies, &[7; 4]).map_err(unwritten)?;
         let speed = speed::measure(settings, &mut pipeline, &mut reports, 1)?;
-        methods.push(dta_method(name, speed, copies.into()));
+        methods.push(
+            name,
+            [speed.respond, speed.translate],
+            speed.frames,
+            copies.into(),
+        );
     }
     for (batch, name) in [(4, "DTA Append, B = 4"), (16, "DTA Append, B = 16")] {
         let mut pipeline = Pipeline::new(&[append_store(16, 1 << 16, batch)])?;
         let mut reports = Reports::append(1, 16).map_err(unwritten)?;
         let speed = speed::measure(settings, &mut pipeline, &mut reports, append::cycle(batch, 16, 1))?;
-        methods.push(dta_method(name, speed, 1.0));
+        methods.push(name, [speed.respond, speed.translate], speed.frames, 1.0);
     }
-    Ok(findings(&methods))
+    Ok(Findings::new(
+        METHOD,
+        CONDITIONS.map(str::to_owned),
+        [methods.table()],
+    ))
 }
 
-fn dta_method(name: &'static str, speed: Speed, rows: f64) -> Method {
-    Method {
-        name,
-        collector: speed.respond,
-        translator: speed.translate,
-        writes: speed.frames,
-        rows,
+const METHOD: &str = "Each row is the cost of one report. The collector of hopwise processes payloads of INT reports of a path of five nodes (100,000 \
+                      flows): decoding, flow and hop state, thresholds. In the first row the values are constant and nothing is stored. In the second, \
+                      each report has one change, which becomes one row of the store, with indexes that answer queries by flow. DTA reports, with one \
+                      value or entry of 4 bytes each, pass through translator and software responder into memory. As in the paper, packet I/O is not \
+                      included.";
+const CONDITIONS: [&str; 4] = [
+    "CPU time per report, one core; with the store: CPU time of all threads, from the first report to the last commit",
+    "key-write store as in dta-key-write with 4 bytes of data; lists as in dta-append, 16 of them; one entry in a report",
+    "the CPU collectors of the paper (INTCollector with Prometheus or InfluxDB, Confluo) were not run here",
+    timing::CONDITION,
+];
+
+/// The rows of the methods of collection, and the time of collector and translator together.
+struct Methods {
+    table: Table,
+    both: Vec<Spread>,
+}
+
+impl Methods {
+    /// Adds a method: the CPU time of a report on the collector's machine and on the translator's, RDMA writes per report, and the rows,
+    /// slots or entries that a report leaves in the store.
+    fn push(&mut self, name: &str, times: [Spread; 2], writes: f64, rows: f64) {
+        let [collector, translator] = times;
+        let both = collector.plus(translator);
+        let rates = [collector.median, both.median].map(|ns| fixed(1e3 / ns, 2));
+        let rest = [fixed(writes, 3), fixed(rows, 2)];
+        self.table
+            .push(row![name, collector.cells(1), translator.cells(1), rates, rest]);
+        self.both.push(both);
+    }
+
+    fn table(mut self) -> Table {
+        let both = Series {
+            name: "collector and translator".into(),
+            style: Style::Bars,
+            points: (0_u32..)
+                .zip(self.both)
+                .map(|(at, both)| both.point(at.into()))
+                .collect(),
+        };
+        let bars = vec![self.table.bars("collector", "collector_ns"), both];
+        let x = named(["state", "row", "KW, N = 1", "KW, N = 2", "A, B = 4", "A, B = 16"]);
+        let note = "median, minimum and maximum of the runs; KW: Key-Write, A: Append";
+        self.table.plot(
+            "CPU time per report (Fig. 6)",
+            note,
+            [x, log("per report (ns)")],
+            bars,
+        );
+        self.table
     }
 }
 
@@ -115,16 +150,6 @@ fn state(settings: &Settings) -> Result<Spread, CliError> {
     })
 }
 
-/// A temporary directory, removed on drop.
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Failure is harmless: the directory is among the temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Reports with one change each. Node IDs and hop latencies only: with timestamps, the flow's latency would change too, and add a
 /// second row per report.
 pub(super) fn stored_case(settings: &Settings) -> Case {
@@ -140,11 +165,10 @@ pub(super) fn stored_case(settings: &Settings) -> Case {
 /// Nanoseconds of CPU time per report, all threads, when every report contains one change and its event is stored; and the rows
 /// per report.
 pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
-    let directory = Directory(std::env::temp_dir().join(format!("hopwise-dta-cpu-{}", std::process::id())));
-    fs::create_dir_all(&directory.0).map_err(failed)?;
+    let directory = Scratch::new("dta-cpu")?;
     let config = store::Config {
         max_bytes: Some(4 << 30),
-        ..store::Config::new(&directory.0)
+        ..store::Config::new(directory.path())
     };
     let store = Store::open(config).map_err(failed)?;
     let case = stored_case(settings);
@@ -179,84 +203,6 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     Ok((spread, stats.committed as f64 / all as f64))
 }
 
-fn table(methods: &[Method]) -> Table {
-    let collectors: Vec<Spread> = methods.iter().map(|method| method.collector).collect();
-    let both: Vec<Spread> = methods
-        .iter()
-        .map(|method| method.collector.plus(method.translator))
-        .collect();
-    let bars =
-        [("collector", collectors), ("collector and translator", both)].map(|(name, spreads)| Series {
-            name: name.into(),
-            style: Style::Bars,
-            points: (0_u32..)
-                .zip(spreads)
-                .map(|(at, spread)| spread.point(at.into()))
-                .collect(),
-        });
-    let categories = ["state", "row", "KW, N = 1", "KW, N = 2", "A, B = 4", "A, B = 16"]
-        .map(str::to_owned)
-        .into();
-    Table {
-        name: "methods",
-        about: "CPU time per report".into(),
-        columns: "method,collector_ns,collector_ns_min,collector_ns_max,translator_ns,\
-            translator_ns_min,translator_ns_max,collector_mps,one_core_mps,\
-            writes_per_report,rows_per_report"
-            .into(),
-        rows: methods
-            .iter()
-            .map(|method| {
-                let mut row = vec![method.name.into()];
-                row.extend(method.collector.cells(1));
-                row.extend(method.translator.cells(1));
-                let ns = [
-                    method.collector.median,
-                    method.collector.median + method.translator.median,
-                ];
-                row.extend(ns.map(|ns| {
-                    if ns > 0.0 {
-                        Cell::Figure(1e3 / ns, 2)
-                    } else {
-                        Cell::Empty
-                    }
-                }));
-                row.extend([Cell::Figure(method.writes, 3), Cell::Figure(method.rows, 2)]);
-                row
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "median, minimum and maximum of the runs; KW: Key-Write, A: Append".into(),
-            title: "CPU time per report (Fig. 6)".into(),
-            x: Axis {
-                categories,
-                ..linear("")
-            },
-            y: log("per report (ns)"),
-            series: bars.into(),
-        }],
-    }
-}
-
-fn findings(methods: &[Method]) -> Findings {
-    Findings {
-        method: "Each row is the cost of one report. The collector of hopwise processes payloads of INT reports of a path of five nodes (100,000 \
-                 flows): decoding, flow and hop state, thresholds. In the first row the values are constant and nothing is stored. In the second, \
-                 each report has one change, which becomes one row of the store, with indexes that answer queries by flow. DTA reports, with one \
-                 value or entry of 4 bytes each, pass through translator and software responder into memory. As in the paper, packet I/O is not \
-                 included."
-            .into(),
-        conditions: vec![
-            "CPU time per report, one core; with the store: CPU time of all threads, from the first report to the last commit".into(),
-            "key-write store as in dta-key-write with 4 bytes of data; lists as in dta-append, 16 of them; one entry in a report".into(),
-            "the CPU collectors of the paper (INTCollector with Prometheus or InfluxDB, Confluo) were not run here".into(),
-            timing::condition(),
-        ],
-        tables: vec![table(methods)],
-        ..Findings::default()
-    }
-}
-
 /// Methods of the CPU collector.
 const STATE: &str = "INT report, state of flows and hops";
 const ROW: &str = "INT report, one indexed row";
@@ -289,10 +235,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
          value for later queries.",
     ]
     .map(judgement);
-    Observations {
-        comparisons: Some(comparisons),
-        remarks: remarks.into(),
-    }
+    Observations::new(comparisons, remarks.into())
 }
 
 /// The time of a method compared with another's: that of the responder, and with the translator.

@@ -6,12 +6,11 @@ use crate::figures::reports::{Reports, key_write_store};
 use translator::StoreEntry;
 use wire::dta::layout::slot_stride;
 
-use super::speed::{self, Speed};
+use super::speed;
 use crate::figures::unwritten;
-use crate::svg::Plot;
 use crate::{
     experiment::{
-        page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+        page::{Comparison, Findings, Table, fixed, linear, row},
         rows::{NOT_RUN, Observations, Results, Row, Rows, judgement, listed},
         settings::Settings,
         timing,
@@ -34,107 +33,60 @@ pub(super) fn store(settings: &Settings, data_len: u16) -> StoreEntry {
     key_write_store(speed::large(settings.scale) / slot_stride(data_len), data_len)
 }
 
-struct Point {
-    copies: u8,
-    data: u16,
-    speed: Speed,
-}
-
-impl Point {
-    /// Reports per second at which hopwise's frames saturate the paper's NIC or link.
-    fn nic(&self) -> f64 {
-        let bits = 8.0 * (self.speed.bytes + FRAME_OVERHEAD * self.speed.frames);
-        (LINK / bits).min(NIC / self.speed.frames)
-    }
+/// Frames per second of this length at which they saturate the paper's NIC or link, as reports of so many frames and bytes.
+pub(super) fn nic(frames: f64, bytes: f64) -> f64 {
+    let bits = 8.0 * (bytes + FRAME_OVERHEAD * frames);
+    (LINK / bits).min(NIC / frames)
 }
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
-    let mut points = Vec::new();
-    let mut bytes = 0;
-    let mut pages = String::new();
+    let columns = "n,data_bytes,translator_ns,responder_ns,translator_mps,responder_mps,\
+        one_core_mps,one_core_mps_min,one_core_mps_max,frame_bytes,nic_mps";
+    let mut table = Table::new("rate", "Key-Writes by copies and size of the data", columns);
+    let mut memory = String::new();
     for data in DATA {
         let mut pipeline = Pipeline::new(&[store(settings, data)])?;
         if let Some(store) = pipeline.stores().first() {
-            (bytes, pages) = (store.body_len(), format!("{:?}", store.region().pages()));
+            let pages = store.region().pages();
+            memory = format!("a store of {} MiB, pages: {pages:?}", store.body_len() >> 20);
         }
         for copies in COPIES {
             let mut reports = Reports::key_write(copies, &vec![7; data.into()]).map_err(unwritten)?;
             let speed = speed::measure(settings, &mut pipeline, &mut reports, 1)?;
-            points.push(Point { copies, data, speed });
+            let times = [speed.translate.median, speed.respond.median];
+            table.push(row![
+                copies,
+                data,
+                times.map(|ns| fixed(ns, 1)),
+                times.map(|ns| fixed(1e3 / ns, 2)),
+                speed.both().map(|ns| 1e3 / ns).cells(2),
+                fixed(speed.bytes, 0),
+                fixed(nic(speed.frames, speed.bytes) / 1e6, 1),
+            ]);
         }
     }
-    Ok(findings(&points, bytes, &pages))
-}
-
-/// Millions of reports per second by size of the data.
-fn line(points: &[Point], copies: u8, rate: fn(&Point) -> f64) -> Vec<(f64, f64)> {
-    let selected = points.iter().filter(|one| one.copies == copies);
-    selected
-        .map(|one| (f64::from(one.data), rate(one) / 1e6))
-        .collect()
-}
-
-fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
+    // The table is by size of the data, and the lines by copies.
     let mut series: Vec<_> = COPIES
-        .iter()
-        .map(|n| {
-            line_series(
-                &format!("N = {n}"),
-                line(points, *n, |one| 1e9 / one.speed.both().median),
-            )
-        })
-        .collect();
-    series.push(mark_series(
-        "the NIC in that paper, N = 1",
-        line(points, 1, Point::nic),
-    ));
-    series.push(mark_series(
-        "the NIC in that paper, N = 2",
-        line(points, 2, Point::nic),
-    ));
-    Findings {
-        method: "The translator receives Key-Write reports of random 5-tuples as UDP payloads, 64 at a time. The responder receives its RoCEv2 frames, \
-                 checks them (ICRC, queue pair, region) and writes to the region. Both run in one process on one core and are timed separately. There \
-                 is no NIC and no network; the paper measures its NIC there. The plot also shows the rate at which that NIC and its link would accept \
-                 these frames."
-            .into(),
-        conditions: vec![
-            format!("a store of {} MiB, pages: {pages}", bytes >> 20),
-            timing::condition(),
-            "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame".into(),
-        ],
-        tables: vec![Table {
-            name: "rate",
-            about: "Key-Writes by copies and size of the data".into(),
-            columns: "n,data_bytes,translator_ns,responder_ns,translator_mps,responder_mps,\
-                one_core_mps,one_core_mps_min,one_core_mps_max,frame_bytes,nic_mps".into(),
-            rows: points.iter().map(|one| {
-        let [median, min, max] = one.speed.both().map(|ns| 1e3 / ns).cells(2);
-        vec![
-            u64::from(one.copies).into(),
-            u64::from(one.data).into(),
-            Cell::Figure(one.speed.translate.median, 1),
-            Cell::Figure(one.speed.respond.median, 1),
-            Cell::Figure(1e3 / one.speed.translate.median, 2),
-            Cell::Figure(1e3 / one.speed.respond.median, 2),
-            median,
-            min,
-            max,
-            Cell::Figure(one.speed.bytes, 0),
-            Cell::Figure(one.nic() / 1e6, 1),
-        ]
-    }).collect(),
-            plots: vec![Plot {
-                note: "one core: translator and responder".into(),
-                title: "Key-Writes per second (Fig. 9)".into(),
-                x: linear("data (bytes)"),
-                y: linear("reports per second (M)"),
-                series,
-            }],
-        }],
-        ..Findings::default()
+        .map(|n| table.line(&format!("N = {n}"), &[("n", &n.to_string())], "data_bytes", RATE))
+        .into();
+    for n in ["1", "2"] {
+        let name = format!("the NIC in that paper, N = {n}");
+        series.push(table.line(&name, &[("n", n)], "data_bytes", "nic_mps").marks());
     }
+    let axes = [linear("data (bytes)"), linear("reports per second (M)")];
+    let note = "one core: translator and responder";
+    table.plot("Key-Writes per second (Fig. 9)", note, axes, series);
+    Ok(Findings::new(
+        "The translator receives Key-Write reports of random 5-tuples as UDP payloads, 64 at a time. The responder receives its RoCEv2 frames, \
+         checks them (ICRC, queue pair, region) and writes to the region. Both run in one process on one core and are timed separately. There \
+         is no NIC and no network; the paper measures its NIC there. The plot also shows the rate at which that NIC and its link would accept \
+         these frames.",
+        [memory, timing::CONDITION.into(), NIC_CONDITION.into()],
+        [table],
+    ))
 }
+
+pub(super) const NIC_CONDITION: &str = "the NIC: 100 M operations a second and 100 Gb/s, as in the paper, counting preamble, FCS and inter-frame gap of each frame";
 
 /// Computes comparisons and remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
@@ -181,10 +133,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
     remarks.push(judgement(
         "with an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains.",
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// The row of these copies and bytes of data.

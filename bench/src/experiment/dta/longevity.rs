@@ -1,13 +1,11 @@
 //! Share of keys answered by age (Fig. 12), for stores of several sizes.
 
-use std::iter;
-
 use dta::Plan;
 use wire::dta::hash::Family;
 
-use super::percent;
+use super::{percent, percent_axis};
 use crate::experiment::{
-    page::{Cell, Comparison, Findings, Table, line_series, linear, mark_series},
+    page::{Comparison, Findings, Table, fixed, line_series, linear, mark_series, row},
     rows::{Observations, Results, Row, judgement, listed},
     settings::{Scale, Settings},
 };
@@ -15,7 +13,6 @@ use crate::figures::{
     keys::{Keys, Kind},
     slots::{Answers, Slots},
 };
-use crate::svg::{Axis, Plot};
 use terminal::{CliError, units};
 
 /// Flows in the paper.
@@ -121,111 +118,86 @@ fn large() -> Result<Option<Run>, CliError> {
 }
 
 /// Average and oldest at full scale, by the formula.
-fn full(slots: f64, copies: u8) -> (f64, f64) {
+fn full(slots: f64, copies: u8) -> [f64; 2] {
     let plan = Plan::new(FLOWS as u64, slots as u64, copies);
-    (plan.answered(), plan.answered_at(plan.keys))
+    [plan.answered(), plan.answered_at(plan.keys)]
 }
 
 fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
-    let mut rows = Vec::new();
-    for run in runs.iter().chain(large) {
-        for (step, answers) in run.by_age.iter().enumerate() {
-            rows.push(vec![
-                Cell::Figure(run.gb, 2),
-                u64::from(run.copies).into(),
-                run.keys.into(),
-                run.slots.into(),
-                Cell::Figure((step as f64 + 0.5) / AGES as f64, 3),
-                Cell::Figure(answers.rate(), 4),
-                Cell::Figure(run.formula(step), 4),
-                answers.wrong.into(),
-            ]);
-        }
-    }
-    let flows: Vec<f64> = (0..AGES)
-        .map(|step| (step as f64 + 0.5) / AGES as f64 * FLOWS / 1e6)
-        .collect();
+    let columns = "gb,n,keys,slots,relative_age,answered,formula,wrong_answers";
+    let mut table = Table::new("age", "Keys answered by age", columns);
     let mut series = Vec::new();
     let mut formula = Vec::new();
-    for run in runs.iter().filter(|run| run.copies == 2) {
-        let points = flows
-            .iter()
-            .zip(&run.by_age)
-            .map(|(flows, answers)| (*flows, 100.0 * answers.rate()));
-        series.push(line_series(&format!("{} GB", run.gb), points.collect()));
-        formula.extend(
-            flows
-                .iter()
-                .enumerate()
-                .map(|(step, flows)| (*flows, 100.0 * run.formula(step))),
-        );
+    for run in runs.iter().chain(large) {
+        let mut line = Vec::new();
+        for (step, answers) in run.by_age.iter().enumerate() {
+            let age = (step as f64 + 0.5) / AGES as f64;
+            table.push(row![
+                fixed(run.gb, 2),
+                run.copies,
+                run.keys,
+                run.slots,
+                fixed(age, 3),
+                fixed(answers.rate(), 4),
+                fixed(run.formula(step), 4),
+                answers.wrong,
+            ]);
+            line.push((
+                age * FLOWS / 1e6,
+                100.0 * answers.rate(),
+                100.0 * run.formula(step),
+            ));
+        }
+        // The run with all flows is only in the table.
+        if run.copies == 2 && series.len() < SIZES.len() {
+            let measured = line.iter().map(|(flows, rate, _)| (*flows, *rate));
+            series.push(line_series(&format!("{} GB", run.gb), measured.collect()));
+            formula.extend(line.iter().map(|(flows, _, formula)| (*flows, *formula)));
+        }
     }
     formula.sort_by(|a, b| a.0.total_cmp(&b.0));
     series.push(mark_series("formula", formula));
-    Table {
-        name: "age",
-        about: "Keys answered by age".into(),
-        columns: "gb,n,keys,slots,relative_age,answered,formula,wrong_answers".into(),
-        rows,
-        plots: vec![Plot {
-            note: "N = 2, slots of 24 bytes, at the load of the full size".into(),
-            title: "Keys answered by age, 100 M flows (Fig. 12)".into(),
-            x: linear("flows reported since (M)"),
-            y: Axis {
-                range: Some((0.0, 100.0)),
-                ..linear("keys answered (%)")
-            },
-            series,
-        }],
-    }
+    table.plot(
+        "Keys answered by age, 100 M flows (Fig. 12)",
+        "N = 2, slots of 24 bytes, at the load of the full size",
+        [linear("flows reported since (M)"), percent_axis()],
+        series,
+    );
+    table
 }
 
 fn full_table(runs: &[Run]) -> Table {
-    let mut rows = Vec::new();
+    let columns = "gb,n,load,formula_average,formula_oldest,small_average,small_oldest_20th,\
+        our_slots,ours_average,ours_oldest";
+    let about = "100 M flows by size of the store and N: average and oldest";
+    let mut table = Table::new("size", about, columns);
     for gb in SIZES {
         for copies in COPIES {
             let slots = (gb * 1e9 / PACKED).floor();
-            let (average, oldest) = full(slots, copies);
             let small = runs.iter().find(|run| (run.gb, run.copies) == (gb, copies));
             let last = small
                 .and_then(|run| run.by_age.last())
                 .map_or(f64::NAN, Answers::rate);
             // The largest power of two that fits.
-            let powers = iter::successors(Some(1_u64), |slots| slots.checked_mul(2));
-            let fit = powers
-                .take_while(|slots| *slots as f64 * STRIDE <= gb * 1e9)
-                .last()
-                .unwrap_or(1);
-            let (padded_average, padded_oldest) = full(fit as f64, copies);
-            rows.push(vec![
-                Cell::Figure(gb, 1),
-                u64::from(copies).into(),
-                Cell::Figure(FLOWS / slots, 3),
-                Cell::Figure(average, 4),
-                Cell::Figure(oldest, 4),
-                Cell::Figure(small.map_or(f64::NAN, Run::average), 4),
-                Cell::Figure(last, 4),
-                fit.into(),
-                Cell::Figure(padded_average, 4),
-                Cell::Figure(padded_oldest, 4),
+            let fit = 1_u64 << (gb * 1e9 / STRIDE).log2() as u32;
+            table.push(row![
+                fixed(gb, 1),
+                copies,
+                fixed(FLOWS / slots, 3),
+                full(slots, copies).map(|share| fixed(share, 4)),
+                fixed(small.map_or(f64::NAN, Run::average), 4),
+                fixed(last, 4),
+                fit,
+                full(fit as f64, copies).map(|share| fixed(share, 4)),
             ]);
         }
     }
-    Table {
-        name: "size",
-        about: "100 M flows by size of the store and N: average and oldest".into(),
-        columns: "gb,n,load,formula_average,formula_oldest,small_average,small_oldest_20th,\
-            our_slots,ours_average,ours_oldest"
-            .into(),
-        rows,
-        plots: Vec::new(),
-    }
+    table
 }
 
 /// The share of keys answered by the formula: on average, and of the oldest.
 fn average_and_oldest(slots: f64, copies: u8) -> String {
-    let (average, oldest) = full(slots, copies);
-    format!("{} / {}", percent(average), percent(oldest))
+    full(slots, copies).map(percent).join(" / ")
 }
 
 fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
@@ -249,9 +221,9 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
         Comparison::new(
             "30 GB, average, N = 2",
             "99.9 %",
-            format!("{} by the formula", percent(full(slots_of_30_gb, 2).0)),
+            format!("{} by the formula", percent(full(slots_of_30_gb, 2)[0])),
         ),
-        Comparison::new("the same, N = 4", "", percent(full(slots_of_30_gb, 4).0)),
+        Comparison::new("the same, N = 4", "", percent(full(slots_of_30_gb, 4)[0])),
         Comparison::new(
             "hopwise's slots, 4 GiB (2^27 slots of 32 bytes), N = 2, average / oldest",
             "",
@@ -288,14 +260,14 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
         ));
     }
     Findings {
-        method: "Reports of random flows are written one after the other into a key-write store; then each key is queried, by age. The store is scaled \
-                 down. It has the same ratio of keys to slots as 100 M flows in the stated number of GB, because the rate depends on this ratio. The \
-                 formula is also computed for the full size."
-            .into(),
-        conditions,
         comparisons,
-        tables: vec![age_table(runs, large), full_table(runs)],
-        ..Findings::default()
+        ..Findings::new(
+            "Reports of random flows are written one after the other into a key-write store; then each key is queried, by age. The store is scaled \
+             down. It has the same ratio of keys to slots as 100 M flows in the stated number of GB, because the rate depends on this ratio. The \
+             formula is also computed for the full size.",
+            conditions,
+            [age_table(runs, large), full_table(runs)],
+        )
     }
 }
 
@@ -323,10 +295,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         "the size of a slot of hopwise (32 bytes for 20 bytes of data) and the number of slots are powers of two: an address needs no multiplication, and a \
          slot never crosses a cache line. Choose the size of the store accordingly: `our_slots` is the number of slots that fit.",
     ));
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 /// Says which N comes nearest to the paper's figures, which it gives for N = 2.
@@ -384,13 +353,13 @@ mod tests {
         // Between 3 GB and 3 GiB of slots of 24 bytes.
         let (low, high) = (full(3e9 / PACKED, 4), full(3.0 * f64::from(1 << 30) / PACKED, 4));
         assert!(
-            low.0 < 0.62 && 0.62 < high.0 && low.1 < 0.179 && 0.179 < high.1,
+            low[0] < 0.62 && 0.62 < high[0] && low[1] < 0.179 && 0.179 < high[1],
             "{low:?} {high:?}"
         );
-        assert!((full(30e9 / PACKED, 4).0 - 0.999).abs() < 0.0005);
+        assert!((full(30e9 / PACKED, 4)[0] - 0.999).abs() < 0.0005);
         // Not with two copies.
         let two = full(3e9 / PACKED, 2);
-        assert!(two.0 > 0.69 && two.1 > 0.35, "{two:?}");
+        assert!(two[0] > 0.69 && two[1] > 0.35, "{two:?}");
     }
 
     #[test]

@@ -9,13 +9,12 @@ use std::{
 use crate::figures::reports::{Reports, append_store};
 use dta::{Lists, Next};
 
-use super::polling_parts;
+use super::polling_parts::Parts;
 use crate::figures::{available, failed, unwritten};
-use crate::svg::Plot;
 use crate::{
-    cases::core_time,
+    cases::on_core,
     experiment::{
-        page::{Cell, Comparison, Findings, Table, line_series, linear},
+        page::{Comparison, Findings, Table, fixed, linear, row},
         rows::{NOT_RUN, Observations, Results, Rows, judgement, listed},
         settings::{Scale, Settings},
         timing::{self, Spread},
@@ -30,55 +29,77 @@ const BATCHES: [u16; 3] = [1, 4, 16];
 /// Entries of a list if enough memory is available: 64 MiB.
 const ENTRIES: u64 = 1 << 24;
 
-/// Result of one run.
-struct Point {
-    batch: u16,
-    cores: u32,
-    collecting: bool,
-    /// Entries read per second by all cores, and bytes of memory read.
-    read: Spread,
-    bytes: f64,
-    /// Entries collected per second at the same time.
-    collected: Spread,
-}
-
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let entries = match settings.scale {
         Scale::Full if available() > 4 << 30 => ENTRIES,
         Scale::Smallest => 1 << 12,
         _ => 1 << 16,
     };
-    let mut points = Vec::new();
-    let mut parts = Vec::new();
+    let columns = "batch,cores,collecting,read_mps,read_mps_min,read_mps_max,read_gbytes_per_s,\
+        fraction_of_memcpy,collected_mps";
+    let mut table = Table::new("rate", "Entries read by cores and batch", columns);
+    let mut parts = Parts::new();
+    let copy = copy_rate(settings)?;
     for batch in BATCHES {
         // A list per reader, and one more that is written at the same time.
         let lists = CORES[CORES.len() - 1] + 1;
         let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
         fill(&mut pipeline, lists, entries)?;
         if let Some(store) = pipeline.stores().first() {
-            parts.push(polling_parts::measure(settings, store, batch)?);
+            parts.measure(settings, store, batch)?;
         }
         let reader = pipeline.stores().first().and_then(dta::DtaStore::lists);
         let reader = reader.ok_or_else(|| failed("no lists"))?;
         for cores in CORES {
             for collecting in [false, true] {
-                points.push(measure(
-                    settings,
-                    &mut pipeline,
-                    &reader,
+                let (read, collected) = measure(settings, &mut pipeline, &reader, cores, collecting)?;
+                let bytes = read.median / f64::from(batch) * reader.ring().block_len() as f64;
+                table.push(row![
                     batch,
                     cores,
-                    collecting,
-                )?);
+                    if collecting { "yes" } else { "no" },
+                    read.map(|rate| rate / 1e6).cells(1),
+                    fixed(bytes / 1e9, 2),
+                    fixed(bytes / copy, 2),
+                    fixed(collected.median / 1e6, 1),
+                ]);
             }
         }
         pipeline.finish();
         pipeline.check()?;
     }
-    let copy = copy_rate(settings)?;
-    let mut findings = findings(&points, entries, copy);
-    polling_parts::add(&parts, &mut findings);
-    Ok(findings)
+    let lines = [
+        ("B = 16", "16", "no"),
+        ("B = 16, collecting", "16", "yes"),
+        ("B = 4", "4", "no"),
+        ("B = 4, collecting", "4", "yes"),
+        ("B = 1", "1", "no"),
+    ]
+    .map(|(name, batch, collecting)| {
+        table.line(
+            name,
+            &[("batch", batch), ("collecting", collecting)],
+            "cores",
+            RATE,
+        )
+    });
+    let axes = [linear("cores"), linear("entries per second (M)")];
+    table.plot("Entries read per second (Fig. 8)", "", axes, lines.into());
+    Ok(Findings::new(
+        "Followers read full lists with entries of 4 bytes repeatedly, from the oldest batch to the newest. They copy each batch and check its \
+         sequence number and CRC-32C. As in the paper, each core has a list and a thread. In a second series, another thread runs translator \
+         and responder half of the time; it writes to one more list of the same store.",
+        [
+            format!(
+                "lists of {} entries; rates are per second of a thread on a core, summed over the threads; on a machine with two \
+                     cores, these may be hardware threads of one core",
+                units::count(entries)
+            ),
+            format!("a copy of memory in the same run: {:.1} GB/s", copy / 1e9),
+            timing::CONDITION.into(),
+        ],
+        [table, parts.table()],
+    ))
 }
 
 /// Fills every list once.
@@ -95,14 +116,14 @@ fn fill(pipeline: &mut Pipeline, lists: u32, entries: u64) -> Result<(), CliErro
     pipeline.check()
 }
 
+/// Entries read and collected per second.
 fn measure(
     settings: &Settings,
     pipeline: &mut Pipeline,
     lists: &Lists,
-    batch: u16,
     cores: u32,
     collecting: bool,
-) -> Result<Point, CliError> {
+) -> Result<(Spread, Spread), CliError> {
     let mut reads = Vec::new();
     let mut collected = Vec::new();
     for _ in 0..settings.one("runs") {
@@ -110,17 +131,7 @@ fn measure(
         reads.push(one);
         collected.push(other);
     }
-    let read = Spread::of(reads);
-    let collected = Spread::of(collected);
-    let bytes = read.median / f64::from(batch) * lists.ring().block_len() as f64;
-    Ok(Point {
-        batch,
-        cores,
-        collecting,
-        read,
-        bytes,
-        collected,
-    })
+    Ok((Spread::of(reads), Spread::of(collected)))
 }
 
 /// One run: entries read and collected, per second of CPU time.
@@ -154,15 +165,15 @@ fn once(
 }
 
 /// Operations of a thread per second of CPU time; time that other programs use the core does not count.
-fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
+pub(super) fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliError> {
     let begun = Instant::now();
-    let before = core_time();
-    let count = work()?;
-    let elapsed = begun.elapsed().as_nanos() as u64;
-    let cpu_time = core_time()
-        .zip(before)
-        .map_or(elapsed, |(after, before)| after - before);
-    Ok(count as f64 * 1e9 / cpu_time.max(1) as f64)
+    let (count, cpu_time) = on_core(work);
+    let cpu_time = if cpu_time == 0 {
+        begun.elapsed().as_nanos() as u64
+    } else {
+        cpu_time
+    };
+    Ok(count? as f64 * 1e9 / cpu_time.max(1) as f64)
 }
 
 /// The list without a reader: the last one.
@@ -226,69 +237,6 @@ fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     Ok(1e9 / ns.median)
 }
 
-/// Millions of entries read per second, by cores.
-fn line(points: &[Point], batch: u16, collecting: bool) -> Vec<(f64, f64)> {
-    let rates = CORES.iter().map(|cores| {
-        let found = points
-            .iter()
-            .find(|one| (one.batch, one.cores, one.collecting) == (batch, *cores, collecting));
-        (
-            f64::from(*cores),
-            found.map_or(f64::NAN, |one| one.read.median) / 1e6,
-        )
-    });
-    rates.collect()
-}
-
-fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
-    Findings {
-        method: "Followers read full lists with entries of 4 bytes repeatedly, from the oldest batch to the newest. They copy each batch and check its \
-                 sequence number and CRC-32C. As in the paper, each core has a list and a thread. In a second series, another thread runs translator \
-                 and responder half of the time; it writes to one more list of the same store."
-            .into(),
-        conditions: vec![
-            format!("lists of {} entries; rates are per second of a thread on a core, summed over the threads; on a machine with two \
-                     cores, these may be hardware threads of one core", units::count(entries)),
-            format!("a copy of memory in the same run: {:.1} GB/s", copy / 1e9),
-            timing::condition(),
-        ],
-        tables: vec![Table {
-            name: "rate",
-            about: "Entries read by cores and batch".into(),
-            columns: "batch,cores,collecting,read_mps,read_mps_min,read_mps_max,read_gbytes_per_s,\
-                fraction_of_memcpy,collected_mps".into(),
-            rows: points.iter().map(|one| {
-        let [median, min, max] = one.read.map(|rate| rate / 1e6).cells(1);
-        vec![
-            u64::from(one.batch).into(),
-            u64::from(one.cores).into(),
-            if one.collecting { "yes" } else { "no" }.into(),
-            median,
-            min,
-            max,
-            Cell::Figure(one.bytes / 1e9, 2),
-            Cell::Figure(one.bytes / copy, 2),
-            Cell::Figure(one.collected.median / 1e6, 1),
-        ]
-    }).collect(),
-            plots: vec![Plot {
-                note: String::new(),
-                title: "Entries read per second (Fig. 8)".into(),
-                x: linear("cores"),
-                y: linear("entries per second (M)"),
-                series: vec![
-                    line_series("B = 16", line(points, 16, false)),
-                    line_series("B = 16, collecting", line(points, 16, true)),
-                    line_series("B = 4", line(points, 4, false)),
-                    line_series("B = 4, collecting", line(points, 4, true)),
-                    line_series("B = 1", line(points, 1, false)),
-                ],
-            }],
-        }],
-        ..Findings::default()
-    }
-}
-
 /// Computes comparisons and remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
@@ -343,10 +291,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 const RATE: &str = "read_mps";

@@ -6,12 +6,12 @@ use dta::{BODY, DtaStore, Next};
 
 use crate::{
     experiment::{
-        page::{Cell, Findings, Table, linear},
+        page::{Table, fixed, linear, named, row},
         settings::Settings,
         timing::{self, Spread},
     },
     figures::failed,
-    svg::{Plot, Series, Style},
+    svg::{Series, Style},
 };
 use terminal::CliError;
 
@@ -20,22 +20,65 @@ const ROUND: u64 = 256;
 /// The list that is read.
 const LIST: u64 = 0;
 
-/// Nanoseconds per batch of the parts of a reader, on one core, without collection.
+/// Each step of a reader of a list includes those before it.
+const STEPS: [&str; 4] = [
+    "pointer",
+    "and read (as in the paper)",
+    "and CRC-32C",
+    "and sequence number (hopwise)",
+];
+
+/// The time of a reader per batch, step by step, on one core, without collection.
 pub(super) struct Parts {
-    batch: u16,
-    /// Advancing the pointer, back to the start at the end of the ring.
-    pointer: Spread,
-    /// The same, and reading the entries: everything that the paper's reader does.
-    bare: Spread,
-    /// The same, with the CRC-32C of the batch.
-    checked: Spread,
-    /// hopwise's reader: the same, with sequence number, trailer and counters.
-    follower: Spread,
+    table: Table,
+    bars: [Series; 4],
 }
 
 impl Parts {
-    fn steps(&self) -> [Spread; 4] {
-        [self.pointer, self.bare, self.checked, self.follower]
+    pub(super) fn new() -> Self {
+        let columns = "batch,pointer_ns,and_read_ns,and_crc_ns,and_sequence_ns,bare_mps,bare_mps_min,\
+            bare_mps_max,reader_mps,reader_mps_min,reader_mps_max";
+        let about = "Time per batch, each step with those before it; one core, no collection";
+        Self {
+            table: Table::new("parts", about, columns),
+            bars: STEPS.map(|name| Series::new(name, Style::Bars, [])),
+        }
+    }
+
+    pub(super) fn measure(
+        &mut self,
+        settings: &Settings,
+        store: &DtaStore,
+        batch: u16,
+    ) -> Result<(), CliError> {
+        let steps = steps(settings, store, batch)?;
+        let [_, bare, _, reader] = steps.map(|step| step.map(|ns| 1e3 * f64::from(batch) / ns));
+        self.table.push(row![
+            batch,
+            steps.map(|step| fixed(step.median, 2)),
+            bare.cells(1),
+            reader.cells(1),
+        ]);
+        for (bars, step) in self.bars.iter_mut().zip(steps) {
+            bars.points.push(step.point(bars.points.len() as f64));
+        }
+        Ok(())
+    }
+
+    pub(super) fn table(mut self) -> Table {
+        let x = named(
+            self.table
+                .texts("batch")
+                .iter()
+                .map(|batch| format!("B = {batch}")),
+        );
+        self.table.plot(
+            "Time of a reader per batch (Fig. 8b)",
+            "each step with those before it",
+            [x, linear("per batch (ns)")],
+            self.bars.into(),
+        );
+        self.table
     }
 }
 
@@ -45,7 +88,8 @@ fn advance(block: &mut u64, blocks: u64) -> u64 {
     *block
 }
 
-pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Result<Parts, CliError> {
+/// Nanoseconds per batch of each step.
+fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4], CliError> {
     let lists = store.lists().ok_or_else(|| failed("no lists"))?;
     let ring = lists.ring();
     let region = store.region();
@@ -100,58 +144,5 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
         }
         Ok(ROUND)
     })?;
-    Ok(Parts {
-        batch,
-        pointer,
-        bare,
-        checked,
-        follower,
-    })
-}
-
-/// Adds the table of the parts to the findings.
-pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
-    const STEPS: [&str; 4] = [
-        "pointer",
-        "and read (as in the paper)",
-        "and CRC-32C",
-        "and sequence number (hopwise)",
-    ];
-    let bars = STEPS.into_iter().enumerate().map(|(at, name)| Series {
-        name: name.into(),
-        style: Style::Bars,
-        points: (0_u32..)
-            .zip(parts)
-            .map(|(x, one)| one.steps()[at].point(x.into()))
-            .collect(),
-    });
-    let categories = parts.iter().map(|one| format!("B = {}", one.batch)).collect();
-    findings.tables.push(Table {
-        name: "parts",
-        about: "Time per batch, each step with those before it; one core, no collection".into(),
-        columns: "batch,pointer_ns,and_read_ns,and_crc_ns,and_sequence_ns,bare_mps,bare_mps_min,\
-            bare_mps_max,reader_mps,reader_mps_min,reader_mps_max"
-            .into(),
-        rows: parts
-            .iter()
-            .map(|one| {
-                let entries = f64::from(one.batch);
-                let mut row = vec![u64::from(one.batch).into()];
-                row.extend(one.steps().map(|spread| Cell::Figure(spread.median, 2)));
-                row.extend(one.bare.map(|ns| 1e3 * entries / ns).cells(1));
-                row.extend(one.follower.map(|ns| 1e3 * entries / ns).cells(1));
-                row
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "each step with those before it".into(),
-            title: "Time of a reader per batch (Fig. 8b)".into(),
-            x: crate::svg::Axis {
-                categories,
-                ..linear("")
-            },
-            y: linear("per batch (ns)"),
-            series: bars.collect(),
-        }],
-    });
+    Ok([pointer, bare, checked, follower])
 }

@@ -1,26 +1,22 @@
 //! Queries per second, by copies, and where they spend their time (Fig. 10).
 
-use std::{cmp::Ordering, hint::black_box, thread, time::Instant};
+use std::{cmp::Ordering, hint::black_box, thread};
 
 use dta::{Answer, KeyWriteReader, Policy};
 use memory::Region;
 use wire::dta::hash::{Family, slot, slots_n};
 
-use super::speed;
+use super::{polling, speed};
+use crate::experiment::{
+    page::{Cell, Comparison, Findings, Table, fixed, linear, row},
+    rows::{NOT_RUN, Observations, Results, Row, Rows, listed},
+    settings::Settings,
+    timing::{self, Spread},
+};
 use crate::figures::{
     failed,
     keys::{Key, Keys, Kind, mix},
     slots::Slots,
-};
-use crate::svg::Plot;
-use crate::{
-    cases::core_time,
-    experiment::{
-        page::{Cell, Comparison, Findings, Table, line_series, linear},
-        rows::{NOT_RUN, Observations, Results, Row, Rows, listed},
-        settings::Settings,
-        timing::{self, Spread},
-    },
 };
 use terminal::{CliError, units};
 
@@ -33,25 +29,6 @@ const ROUND: usize = 1024;
 /// Bytes of a slot with a postcard.
 const STRIDE: u64 = 8;
 const CORES: [usize; 2] = [1, 2];
-
-/// Time per key, ns.
-struct Point {
-    copies: u8,
-    /// Hashes and checksum only.
-    hash: f64,
-    /// Reading the slots only, at known addresses.
-    memory: f64,
-    /// Complete query, in batches.
-    batch: f64,
-    /// Fastest and slowest run of it.
-    batch_ends: (f64, f64),
-    /// Complete query, one key at a time, without prefetch, slots not in the cache.
-    single: Spread,
-    /// Complete query with policy `first`: the first copy with a matching checksum.
-    first: f64,
-    /// Queries per second of all threads, by [`CORES`].
-    rates: [f64; CORES.len()],
-}
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let slots = speed::large(settings.scale) / STRIDE;
@@ -69,20 +46,63 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let keys: Vec<Key> = (0..settings.scale.of(KEYS))
         .map(|number| keys.key(mix(number) % (2 * written)))
         .collect();
-    let points = COPIES
-        .map(|copies| measure(settings, &store, &keys, copies))
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(findings(&points, slots, &format!("{:?}", store.region().pages())))
+    let columns = "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,other_ns,first_ns,\
+        single_ns,single_ns_min,single_ns_max,one_thread_mps,two_threads_mps";
+    let mut table = Table::new("rate", "Time of a query and its parts, by copies", columns);
+    for copies in COPIES {
+        table.push(measure(settings, &store, &keys, copies)?);
+    }
+    let lines = [
+        ("one thread", "one_thread_mps"),
+        ("two threads", "two_threads_mps"),
+    ]
+    .map(|(name, column)| table.line(name, &[], "n", column));
+    let axes = [linear("copies"), linear("queries per second (M)")];
+    let note = "in batches, policy majority";
+    table.plot("Queries per second (Fig. 10a)", note, axes, lines.into());
+    let lines = [
+        ("all, in batches", "batch_ns"),
+        ("hashes and checksum", "hash_ns"),
+        ("slots", "memory_ns"),
+    ]
+    .map(|(name, column)| table.line(name, &[], "n", column));
+    let axes = [linear("copies"), linear("per key (ns)")];
+    table.plot(
+        "Time per query (Fig. 10b)",
+        "one thread; parts alone",
+        axes,
+        lines.into(),
+    );
+    Ok(Findings::new(
+        "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, one for every eight slots. The reader of `hopwise get` \
+         queries random keys, half of which are in the store. It reads and compares all N slots (policy `majority`, the paper's worst case). \
+         Hashing alone, and reading of known slots alone, are timed separately. In batches they overlap, so the parts can add up to more than \
+         the total.",
+        [
+            format!(
+                "{} slots of 8 bytes ({} MiB), pages: {:?}, 13-byte keys, batches of {BATCH}",
+                units::count(slots),
+                units::count((slots * STRIDE) >> 20),
+                store.region().pages()
+            ),
+            timing::CONDITION.into(),
+            "single: one key at a time, and each answer determines the next key; two threads share the two hardware threads of one core if the machine \
+             has no more"
+                .into(),
+        ],
+        [table],
+    ))
 }
 
-fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Result<Point, CliError> {
+/// The row of so many copies.
+fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Result<Vec<Cell>, CliError> {
     let hash = match copies {
         1 => hashing::<1>(settings, keys),
         2 => hashing::<2>(settings, keys),
         3 => hashing::<3>(settings, keys),
         _ => hashing::<4>(settings, keys),
-    }?;
+    }?
+    .median;
     let reader = store.reader();
     let slots = store.len();
     let addresses: Vec<u64> = keys
@@ -95,17 +115,20 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
         })
         .map(|hash| dta::BODY + slot(hash, slots) * STRIDE)
         .collect();
+    // The complete query; hashes and checksum alone; reading slots at known addresses alone; and the rest.
     let batch = querying(settings, reader, keys, copies, Policy::Majority)?;
-    Ok(Point {
+    let memory = loading(settings, store.region(), &addresses)?.median * f64::from(copies);
+    let rest = (batch.median - hash - memory).max(0.0);
+    let first = querying(settings, reader, keys, copies, Policy::First)?.median;
+    let single = single(settings, reader, keys, copies)?;
+    let rates = CORES.map(|cores| parallel(settings, reader, keys, copies, cores));
+    Ok(row![
         copies,
-        hash: hash.median,
-        memory: loading(settings, store.region(), &addresses)?.median * f64::from(copies),
-        batch: batch.median,
-        batch_ends: (batch.min, batch.max),
-        first: querying(settings, reader, keys, copies, Policy::First)?.median,
-        single: single(settings, reader, keys, copies)?,
-        rates: CORES.map(|cores| parallel(settings, reader, keys, copies, cores)),
-    })
+        batch.cells(1),
+        [hash, memory, rest, first].map(|ns| fixed(ns, 1)),
+        single.cells(1),
+        rates.map(|rate| fixed(rate / 1e6, 2)),
+    ])
 }
 
 fn hashing<const N: usize>(settings: &Settings, keys: &[Key]) -> Result<Spread, CliError> {
@@ -187,20 +210,15 @@ fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: 
                     let _ = nic::time::pin(core);
                     let mut out = [0; BATCH * 4];
                     let mut answers = [Answer::Empty; BATCH];
-                    let begun = Instant::now();
-                    let before = core_time();
-                    for _ in 0..rounds {
-                        for some in keys.chunks(BATCH) {
+                    polling::per_second(|| {
+                        for some in (0..rounds).flat_map(|_| keys.chunks(BATCH)) {
                             // The batch runs above have checked these queries for errors.
                             let _ = reader.get_batch(some, Policy::Majority, copies, &mut out, &mut answers);
                             black_box(&answers);
                         }
-                    }
-                    let elapsed = begun.elapsed().as_nanos() as u64;
-                    let cpu_time = core_time()
-                        .zip(before)
-                        .map_or(elapsed, |(after, before)| after - before);
-                    (rounds * keys.len() as u64) as f64 * 1e9 / cpu_time.max(1) as f64
+                        Ok(rounds * keys.len() as u64)
+                    })
+                    .unwrap_or(f64::NAN)
                 })
             })
             .collect();
@@ -209,87 +227,6 @@ fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: 
             .map(|thread| thread.join().unwrap_or(f64::NAN))
             .sum()
     })
-}
-
-fn line(points: &[Point], figure: fn(&Point) -> f64) -> Vec<(f64, f64)> {
-    points
-        .iter()
-        .map(|one| (f64::from(one.copies), figure(one)))
-        .collect()
-}
-
-fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
-    Findings {
-        method: "A store of postcards (4 bytes of data, 4 of checksum) holds random 5-tuples, one for every eight slots. The reader of `hopwise get` \
-                 queries random keys, half of which are in the store. It reads and compares all N slots (policy `majority`, the paper's worst case). \
-                 Hashing alone, and reading of known slots alone, are timed separately. In batches they overlap, so the parts can add up to more than \
-                 the total."
-            .into(),
-        conditions: conditions(slots, pages),
-        tables: vec![Table {
-            name: "rate",
-            about: "Time of a query and its parts, by copies".into(),
-            columns: "n,batch_ns,batch_ns_min,batch_ns_max,hash_ns,memory_ns,other_ns,first_ns,\
-                single_ns,single_ns_min,single_ns_max,one_thread_mps,two_threads_mps".into(),
-            rows: points.iter().map(|one| {
-        let mut row = vec![u64::from(one.copies).into()];
-        let rest = (one.batch - one.hash - one.memory).max(0.0);
-        row.extend(
-            [
-                one.batch,
-                one.batch_ends.0,
-                one.batch_ends.1,
-                one.hash,
-                one.memory,
-                rest,
-                one.first,
-            ]
-            .map(|ns| Cell::Figure(ns, 1)),
-        );
-        row.extend(one.single.cells(1));
-        row.extend(one.rates.map(|rate| Cell::Figure(rate / 1e6, 2)));
-        row
-    }).collect(),
-            plots: vec![
-                Plot {
-                    note: "in batches, policy majority".into(),
-                    title: "Queries per second (Fig. 10a)".into(),
-                    x: linear("copies"),
-                    y: linear("queries per second (M)"),
-                    series: vec![
-                        line_series("one thread", line(points, |one| one.rates[0] / 1e6)),
-                        line_series("two threads", line(points, |one| one.rates[1] / 1e6)),
-                    ],
-                },
-                Plot {
-                    note: "one thread; parts alone".into(),
-                    title: "Time per query (Fig. 10b)".into(),
-                    x: linear("copies"),
-                    y: linear("per key (ns)"),
-                    series: vec![
-                        line_series("all, in batches", line(points, |one| one.batch)),
-                        line_series("hashes and checksum", line(points, |one| one.hash)),
-                        line_series("slots", line(points, |one| one.memory)),
-                    ],
-                },
-            ],
-        }],
-        ..Findings::default()
-    }
-}
-
-fn conditions(slots: u64, pages: &str) -> Vec<String> {
-    vec![
-            format!(
-                "{} slots of 8 bytes ({} MiB), pages: {pages}, 13-byte keys, batches of {BATCH}",
-                units::count(slots),
-                units::count((slots * STRIDE) >> 20)
-            ),
-            timing::condition(),
-            "single: one key at a time, and each answer determines the next key; two threads share the two hardware threads of one core if the machine \
-             has no more"
-                .into(),
-        ]
 }
 
 /// Computes comparisons and remarks from the rows.
@@ -335,10 +272,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         "Rates of one thread and of two at {}: two threads cannot have more than twice the rate of one. Do not quote the rates by threads.",
         rows.iter().filter(|row| threads(row).is_none()).map(|row| row.fill("N = {n}: {one_thread_mps} and {two_threads_mps} M/s")),
     ));
-    Observations {
-        comparisons: Some(comparisons),
-        remarks,
-    }
+    Observations::new(comparisons, remarks)
 }
 
 /// Queries per second of one core, in batches.

@@ -15,11 +15,11 @@ use wire::FlowKey;
 
 use crate::experiment::{
     event_detection,
-    page::{Cell, Comparison, Findings, Interval, Table, linear, log, mark_series},
+    page::{Cell, Comparison, Findings, Interval, Table, fixed, log, named, row},
     rows::{Observations, Results, judgement},
     settings::{Parameter, Settings},
 };
-use crate::svg::{Axis, Plot, Point, Series, Style};
+use crate::svg::{Point, Series, Style};
 use terminal::CliError;
 
 pub(in super::super) const PARAMETERS: &[Parameter] = &[
@@ -144,39 +144,44 @@ struct Kind {
     shares: Vec<f64>,
 }
 
+impl Kind {
+    fn new(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            label: label.into(),
+            shares: Vec::new(),
+        }
+    }
+}
+
+/// A fabric in which every switch sends postcards, run for `span` ns.
+fn count(thresholds: &[u64], seed: u64, span: u64) -> Result<Counts, CliError> {
+    let mut counts = Counts::new(thresholds);
+    let watch = Watch {
+        mode: Mode::Postcard,
+        ..Watch::default()
+    };
+    let config = Config {
+        watchlist: watch.into(),
+        ..Config::default()
+    };
+    event_detection::network(config, seed)?.run_until(span, &mut counts);
+    Ok(counts)
+}
+
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let thresholds = settings.list("threshold");
-    let fixed = [
-        (FORWARDED, "all"),
-        ("every forwarded packet, 0.5 % sampling", "0.5 %"),
-        (DROPPED, "drops"),
+    let mut kinds = vec![
+        Kind::new(FORWARDED, "all"),
+        Kind::new("every forwarded packet, 0.5 % sampling", "0.5 %"),
+        Kind::new(DROPPED, "drops"),
     ];
-    let fixed = fixed.map(|(name, label)| (name.to_owned(), label.to_owned()));
-    let changes = thresholds.iter().map(|threshold| {
-        (
-            format!("queue changes by more than {threshold} bytes"),
-            format!("> {threshold} B"),
-        )
-    });
-    let kinds = fixed.into_iter().chain(changes);
-    let mut kinds: Vec<Kind> = kinds
-        .map(|(name, label)| Kind {
-            name,
-            label,
-            shares: Vec::new(),
-        })
-        .collect();
+    kinds.extend(thresholds.iter().map(|threshold| {
+        let name = format!("queue changes by more than {threshold} bytes");
+        Kind::new(name, format!("> {threshold} B"))
+    }));
     for seed in settings.seeds() {
-        let mut counts = Counts::new(thresholds);
-        let watch = Watch {
-            mode: Mode::Postcard,
-            ..Watch::default()
-        };
-        let config = Config {
-            watchlist: watch.into(),
-            ..Config::default()
-        };
-        event_detection::network(config, seed)?.run_until(settings.one("span") * 1_000_000, &mut counts);
+        let counts = count(thresholds, seed, settings.one("span") * 1_000_000)?;
         let packets = counts.packets.max(1) as f64;
         let postcards = counts.postcards as f64;
         let events = counts.events.iter().map(|events| events.count as f64);
@@ -202,77 +207,40 @@ fn million_per_second(share: f64) -> f64 {
 }
 
 fn table(kinds: &[Kind]) -> Table {
-    let count = kinds.len() as u32;
-    let own = (0_u32..).zip(kinds);
-    let points = own.map(|(at, one)| {
+    let about =
+        "Reports of one switch: per packet in the simulated fabric, and per second at the paper's rate";
+    let columns = "reports,per_packet,ci95_low,ci95_high,switch_mps,paper_mps";
+    let mut table = Table::new("rate", about, columns);
+    let mut bars = Series::new("hopwise", Style::Bars, []);
+    let mut paper = Series::new("the paper", Style::Marks, []);
+    for one in kinds {
         let share = Interval::of(&one.shares);
         let [mean, low, high] = [share.mean, share.low, share.high].map(million_per_second);
-        Point {
-            x: at.into(),
+        let shares = [share.mean, share.low, share.high].map(|share| fixed(share, 5));
+        table.push(row![one.name.as_str(), shares, fixed(mean, 2), None]);
+        bars.points.push(Point {
+            x: bars.points.len() as f64,
             y: mean,
             spread: Some((low, high)),
-        }
-    });
-    let names = kinds
-        .iter()
-        .map(|one| one.label.clone())
-        .chain(LABELS.map(str::to_owned));
-    Table {
-        name: "rate",
-        about:
-            "Reports of one switch: per packet in the simulated fabric, and per second at the paper's rate"
-                .into(),
-        columns: "reports,per_packet,ci95_low,ci95_high,switch_mps,paper_mps".into(),
-        rows: kinds
-            .iter()
-            .map(|one| {
-                let share = Interval::of(&one.shares);
-                vec![
-                    one.name.as_str().into(),
-                    Cell::Figure(share.mean, 5),
-                    Cell::Figure(share.low, 5),
-                    Cell::Figure(share.high, 5),
-                    Cell::Figure(million_per_second(share.mean), 2),
-                    Cell::Empty,
-                ]
-            })
-            .chain(PAPER.iter().map(|(name, rate): &(&str, f64)| {
-                let name = format!("the paper: {name}");
-                let mut row = vec![
-                    name.as_str().into(),
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                    Cell::Empty,
-                ];
-                row.push(Cell::Figure(rate / 1e6, 2));
-                row
-            }))
-            .collect(),
-        plots: vec![Plot {
-            note: "packets of 84 bytes on the wire; Marple 1: out of sequence, 2: counters".into(),
-            title: "Reports per second of a switch of 6.4 Tb/s at 40 % (Table 1)".into(),
-            x: Axis {
-                categories: names.collect(),
-                ..linear("")
-            },
-            y: log("reports per second (M)"),
-            series: vec![
-                Series {
-                    name: "hopwise".into(),
-                    style: Style::Bars,
-                    points: points.collect(),
-                },
-                mark_series(
-                    "the paper",
-                    (count..)
-                        .zip(&PAPER)
-                        .map(|(at, one)| (f64::from(at), one.1 / 1e6))
-                        .collect(),
-                ),
-            ],
-        }],
+        });
     }
+    for (name, rate) in PAPER {
+        let name = format!("the paper: {name}");
+        paper.points.push((table.rows.len() as f64, rate / 1e6).into());
+        table.push(row![
+            name.as_str(),
+            [const { Cell::Empty }; 4],
+            fixed(rate / 1e6, 2)
+        ]);
+    }
+    let names = kinds.iter().map(|one| one.label.as_str()).chain(LABELS);
+    table.plot(
+        "Reports per second of a switch of 6.4 Tb/s at 40 % (Table 1)",
+        "packets of 84 bytes on the wire; Marple 1: out of sequence, 2: counters",
+        [named(names), log("reports per second (M)")],
+        vec![bars, paper],
+    );
+    table
 }
 
 fn findings(kinds: &[Kind]) -> Findings {
@@ -285,22 +253,22 @@ fn findings(kinds: &[Kind]) -> Findings {
         })
         .collect();
     Findings {
-        method: "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two hosts, as in \
-                 `event-detection`. Every switch sends a postcard for every packet that it forwards. The detector of the sink's filter (per-hop) decides, at \
-                 each switch, which postcards are events. The table gives reports per packet of a switch, over all switches, and scales them to the \
-                 paper's switch: 6.4 Tb/s, 40 % used."
-            .into(),
-        conditions: vec![
-            format!("packets of 84 bytes on the wire, {:.2} G packets/s: see the remark", packets(SHORTEST) / 1e9),
-            "intervals: 95 % confidence interval of the mean over the runs; simulated: the same on every machine".into(),
-            "the paper's figures come from the papers of these systems; Marple and NetSeer were not run here".into(),
-        ],
         comparisons: vec![
             Comparison::new("INT postcards, 0.5 % sampling", "19 M/s", rates.get(1).cloned().unwrap_or_default()),
             Comparison::new("events only", "NetSeer 0.95 M/s, Marple 4.29 and 6.72 M/s", rates.get(3..).unwrap_or_default().join("; ")),
         ],
-        tables: vec![table(kinds)],
-        ..Findings::default()
+        ..Findings::new(
+            "A simulated fabric (four leaves, two spines, 64 hosts, links of 1 Gb/s) carries Poisson traffic and random bursts towards two hosts, as in \
+             `event-detection`. Every switch sends a postcard for every packet that it forwards. The detector of the sink's filter (per-hop) decides, at \
+             each switch, which postcards are events. The table gives reports per packet of a switch, over all switches, and scales them to the \
+             paper's switch: 6.4 Tb/s, 40 % used.",
+            [
+                format!("packets of 84 bytes on the wire, {:.2} G packets/s: see the remark", packets(SHORTEST) / 1e9),
+                "intervals: 95 % confidence interval of the mean over the runs; simulated: the same on every machine".into(),
+                "the paper's figures come from the papers of these systems; Marple and NetSeer were not run here".into(),
+            ],
+            [table(kinds)],
+        )
     }
 }
 
@@ -330,10 +298,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 #[cfg(test)]
@@ -348,18 +313,7 @@ mod tests {
 
     #[test]
     fn larger_thresholds_give_fewer_events() {
-        let mut counts = Counts::new(&[0, 10_000, u64::MAX]);
-        let watch = Watch {
-            mode: Mode::Postcard,
-            ..Watch::default()
-        };
-        let config = Config {
-            watchlist: watch.into(),
-            ..Config::default()
-        };
-        event_detection::network(config, 1)
-            .unwrap()
-            .run_until(50_000_000, &mut counts);
+        let counts = count(&[0, 10_000, u64::MAX], 1, 50_000_000).unwrap();
         let events: Vec<u64> = counts.events.iter().map(|one| one.count).collect();
         assert!(
             events[0] > events[1] && events[1] > events[2] && events[0] < counts.postcards,

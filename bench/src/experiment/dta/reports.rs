@@ -12,7 +12,7 @@ use wire::{
 };
 
 use crate::experiment::{
-    page::{Cell, Comparison, Findings, Table, line_series, linear},
+    page::{Comparison, Findings, Table, fixed, line_series, linear, row},
     rows::{Observations, Results, judgement, listed},
     settings::Settings,
     timing::{self, Spread},
@@ -21,7 +21,6 @@ use crate::figures::{
     failed,
     keys::{Keys, Kind},
 };
-use crate::svg::Plot;
 use terminal::CliError;
 
 /// Bytes of Ethernet, IPv4 and UDP headers, and of the Ethernet FCS.
@@ -226,13 +225,8 @@ fn headers(payload: usize) -> [u8; HEADERS] {
     bytes[16..18].copy_from_slice(&((payload + 28) as u16).to_be_bytes());
     bytes[20..24].copy_from_slice(&[0x40, 0, 64, 17]);
     bytes[26..34].copy_from_slice(&[192, 0, 2, 7, 192, 0, 2, 200]);
-    let sum: u32 = bytes[14..34]
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|pair| u32::from(u16::from_be_bytes(*pair)))
-        .sum();
-    bytes[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    let checksum = wire::checksum::of(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
     bytes[34..36].copy_from_slice(&40_000_u16.to_be_bytes());
     bytes[36..38].copy_from_slice(&REPORT_PORT.to_be_bytes());
     bytes[38..40].copy_from_slice(&((payload + 8) as u16).to_be_bytes());
@@ -330,51 +324,44 @@ fn path_costs(copies: u8, writer: &Writer) -> Costs {
 }
 
 fn bytes_table(writer: &Writer) -> Table {
-    let [rdma, dta] = [|costs: Costs| costs.rdma.bytes, |costs: Costs| costs.dta.bytes].map(|bytes| {
-        (1..=4)
-            .map(|copies| (f64::from(copies), bytes(path_costs(copies, writer))))
-            .collect()
-    });
-    Table {
-        name: "bytes",
-        about: "Packets and bytes of one report, from the switch".into(),
-        columns: "use,primitive,n,key_bytes,data_bytes,dta_bytes,rdma_packets,rdma_bytes,\
-            rdma_responses,rdma_to_dta,collector_packets,collector_bytes"
-            .into(),
-        rows: USES
-            .into_iter()
-            .map(|(name, primitive)| {
-                let Costs {
-                    dta,
-                    translated,
-                    rdma,
-                    responses,
-                } = costs(primitive, writer);
-                let (primitive, copies, key, data) = described(primitive);
-                vec![
-                    name.into(),
-                    primitive.into(),
-                    copies.into(),
-                    key.into(),
-                    data.into(),
-                    Cell::Figure(dta.bytes, 0),
-                    Cell::Figure(rdma.packets, 0),
-                    Cell::Figure(rdma.bytes, 0),
-                    Cell::Figure(responses, 0),
-                    Cell::Figure(rdma.bytes / dta.bytes, 2),
-                    Cell::Figure(translated.packets, 4),
-                    Cell::Figure(translated.bytes, 1),
-                ]
-            })
-            .collect(),
-        plots: vec![Plot {
-            note: "Key-Write of a path of five nodes, Ethernet frames".into(),
-            title: "Bytes in the network per report".into(),
-            x: linear("copies"),
-            y: linear("from the switch (bytes)"),
-            series: vec![line_series("RDMA from the switch", rdma), line_series("DTA", dta)],
-        }],
+    let columns = "use,primitive,n,key_bytes,data_bytes,dta_bytes,rdma_packets,rdma_bytes,\
+        rdma_responses,rdma_to_dta,collector_packets,collector_bytes";
+    let mut table = Table::new(
+        "bytes",
+        "Packets and bytes of one report, from the switch",
+        columns,
+    );
+    for (name, primitive) in USES {
+        let Costs {
+            dta,
+            translated,
+            rdma,
+            responses,
+        } = costs(primitive, writer);
+        let (primitive, copies, key, data) = described(primitive);
+        table.push(row![
+            name,
+            primitive,
+            copies,
+            key,
+            data,
+            [dta.bytes, rdma.packets, rdma.bytes, responses].map(|count| fixed(count, 0)),
+            fixed(rdma.bytes / dta.bytes, 2),
+            fixed(translated.packets, 4),
+            fixed(translated.bytes, 1),
+        ]);
     }
+    let copies = (1..=4).map(|copies| (f64::from(copies), path_costs(copies, writer)));
+    let rdma = copies.clone().map(|(copies, costs)| (copies, costs.rdma.bytes));
+    let dta = copies.map(|(copies, costs)| (copies, costs.dta.bytes));
+    let lines = vec![
+        line_series("RDMA from the switch", rdma.collect()),
+        line_series("DTA", dta.collect()),
+    ];
+    let axes = [linear("copies"), linear("from the switch (bytes)")];
+    let note = "Key-Write of a path of five nodes, Ethernet frames";
+    table.plot("Bytes in the network per report", note, axes, lines);
+    table
 }
 
 fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
@@ -388,45 +375,56 @@ fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
     // Per collector: queue pair 24 bits, PSN 24, R_Key 32, address 64, length 32, and the IP address. Per translator: the IP address.
     let rdma_state = 1024 * (3 + 3 + 4 + 8 + 4 + 4);
     let dta_state = 512 * 4;
+    let columns = "n,dta_ns,dta_ns_min,dta_ns_max,rdma_ns,rdma_ns_min,rdma_ns_max,rdma_to_dta";
+    let about = "Time to build the frames of one Key-Write of a path, in software";
+    let mut table = Table::new("cost", about, columns);
+    for one in times {
+        let ratio = fixed(one.rdma.median / one.dta.median, 2);
+        table.push(row![one.copies, one.dta.cells(1), one.rdma.cells(1), ratio]);
+    }
     Findings {
-        method: "The lengths are those of frames that hopwise builds: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it. \
-                 Without a translator, the switch would have to build and send these itself. Frames are Ethernet with checksum, and IPv4. The second \
-                 table shows the time to build both in software. The resources of a switch's chip (Fig. 13) cannot be reproduced in software."
-            .into(),
-        conditions: vec![
-            "lengths: exact, the same on every machine".into(),
-            "Append: the translator puts 16 entries into a block with a trailer; a switch that appends to a shared list first advances the list's head \
-             by FETCH_ADD and must wait for the answer"
-                .into(),
-            "Sketch-Merge: 16 switches, reports of 64 columns of 4 counters of 4 bytes; without a translator, each switch writes its sketch to its own \
-             region, and the collector adds them up"
-                .into(),
-            timing::condition(),
-        ],
         comparisons: vec![
-            Comparison::new("telemetry traffic saved by sending one Key-Write instead of N writes", "a factor of N", format!("{two_to_dta:.2} in bytes for N = 2, {four_to_dta:.2} for N = 4; N in packets")),
-            Comparison::new("resources of a reporter", "several resources of the chip halved (Fig. 13)",                 format!("not comparable: no switch here. In software, N = 2: {dta_ns} ns per report, compared with {rdma_ns} ns for the writes")),
-            Comparison::new("state for 1024 collectors (RDMA), 512 translators (DTA)", "tables in the chip", format!("{} bytes compared with {}", terminal::units::count(rdma_state), terminal::units::count(dta_state))),
+            Comparison::new(
+                "telemetry traffic saved by sending one Key-Write instead of N writes",
+                "a factor of N",
+                format!("{two_to_dta:.2} in bytes for N = 2, {four_to_dta:.2} for N = 4; N in packets"),
+            ),
+            Comparison::new(
+                "resources of a reporter",
+                "several resources of the chip halved (Fig. 13)",
+                format!(
+                    "not comparable: no switch here. In software, N = 2: {dta_ns} ns per report, compared with {rdma_ns} ns for the writes"
+                ),
+            ),
+            Comparison::new(
+                "state for 1024 collectors (RDMA), 512 translators (DTA)",
+                "tables in the chip",
+                format!(
+                    "{} bytes compared with {}",
+                    terminal::units::count(rdma_state),
+                    terminal::units::count(dta_state)
+                ),
+            ),
         ],
-        tables: vec![
-            bytes_table(writer),
-            Table {
-                name: "cost",
-                about: "Time to build the frames of one Key-Write of a path, in software".into(),
-                columns: "n,dta_ns,dta_ns_min,dta_ns_max,rdma_ns,rdma_ns_min,rdma_ns_max,rdma_to_dta".into(),
-                rows: times.iter().map(|one| {
-        let mut row = vec![u64::from(one.copies).into()];
-        row.extend(one.dta.cells(1));
-        row.extend(one.rdma.cells(1));
-        row.push(Cell::Figure(one.rdma.median / one.dta.median, 2));
-        row
-    }).collect(),
-                plots: Vec::new(),
-            },
-        ],
-        ..Findings::default()
+        ..Findings::new(
+            METHOD,
+            CONDITIONS.map(str::to_owned),
+            [bytes_table(writer), table],
+        )
     }
 }
+
+const METHOD: &str = "The lengths are those of frames that hopwise builds: a DTA report, and the RoCEv2 writes and atomics that the translator makes of it. \
+                      Without a translator, the switch would have to build and send these itself. Frames are Ethernet with checksum, and IPv4. The second \
+                      table shows the time to build both in software. The resources of a switch's chip (Fig. 13) cannot be reproduced in software.";
+const CONDITIONS: [&str; 4] = [
+    "lengths: exact, the same on every machine",
+    "Append: the translator puts 16 entries into a block with a trailer; a switch that appends to a shared list first advances the list's head \
+     by FETCH_ADD and must wait for the answer",
+    "Sketch-Merge: 16 switches, reports of 64 columns of 4 counters of 4 bytes; without a translator, each switch writes its sketch to its own \
+     region, and the collector adds them up",
+    timing::CONDITION,
+];
 
 /// Computes the remarks from the rows.
 pub(in super::super) fn observe(results: &Results) -> Observations {
@@ -461,10 +459,7 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations {
-        comparisons: None,
-        remarks,
-    }
+    Observations::remarks(remarks)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! A switch between two veth links, and the host at their other ends.
 
-use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::figures::{failed, packets};
+use crate::figures::{Process, failed, packets};
 use nic::{
     frames::{self, Options, Port},
     netns::Namespace,
@@ -38,17 +37,6 @@ pub(super) fn pause(more: u64) {
 pub(super) fn be_the_host() {
     // Without it the figures are worse, not wrong.
     let _ = time::pin(HOST);
-}
-
-/// The process of a switch. Killed when dropped.
-#[derive(Debug)]
-pub(super) struct Process(pub(super) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Namespaces of a host and of a switch; between them links whose devices in the switch are `left` and `right`. `rest` in the switch leads
