@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::harness::processor_time;
-use crate::figures::Process;
+use experiments::machine::Process;
 use terminal::{CliError, programs};
 
-/// The process.
+/// The process of `hopwise run`.
 #[derive(Debug)]
 pub(super) struct Program {
     process: Process,

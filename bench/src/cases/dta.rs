@@ -4,18 +4,18 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
 use dta::{Answer, Next, Policy};
+use experiments::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
 use memory::{Pages, Region};
 use testkit::workload::rdma::CASES;
 use translator::StoreEntry;
 use wire::dta::hash::Family;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure, median, workload};
-use crate::figures::keys::{Key, Keys, Kind, mix};
-use crate::figures::pipeline::Pipeline;
-use crate::figures::slots::Slots;
-use crate::figures::{failed, large, unwritten};
+use experiments::figures::keys::{Key, Keys, Kind, mix};
+use experiments::figures::pipeline::Pipeline;
+use experiments::figures::slots::Slots;
+use experiments::figures::{failed, large, unwritten};
 use terminal::CliError;
 
 /// A run of a few milliseconds only tests the benchmark itself and uses little memory.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::figures::reports::{Reports, key_write_store};
+use experiments::figures::reports::{Reports, key_write_store};
 use nic::frames::{self, Options, PollFds};
 use nic::netns::{Namespace, Pair};
 use nic::time;
@@ -15,8 +15,8 @@ use wire::roce::Path;
 
 use super::harness::{Conditions, Failure, Outcome, Plan, panicked, processor_time, sum_of};
 use super::rx::THREAD;
-use crate::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
-use crate::figures::{failed, unwritten};
+use experiments::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
+use experiments::figures::{failed, unwritten};
 use terminal::CliError;
 
 /// Slots of the store, each for a path of five nodes: 32 bytes each, 128 MiB together.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use nic::source::Packet;
 use testkit::workload::collector::{BURST, CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median, median_of, on_core};
+use super::harness::{Conditions, Failure, Outcome, Plan, median, median_of};
 use super::workers::{self, Processed};
+use experiments::machine::on_core;
 use terminal::CliError;
 
 /// Bursts between two readings of the clock.

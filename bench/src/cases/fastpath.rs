@@ -8,11 +8,12 @@ use nic::capture::{self, LinkType, Writer};
 use testkit::workload::collector::{CASES, Case, Feed, Input};
 use wire::{Decoder, Dialect, Profile};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure, workload};
-use crate::figures::decode_payloads;
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
 use collect_role::capture::{Account, bursts};
 use collect_role::datagram::AggregatePorts;
 use collect_role::replay::{Options, Replay, ReplayOutput, Speed};
+use experiments::figures::decode_payloads;
+use experiments::machine::Scratch;
 use terminal::CliError;
 use terminal::progress::Progress;
 

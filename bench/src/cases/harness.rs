@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use experiments::machine::{Machine, on_core};
 use terminal::CliError;
 use terminal::json::{self, Object};
 
@@ -221,46 +220,6 @@ impl Conditions {
     }
 }
 
-struct Machine {
-    cpu: String,
-    cores: usize,
-    kernel: String,
-    load: Option<f64>,
-}
-
-impl Machine {
-    fn read() -> Self {
-        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let [cpu, kernel] = [model.map_or("", |(_, name)| name.trim()), kernel.trim()]
-            .map(|text| if text.is_empty() { "unknown" } else { text }.to_owned());
-        Self {
-            cpu,
-            cores: thread::available_parallelism().map_or(1, usize::from),
-            kernel,
-            load: fs::read_to_string("/proc/loadavg")
-                .ok()
-                .and_then(|text| text.split(' ').next()?.parse().ok()),
-        }
-    }
-}
-
-/// Reads the description of the machine.
-pub(crate) fn machine() -> String {
-    let Machine {
-        cpu, cores, kernel, ..
-    } = Machine::read();
-    format!("{cpu}, {cores} cores, Linux {kernel}")
-}
-
-/// Load average of the last minute.
-pub(crate) fn load() -> Option<f64> {
-    Machine::read().load
-}
-
 impl Outcome {
     /// An outcome from the time per operation of each run.
     pub(super) fn new(name: &'static str, ns_per_op: Vec<f64>, conditions: Conditions) -> Self {
@@ -398,24 +357,6 @@ pub(super) fn workload<C>(
     found.ok_or_else(|| CliError::new(format!("there is no workload `{name}`; this is a bug")))
 }
 
-/// CPU time of this thread, ns.
-fn core_time() -> Option<u64> {
-    fs::read_to_string("/proc/thread-self/schedstat")
-        .ok()?
-        .split(' ')
-        .next()?
-        .parse()
-        .ok()
-}
-
-/// The result of `work`, and the CPU time of this thread in it, ns; 0 where the system does not report it.
-pub(crate) fn on_core<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let before = core_time();
-    let result = work();
-    let times = before.zip(core_time());
-    (result, times.map_or(0, |(before, after)| after - before))
-}
-
 /// Runs operations for at least `span`; returns the elapsed time and the number of operations.
 fn run_for(
     span: Duration,
@@ -450,35 +391,6 @@ pub(super) fn sum_of<T>(runs: &[T], counter: impl Fn(&T) -> u64) -> u64 {
 /// The error of a thread that could not be joined.
 pub(super) fn panicked<E>(_: E) -> CliError {
     CliError::new("a thread of the benchmark panicked")
-}
-
-/// A temporary directory, removed on drop.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Creates a directory in the system's temporary directory, or in `TMPDIR`.
-    pub(crate) fn new(case: &str) -> Result<Self, CliError> {
-        let path = std::env::temp_dir().join(format!("hopwise-bench-{case}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| {
-            CliError::io(
-                format!("cannot create {}", path.display()),
-                error,
-                "set TMPDIR to a writable directory",
-            )
-        })?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Failure is harmless: the directory is among the temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use std::time::Duration;
 use detect::{Detection, Thresholds};
 use nic::bpf::{Object, Ring};
 use nic::time;
-use testkit::workload::collector::{self as workload, coprime};
+use testkit::workload::collector::{self as traffic, coprime};
 use wire::{Dialect, Profile};
 use xdp::{Sizes, Tables, Units};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, panicked, workload};
-use crate::figures::failed;
+use experiments::figures::failed;
 use terminal::CliError;
 
 #[derive(Clone, Copy)]
@@ -47,9 +47,9 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let case = workload(CASES, name, |case| case.name)?;
-    let reports_of_one = workload::Case {
+    let reports_of_one = traffic::Case {
         flows: 1,
-        ..workload::CASES[0]
+        ..traffic::CASES[0]
     };
     // The program fills in the rest.
     let frame = reports_of_one.feed().whole().next().unwrap_or_default().to_vec();

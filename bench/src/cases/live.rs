@@ -8,8 +8,9 @@ use nic::udp::Sender;
 use testkit::workload::collector::{Case, Values};
 
 use super::child::{Program, Usage};
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, panicked};
-use crate::figures::failed;
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked};
+use experiments::figures::failed;
+use experiments::machine::Scratch;
 use terminal::CliError;
 
 /// Flows of the cases in which values change.

@@ -19,7 +19,7 @@ use manager::plan::Plan as Changes;
 use manager::reconcile::{Order, Reconciler, Target, Targets, Timing};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
-use crate::figures::failed;
+use experiments::figures::failed;
 use terminal::CliError;
 
 /// Pods of leaves and aggregation switches below a layer of cores.

@@ -12,7 +12,7 @@ use testkit::workload::collector::{CASES, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, median, workload};
 use super::{fastpath, kernel};
-use crate::figures::failed;
+use experiments::figures::failed;
 
 /// One comparison: the reports of our case of this name.
 struct Comparison {

@@ -9,7 +9,7 @@ use xdp::rdma::{Options, Rdma};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, workload};
 use super::kernel;
-use crate::figures::{failed, unwritten};
+use experiments::figures::{failed, unwritten};
 use terminal::CliError;
 
 /// Bytes of the memory.

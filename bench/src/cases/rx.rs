@@ -14,8 +14,8 @@ use nic::{device, time};
 use testkit::workload::collector::{CASES, Case};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, processor_time, sum_of};
-use crate::figures::failed;
 use collect_role::datagram::{AggregatePorts, each_chunk};
+use experiments::figures::failed;
 use terminal::CliError;
 
 /// Flows in the reports.

@@ -6,7 +6,7 @@ use dataplane::switch::{Config, Visit};
 use dataplane::{Filters, Switch, Watch};
 use detect::{Algorithm, Detector, Match, Metric};
 
-use crate::figures::{failed, packets};
+use experiments::figures::{failed, packets};
 
 use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
 use terminal::CliError;

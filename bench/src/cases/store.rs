@@ -10,8 +10,9 @@ use nic::time::{process_cpu_time, thread_cpu_time};
 use store::{Follower, QueryOptions, Reader, Store, StreamPosition, Value};
 use wire::FlowKey;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
-use crate::figures::failed;
+use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use experiments::figures::failed;
+use experiments::machine::Scratch;
 use terminal::CliError;
 
 const BATCH: usize = 8192;

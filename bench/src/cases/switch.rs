@@ -3,7 +3,7 @@
 use testkit::workload::switch::{FLOWS, Task, Workload};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
-use crate::figures::failed;
+use experiments::figures::failed;
 use terminal::CliError;
 
 /// Bursts per clock reading.

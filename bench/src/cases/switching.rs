@@ -8,9 +8,10 @@ use nic::frames::{self, Options, PollFds};
 use nic::netns::Namespace;
 use nic::time;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median_of, on_core, panicked, sum_of};
-use crate::figures::{failed, packets};
+use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
 use config::Settings;
+use experiments::figures::{failed, packets};
+use experiments::machine::on_core;
 use switch_role::role::Forwarder as Switch;
 use terminal::CliError;
 

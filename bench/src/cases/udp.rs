@@ -11,8 +11,9 @@ use nic::netns::{Namespace, Pair};
 use nic::udp::{DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
 use testkit::workload::collector::{CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median, on_core, panicked};
-use crate::figures::{each_chunk, failed};
+use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
+use experiments::figures::{each_chunk, failed};
+use experiments::machine::on_core;
 use terminal::CliError;
 
 /// Bytes of each report's payload.
@@ -118,40 +119,35 @@ fn compare(name: &'static str, plan: &Plan, pair: Option<Pair>, segmented: bool)
     let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
     let mut collector = case.collector();
     let mut batch = Batch::with_capacity(8192);
-    let mut times = Vec::new();
-    let mut ratios = Vec::new();
-    let mut baselines = Vec::new();
-    let mut costs = Vec::new();
-    let mut plain_costs = Vec::new();
-    let mut total = Measurement::default();
+    let mut runs = Vec::new();
     let mut handled = 0;
     for run in 0..=plan.runs {
         // Two variants of a plain receive loop; the faster one is the baseline.
-        let waits = [Duration::ZERO, Duration::from_micros(50)];
-        let mut baseline = 0.0_f64;
-        let mut plain_cost = f64::INFINITY;
-        for wait in waits {
-            let discarded = discarded(plan, testbed, &payloads, wait)?;
-            baseline = baseline.max(discarded.per_second);
-            plain_cost = plain_cost.min(discarded.on_core);
-        }
-        let measurement = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
+        let blocking = discarded(plan, testbed, &payloads, Duration::ZERO)?;
+        let waiting = discarded(plan, testbed, &payloads, Duration::from_micros(50))?;
+        let plain = Measurement {
+            per_second: blocking.per_second.max(waiting.per_second),
+            on_core: blocking.on_core.min(waiting.on_core),
+            ..blocking
+        };
+        let collected = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
         if run == 0 {
             // The first run is the warm-up: every flow is known now.
             handled = collector.stats().datagrams;
-            continue;
+        } else {
+            runs.push([plain, collected]);
         }
-        times.push(1e9 / measurement.per_second);
-        ratios.push(measurement.per_second / baseline);
-        baselines.push(baseline);
-        costs.push(measurement.on_core);
-        plain_costs.push(plain_cost);
-        total.merged |= measurement.merged;
-        total.sent += measurement.sent;
-        total.received += measurement.received;
-        total.kernel_drops += measurement.kernel_drops;
-        total.link_drops += measurement.link_drops;
     }
+    let sent = sum_of(&runs, |[_, run]| run.sent);
+    let received = sum_of(&runs, |[_, run]| run.received);
+    let kernel_drops = sum_of(&runs, |[_, run]| run.kernel_drops);
+    let link_drops = sum_of(&runs, |[_, run]| run.link_drops);
+    let merges = runs.iter().any(|[_, run]| run.merged);
+    let merging = if merges {
+        "UDP GRO"
+    } else {
+        "none, which needs CAP_BPF"
+    };
     let stats = collector.stats();
     let link = if testbed.pair.is_some() {
         "veth between two network namespaces"
@@ -171,32 +167,30 @@ fn compare(name: &'static str, plan: &Plan, pair: Option<Pair>, segmented: bool)
             "baseline",
             "recvmmsg loop that discards the data, in the same run; the faster of blocking and 50 us waits",
         )
-        .ratio("baseline_per_s", median(baselines).round())
-        .ratio("of_baseline", median(ratios))
-        .ratio("ns_on_core", median(costs))
-        .ratio("baseline_ns_on_core", median(plain_costs))
-        .text(
-            "merging",
-            if total.merged {
-                "UDP GRO"
-            } else {
-                "none, which needs CAP_BPF"
-            },
+        .ratio(
+            "baseline_per_s",
+            median_of(&runs, |[plain, _]| plain.per_second).round(),
         )
+        .ratio(
+            "of_baseline",
+            median_of(&runs, |[plain, run]| run.per_second / plain.per_second),
+        )
+        .ratio("ns_on_core", median_of(&runs, |[_, run]| run.on_core))
+        .ratio(
+            "baseline_ns_on_core",
+            median_of(&runs, |[plain, _]| plain.on_core),
+        )
+        .text("merging", merging)
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
-        .number("sent", total.sent)
-        .number("received", total.received)
+        .number("sent", sent)
+        .number("received", received)
         .number("handled", stats.datagrams - handled)
         .number("refused", stats.datagrams - stats.accepted)
-        .number("kernel_drops", total.kernel_drops)
-        .number("link_drops", total.link_drops)
-        .number(
-            "unaccounted",
-            total
-                .sent
-                .abs_diff(total.received + total.kernel_drops + total.link_drops),
-        );
+        .number("kernel_drops", kernel_drops)
+        .number("link_drops", link_drops)
+        .number("unaccounted", sent.abs_diff(received + kernel_drops + link_drops));
+    let times = runs.iter().map(|[_, run]| 1e9 / run.per_second).collect();
     Ok(Outcome::new(name, times, conditions))
 }
 

@@ -21,7 +21,7 @@ use collect_role::{
 };
 use runtime::{control::Control, lock::lock};
 
-use super::harness::on_core;
+use experiments::machine::on_core;
 
 /// Receives bursts and passes them on.
 pub(super) type Receive<'r> = &'r mut (dyn FnMut(&mut dyn FnMut(&[Packet<'_>])) + Send);

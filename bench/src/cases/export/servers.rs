@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use terminal::CliError;
 
 use super::super::harness::Failure;
-use crate::figures::Process;
+use experiments::machine::Process;
 
 /// The longest time that a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
