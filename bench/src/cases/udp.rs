@@ -317,7 +317,7 @@ fn collect(
         }
         last = Instant::now();
         first = first.or(Some(last));
-        let mut now = 0;
+        let mut now = 0_u64;
         each_chunk(&burst, |datagrams| {
             now = datagrams.last().map_or(now, |last| last.received);
             collector.handle(datagrams, batch);

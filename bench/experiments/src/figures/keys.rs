@@ -4,6 +4,7 @@
 const MAX_LEN: usize = 13;
 
 detect::named! {
+    /// The structure of the keys of a store.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Kind, name {
         /// IPv4 5-tuples of random bytes.
