@@ -160,6 +160,13 @@ impl Balance {
     }
 }
 
+/// Combines the counters of two arrays.
+fn each(ones: &mut [u64], others: &[u64], mut with: impl FnMut(&mut u64, u64)) {
+    ones.iter_mut()
+        .zip(others)
+        .for_each(|(one, other)| with(one, *other));
+}
+
 impl AddAssign<&Self> for Stats {
     fn add_assign(&mut self, other: &Self) {
         self.combine(other, |one, other| *one += other);
@@ -196,24 +203,11 @@ impl Stats {
         }
         self.sf.combine(&other.sf, &mut with);
         self.postcards.combine(&other.postcards, &mut with);
-        self.refused
-            .iter_mut()
-            .zip(other.refused)
-            .for_each(|(one, other)| with(one, other));
-        self.int_refused
-            .iter_mut()
-            .zip(other.int_refused)
-            .for_each(|(one, other)| with(one, other));
-        self.events
-            .iter_mut()
-            .zip(other.events)
-            .for_each(|(one, other)| with(one, other));
-        self.unadmitted
-            .iter_mut()
-            .zip(other.unadmitted)
-            .for_each(|(one, other)| with(one, other));
-        let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);
-        datagrams.for_each(|(one, other)| with(one, other));
+        each(&mut self.refused, &other.refused, &mut with);
+        each(&mut self.int_refused, &other.int_refused, &mut with);
+        each(&mut self.events, &other.events, &mut with);
+        each(&mut self.unadmitted, &other.unadmitted, &mut with);
+        each(&mut self.refused_datagrams, &other.refused_datagrams, &mut with);
     }
 
     /// Good reports whose flow has no entry in the table.

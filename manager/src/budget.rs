@@ -79,7 +79,7 @@ impl std::str::FromStr for Budget {
     }
 }
 
-detect::named! {
+wire::named! {
     /// The quantity that a budget counts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Unit, word {

@@ -12,7 +12,7 @@ use crate::instruction::{self, Bits};
 /// Longest packet of a host if its MTU is not known, bytes.
 pub const USUAL_MTU: u32 = 1500;
 
-detect::named! {
+wire::named! {
     /// Steps in the order in which they are executed. A device does not wait for others except where a step needs all of them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Stage, text {

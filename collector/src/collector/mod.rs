@@ -38,7 +38,7 @@ pub use views::NetworkEntry;
 /// Reports in, events and rollups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
 ///
 /// ```
-/// use collector::workload::{CASES, Input};
+/// use testkit::workload::collector::{CASES, Input};
 /// use collector::{Batch, Kind};
 ///
 /// // A thousand flows over six hops each, all values constant, in bursts of 64 reports.

@@ -1,6 +1,6 @@
 //! Counters of SF-INT joining. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
 
-use super::{Balance, Unadmitted};
+use super::{Balance, Unadmitted, each};
 
 wire::named! {
     /// The reason for which a set of records was closed before it was complete, or not accepted when it was.
@@ -127,10 +127,7 @@ impl JoinStats {
         ] {
             with(one, other);
         }
-        self.unadmitted
-            .iter_mut()
-            .zip(other.unadmitted)
-            .for_each(|(one, other)| with(one, other));
+        each(&mut self.unadmitted, &other.unadmitted, &mut with);
         for (one, other) in self.partial.iter_mut().zip(&other.partial) {
             with(&mut one.sets, other.sets);
             with(&mut one.records, other.records);

@@ -1,6 +1,6 @@
 //! Outcomes of postcards, and why some were not joined into paths.
 
-use super::Balance;
+use super::{Balance, each};
 
 wire::named! {
     /// The reason for which pending postcards were not joined.
@@ -58,9 +58,9 @@ pub struct PostcardStats {
     /// Sets of postcards that gave a path or confirmed a known one.
     pub sets: u64,
     /// Postcards that were pending and not joined, by reason.
-    pub partial: [u64; Partial::COUNT],
+    pub partial: [u64; Partial::ALL.len()],
     /// Postcards that were never pending, by reason.
-    pub unjoinable: [u64; Unjoinable::COUNT],
+    pub unjoinable: [u64; Unjoinable::ALL.len()],
     /// Postcards that have been pending since the start.
     pub accepted: u64,
     /// Those of `accepted` that are no longer pending.
@@ -102,13 +102,7 @@ impl PostcardStats {
         ] {
             with(one, other);
         }
-        self.partial
-            .iter_mut()
-            .zip(other.partial)
-            .for_each(|(one, other)| with(one, other));
-        self.unjoinable
-            .iter_mut()
-            .zip(other.unjoinable)
-            .for_each(|(one, other)| with(one, other));
+        each(&mut self.partial, &other.partial, &mut with);
+        each(&mut self.unjoinable, &other.unjoinable, with);
     }
 }

@@ -36,7 +36,7 @@ pub const MAX_PORTS: usize = 1024;
 /// Upper limit of the number of hosts.
 pub const MAX_HOSTS: usize = 1 << 17;
 
-detect::named! {
+wire::named! {
     /// The source of a fact.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Origin, word {
