@@ -60,7 +60,7 @@ impl Statement {
         self.terms.extend(question.only.map(str::to_owned));
         let condition = question.condition.as_ref();
         let condition =
-            condition.map(|filter| filter.click_house(&mut |kind, value| self.value(kind, value)));
+            condition.map(|filter| filter.to_clickhouse(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);
         // One of the page before, stored by another collector.
         let table = self.table.clone();

@@ -10,7 +10,7 @@ use std::{
 use collector::Kind;
 use detect::Metric;
 use export::{record::Stream, sink::clickhouse::ABSENT};
-use filter::WITH_PORTS;
+use filter::HAS_PORTS;
 use serde::Deserialize;
 use store::{
     Columns, Counted, EventGroup, FlowParts, Grouping, Measure, Needed, Prefixes, SeriesKey, Source, Span,
@@ -456,7 +456,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
         columns.push((format!("toString({text})"), name));
     }
     if parts.src_port || parts.dst_port {
-        columns.push((WITH_PORTS.to_owned(), "ported"));
+        columns.push((HAS_PORTS.to_owned(), "ported"));
     }
     let numbers = [
         ("sport", "sp", parts.src_port),
@@ -543,7 +543,7 @@ impl Statement {
         let parts = bare.event_parts();
         let mut asked: Vec<(String, &str)> = vec![("kind".to_owned(), "kind")];
         if let Some(condition) = &question.condition {
-            let text = condition.click_house(&mut |kind, value| self.value(kind, value));
+            let text = condition.to_clickhouse(&mut |kind, value| self.value(kind, value));
             asked.push((format!("ifNull({text}, 0) != 0"), "wanted"));
         }
         if parts.flow {
