@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -105,7 +105,7 @@ impl Check {
     }
 }
 
-/// A name quoted so that a shell reads it as one word.
+/// Quotes a name so that a shell reads it as one word.
 fn quoted(name: &str) -> String {
     let is_plain = name
         .chars()
@@ -135,7 +135,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// An input that reads the interface by AF_XDP.
+    /// Creates an input that reads the interface by AF_XDP.
     pub(crate) fn interface(name: &str, requested: bool) -> Self {
         Self {
             listen: format!("xdp://{name}"),
@@ -200,7 +200,7 @@ pub(crate) struct Requirements {
 }
 
 impl Requirements {
-    /// Those of a configuration.
+    /// Returns the requirements of a configuration.
     pub(crate) fn new(settings: &Settings) -> Self {
         let collector = &settings.collector;
         let (best, lowest) = rx_paths(&collector.xdp);
@@ -250,7 +250,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The worst verdict on the requested inputs.
+    /// Returns the worst verdict on the machine and the requested inputs.
     pub(crate) fn verdict(&self) -> Verdict {
         let requested = self.inputs.iter().filter(|examined| examined.input.requested);
         let all = self
