@@ -91,7 +91,7 @@ fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
     export_role::probe_console(destination, tables)
 }
 
-/// Asks each system that receives exports.
+/// Checks each system that receives exports.
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     let found = export_role::probe(&settings.exports)?;
     let mut out = terminal::stdout();
@@ -136,7 +136,7 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     })
 }
 
-/// Warnings: valid settings that may not be intended.
+/// Returns warnings about valid settings that may not be intended.
 fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = Vec::new();
     let ports = settings.switch.iter().flat_map(|switch| &switch.ports);

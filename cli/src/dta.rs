@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// Clients of all collectors of the map, with their names; without a map, of `--api`.
+    /// Creates a client for each collector of the map, with its name, or one for `--api` without a map.
     pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
         let Some(map) = self.map()? else {
             return Ok(vec![(self.client(None)?, None)]);

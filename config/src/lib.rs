@@ -176,7 +176,7 @@ impl Settings {
         ))
     }
 
-    /// Listeners to which everyone may report, as a warning for each role that has any.
+    /// Returns a warning for each role with listeners to which everyone may report.
     pub fn open_listeners(&self) -> Vec<String> {
         let collector = &self.collector;
         let open = collector

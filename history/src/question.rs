@@ -1,5 +1,5 @@
-//! What the API answers about the past: from the store of this process, or in a console from ClickHouse. A back end gives rows; the API
-//! makes its responses of them.
+//! Queries of the API about the past, and their answers: from the store of this process, or in a console from
+//! ClickHouse. A back end gives rows; the API makes its responses of them.
 
 use std::{fmt, pin::Pin, sync::Arc};
 

@@ -208,7 +208,7 @@ fn mtu(facts: &Facts) -> Option<Check> {
     )))
 }
 
-/// Offloads that coalesce packets before an XDP program sees them.
+/// Checks the offloads that coalesce packets before an XDP program sees them.
 fn joins(facts: &Facts) -> Vec<Check> {
     let offloads = &facts.offloads;
     let refuses = "Most drivers refuse XDP programs while the NIC coalesces packets.";

@@ -397,7 +397,7 @@ fn port(address: SocketAddr) -> Check {
     }
 }
 
-/// Interfaces suitable for listening: hardware that is up.
+/// Returns the interfaces suitable for listening: hardware that is up.
 pub(crate) fn candidates() -> Vec<Input> {
     let names = device::interfaces().unwrap_or_default();
     let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());

@@ -105,7 +105,7 @@ fn is_on(feature: Option<device::Feature>) -> bool {
     feature.is_some_and(|feature| feature.on)
 }
 
-/// Capabilities that AF_XDP requires and this process lacks.
+/// Returns the capabilities that AF_XDP requires and this process lacks.
 pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
     let capabilities = machine.capabilities?;
     let wanted = [

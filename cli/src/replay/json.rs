@@ -127,7 +127,7 @@ fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("pending", sf.pending);
 }
 
-/// Frames and reports refused, by reason.
+/// Writes the numbers of frames and reports refused, by reason.
 fn refused(o: &mut Object<'_>, summary: &Summary<'_>) {
     let stats = summary.collector.stats();
     for refusal in Refusal::ALL {

@@ -88,7 +88,8 @@ pub struct Past {
 }
 
 impl Past {
-    /// Those of a span: from, to. Events before it say what was true when it began.
+    /// Creates the alerts of a span, given its beginning and end. Events before it tell what was true when it
+    /// began.
     pub fn new(span: (u64, u64)) -> Self {
         Self {
             span,
@@ -182,7 +183,7 @@ impl Past {
         }
     }
 
-    /// Those that lasted in the span, worst first among those that are firing.
+    /// Returns the alerts that lasted in the span, the worst first among those that are firing.
     pub fn alerts(self) -> Vec<Alert> {
         let (from, to) = self.span;
         let mut all: Vec<Alert> = self
@@ -201,7 +202,7 @@ impl Past {
 }
 
 impl Alert {
-    /// Whether the rule is true, as far as events say.
+    /// Returns whether the rule is true, as far as events say.
     pub fn is_firing(&self) -> bool {
         self.ended.is_none()
     }
@@ -230,7 +231,8 @@ impl Alert {
         self.ended = Some(Ended::Stale);
     }
 
-    /// For sorting: the further its value is from what it is compared with, the earlier; then the latest first.
+    /// Returns the key for sorting: the further the value is from its threshold, the earlier; then the latest
+    /// first.
     fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
         let Self { last, .. } = self;
         let excess = match (last.value, last.threshold) {
@@ -285,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Stored by these collectors, of which c1 and c2 are a pair.
+    /// Returns an event that these collectors stored; c1 and c2 are a pair.
     fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
         let pair = |name: &str| if name == "c3" { "c3" } else { "c1" };
         let source = |name: &&str| AlertSource {
