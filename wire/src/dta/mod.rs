@@ -122,7 +122,7 @@ impl Opcode {
         Self::SketchMerge,
     ];
 
-    /// The opcode with this number.
+    /// Returns the opcode with this number.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -136,7 +136,7 @@ impl Opcode {
         }
     }
 
-    /// The opcode as a word, for counters and JSON.
+    /// Returns the opcode as a word, for counters and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KeyWrite => "key_write",
@@ -163,7 +163,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// The priority with this number; `None` for 3.
+    /// Returns the priority with this number, or `None` for 3.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -174,7 +174,7 @@ impl Priority {
         }
     }
 
-    /// The priority as a word.
+    /// Returns the priority as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -183,7 +183,7 @@ impl Priority {
         }
     }
 
-    /// The priority with this name.
+    /// Returns the priority with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Low, Self::Medium, Self::High]
             .into_iter()
@@ -341,7 +341,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The immediate value that notifies the collector, if the report requests it: opcode and ID of store, list or sketch (5.5).
+    /// Returns the immediate value that notifies the collector, if the report requests it: opcode and ID of
+    /// store, list or sketch (5.5).
     #[inline]
     pub const fn immediate_value(&self) -> u32 {
         let id = match *self {
@@ -366,7 +367,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Always false: an operation has at least a sub-header.
+    /// Returns `false`: an operation has at least a sub-header.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -474,13 +475,13 @@ impl<'a> Report<'a> {
         Ok(Self { base, operation })
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     #[inline]
     pub const fn len(&self) -> usize {
         BASE_LEN + self.operation.len()
     }
 
-    /// Always false: a report has at least a base header.
+    /// Returns `false`: a report has at least a base header.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -515,7 +516,7 @@ pub struct PlainAppend<'a> {
 }
 
 impl<'a> PlainAppend<'a> {
-    /// Reads the whole payload of a datagram. `None`: it is something else, or malformed.
+    /// Reads the whole payload of a datagram, or returns `None` if it is something else or malformed.
     #[inline(always)]
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
         const FIRST: u16 = (VERSION as u16) << 12 | (Opcode::Append as u16) << 8;
@@ -541,7 +542,7 @@ impl<'a> PlainAppend<'a> {
     }
 }
 
-/// The sub-header's `N` bytes, and what follows.
+/// Splits off the sub-header's `N` bytes.
 #[inline(always)]
 fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
     body.split_first_chunk::<N>().ok_or(Refusal::Truncated)

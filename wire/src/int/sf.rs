@@ -29,7 +29,7 @@ impl State {
     /// All states, lowest first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
 
-    /// The state of a two-bit field; `None` for 0, which is no state.
+    /// Returns the state of a two-bit field, or `None` for 0, which is no state.
     #[inline]
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits & 3 {
@@ -40,7 +40,7 @@ impl State {
         }
     }
 
-    /// `low`, `medium` or `high`.
+    /// Returns `low`, `medium` or `high`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// The state with this name.
+    /// Returns the state with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
@@ -67,7 +67,8 @@ pub struct Sf {
 }
 
 impl Sf {
-    /// Whether the packet carries only its own records. If so, they form one path, together with the sink's own record.
+    /// Returns whether the packet carries only its own records. If so, they form one path, together with the
+    /// sink's own record.
     #[inline]
     pub const fn is_of_one_packet(self) -> bool {
         self.urgent || matches!(self.state, State::Medium)
@@ -79,7 +80,7 @@ const FLAG: u16 = 0x0100;
 const URGENT: u16 = 0x0080;
 const STATE: u32 = 5;
 
-/// The bits of SF, U and State in the first 16 bits of a header.
+/// Returns the bits of SF, U and State in the first 16 bits of a header.
 pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     match sf {
         Some((urgent, state)) => FLAG | if urgent { URGENT } else { 0 } | (state as u16) << STATE,
@@ -87,7 +88,7 @@ pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     }
 }
 
-/// SF, U and State from the first 16 bits of a header; `None` without SF.
+/// Reads SF, U and State from the first 16 bits of a header. Returns `None` without SF.
 ///
 /// # Errors
 /// [`Refusal::BadSfHeader`] if State is 0.
@@ -100,7 +101,7 @@ pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
     Ok(Some((first & URGENT != 0, state)))
 }
 
-/// Whether SF is set in the first 16 bits of a header.
+/// Returns whether SF is set in the first 16 bits of a header.
 #[inline]
 pub(crate) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
@@ -118,7 +119,8 @@ pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Re
     if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
 }
 
-/// Whether SF-INT may request records of these items. The node id must be among them, a checksum complement must not.
+/// Returns whether SF-INT may request records of these items. The node id must be among them, a checksum
+/// complement must not.
 pub const fn may_request(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
 }
