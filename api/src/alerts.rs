@@ -55,7 +55,7 @@ pub(super) const ALERTS: &[Param] = &[
     Param::limit(200, 2_000),
 ];
 
-/// Alerts now and of a span.
+/// Returns the alerts now and of a span.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(ALERTS)?;
     let settings = context.active_config.get();
@@ -124,7 +124,8 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// The alerts of a span as events say, and since when all events of rules are known, if not all were read.
+/// Reads the alerts of a span from events, and the time since which all events of rules are known, if not all
+/// were read.
 async fn events(
     context: &Context,
     span: (u64, u64),
@@ -160,7 +161,7 @@ async fn events(
     Ok((past.alerts(), known_since))
 }
 
-/// Asks the collector which of those that fire are true in it. `false`: it did not answer.
+/// Asks the collector which of the alerts that fire are true in it. Returns `false` if it did not answer.
 async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     let asked: Vec<(FlowKey, Arc<str>)> = alerts
         .iter()
@@ -194,7 +195,7 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     true
 }
 
-/// The number of a rule that is true of a flow, and the flow.
+/// Returns the number of a rule that is true of a flow, and the flow.
 fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option<(usize, FlowView<'c>)> {
     let rules = &collector.detection().rules;
     let index = (0..rules.len()).find(|index| rules.name(*index) == rule)?;
@@ -202,7 +203,7 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
     (flow.rules >> index & 1 == 1).then_some((index, flow))
 }
 
-/// Whether an alert fires and nobody has dealt with it.
+/// Returns whether an alert fires and nobody has dealt with it.
 fn is_open(alert: &AlertView) -> bool {
     alert.state == *"firing" && alert.acknowledged.is_none() && alert.silence.is_none()
 }
@@ -483,7 +484,7 @@ pub(crate) async fn try_rule(
     respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
 }
 
-/// Evaluates a rule over events, newest first. `counts`: it has `for`, which is not in `rules`.
+/// Evaluates a rule over events, newest first. `counts` tells whether it has `for`, which is not in `rules`.
 fn judge(
     (rules, counts): (RuleSet, bool),
     rows: Vec<EventRow>,

@@ -1,8 +1,8 @@
-//! How flows are named in addresses: by their ids, and by their places in an order.
+//! Text forms of flow ids and of list cursors in URLs.
 
 use collector::FlowRank;
 
-/// The form of `next` and `after`.
+/// Formats a rank as the cursor in `next` and `after`.
 pub(super) fn cursor(FlowRank(value, id): FlowRank) -> String {
     format!("{value:x}-{id:016x}")
 }
@@ -13,7 +13,7 @@ pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
     Some(FlowRank(parse_id(value)?, parse_id(id)?))
 }
 
-/// An id as responses have it.
+/// Parses a flow id: 1 to 16 hexadecimal digits.
 pub(super) fn parse_id(text: &str) -> Option<u64> {
     let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten()

@@ -47,7 +47,7 @@ fn busy() -> Refusal {
     Refusal::unavailable("too many queries; try again")
 }
 
-/// The requested store: the live one, or a snapshot of it.
+/// Returns the requested store: the live one, or a snapshot of it.
 fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
     let live = memory.source.find(name).map_err(Refusal::not_found)?;
     let Some(ts) = params.number::<u64>("snapshot")? else {
@@ -73,7 +73,7 @@ fn needed_key(params: &Params) -> Result<Key, Refusal> {
     key(params)?.ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
 }
 
-/// The memory: counters and connections.
+/// Returns the counters and connections of the collector memory.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -91,7 +91,7 @@ pub(crate) struct Stores {
     stores: Vec<StoreView>,
 }
 
-/// All stores, with their occupancy and expected answers.
+/// Returns all stores, with their occupancy and expected answers.
 pub(crate) async fn stores(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -225,7 +225,7 @@ pub(crate) async fn store(
     .await
 }
 
-/// The answer of a store to a key.
+/// Looks up a key in a store.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -254,7 +254,7 @@ pub(crate) async fn get(
     .await
 }
 
-/// The count of a key.
+/// Returns the count of a key.
 pub(crate) async fn count(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -272,7 +272,7 @@ pub(crate) async fn count(
     .await
 }
 
-/// The answer of a sketch.
+/// Queries a sketch.
 pub(crate) async fn sketch(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -320,7 +320,7 @@ pub(crate) async fn lists(
     .await
 }
 
-/// Entries of a list.
+/// Returns entries of a list, the newest by default.
 pub(crate) async fn tail(
     State(context): State<Arc<Context>>,
     Segment(list): Segment,
@@ -366,7 +366,7 @@ pub(crate) struct Snapshots {
     snapshots: Vec<SnapshotView>,
 }
 
-/// All snapshots, newest first.
+/// Lists all snapshots, newest first.
 pub(crate) async fn snapshots(
     State(context): State<Arc<Context>>,
     params: Params,

@@ -1,4 +1,5 @@
-//! Access control: the host name, the origin and the token of a request are checked before anything else.
+//! Access control. Before a handler runs, the guard checks the Host header, the host name, the origin, the
+//! token, its role and the routes of a console, and reads the body within limits of size and time.
 
 use std::{
     net::IpAddr,
@@ -135,7 +136,7 @@ impl HttpBody for Unsent {
 /// Time for the body of a request to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// The checks, in order: host, origin, token. Returns whose request it is.
+/// Checks the host, the origin and the token, in this order. Returns the session of the request.
 fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
     // RFC 9112, 3.2: a proxy could have looked at the other one.
     if headers.get_all(header::HOST).iter().count() > 1 {
@@ -171,7 +172,8 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Sessi
     })
 }
 
-/// Returns the session of the bearer of this token. Every token is compared, so that the time does not tell which one is nearly right.
+/// Returns the session of the bearer of this token. Every token is compared, so that the time reveals nothing
+/// about them.
 fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
     let mut found = None;
     if settings.token.as_ref().is_some_and(|token| same(given, &token.0)) {
@@ -189,12 +191,12 @@ fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
     })
 }
 
-/// Whether somebody who was admitted with this token still is.
+/// Returns whether a token is still accepted: the configuration may have changed since a stream began.
 pub fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
     !settings.needs_token() || token.is_some_and(|token| holder(settings, &token.0).is_some())
 }
 
-/// Whether a console has it: what was stored, and what is of the program itself.
+/// Returns whether a console serves this path: stored data and the program's own state.
 fn is_in_console(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/api/v1/") else {
         return true;
@@ -228,12 +230,13 @@ const CONSOLE: &[&str] = &[
     "openapi.json",
 ];
 
-/// The pages contain no data, and the health check reveals none; everything else needs the token.
+/// Returns whether a path needs the token. The pages contain no data, and the health check reveals none;
+/// everything else needs it.
 fn needs_token(path: &str) -> bool {
     path.starts_with("/api") || path == "/metrics"
 }
 
-/// Whether this is a name of the local host, or one that the configuration allows.
+/// Returns whether this is a name of the local host, or one that the configuration allows.
 fn is_local(host: &str, allowed: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
@@ -256,8 +259,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
         .then(|| token.trim().to_owned())
 }
 
-/// `?token=` for EventSource, which cannot send headers. Tokens are letters, digits and punctuation: percent-encoding is
-/// undone for what a browser encodes.
+/// Returns the token in `?token=`, for EventSource, which cannot send headers. Decodes percent-encoding,
+/// which browsers may add.
 fn query_token(uri: &Uri) -> Option<String> {
     let value = uri
         .query()?
@@ -266,7 +269,7 @@ fn query_token(uri: &Uri) -> Option<String> {
     unescaped(&value.replace('+', " "))
 }
 
-/// Equality in constant time: the time does not depend on where two texts differ.
+/// Compares two texts in constant time: it does not depend on where they differ.
 fn same(given: &str, token: &str) -> bool {
     let difference = token
         .bytes()

@@ -1,4 +1,5 @@
-//! What each hop of a flow took, as a distribution over time: a stored value holds until the next one, or until the flow is silent.
+//! Distributions of a flow's hop latencies over time. A stored value holds until the next one, or until the
+//! flow is silent, so values are weighted by time.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ pub(super) struct Columns {
     pub(super) column: u64,
 }
 
-/// For how long a value held in one column.
+/// A value that held in one bin.
 #[derive(Clone, Copy, Debug)]
 struct HeldValue {
     column: usize,
@@ -36,7 +37,7 @@ impl Columns {
         usize::try_from(count).unwrap_or(MOST_COLUMNS).min(MOST_COLUMNS)
     }
 
-    /// The part of each column in which a value held.
+    /// Adds a value to every bin that it overlaps, weighted by the overlap.
     fn hold(self, values: &mut Values, value: u64, time: (u64, u64)) {
         let (since, until) = time;
         let until = until.min(self.to);
@@ -61,7 +62,7 @@ impl Columns {
     }
 }
 
-/// The distribution of a flow's latencies.
+/// Computes the distribution of a flow's latencies.
 pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Columns) -> HopLatencies {
     let (mut hops, mut flow): (BTreeMap<u32, Values>, Values) = Default::default();
     for (point, end) in history
@@ -106,7 +107,7 @@ pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Col
     }
 }
 
-/// Nodes in the order of the latest path, then those of earlier ones.
+/// Returns the nodes in the order of the latest path, then those of earlier ones.
 fn order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Values>) -> Vec<u32> {
     let mut order: Vec<u32> = Vec::with_capacity(hops.len());
     let latest = last
@@ -157,7 +158,7 @@ fn spread(values: &Values, columns: Columns, bounds: &[u64]) -> LatencySpread {
     }
 }
 
-/// Sorts by value. The value below which half, nine tenths and 99 hundredths of the time lie.
+/// Returns the 50th, 90th and 99th percentile, weighted by time. Sorts the values.
 fn quantiles(held: &mut [HeldValue]) -> Option<[u64; 3]> {
     held.sort_unstable_by_key(|held| held.value);
     let all: u128 = held.iter().map(|held| u128::from(held.time)).sum();
@@ -168,7 +169,7 @@ fn quantiles(held: &mut [HeldValue]) -> Option<[u64; 3]> {
     ])
 }
 
-/// `hundredths`: the time that lies below the value, in hundredths of a nanosecond.
+/// Returns the value below which `percent` of the time lies.
 fn quantile(held: &[HeldValue], hundredths: u128) -> Option<u64> {
     let mut passed = 0;
     let found = held.iter().find(|held| {
@@ -188,7 +189,7 @@ fn mean(held: &[HeldValue]) -> Option<u64> {
     Some(u64::try_from(mean).unwrap_or(u64::MAX))
 }
 
-/// Thousandths of the time in each class.
+/// Returns the share of time in each class, in thousandths, rounded up so that a rare value stays visible.
 fn classes(held: &[HeldValue], bounds: &[u64]) -> Vec<u16> {
     let all: u128 = held.iter().map(|held| u128::from(held.time)).sum();
     if all == 0 {
@@ -210,7 +211,8 @@ fn classes(held: &[HeldValue], bounds: &[u64]) -> Vec<u16> {
         .collect()
 }
 
-/// Upper bounds of classes 1, 2, 5, 10, … that contain all values; at most so many that a row of each can be drawn.
+/// Returns upper bounds 1, 2, 5, 10, … ns that cover all values, at most `MAX_CLASSES`. The smallest are
+/// merged.
 fn bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
     let (Some(least), Some(most)) = (values.clone().min(), values.max()) else {
         return Vec::new();

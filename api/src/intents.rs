@@ -121,7 +121,7 @@ pub(crate) async fn device(
     ask(&context, move |core, now| core.device(&name, now)).await
 }
 
-/// Drives a device no longer that is not in the inventory.
+/// Stops managing a device that was removed from the inventory.
 pub(crate) async fn forget(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -135,7 +135,7 @@ pub(crate) async fn forget(
     .await
 }
 
-/// Returns the changes that wait for a person, or for the calm.
+/// Returns the plan: changes that wait for approval or for the domain to settle.
 pub(crate) async fn plan(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -144,7 +144,7 @@ pub(crate) async fn plan(
     ask(&context, |core, _| Ok(core.plan())).await
 }
 
-/// Approves the plan that waits for a person.
+/// Approves the pending plan.
 pub(crate) async fn apply(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -189,7 +189,7 @@ pub(crate) async fn stop(
     change(&context, move |core, now| core.stop(true, &by, now)).await
 }
 
-/// Installs the intents again.
+/// Installs the intents again after [`stop`].
 pub(crate) async fn start(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -210,7 +210,7 @@ pub(crate) async fn history(
     ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
 }
 
-/// A version in a header, without its quotation marks.
+/// Returns the entity tag in a header, without quotation marks.
 fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers
         .get(name)?

@@ -1,5 +1,5 @@
-//! Where packets were lost in a span of time, and how that is known: from drop reports, and from the reports of both ends of a link. Lost
-//! reports are no evidence of lost packets: they only make what is counted less certain.
+//! Lost packets in a span of time, by place and with the evidence: drop reports, and the reports of both ends
+//! of a link. Lost reports are no evidence of lost packets: they only make what is counted less certain.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -121,7 +121,7 @@ impl Ends {
         Some(words.to_owned())
     }
 
-    /// Packets of no link that is known.
+    /// Counts the packets of no known link.
     fn unplaced(&self, losses: &Losses) -> u64 {
         let unplaced = losses
             .drops
@@ -131,7 +131,7 @@ impl Ends {
     }
 }
 
-/// Dropped packets, the most first.
+/// Returns the dropped packets, the most first.
 fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
     let views = losses.drops.iter().map(|(place, sum)| DropsView {
         node: place.node,

@@ -120,7 +120,7 @@ mod tests {
         value.as_str().unwrap_or("")
     }
 
-    /// A schema as a short text.
+    /// Describes a schema in a short text.
     fn kind(schema: &Value) -> String {
         if let Some(reference) = schema["$ref"].as_str() {
             return reference.rsplit('/').next().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! How flows used their paths in a span of time: changes, shares, the opposite direction, and what each hop took.
+//! Path usage of flows in a span of time: changes, shares, the reverse direction, and hop latencies.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn address(params: &Params, name: &str) -> Option<String> {
     Some(address.map_or_else(|_| text.to_owned(), |address| address.to_string()))
 }
 
-/// Changes of paths, one by one and together.
+/// Returns path changes, individually and grouped.
 pub(crate) async fn changes(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -149,7 +149,8 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// The flows of the opposite direction; `None`: of all flows there is none.
+/// Returns the selector of the reverse direction, or `None` if all flows are selected, or a flow of which
+/// only the id is known.
 fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
     match (of.flow, &of.src, &of.dst) {
         (Some(flow), ..) => Some(FlowSelector {
@@ -166,7 +167,7 @@ fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
     }
 }
 
-/// Returns the flow of the opposite direction. A flow of which only the id is known has no addresses, and none.
+/// Returns the flow of the reverse direction, or `None` for a flow of which only the id is known.
 fn reversed(flow: FlowKey) -> Option<FlowKey> {
     let ports = flow.ports().map(|(src, dst)| (dst, src));
     flow.known_id()
@@ -174,7 +175,7 @@ fn reversed(flow: FlowKey) -> Option<FlowKey> {
         .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
 }
 
-/// `nothing`: what is said when there were no reports.
+/// Builds the view of one direction. `if_unmeasured` explains an empty result.
 fn direction(of: &FlowSelector, uses: &store::PathUses, nothing: &str) -> DirectionView {
     let all = uses
         .uses

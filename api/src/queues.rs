@@ -1,4 +1,4 @@
-//! Queues over time: a heat map of all, and who filled one. From the store.
+//! Queues over time, from the store: the heat map, bursts and the flows that caused them, and recordings.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -59,7 +59,7 @@ pub(super) const BURST: &[Param] = &[
 /// The parameters of `/recordings`.
 pub(super) const RECORDINGS: &[Param] = &[FROM, TO, NODE, Param::limit(200, 1_000)];
 
-/// The greatest value of each queue, node or link in each part of a span of time.
+/// Returns the greatest value of each queue, node or link in each part of a span of time.
 pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(HEAT)?;
     let metric = params.metric().unwrap_or(Metric::QueueOccupancy);
@@ -144,7 +144,7 @@ pub(crate) async fn recordings(
     .await
 }
 
-/// Who filled a queue, and who waited in it.
+/// Returns the burst in a queue: the flows that filled it, and the packets that waited.
 pub(crate) async fn burst(
     State(context): State<Arc<Context>>,
     Segment(node): Segment,
@@ -333,8 +333,8 @@ fn view(
     }
 }
 
-/// Returns the number of reports of which one was stored at a time. Windows do not overlap, and are in order; several recordings of one
-/// may have stored different shares.
+/// Returns the sampling factor in force at `ts`: 1 in this many reports was stored. Windows are in order; the
+/// largest factor of those that cover `ts` counts.
 fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
     let begun = windows.partition_point(|(since, ..)| *since <= ts);
     let covering = windows[..begun]
@@ -344,8 +344,8 @@ fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
     covering.map(|(.., every)| *every).max().unwrap_or(1)
 }
 
-/// The device's timestamps of reports in the order in which they came. Those of 32 bits wrap, every 4.3 s if they are nanoseconds: each
-/// is taken to be less than half of that away from the one before.
+/// Returns device timestamps in order of arrival, unwrapped. 32-bit nanosecond timestamps wrap every 4.3 s;
+/// each is assumed to be within half a wrap of the previous one.
 fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
     let are_narrow = rows
         .iter()
@@ -365,7 +365,7 @@ fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
     all
 }
 
-/// Extends a timestamp of 32 bits. `last`: the extended one before it.
+/// Extends a timestamp of 32 bits. `last` is the extended timestamp before it.
 fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
     match last {
         // Room for what came later and is earlier.
@@ -377,7 +377,7 @@ fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
     }
 }
 
-/// The packets in the order of time, thinned evenly. The one that saw the peak is among them.
+/// Returns the packets in the order of time, thinned evenly. The one that saw the peak is among them.
 fn packets(burst: &Burst, mut passages: Vec<Passage>, shown: &Shown, most: usize) -> Vec<PassageView> {
     let places: HashMap<Option<FlowKey>, usize> = burst
         .flows
@@ -461,7 +461,7 @@ impl Units {
         }
     }
 
-    /// Those of each row. Few sources report on a node: each is looked up once.
+    /// Returns the tick lengths of each row. Few sources report on a node: each is looked up once.
     fn of_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<(u64, u64)> {
         let mut known: HashMap<&str, (u64, u64)> = HashMap::new();
         rows.iter()
@@ -496,7 +496,7 @@ fn profile_units(profile: &collector::Profile) -> (u64, u64) {
     )
 }
 
-/// The time that is asked about: by default the last 15 minutes. One that ends before it begins is empty.
+/// Parses the time range; the default is the last 15 minutes. A range that ends before it begins is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
     let from = params

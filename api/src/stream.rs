@@ -29,7 +29,7 @@ use collect_role::live::{Filter, Subscription, Topic};
 /// The parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
 
-/// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
+/// Streams each event as one `data:` line, and `event: shed` with a count when the client was too slow.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,

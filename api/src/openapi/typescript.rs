@@ -1,8 +1,8 @@
-//! Makes the types of the web page from the schemas of the document.
+//! Generates the TypeScript types of the web UI from the OpenAPI schemas. `make docs` runs it.
 
 use serde_json::Value;
 
-/// The file `ui/src/api/generated.ts`.
+/// Returns the content of `ui/src/api/generated.ts`.
 pub(super) fn file(document: &Value) -> String {
     let mut out = String::from(HEAD);
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
@@ -25,7 +25,7 @@ fn comment(indent: &str, text: &str) -> String {
     )
 }
 
-/// A schema as a type.
+/// Returns the type of a schema.
 fn form(schema: &Value, indent: &str) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap().to_owned();
