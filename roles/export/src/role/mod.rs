@@ -310,7 +310,10 @@ pub fn replay(
         name,
         export,
         settings,
-        Reading::Again(range.0, range.1),
+        Reading::Range {
+            from: range.0,
+            to: range.1,
+        },
         &shares,
         &Some(silences),
     )?;
@@ -342,8 +345,8 @@ pub fn notifies_people(export: &ExportSettings) -> bool {
 enum Reading {
     /// New records; hops arrive in this queue.
     New(Option<Arc<HopQueue>>),
-    /// Stored records from the first time to the second, ns since the Unix epoch.
-    Again(u64, Option<u64>),
+    /// Stored records from one time to another, ns since the Unix epoch.
+    Range { from: u64, to: Option<u64> },
 }
 
 /// The memory of all exports, divided among these.
