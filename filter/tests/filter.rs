@@ -1,4 +1,4 @@
-//! What filters match, what is refused where, and what completes them.
+//! Rows that filters match, texts that they refuse, and completions.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use detect::Metric;

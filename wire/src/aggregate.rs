@@ -377,7 +377,7 @@ pub struct PacketFields {
     pub entered: bool,
     /// The packet left the domain at this node.
     pub left: bool,
-    /// See [`crate::report::PacketDigest`]; 0: none.
+    /// The digest, or 0 for none. See [`crate::report::PacketDigest`].
     pub digest: u32,
 }
 

@@ -70,7 +70,7 @@ pub struct Lldpdu<'a> {
     pub chassis: Id<'a>,
     /// The port from which it was sent.
     pub port: Id<'a>,
-    /// Seconds for which it is valid; 0: the port is no longer there.
+    /// Seconds for which the LLDPDU is valid, or 0 if the port is no longer there.
     pub ttl: u16,
     /// Port Description, if the TLV is present.
     pub port_description: Option<&'a [u8]>,

@@ -28,7 +28,7 @@ pub struct Alert {
 /// A collector that stored that a rule became true or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlertSource {
-    /// The same for all collectors that receive the same reports.
+    /// The name that stands for all collectors that receive the same reports.
     pub pair: Arc<str>,
     /// The name of the collector; empty for this process.
     pub name: Arc<str>,
@@ -52,9 +52,9 @@ struct Change {
 /// A time that a rule was true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Episode {
-    /// `None`: before what is stored.
+    /// Beginning, ns since the Unix epoch, or `None` if it is before the stored events.
     pub since: Option<u64>,
-    /// `None`: it lasts, or nobody knows.
+    /// End, ns since the Unix epoch, or `None` if the episode lasts or its end is unknown.
     pub until: Option<u64>,
 }
 

@@ -50,7 +50,7 @@ pub struct TrialRange {
 /// Limits beyond which silence shows that no report came after a stored value.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Holding {
-    /// While a flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
+    /// While a flow sends reports, its latest value is stored at least this often, ns; 0 if it is not.
     pub longest: u64,
     /// Flows, queues and links expire when there was no report of them for this long, ns.
     pub timeout: u64,

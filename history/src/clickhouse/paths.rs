@@ -27,7 +27,7 @@ struct LifetimeLine {
     flow: String,
     /// Beginning and end, minutes after the beginning of the span; reports.
     parts: Vec<[u64; 3]>,
-    /// First report and latest; 0: not known.
+    /// First report and latest, or 0 if they are not known.
     life: [u64; 2],
     times: Vec<u64>,
     paths: Vec<Vec<u32>>,

@@ -71,7 +71,8 @@ struct Line {
 struct FlowColumns {
     /// The flow as text, if all of its columns are selected.
     flow: String,
-    /// 0: there is no flow; 1: only its id is known; 4 or 6: it has addresses of this version of IP.
+    /// Knowledge about the flow: 0 if there is none, 1 if only its id is known, 4 or 6 if it has addresses of
+    /// this version of IP.
     known: u8,
     ported: u8,
     sa: String,

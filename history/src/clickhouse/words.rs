@@ -10,9 +10,9 @@ use crate::sql::{Failure, QueryFailure};
 /// The author of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whose {
-    /// This program wrote it.
+    /// This program.
     Ours,
-    /// A user of the API wrote it.
+    /// A user of the API.
     Users,
 }
 

@@ -163,7 +163,7 @@ impl Head {
 /// The headers with which all frames with the same opcode, solicited event bit and length begin.
 #[derive(Clone, Debug)]
 struct HeaderTemplate {
-    /// Opcode, flags and payload length; `None`: unused.
+    /// Opcode, flags and payload length, or `None` if the template is unused.
     of: Option<(u8, u8, u16)>,
     /// The CRC of the bytes that do not change, except for the last `prefix_len` of them.
     crc: icrc::Running,
