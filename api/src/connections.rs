@@ -78,12 +78,12 @@ impl ConnectionHandle {
     }
 
     /// Marks the request as received as a whole: a handler runs.
-    pub(super) fn responding(&self) {
+    pub(super) fn start_handler(&self) {
         self.set(Phase::Responding);
     }
 
     /// Marks the beginning of the response: a live stream, or a response of finite length.
-    pub(super) fn responds(&self, stream: bool) {
+    pub(super) fn start_response(&self, stream: bool) {
         self.set(if stream { Phase::Streaming } else { Phase::Sending });
     }
 
@@ -390,7 +390,7 @@ mod tests {
                 servers.push(limited.accept().await.0);
             }
             // The first is being processed: the second is closed.
-            servers[0].slot.responding();
+            servers[0].slot.start_handler();
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let mut buffer = [0; 1];
@@ -398,7 +398,7 @@ mod tests {
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
             assert_eq!(lock(&limited.open.slots).1.len(), 2);
             // A slow reader is closed before a request that is being processed.
-            servers[2].slot.responds(false);
+            servers[2].slot.start_response(false);
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let evicted: Vec<bool> = servers
@@ -458,7 +458,7 @@ mod tests {
                 (io::ErrorKind::TimedOut, begun + limit)
             );
             // A response that takes long does not end it.
-            server.slot.responding();
+            server.slot.start_handler();
             assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());
             drop(client);
         });

@@ -23,6 +23,9 @@ use dta::source::{
 };
 use dta_role::memory::{Memory, SnapshotView, view::MemoryView};
 
+/// Maximum number of samples in an answer.
+const MAX_SAMPLES: u64 = 10_000;
+
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "this process has no collector memory; add [collector.memory] to its configuration";
     context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
@@ -62,15 +65,16 @@ fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<S
     })
 }
 
-fn key(params: &Params) -> Result<Option<Key>, Refusal> {
+fn parse_key(params: &Params) -> Result<Option<Key>, Refusal> {
     params
         .text("key")
         .map(|text| text.parse::<Key>().map_err(Refusal::bad))
         .transpose()
 }
 
-fn needed_key(params: &Params) -> Result<Key, Refusal> {
-    key(params)?.ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
+fn required_key(params: &Params) -> Result<Key, Refusal> {
+    parse_key(params)?
+        .ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
 }
 
 /// Returns the counters and connections of the collector memory.
@@ -232,7 +236,7 @@ pub(crate) async fn get(
     params: Params,
 ) -> Result<Json<Answer>, Refusal> {
     let params = params.only(GET)?;
-    let key = needed_key(&params)?;
+    let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
@@ -261,7 +265,7 @@ pub(crate) async fn count(
     params: Params,
 ) -> Result<Json<CountAnswer>, Refusal> {
     let params = params.only(COUNT)?;
-    let key = needed_key(&params)?;
+    let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
         let copies = params.number("copies")?.unwrap_or(2);
         requested_store(memory, &name, &params)?
@@ -279,7 +283,7 @@ pub(crate) async fn sketch(
     params: Params,
 ) -> Result<Json<SketchAnswer>, Refusal> {
     let params = params.only(SKETCH)?;
-    let key = key(&params)?;
+    let key = parse_key(&params)?;
     run_blocking(&context, move |memory| {
         let samples = params.number("samples")?.unwrap_or(0);
         let epoch = params.number("epoch")?;
@@ -300,6 +304,7 @@ pub(crate) struct Lists {
     lists: Vec<ListView>,
 }
 
+/// Returns the lists of all stores, at most `limit`.
 pub(crate) async fn lists(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -327,8 +332,9 @@ pub(crate) async fn tail(
     params: Params,
 ) -> Result<Json<TailAnswer>, Refusal> {
     let params = params.only(TAIL)?;
-    let list = list.parse::<u32>();
-    let list = list.map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
+    let list = list
+        .parse::<u32>()
+        .map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
     let limit = params.limit()?;
     let from = params.number("from")?;
     let reasons = context.active_config.get().collect().drop_reasons();
@@ -337,18 +343,17 @@ pub(crate) async fn tail(
             .source
             .tail(list, from, limit)
             .map_err(Refusal::not_found)?;
-        answer
-            .entries
-            .iter_mut()
-            .filter_map(|entry| entry.fields.as_mut())
-            .for_each(|f| name(f, &reasons));
+        let entries = answer.entries.iter_mut();
+        for fields in entries.filter_map(|entry| entry.fields.as_mut()) {
+            add_reason_name(fields, &reasons);
+        }
         Ok(Json(answer))
     })
     .await
 }
 
 /// Adds the name of a drop reason.
-fn name(fields: &mut Values, reasons: &view::ReasonNames) {
+fn add_reason_name(fields: &mut Values, reasons: &view::ReasonNames) {
     let code = fields
         .get("reason")
         .and_then(Value::as_u64)
@@ -424,6 +429,3 @@ pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refu
     };
     calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
 }
-
-/// Maximum number of samples in an answer.
-const MAX_SAMPLES: u64 = 10_000;

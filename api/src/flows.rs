@@ -11,7 +11,7 @@ use wire::FlowKey;
 
 use super::{
     context::Context,
-    cursor::{cursor, parse_cursor},
+    cursor::{format_cursor, parse_cursor},
     filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params, SINCE, Segment, UNTIL},
@@ -104,7 +104,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             .map(|(rank, _)| *rank);
         // Flows after the last one that is shown have expired, unless the page was cut.
         let last = if cut || !whole { shown } else { last };
-        let next = last.filter(|_| more || cut || !whole).map(cursor);
+        let next = last.filter(|_| more || cut || !whole).map(format_cursor);
         Flows {
             flows,
             total,

@@ -17,12 +17,10 @@ use super::{
     session::Requester,
     switch::json,
 };
-use manage_role::{
-    role as manager_role,
-    role::{
-        Core, Error, PutIntent,
-        view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
-    },
+use manage_role::role as manager_role;
+use manage_role::role::{
+    Core, Error, Handle, PutIntent,
+    view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
 };
 
 /// The parameters of `/domain/history`.
@@ -219,26 +217,27 @@ fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
         .map(|etag| etag.trim_matches('"').to_owned())
 }
 
+/// Runs `query` on the manager's thread, with one of the permits for queries.
 async fn ask<T: Send + 'static>(
     context: &Context,
-    question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+    query: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let handle = context
-        .manager
-        .as_ref()
-        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
-    Ok(Json(handle.ask(question).await.ok_or_else(busy)??))
+    Ok(Json(manager(context)?.ask(query).await.ok_or_else(busy)??))
 }
 
+/// Runs `update` on the manager's thread. Changes have permits of their own, so that queries do not keep them out.
 async fn change<T: Send + 'static>(
     context: &Context,
-    change: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+    update: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let handle = context
+    Ok(Json(manager(context)?.change(update).await.ok_or_else(busy)??))
+}
+
+fn manager(context: &Context) -> Result<&Handle, Refusal> {
+    context
         .manager
         .as_ref()
-        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
-    Ok(Json(handle.change(change).await.ok_or_else(busy)??))
+        .ok_or_else(|| Refusal::not_found(NO_MANAGER))
 }
 
 fn busy() -> Refusal {

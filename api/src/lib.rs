@@ -44,6 +44,6 @@ mod translator;
 mod transport;
 
 pub use context::{Context, READS, UNSENT};
-pub use guard::admits;
+pub use guard::is_token_valid;
 pub use page::PAGES;
 pub use server::Api;

@@ -27,7 +27,7 @@ pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
 /// Returns the packets lost in a span, by place and link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LOSSES)?;
-    let span = past::span_or_usual(&params)?;
+    let span = past::span_or_default(&params)?;
     let limit = params.limit()?;
     let settings = context.active_config.get();
     let reasons = settings.collect().drop_reasons();

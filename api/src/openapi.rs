@@ -51,7 +51,7 @@ mod tests {
         let document = generate::document();
         let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
         testkit::compare_page("api/src/openapi.json", &text);
-        testkit::compare_page("ui/src/api/generated.ts", &typescript::file(&document));
+        testkit::compare_page("ui/src/api/generated.ts", &typescript::render(&document));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) enum Form {
     OneOf(fn() -> Vec<&'static str>),
     /// A 5-tuple such as `10.0.0.1:5000>10.0.0.2:80/17`.
     Flow,
-    /// Where a page begins, as the previous page says.
+    /// The beginning of a page, as the previous page gives it.
     Cursor {
         /// A regular expression that it matches.
         #[cfg_attr(

@@ -52,7 +52,7 @@ pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, R
 }
 
 /// Returns the requested span of time, by default the last 15 minutes.
-pub(super) fn span_or_usual(params: &Params) -> Result<Span, Refusal> {
+pub(super) fn span_or_default(params: &Params) -> Result<Span, Refusal> {
     Ok(whole(params.number("from")?, params.number("to")?))
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn activity(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(ACTIVITY)?;
-    let span = span_or_usual(&params)?;
+    let span = span_or_default(&params)?;
     let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let column = column(span.length(), columns);
     let place = place(&context).await?;
@@ -139,7 +139,7 @@ pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Re
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
-        let next = last.filter(|_| cut || spans.more).map(cursor::cursor);
+        let next = last.filter(|_| cut || spans.more).map(cursor::format_cursor);
         let range = range(span, spans.truncated);
         Flows {
             flows,

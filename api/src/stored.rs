@@ -152,7 +152,7 @@ pub(crate) async fn history(
     let from = params.number("from")?;
     let to = params.number("to")?;
     let limit = params.limit()?;
-    let flow = flow_named(&context, &id).await?;
+    let flow = resolve_flow(&context, &id).await?;
     let push = context.active_config.get().collector.push_interval;
     let place = place(&context).await?;
     let question = FlowQuestion {
@@ -206,7 +206,7 @@ pub(crate) async fn history(
 }
 
 /// Returns the flow with this text or, if it is there now, with this id.
-pub(super) async fn flow_named(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
+pub(super) async fn resolve_flow(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
     match id.parse::<FlowKey>() {
         Ok(flow) => Ok(flow),
         Err(_) if context.active_config.get().console.is_some() => Err(Refusal::bad(format!(

@@ -19,7 +19,7 @@ use futures_core::Stream;
 use super::{
     context::Context,
     filters,
-    guard::admits,
+    guard::is_token_valid,
     params::{EVENT_FILTER, FLOW, KIND, NODE, Param, Params},
     refusal::Refusal,
     session::Session,
@@ -69,7 +69,7 @@ fn subscribe(
         Refusal::unavailable("there are too many live streams, or their filters have more than 256 tests together; close one, or raise [api] max_streams")
     })?;
     // A reload in the meantime has not seen this client.
-    if !admits(&context.active_config.get().api, token.as_ref()) {
+    if !is_token_valid(&context.active_config.get().api, token.as_ref()) {
         return Err(Refusal::unauthorized(
             "this token is no longer valid; send another one of [api]",
         ));
