@@ -185,7 +185,7 @@ pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -
     .await
 }
 
-/// Returns the active configuration, without secrets.
+/// The active configuration, secrets hidden.
 pub(crate) async fn config(
     State(context): State<Arc<Context>>,
     params: Params,

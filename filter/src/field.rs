@@ -15,7 +15,7 @@ impl View {
     /// Both kinds of rows.
     pub const ALL: [Self; 2] = [Self::Flows, Self::Events];
 
-    /// Returns the name in the API.
+    /// The name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flows => "flows",

@@ -85,7 +85,7 @@ impl Kind {
         Self::CorNodeFlow,
     ];
 
-    /// Returns the kind with this number, or `None` for 0, 4 and more than 7.
+    /// The kind with this number; `None` for 0, 4 and more than 7.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind as a word, for JSON and configuration.
+    /// The kind as a word, for JSON and configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Agg => "agg",
@@ -111,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with this name.
+    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -32,7 +32,7 @@ impl Dialect {
         Self::P4Int,
     ];
 
-    /// Returns the name used in configuration.
+    /// The name used in configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Strict => "strict",
@@ -44,8 +44,8 @@ impl Dialect {
         }
     }
 
-    /// Returns whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. It may also
-    /// without its profile, because such a datagram has no other reading.
+    /// Whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. Also without its profile, because such a
+    /// datagram has no other reading.
     pub(crate) const fn reads_length_zero(self) -> bool {
         matches!(self, Self::Strict | Self::P4Int)
     }

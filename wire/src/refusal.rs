@@ -256,7 +256,7 @@ impl Refusal {
         matches!(self, Self::UndefinedReportType | Self::UndefinedInnerType)
     }
 
-    /// Returns the cause as a word, for counters and JSON.
+    /// The cause as a word, for counters and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -327,7 +327,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the cause with this name.
+    /// The cause with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| refusal.name() == name)
     }

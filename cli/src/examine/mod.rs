@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the name in JSON.
+    /// The name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

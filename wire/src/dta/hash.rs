@@ -231,7 +231,7 @@ impl Family {
         }
     }
 
-    /// Returns the family with this name.
+    /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::V1, Self::Artifact]
             .into_iter()

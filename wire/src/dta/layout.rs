@@ -260,7 +260,7 @@ impl MergeOp {
         }
     }
 
-    /// Returns the operation as a word.
+    /// The operation as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -270,7 +270,7 @@ impl MergeOp {
         }
     }
 
-    /// Returns the operation with this name.
+    /// The operation with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Sum, Self::Max, Self::Min, Self::Sample]
             .into_iter()
@@ -391,7 +391,7 @@ impl SketchKind {
     /// All kinds of sketches.
     pub const ALL: [Self; 4] = [Self::CountMin, Self::Count, Self::HyperLogLog, Self::Aroma];
 
-    /// Returns the kind as a word.
+    /// The kind as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CountMin => "count-min",
@@ -401,7 +401,7 @@ impl SketchKind {
         }
     }
 
-    /// Returns the kind with this name.
+    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

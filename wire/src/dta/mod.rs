@@ -136,7 +136,7 @@ impl Opcode {
         }
     }
 
-    /// Returns the opcode as a word, for counters and JSON.
+    /// The opcode as a word, for counters and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KeyWrite => "key_write",
@@ -174,7 +174,7 @@ impl Priority {
         }
     }
 
-    /// Returns the priority as a word.
+    /// The priority as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -183,7 +183,7 @@ impl Priority {
         }
     }
 
-    /// Returns the priority with this name.
+    /// The priority with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Low, Self::Medium, Self::High]
             .into_iter()

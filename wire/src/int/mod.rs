@@ -25,7 +25,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns `0.5`, `1.0` or `2.x`.
+    /// `0.5`, `1.0` or `2.x`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V05 => "0.5",

@@ -29,7 +29,7 @@ impl State {
     /// All states, lowest first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
 
-    /// Returns the state of a two-bit field, or `None` for 0, which is no state.
+    /// The state of a two-bit field; `None` for 0, which is no state.
     #[inline]
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits & 3 {
@@ -40,7 +40,7 @@ impl State {
         }
     }
 
-    /// Returns `low`, `medium` or `high`.
+    /// `low`, `medium` or `high`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// Returns the state with this name.
+    /// The state with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }

@@ -69,7 +69,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Returns the transport as a word.
+    /// The transport as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rc => "rc",
@@ -77,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Returns the transport with this name.
+    /// The transport with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Rc, Self::Uc]
             .into_iter()
