@@ -20,7 +20,7 @@ use tokio::{
 
 use super::Silences;
 use super::{
-    Budget, Gauge, Reading,
+    Budget, ExportStatus, Reading,
     answered::{Answered, Failure},
     budget,
     drive::{ReadRequest, Route, Tasks, drive},
@@ -53,7 +53,7 @@ pub(super) struct Exporter {
     spool: Option<Arc<HopSpool>>,
     /// Silences that leave alerts out.
     silences: Option<Arc<dyn Silences>>,
-    gauge: Arc<Gauge>,
+    status: Arc<ExportStatus>,
     directory: PathBuf,
     collector: Arc<str>,
     timeout: Duration,
@@ -126,20 +126,16 @@ impl Exporter {
         link: ExportLink,
         settings: &ExportSettings,
         origin: Origin<'_>,
-        gauge: Gauge,
+        status: ExportStatus,
         reading: &Reading,
     ) -> Result<Self, String> {
-        let Origin {
-            directory,
-            collector,
-            silences,
-        } = origin;
-        let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
-        let collector: Arc<str> = collector.into();
-        let spool = open_spool(directory, &gauge, reading)?;
-        let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
+        let directory = origin.directory;
+        let files = Files::new(directory, &status.export, status.stream, settings.rejected.0);
+        let collector: Arc<str> = origin.collector.into();
+        let spool = open_spool(directory, &status, reading)?;
+        let mut reader = Reader::new(directory, status.stream, Arc::clone(&collector), link.sink());
         reader.read_hops(spool.clone());
-        reader.set_silences(silences.clone());
+        reader.set_silences(origin.silences.clone());
         let (cursor, until) = match reading {
             Reading::Range { from, to } => {
                 let end = end_of_range(&mut reader, *to)?;
@@ -152,7 +148,7 @@ impl Exporter {
             reader.end_at(end);
         }
         let mut delivery = DeliverySettings {
-            bytes: gauge.share.batch,
+            bytes: status.share.batch,
             ..settings.delivery()
         };
         if until.is_some() {
@@ -167,8 +163,8 @@ impl Exporter {
             prepared: None,
             files: Arc::new(files),
             spool,
-            silences,
-            gauge: Arc::new(gauge),
+            silences: origin.silences,
+            status: Arc::new(status),
             directory: directory.to_owned(),
             collector,
             timeout: settings.timeout,
@@ -179,12 +175,12 @@ impl Exporter {
         })
     }
 
-    pub(super) fn gauge(&self) -> Arc<Gauge> {
-        Arc::clone(&self.gauge)
+    pub(super) fn status(&self) -> Arc<ExportStatus> {
+        Arc::clone(&self.status)
     }
 
     fn stream(&self) -> Stream {
-        self.gauge.stream
+        self.status.stream
     }
 
     /// Returns the records of the batch at these indices, without those that are no longer in it.
@@ -218,17 +214,17 @@ impl Exporter {
     /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
     fn spawn_spool(&self) -> Option<JoinHandle<()>> {
         let spool = self.spool.clone()?;
-        let gauge = Arc::clone(&self.gauge);
-        Some(task::spawn_blocking(move || spool.keep(&gauge.export)))
+        let status = Arc::clone(&self.status);
+        Some(task::spawn_blocking(move || spool.keep(&status.export)))
     }
 
     /// Publishes the counters, and logs notices.
     fn publish_status(&mut self, now: u64) {
-        let ledger = self.gauge.show(&mut self.delivery);
+        let ledger = self.status.publish(&mut self.delivery);
         let memory = self.memory();
         let count = now.saturating_sub(self.last_count_ns) >= COUNT_INTERVAL || self.delivery.is_stopped();
         let counted = if count { self.count(&ledger) } else { None };
-        let mut state = lock(&self.gauge.state);
+        let mut state = lock(&self.status.state);
         if let Some((waiting, budget)) = counted {
             self.last_count_ns = now;
             state.waiting = waiting;
@@ -282,8 +278,12 @@ impl Exporter {
 }
 
 /// Returns the spool of hops, or `None` for a stream that is stored.
-fn open_spool(directory: &Path, gauge: &Gauge, reading: &Reading) -> Result<Option<Arc<HopSpool>>, String> {
-    if gauge.stream.stored().is_some() {
+fn open_spool(
+    directory: &Path,
+    status: &ExportStatus,
+    reading: &Reading,
+) -> Result<Option<Arc<HopSpool>>, String> {
+    if status.stream.stored().is_some() {
         return Ok(None);
     }
     let Reading::New(Some(queue)) = reading else {
@@ -291,7 +291,7 @@ fn open_spool(directory: &Path, gauge: &Gauge, reading: &Reading) -> Result<Opti
     };
     Ok(Some(Arc::new(HopSpool {
         queue: Arc::clone(queue),
-        files: SpoolFiles::new(directory, &gauge.export),
+        files: SpoolFiles::new(directory, &status.export),
     })))
 }
 
@@ -370,12 +370,12 @@ impl Route for Exporter {
                 silenced,
                 prepared,
             }) => {
-                let mut state = lock(&self.gauge.state);
+                let mut state = lock(&self.status.state);
                 state.restarted += u64::from(restarted);
                 state.silenced += silenced;
                 drop(state);
                 if restarted {
-                    let export = &*self.gauge.export;
+                    let export = &*self.status.export;
                     let stream = self.stream().name();
                     tracing::warn!(
                         export,
@@ -423,22 +423,17 @@ impl Route for Exporter {
             return spawn_send(link, request, &mut tasks.sending);
         }
         self.link = Some(link);
-        lock(&self.gauge.state).left_out += indices.len() as u64;
+        lock(&self.status.state).left_out += indices.len() as u64;
         self.delivery.answer(id, Outcome::DONE, now);
     }
 
     /// Processes the result of sending. Without one, because the task panicked, the delivery lets the request time out.
     fn sent(&mut self, sent: Option<SendResult>, tasks: &mut Tasks<Self>) {
-        let Some(SendResult {
-            request,
-            mut link,
-            sent,
-        }) = sent
-        else {
-            return;
-        };
+        let Some(result) = sent else { return };
+        let request = result.request;
+        let mut link = result.link;
         let records = self.records(&request.records);
-        let answered = match sent {
+        let answered = match result.sent {
             Err(failure) => Answered::done(failure.into()),
             // Late: the batch has been replaced. The delivery counts it.
             Ok(()) if records.len() < request.records.len() => {
@@ -461,7 +456,7 @@ impl Route for Exporter {
         let late = self.delivery.ledger().late;
         self.delivery.answer(request.id, outcome, nic::time::now());
         if self.delivery.ledger().late == late {
-            lock(&self.gauge.state).left_out += left_out;
+            lock(&self.status.state).left_out += left_out;
         }
     }
 
