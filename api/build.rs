@@ -35,7 +35,8 @@ fn main() -> io::Result<()> {
     fs::write(out.join("pages.rs"), list)
 }
 
-/// The Rust literal of one file: its path, hash and content, and the gzip file beside it when Vite wrote one.
+/// Returns the Rust literal of one file: its path, hash and content, and the gzip file beside it when Vite
+/// wrote one.
 fn entry(path: &str, file: &Path) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&fs::read(file)?);
@@ -51,8 +52,8 @@ fn entry(path: &str, file: &Path) -> io::Result<String> {
     ))
 }
 
-/// Every file below `directory`, with its path relative to the root of the page, except source maps, and gzip files, which
-/// belong to the file that they compress.
+/// Collects every file below `directory`, with its path relative to the root of the page, except source maps,
+/// and gzip files, which belong to the file that they compress.
 fn collect(directory: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -672,7 +672,7 @@ impl Server {
         self.collect_config.replace(merged.collect());
         self.active_config.replace(merged);
         let settings = self.active_config.get();
-        self.hub.retain(|token| api::admits(&settings.api, token));
+        self.hub.retain(|token| api::is_token_valid(&settings.api, token));
         if let (Some(manager), Some(configuration)) = (&self.manager, self.active_config.get().managed()) {
             manager.reload(configuration);
         }

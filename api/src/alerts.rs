@@ -50,7 +50,7 @@ pub(super) const ALERTS: &[Param] = &[
     Param::limit(200, 2_000),
 ];
 
-/// Alerts now and of a span.
+/// Returns the alerts now and of a span.
 pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(ALERTS)?;
     let settings = context.active_config.get();
@@ -119,7 +119,8 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     .await
 }
 
-/// The alerts of a span as events say, and since when all events of rules are known, if not all were read.
+/// Reads the alerts of a span from events, and the time since which all events of rules are known, if not all
+/// were read.
 async fn events(
     context: &Context,
     span: (u64, u64),
@@ -155,7 +156,7 @@ async fn events(
     Ok((past.alerts(), known_since))
 }
 
-/// Asks the collector which of those that fire are true in it. `false`: it did not answer.
+/// Asks the collector which of the alerts that fire are true in it. Returns `false` if it did not answer.
 async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     let asked: Vec<(FlowKey, Arc<str>)> = alerts
         .iter()
@@ -189,7 +190,7 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
     true
 }
 
-/// The number of a rule that is true of a flow, and the flow.
+/// Returns the number of a rule that is true of a flow, and the flow.
 fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option<(usize, FlowView<'c>)> {
     let rules = &collector.detection().rules;
     let index = (0..rules.len()).find(|index| rules.name(*index) == rule)?;
@@ -197,7 +198,7 @@ fn true_rule<'c>(collector: &'c Collector, flow: &FlowKey, rule: &str) -> Option
     (flow.rules >> index & 1 == 1).then_some((index, flow))
 }
 
-/// Whether an alert fires and nobody has dealt with it.
+/// Returns whether an alert fires and nobody has dealt with it.
 fn is_open(alert: &AlertView) -> bool {
     alert.state == *"firing" && alert.acknowledged.is_none() && alert.silence.is_none()
 }
@@ -470,7 +471,7 @@ pub(crate) async fn try_rule(
     respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
 }
 
-/// Evaluates a rule over events, newest first. `counts`: it has `for`, which is not in `rules`.
+/// Evaluates a rule over events, newest first. `counts` tells whether it has `for`, which is not in `rules`.
 fn judge(
     (rules, counts): (RuleSet, bool),
     rows: Vec<EventRow>,

@@ -77,17 +77,17 @@ impl ConnectionHandle {
         }
     }
 
-    /// A whole request has arrived.
-    pub(super) fn responding(&self) {
+    /// Marks the request as received as a whole: a handler runs.
+    pub(super) fn start_handler(&self) {
         self.set(Phase::Responding);
     }
 
-    /// The response begins: a live stream, or a response of finite length.
-    pub(super) fn responds(&self, stream: bool) {
+    /// Marks the beginning of the response: a live stream, or a response of finite length.
+    pub(super) fn start_response(&self, stream: bool) {
         self.set(if stream { Phase::Streaming } else { Phase::Sending });
     }
 
-    /// The client has received the response.
+    /// Marks the response as received by the client.
     fn sent(&self) {
         let state = &mut *lock(&self.0);
         if state.phase == Phase::Sending {
@@ -105,8 +105,8 @@ impl ConnectionHandle {
 }
 
 impl Open {
-    /// Adds a connection; at the limit, evicts the one that has waited for a request the longest, otherwise the slowest reader. `None`: all
-    /// are being processed.
+    /// Adds a connection. At the limit, evicts the one that has waited for a request the longest, or else the
+    /// slowest reader. Returns `None` if all are being processed.
     fn add(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
         let (next, slots) = &mut *lock(&self.slots);
         if slots.len() >= self.max {
@@ -242,7 +242,8 @@ impl Drop for Connection {
 }
 
 impl Limited {
-    /// At most `max` connections at once; a request must arrive, and a response be received, within `limit`.
+    /// Accepts at most `max` connections at once. A request must arrive, and a response be received, within
+    /// `limit`.
     pub(super) fn new(
         listener: tokio::net::TcpListener,
         tls: Arc<Endpoint>,
@@ -371,7 +372,7 @@ mod tests {
             .block_on(test);
     }
 
-    /// A listener with room for `max`, and its address.
+    /// Starts a listener with room for `max`, and returns its address.
     async fn listening(max: usize, limit: Duration) -> (Limited, SocketAddr) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -389,7 +390,7 @@ mod tests {
                 servers.push(limited.accept().await.0);
             }
             // The first is being processed: the second is closed.
-            servers[0].slot.responding();
+            servers[0].slot.start_handler();
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let mut buffer = [0; 1];
@@ -397,7 +398,7 @@ mod tests {
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
             assert_eq!(lock(&limited.open.slots).1.len(), 2);
             // A slow reader is closed before a request that is being processed.
-            servers[2].slot.responds(false);
+            servers[2].slot.start_response(false);
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
             let evicted: Vec<bool> = servers
@@ -457,7 +458,7 @@ mod tests {
                 (io::ErrorKind::TimedOut, begun + limit)
             );
             // A response that takes long does not end it.
-            server.slot.responding();
+            server.slot.start_handler();
             assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());
             drop(client);
         });

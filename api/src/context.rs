@@ -1,4 +1,4 @@
-//! What the handlers of all routes share.
+//! State that the handlers of all routes share.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,20 +1,21 @@
-//! How flows are named in addresses: by their ids, and by their places in an order.
+//! Text forms of flow ids and of list cursors in URLs.
 
 use collector::FlowRank;
 
-/// The form of `next` and `after`.
-pub(super) fn cursor(FlowRank(value, id): FlowRank) -> String {
+/// Formats a rank as the cursor in `next` and `after`.
+pub(super) fn format_cursor(FlowRank(value, id): FlowRank) -> String {
     format!("{value:x}-{id:016x}")
 }
 
-/// Reads a text that [`cursor`] wrote.
+/// Reads a text that [`format_cursor`] wrote.
 pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
     let (value, id) = text.split_once('-')?;
     Some(FlowRank(parse_id(value)?, parse_id(id)?))
 }
 
-/// An id as responses have it.
+/// Parses a flow id: 1 to 16 hexadecimal digits.
 pub(super) fn parse_id(text: &str) -> Option<u64> {
+    // `from_str_radix` also accepts a sign.
     let is_id = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
@@ -24,9 +25,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_reads_what_it_writes() {
+    fn a_cursor_is_parsed_as_it_was_formatted() {
         for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
-            assert_eq!(parse_cursor(&cursor(rank)), Some(rank));
+            assert_eq!(parse_cursor(&format_cursor(rank)), Some(rank));
         }
         for text in [
             "",

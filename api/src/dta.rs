@@ -23,6 +23,9 @@ use dta::source::{
 };
 use dta_role::memory::{Memory, SnapshotView, view::MemoryView};
 
+/// Maximum number of samples in an answer.
+const MAX_SAMPLES: u64 = 10_000;
+
 fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
     let missing = "this process has no collector memory; add [collector.memory] to its configuration";
     context.memory.as_ref().ok_or_else(|| Refusal::not_found(missing))
@@ -47,7 +50,7 @@ fn busy() -> Refusal {
     Refusal::unavailable("too many queries; try again")
 }
 
-/// The requested store: the live one, or a snapshot of it.
+/// Returns the requested store: the live one, or a snapshot of it.
 fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
     let live = memory.source.find(name).map_err(Refusal::not_found)?;
     let Some(ts) = params.number::<u64>("snapshot")? else {
@@ -62,18 +65,19 @@ fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<S
     })
 }
 
-fn key(params: &Params) -> Result<Option<Key>, Refusal> {
+fn parse_key(params: &Params) -> Result<Option<Key>, Refusal> {
     params
         .text("key")
         .map(|text| text.parse::<Key>().map_err(Refusal::bad))
         .transpose()
 }
 
-fn needed_key(params: &Params) -> Result<Key, Refusal> {
-    key(params)?.ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
+fn required_key(params: &Params) -> Result<Key, Refusal> {
+    parse_key(params)?
+        .ok_or_else(|| Refusal::bad(format!("the key is missing; add key={}", ::dta::key::FORMS)))
 }
 
-/// The memory: counters and connections.
+/// Returns the counters and connections of the collector memory.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -90,7 +94,7 @@ pub(crate) struct Stores {
     stores: Vec<StoreView>,
 }
 
-/// All stores, with their occupancy and expected answers.
+/// Returns all stores, with their occupancy and expected answers.
 pub(crate) async fn stores(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -223,14 +227,14 @@ pub(crate) async fn store(
     .await
 }
 
-/// The answer of a store to a key.
+/// Looks up a key in a store.
 pub(crate) async fn get(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
     params: Params,
 ) -> Result<Json<Answer>, Refusal> {
     let params = params.only(GET)?;
-    let key = needed_key(&params)?;
+    let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
@@ -252,14 +256,14 @@ pub(crate) async fn get(
     .await
 }
 
-/// The count of a key.
+/// Returns the count of a key.
 pub(crate) async fn count(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
     params: Params,
 ) -> Result<Json<CountAnswer>, Refusal> {
     let params = params.only(COUNT)?;
-    let key = needed_key(&params)?;
+    let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
         let copies = params.number("copies")?.unwrap_or(2);
         requested_store(memory, &name, &params)?
@@ -270,14 +274,14 @@ pub(crate) async fn count(
     .await
 }
 
-/// The answer of a sketch.
+/// Queries a sketch.
 pub(crate) async fn sketch(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
     params: Params,
 ) -> Result<Json<SketchAnswer>, Refusal> {
     let params = params.only(SKETCH)?;
-    let key = key(&params)?;
+    let key = parse_key(&params)?;
     run_blocking(&context, move |memory| {
         let samples = params.number("samples")?.unwrap_or(0);
         let epoch = params.number("epoch")?;
@@ -298,6 +302,7 @@ pub(crate) struct Lists {
     lists: Vec<ListView>,
 }
 
+/// Returns the lists of all stores, at most `limit`.
 pub(crate) async fn lists(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -318,15 +323,16 @@ pub(crate) async fn lists(
     .await
 }
 
-/// Entries of a list.
+/// Returns entries of a list, the newest by default.
 pub(crate) async fn tail(
     State(context): State<Arc<Context>>,
     Segment(list): Segment,
     params: Params,
 ) -> Result<Json<TailAnswer>, Refusal> {
     let params = params.only(TAIL)?;
-    let list = list.parse::<u32>();
-    let list = list.map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
+    let list = list
+        .parse::<u32>()
+        .map_err(|_| Refusal::bad("invalid list number; /api/v1/dta/lists lists them"))?;
     let limit = params.limit()?;
     let from = params.number("from")?;
     let reasons = context.active_config.get().collect().drop_reasons();
@@ -335,18 +341,17 @@ pub(crate) async fn tail(
             .source
             .tail(list, from, limit)
             .map_err(Refusal::not_found)?;
-        answer
-            .entries
-            .iter_mut()
-            .filter_map(|entry| entry.fields.as_mut())
-            .for_each(|f| name(f, &reasons));
+        let entries = answer.entries.iter_mut();
+        for fields in entries.filter_map(|entry| entry.fields.as_mut()) {
+            add_reason_name(fields, &reasons);
+        }
         Ok(Json(answer))
     })
     .await
 }
 
 /// Adds the name of a drop reason.
-fn name(fields: &mut Values, reasons: &view::ReasonNames) {
+fn add_reason_name(fields: &mut Values, reasons: &view::ReasonNames) {
     let code = fields
         .get("reason")
         .and_then(Value::as_u64)
@@ -364,7 +369,7 @@ pub(crate) struct Snapshots {
     snapshots: Vec<SnapshotView>,
 }
 
-/// All snapshots, newest first.
+/// Lists all snapshots, newest first.
 pub(crate) async fn snapshots(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -420,6 +425,3 @@ pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refu
     };
     calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
 }
-
-/// Maximum number of samples in an answer.
-const MAX_SAMPLES: u64 = 10_000;

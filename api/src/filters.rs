@@ -34,7 +34,7 @@ pub(super) const FILTER: &[Param] = &[
     ),
 ];
 
-/// The filter of a request.
+/// Parses the filter of a request.
 pub(super) async fn condition(
     context: &Context,
     params: &Params,
@@ -69,7 +69,7 @@ pub(super) async fn condition(
     Ok(Some(Arc::new(filter)))
 }
 
-/// Whether a filter is right, what can complete it, and the fields that it can have.
+/// Checks a filter, and returns the words that can complete it and the fields that it can have.
 pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(FILTER)?;
     let view = if params.text("view") == Some(View::Flows.name()) {
@@ -120,12 +120,12 @@ pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) ->
     .await
 }
 
-/// UTF-16 units before a byte, as pages count them.
+/// Counts the UTF-16 units before a byte, as pages count them.
 fn units(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).encode_utf16().count()
 }
 
-/// A fault at this byte and of so many, in UTF-16 units as pages count them.
+/// Creates the view of a fault at `position`, of `length` bytes, in UTF-16 units as pages count them.
 pub(super) fn fault_view(text: &str, position: usize, length: usize, message: String) -> FaultView {
     let start = units(text, position);
     FaultView {
@@ -135,7 +135,7 @@ pub(super) fn fault_view(text: &str, position: usize, length: usize, message: St
     }
 }
 
-/// The byte at a place that is counted in UTF-16 units.
+/// Returns the byte at a position that is counted in UTF-16 units.
 fn byte_of(text: &str, at: usize) -> usize {
     let mut units = 0;
     let found = text.char_indices().find(|(_, character)| {

@@ -11,7 +11,7 @@ use wire::FlowKey;
 
 use super::{
     context::Context,
-    cursor::{cursor, parse_cursor},
+    cursor::{format_cursor, parse_cursor},
     filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params, SINCE, Segment, UNTIL},
@@ -51,7 +51,7 @@ pub(super) const FLOWS: &[Param] = &[
 /// The parameters of `/flows/{id}`.
 pub(super) const FLOW: &[Param] = &[SINCE, UNTIL];
 
-/// Flows that match a text, sorted; `total` is how many matched.
+/// Lists the flows that match a text, sorted; `total` is their number.
 pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let arrival = Instant::now();
     let params = params.only(FLOWS)?;
@@ -104,7 +104,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             .map(|(rank, _)| *rank);
         // Flows after the last one that is shown have expired, unless the page was cut.
         let last = if cut || !whole { shown } else { last };
-        let next = last.filter(|_| more || cut || !whole).map(cursor);
+        let next = last.filter(|_| more || cut || !whole).map(format_cursor);
         Flows {
             flows,
             total,
@@ -132,7 +132,7 @@ struct MatchingFlows {
     at_least: bool,
 }
 
-/// By what the copy of all flows has.
+/// Selects flows by the fields of the copy of all flows.
 async fn by_summary(
     context: &Arc<Context>,
     index: Arc<FlowIndex>,
@@ -160,7 +160,8 @@ async fn by_summary(
     })
 }
 
-/// By values of nodes, which only the workers have: those that the copy does not exclude are looked up, some at a time.
+/// Selects flows by values of nodes, which only the workers have: flows that the copy does not exclude are
+/// looked up, some at a time.
 async fn by_nodes(
     context: &Arc<Context>,
     index: &Arc<FlowIndex>,
@@ -259,7 +260,7 @@ impl FlowCopy {
     }
 }
 
-/// Values of a flow, by metric: of several nodes the greatest.
+/// Returns the values of a flow, by metric; the greatest of several nodes.
 fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = flow.row.flow_latency;
@@ -276,8 +277,8 @@ fn greatest(flow: &collector::FlowView<'_>) -> [Option<u64>; Metric::COUNT] {
     values
 }
 
-/// The flows of a page as they are now, with their ranks, and whether these are all; those that expired in the meantime are left
-/// out.
+/// Returns the flows of a page as they are now, with their ranks, and whether these are all. Flows that
+/// expired in the meantime are left out.
 async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, FlowCopy)>, bool), Busy> {
     let mut present = Vec::new();
     let mut hops = 0;
@@ -351,7 +352,7 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
     }
 }
 
-/// One flow, by its id or by its text, hop by hop.
+/// Returns one flow, by its id or by its text, hop by hop.
 pub(crate) async fn flow(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
@@ -367,7 +368,7 @@ pub(crate) async fn flow(
     detail(&context, key).await?.map(Json).ok_or_else(|| no_flow(&id))
 }
 
-/// The flow as it is now, hop by hop.
+/// Returns the flow as it is now, hop by hop.
 async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
     let found = context
         .monitor
@@ -383,7 +384,7 @@ async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, B
     Ok(found)
 }
 
-/// The flow with this id.
+/// Returns the flow with this id.
 pub(crate) async fn flow_by_id(context: &Context, id: &str) -> Result<(FlowKey, FlowDetail), Refusal> {
     let wanted = u64::from_str_radix(id, 16).map_err(|_| {
         Refusal::bad(format!(

@@ -1,4 +1,5 @@
-//! Access control: the host name, the origin and the token of a request are checked before anything else.
+//! Access control. Before a handler runs, the guard checks the Host header, the host name, the origin, the
+//! token, its role and the routes of a console, and reads the body within limits of size and time.
 
 use std::{
     net::IpAddr,
@@ -19,48 +20,100 @@ use axum::{
 use http_body::{Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
-use super::{connections::Peer, context::Context, context::MAX_BODY, refusal::Refusal, session::Session};
+use super::{
+    connections::{ConnectionHandle, Peer},
+    context::{Context, MAX_BODY},
+    refusal::Refusal,
+    session::Session,
+};
+use config::Settings;
 use config::sections::{ApiSettings, Role};
 use settings::values::{Secret, rounded_text};
 use terminal::text::unescaped;
 
+/// Time for the body of a request to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// Routes of a console, below `/api/v1/`, beside those of one flow or queue.
+const CONSOLE_ROUTES: &[&str] = &[
+    "alerts",
+    "alerts/try",
+    "events",
+    "rollups",
+    "status",
+    "flows",
+    "links",
+    "losses",
+    "nodes",
+    "paths",
+    "paths/changes",
+    "paths/uses",
+    "queues",
+    "traffic",
+    "activity",
+    "query",
+    "names",
+    "filter",
+    "session",
+    "config",
+    "config/reload",
+    "openapi.json",
+];
+
+const SECURITY_HEADERS: [(&str, &str); 4] = [
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
-    let settings = context.active_config.get();
     let connection = request
         .extensions()
         .get::<ConnectInfo<Peer>>()
         .map(|info| Arc::clone(&info.0.0));
-    let admitted = admit(&settings.api, request.uri(), request.headers())
-        .and_then(|session| session.may(request.method(), request.uri().path()).map(|()| session))
-        .and_then(|session| match settings.console.is_some() && !is_in_console(request.uri().path()) {
-            true => Err(Refusal::not_found(format!(
-                "{} is not available in a console, which answers from ClickHouse and has no live state; ask a collector for it",
-                request.uri().path()
-            ))),
-            false => Ok(session),
-        });
-    let mut response = match admitted {
-        Ok(session) => match read_body(request).await {
-            Ok(mut request) => {
-                request.extensions_mut().insert(session);
-                connection.iter().for_each(|connection| connection.responding());
-                bounded(&context, next.run(request).await)
-            }
-            Err(refusal) => refusal.into_response(),
-        },
-        Err(refusal) => refusal.into_response(),
-    };
-    let stream = response.body().size_hint().exact().is_none();
-    connection
-        .iter()
-        .for_each(|connection| connection.responds(stream));
-    for (name, value) in SAFE_HEADERS {
+    let mut response = handle(&context, connection.as_deref(), request, next)
+        .await
+        .unwrap_or_else(IntoResponse::into_response);
+    if let Some(connection) = &connection {
+        connection.start_response(response.body().size_hint().exact().is_none());
+    }
+    for (name, value) in SECURITY_HEADERS {
         response
             .headers_mut()
             .insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
+}
+
+/// Authorizes a request, receives its body and runs its handler.
+async fn handle(
+    context: &Context,
+    connection: Option<&ConnectionHandle>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Refusal> {
+    let session = authorize(&context.active_config.get(), &request)?;
+    let mut request = read_body(request).await?;
+    request.extensions_mut().insert(session);
+    if let Some(connection) = connection {
+        connection.start_handler();
+    }
+    Ok(bounded(context, next.run(request).await))
+}
+
+/// Returns the session of a request that may proceed.
+fn authorize(settings: &Settings, request: &Request) -> Result<Session, Refusal> {
+    let path = request.uri().path();
+    let session = authenticate(&settings.api, request.uri(), request.headers())?;
+    session.may(request.method(), path)?;
+    if settings.console.is_some() && !is_served_by_console(path) {
+        return Err(Refusal::not_found(format!(
+            "{path} is not available in a console, which answers from ClickHouse and has no live state; ask a collector for it"
+        )));
+    }
+    Ok(session)
 }
 
 /// Receives the body of a request: a handler never waits for a client.
@@ -94,7 +147,7 @@ fn bounded(context: &Context, response: Response) -> Response {
     let kib = u32::try_from(size >> 10).unwrap_or(u32::MAX);
     match Arc::clone(&context.unsent).try_acquire_many_owned(kib) {
         Ok(permit) => response.map(|inner| {
-            Body::new(Unsent {
+            Body::new(CountedBody {
                 inner,
                 _permit: permit,
             })
@@ -106,13 +159,13 @@ fn bounded(context: &Context, response: Response) -> Response {
     }
 }
 
-/// The body of a response, counted until it was sent or given up.
-struct Unsent {
+/// A response body that holds its share of the memory budget until it is sent or dropped.
+struct CountedBody {
     inner: Body,
     _permit: OwnedSemaphorePermit,
 }
 
-impl HttpBody for Unsent {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -132,18 +185,15 @@ impl HttpBody for Unsent {
     }
 }
 
-/// Time for the body of a request to arrive.
-const BODY_TIME: Duration = Duration::from_secs(10);
-
-/// The checks, in order: host, origin, token. Returns whose request it is.
-fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
-    // RFC 9112, 3.2: a proxy could have looked at the other one.
+/// Checks the host, the origin and the token, in this order. Returns the session of the request.
+fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
+    // RFC 9112, section 3.2. With two Host headers, a proxy in front may have checked a different one.
     if headers.get_all(header::HOST).iter().count() > 1 {
         return Err(Refusal::bad(
             "the request has more than one Host header; send one",
         ));
     }
-    let host = text(headers, &header::HOST).unwrap_or("");
+    let host = header_str(headers, &header::HOST).unwrap_or("");
     // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
     // read the API through a visitor's browser; but the browser then sends that name in `Host`.
     if settings.listen.ip().is_loopback() && !is_local(host, &settings.hosts) {
@@ -151,7 +201,7 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Sessi
             "this host name is not served; use 127.0.0.1 or localhost, or add the name to [api] hosts";
         return Err(Refusal::forbidden(message));
     }
-    if let Some(origin) = text(headers, &header::ORIGIN)
+    if let Some(origin) = header_str(headers, &header::ORIGIN)
         && origin.split_once("://").map(|(_, rest)| rest) != Some(host)
     {
         return Err(Refusal::forbidden(
@@ -166,19 +216,28 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Sessi
         });
     }
     let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
-    holder(settings, &given).ok_or_else(|| {
+    session_of(settings, &given).ok_or_else(|| {
         Refusal::unauthorized("a token is needed; send Authorization: Bearer TOKEN with a token of [api]")
     })
 }
 
-/// Returns the session of the bearer of this token. Every token is compared, so that the time does not tell which one is nearly right.
-fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
+/// Returns the session of the bearer of this token. Every token is compared, so that the time reveals nothing
+/// about them.
+fn session_of(settings: &ApiSettings, given: &str) -> Option<Session> {
     let mut found = None;
-    if settings.token.as_ref().is_some_and(|token| same(given, &token.0)) {
+    if settings
+        .token
+        .as_ref()
+        .is_some_and(|token| constant_time_eq(given, &token.0))
+    {
         found = Some((Role::Operate, None));
     }
     for entry in &settings.tokens {
-        if entry.token.as_ref().is_some_and(|token| same(given, &token.0)) {
+        if entry
+            .token
+            .as_ref()
+            .is_some_and(|token| constant_time_eq(given, &token.0))
+        {
             found = Some((entry.role, Some(&entry.name)));
         }
     }
@@ -189,51 +248,26 @@ fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
     })
 }
 
-/// Whether somebody who was admitted with this token still is.
-pub fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
-    !settings.needs_token() || token.is_some_and(|token| holder(settings, &token.0).is_some())
+/// Returns whether a token is still accepted: the configuration may have changed since a stream began.
+pub fn is_token_valid(settings: &ApiSettings, token: Option<&Secret>) -> bool {
+    !settings.needs_token() || token.is_some_and(|token| session_of(settings, &token.0).is_some())
 }
 
-/// Whether a console has it: what was stored, and what is of the program itself.
-fn is_in_console(path: &str) -> bool {
+/// Returns whether a console serves this path: stored data and the program's own state.
+fn is_served_by_console(path: &str) -> bool {
     let Some(rest) = path.strip_prefix("/api/v1/") else {
         return true;
     };
-    CONSOLE.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
+    CONSOLE_ROUTES.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
 }
 
-/// Routes of a console, below `/api/v1/`, beside those of one flow or queue.
-const CONSOLE: &[&str] = &[
-    "alerts",
-    "alerts/try",
-    "events",
-    "rollups",
-    "status",
-    "flows",
-    "links",
-    "losses",
-    "nodes",
-    "paths",
-    "paths/changes",
-    "paths/uses",
-    "queues",
-    "traffic",
-    "activity",
-    "query",
-    "names",
-    "filter",
-    "session",
-    "config",
-    "config/reload",
-    "openapi.json",
-];
-
-/// The pages contain no data, and the health check reveals none; everything else needs the token.
+/// Returns whether a path needs the token. The pages contain no data, and the health check reveals none;
+/// everything else needs it.
 fn needs_token(path: &str) -> bool {
     path.starts_with("/api") || path == "/metrics"
 }
 
-/// Whether this is a name of the local host, or one that the configuration allows.
+/// Returns whether this is a name of the local host, or one that the configuration allows.
 fn is_local(host: &str, allowed: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
@@ -245,19 +279,19 @@ fn is_local(host: &str, allowed: &[String]) -> bool {
         || allowed.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+fn header_str<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {
-    let (scheme, token) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
+    let (scheme, token) = header_str(headers, &header::AUTHORIZATION)?.split_once(' ')?;
     scheme
         .eq_ignore_ascii_case("bearer")
         .then(|| token.trim().to_owned())
 }
 
-/// `?token=` for EventSource, which cannot send headers. Tokens are letters, digits and punctuation: percent-encoding is
-/// undone for what a browser encodes.
+/// Returns the token in `?token=`, for EventSource, which cannot send headers. Decodes percent-encoding,
+/// which browsers may add.
 fn query_token(uri: &Uri) -> Option<String> {
     let value = uri
         .query()?
@@ -266,8 +300,8 @@ fn query_token(uri: &Uri) -> Option<String> {
     unescaped(&value.replace('+', " "))
 }
 
-/// Equality in constant time: the time does not depend on where two texts differ.
-fn same(given: &str, token: &str) -> bool {
+/// Compares two texts in constant time: it does not depend on where they differ.
+fn constant_time_eq(given: &str, token: &str) -> bool {
     let difference = token
         .bytes()
         .enumerate()
@@ -276,13 +310,6 @@ fn same(given: &str, token: &str) -> bool {
         });
     std::hint::black_box(difference) == 0
 }
-
-const SAFE_HEADERS: [(&str, &str); 4] = [
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-resource-policy", "same-origin"),
-];
 
 #[cfg(test)]
 mod tests {
@@ -311,7 +338,7 @@ mod tests {
     fn on_loopback_only_names_of_this_machine_are_served() {
         let settings = settings("127.0.0.1:8080", None);
         let admitted = |host: &str| {
-            admit(
+            authenticate(
                 &settings,
                 &Uri::from_static("/api/v1/status"),
                 &headers(&[(header::HOST, host)]),
@@ -346,7 +373,7 @@ mod tests {
         let settings = settings("127.0.0.1:8080", None);
         let admitted = |origin: &str| {
             let headers = headers(&[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
-            admit(&settings, &Uri::from_static("/api/v1/query"), &headers).is_ok()
+            authenticate(&settings, &Uri::from_static("/api/v1/query"), &headers).is_ok()
         };
         assert!(admitted("http://localhost:8080"));
         assert!(!admitted("http://localhost:3000") && !admitted("null") && !admitted("https://evil.example"));
@@ -356,8 +383,9 @@ mod tests {
     fn with_a_token_only_its_bearer_gets_data() {
         let settings = settings("0.0.0.0:8080", Some(TOKEN));
         let bearer = |value: &str| headers(&[(header::HOST, "anything"), (header::AUTHORIZATION, value)]);
-        let admitted =
-            |path: &str, headers: &HeaderMap| admit(&settings, &path.parse().unwrap(), headers).is_ok();
+        let admitted = |path: &str, headers: &HeaderMap| {
+            authenticate(&settings, &path.parse().unwrap(), headers).is_ok()
+        };
         let good = format!("Bearer {TOKEN}");
         assert!(admitted("/api/v1/status", &bearer(&good)) && admitted("/metrics", &bearer(&good)));
         assert!(admitted(
@@ -392,7 +420,7 @@ mod tests {
             entry("anna-anna-anna-an", Role::Read, "anna"),
             entry("otto-otto-otto-ot", Role::Operate, "otto"),
         ];
-        let held = |token: &str| holder(&settings, token).map(|session| (session.role, session.name));
+        let held = |token: &str| session_of(&settings, token).map(|session| (session.role, session.name));
         assert_eq!(held(TOKEN), Some((Role::Operate, None)));
         assert_eq!(
             held("anna-anna-anna-an"),
@@ -404,7 +432,7 @@ mod tests {
         );
         assert_eq!((held(""), held("anna-anna-anna-ax")), (None, None));
         let still = |settings: &ApiSettings, token: Option<&str>| {
-            admits(settings, token.map(|token| Secret(token.to_owned())).as_ref())
+            is_token_valid(settings, token.map(|token| Secret(token.to_owned())).as_ref())
         };
         assert_eq!(
             [Some("anna-anna-anna-an"), None].map(|token| still(&settings, token)),
@@ -416,7 +444,7 @@ mod tests {
             [true, false]
         );
         settings.token = None;
-        assert!(admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[])).is_err());
+        assert!(authenticate(&settings, &Uri::from_static("/api/v1/status"), &headers(&[])).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Until when a stored value of a flow holds. Only significant changes are stored, so a flow that goes on unchanged and a flow that is
-//! silent leave the same records. Two things show the difference: the latest value, which is stored at intervals while reports come; and the
-//! rollups of nodes, which have the greatest hop latency of all flows for each second. A flow whose packets take longer than any packet of
+//! The time until which a stored value of a flow holds. Only significant changes are stored, so a flow that
+//! goes on unchanged and a flow that is silent leave the same records. Two things show the difference: the
+//! latest value, which is stored at intervals while reports come; and the rollups of nodes, which have the
+//! greatest hop latency of all flows for each second. A flow whose packets take longer than any packet of
 //! that second sent none.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -14,7 +15,7 @@ use history::{History, Permit};
 /// Evidence that a flow was silent.
 #[derive(Default, Debug)]
 pub(super) struct Silences {
-    /// While the flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
+    /// While the flow sends reports, its latest value is stored at least this often, ns; 0 if it is not.
     longest: u64,
     /// A latency that is not stored is at most this far from the stored one, ns.
     margin: u64,
@@ -26,7 +27,8 @@ pub(super) struct Silences {
 type Needed = BTreeMap<u32, (u64, u64)>;
 
 impl Silences {
-    /// Reads the rollups that concern `flow`, whose last value may hold until `end`. `push`: `[collector] push_interval`.
+    /// Reads the rollups that concern `flow`, whose last value may hold until `end`. `push` is `[collector]
+    /// push_interval`.
     ///
     /// # Errors
     /// The history is not readable.
@@ -61,7 +63,8 @@ impl Silences {
         Ok(silences)
     }
 
-    /// Those of a flow whose latest value is stored at least this often, ns; 0: it is not.
+    /// Creates the evidence for a flow whose latest value is stored at least every `longest` ns, or never if
+    /// it is 0.
     #[cfg(test)]
     pub(super) fn stored_every(longest: u64) -> Self {
         Self {
@@ -76,7 +79,8 @@ impl Silences {
         *greatest = max.max(*greatest);
     }
 
-    /// The nodes whose rollups may show that one of these values did not hold for as long as it might.
+    /// Returns the nodes whose rollups may show that one of these values did not hold for as long as it
+    /// might.
     fn needed(&self, series: &[FlowPoint], end: u64) -> Needed {
         let mut needed = Needed::new();
         for (point, next) in with_next(series, end) {
@@ -97,8 +101,8 @@ impl Silences {
         needed
     }
 
-    /// The hops of a point that took so long that another packet of the flow would be seen in the rollups, and at least how long that
-    /// took.
+    /// Returns the hops of a point that took so long that another packet of the flow would be seen in the
+    /// rollups, with the least latency of such a packet.
     fn high(&self, point: &FlowPoint) -> impl Iterator<Item = (u32, u64)> {
         // Without a threshold, nothing is known of what is not stored.
         let margin = (self.margin > 0).then_some(self.margin);
@@ -116,7 +120,8 @@ impl Silences {
             .collect()
     }
 
-    /// Without a stored value for longer than values are stored at intervals, there was no report after the point.
+    /// Returns the time until which a point holds by the interval at which values are stored: if none was
+    /// stored for longer than that, there was no report after the point.
     fn pushed_until(&self, point: &FlowPoint, next: u64) -> u64 {
         match self.longest {
             1.. if next.saturating_sub(point.ts) > self.longest => point.ts.saturating_add(VISIBLE),
@@ -124,7 +129,8 @@ impl Silences {
         }
     }
 
-    /// Until the first seconds in which no packet took as long at a node of the path.
+    /// Returns the beginning of the first seconds in which no packet took as long at a node of the path, or
+    /// `next` if there are none.
     fn seen_until(&self, point: &FlowPoint, next: u64) -> u64 {
         let (first, last) = whole_seconds(point.ts, next);
         if last <= first {
@@ -152,18 +158,18 @@ impl Silences {
     }
 }
 
-/// The seconds that lie in a span of time as a whole: the first one, and the one after the last.
+/// Returns the seconds that lie in a span of time as a whole: the first one, and the one after the last.
 fn whole_seconds(from: u64, to: u64) -> (u64, u64) {
     (from / SECOND + 1, to / SECOND)
 }
 
-/// Each point with the time of the next one, and the last with `end`.
+/// Pairs each point with the time of the next one, and the last with `end`.
 fn with_next(series: &[FlowPoint], end: u64) -> impl Iterator<Item = (&FlowPoint, u64)> {
     let nexts = series.iter().skip(1).map(|point| point.ts).chain([end]);
     series.iter().zip(nexts)
 }
 
-/// A duration in ns.
+/// Converts a duration to ns.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,5 @@
-//! What each hop of a flow took, as a distribution over time: a stored value holds until the next one, or until the flow is silent.
+//! Distributions of a flow's hop latencies over time. A stored value holds until the next one, or until the
+//! flow is silent, so values are weighted by time.
 
 use std::collections::BTreeMap;
 
@@ -7,107 +8,118 @@ use store::{FlowHistory, FlowPoint};
 use super::holds::Silences;
 use view::{HopLatencies, LatencySpread, node};
 
-/// A span of time in columns.
+const MAX_BINS: usize = 200;
+const MAX_HOPS: usize = 16;
+/// A row of each class can be drawn.
+const MAX_CLASSES: usize = 20;
+
+/// A span of time in bins of one length, ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
+pub(super) struct TimeGrid {
     pub(super) from: u64,
     pub(super) to: u64,
-    pub(super) column: u64,
+    pub(super) step: u64,
 }
 
-/// For how long a value held in one column.
+/// A value that held in one bin.
 #[derive(Clone, Copy, Debug)]
-struct HeldValue {
-    column: usize,
+struct WeightedValue {
+    bin: usize,
     value: u64,
-    time: u64,
+    /// Time for which the value held in the bin, ns.
+    duration: u64,
 }
 
 /// The values of one node, or of the flow.
 #[derive(Default, Debug)]
-struct Values {
-    held: Vec<HeldValue>,
+struct Samples {
+    weighted: Vec<WeightedValue>,
+    /// Number of values that were stored in the span.
     count: u64,
 }
 
-impl Columns {
-    fn count(self) -> usize {
-        let count = self.to.saturating_sub(self.from).div_ceil(self.column.max(1));
-        usize::try_from(count).unwrap_or(MOST_COLUMNS).min(MOST_COLUMNS)
+/// Percentiles of a latency, ns.
+#[derive(Clone, Copy, Default, Debug)]
+struct Quantiles {
+    p50: u64,
+    p90: u64,
+    p99: u64,
+}
+
+impl TimeGrid {
+    fn bins(self) -> usize {
+        let bins = self.to.saturating_sub(self.from).div_ceil(self.step.max(1));
+        usize::try_from(bins).unwrap_or(MAX_BINS).min(MAX_BINS)
     }
 
-    /// The part of each column in which a value held.
-    fn hold(self, values: &mut Values, value: u64, time: (u64, u64)) {
-        let (since, until) = time;
-        let until = until.min(self.to);
-        values.count += u64::from(since >= self.from && since < self.to);
-        let mut at = since.max(self.from);
-        while at < until {
-            let column = (at - self.from) / self.column.max(1);
-            let end = until.min(self.from.saturating_add((column + 1).saturating_mul(self.column)));
-            let Ok(place) = usize::try_from(column) else {
+    /// Adds a value to every bin that it overlaps, weighted by the overlap.
+    fn add(self, samples: &mut Samples, value: u64, start: u64, end: u64) {
+        let end = end.min(self.to);
+        samples.count += u64::from(start >= self.from && start < self.to);
+        let mut ts = start.max(self.from);
+        while ts < end {
+            let number = (ts - self.from) / self.step.max(1);
+            let bin_end = end.min(self.from.saturating_add((number + 1).saturating_mul(self.step)));
+            let Ok(bin) = usize::try_from(number) else {
                 return;
             };
-            if place >= self.count() || end <= at {
+            if bin >= self.bins() || bin_end <= ts {
                 return;
             }
-            values.held.push(HeldValue {
-                column: place,
+            samples.weighted.push(WeightedValue {
+                bin,
                 value,
-                time: end - at,
+                duration: bin_end - ts,
             });
-            at = end;
+            ts = bin_end;
         }
     }
 }
 
-/// The distribution of a flow's latencies.
-pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Columns) -> HopLatencies {
-    let (mut hops, mut flow): (BTreeMap<u32, Values>, Values) = Default::default();
-    for (point, end) in history
-        .series
-        .iter()
-        .zip(silences.ends(&history.series, columns.to))
-    {
-        let time = (point.ts, end);
+/// Computes the distribution of a flow's latencies.
+pub(super) fn latencies(history: &FlowHistory, silences: &Silences, grid: TimeGrid) -> HopLatencies {
+    let mut hops: BTreeMap<u32, Samples> = BTreeMap::new();
+    let mut flow = Samples::default();
+    for (point, end) in history.series.iter().zip(silences.ends(&history.series, grid.to)) {
         if let Some(latency) = point.flow_latency {
-            columns.hold(&mut flow, latency, time);
+            grid.add(&mut flow, latency, point.ts, end);
         }
         for (node, latency) in &point.hops {
-            columns.hold(hops.entry(*node).or_default(), *latency, time);
+            grid.add(hops.entry(*node).or_default(), *latency, point.ts, end);
         }
     }
-    hops.retain(|_, values| !values.held.is_empty());
-    let all = hops
+    hops.retain(|_, samples| !samples.weighted.is_empty());
+    let values = hops
         .values()
         .chain([&flow])
-        .flat_map(|values| &values.held)
-        .map(|held| held.value);
-    let bounds = bounds(all);
-    let order = order(history.series.last(), &hops);
-    let shown = order.iter().take(MOST_HOPS);
-    let spreads = shown
+        .flat_map(|samples| &samples.weighted)
+        .map(|sample| sample.value);
+    let bounds = class_bounds(values);
+    let nodes = node_order(history.series.last(), &hops);
+    let spreads = nodes
+        .iter()
+        .take(MAX_HOPS)
         .filter_map(|id| {
             Some(LatencySpread {
                 node: node(*id),
-                ..spread(hops.get(id)?, columns, &bounds)
+                ..spread(hops.get(id)?, grid, &bounds)
             })
         })
         .collect();
     HopLatencies {
-        from: columns.from,
-        to: columns.to,
-        column: columns.column,
+        from: grid.from,
+        to: grid.to,
+        column: grid.step,
         hops: spreads,
-        flow: (!flow.held.is_empty()).then(|| spread(&flow, columns, &bounds)),
-        left_out: order.len().saturating_sub(MOST_HOPS),
+        flow: (!flow.weighted.is_empty()).then(|| spread(&flow, grid, &bounds)),
+        left_out: nodes.len().saturating_sub(MAX_HOPS),
         truncated: history.truncated,
         bounds,
     }
 }
 
-/// Nodes in the order of the latest path, then those of earlier ones.
-fn order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Values>) -> Vec<u32> {
+/// Returns the nodes in the order of the latest path, then those of earlier ones.
+fn node_order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Samples>) -> Vec<u32> {
     let mut order: Vec<u32> = Vec::with_capacity(hops.len());
     let latest = last
         .into_iter()
@@ -121,98 +133,92 @@ fn order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Values>) -> Vec<u32> {
     order
 }
 
-fn spread(values: &Values, columns: Columns, bounds: &[u64]) -> LatencySpread {
-    let mut parts: Vec<Vec<HeldValue>> = vec![Vec::new(); columns.count()];
-    for held in &values.held {
-        if let Some(part) = parts.get_mut(held.column) {
-            part.push(*held);
+fn spread(samples: &Samples, grid: TimeGrid, bounds: &[u64]) -> LatencySpread {
+    let mut bins: Vec<Vec<WeightedValue>> = vec![Vec::new(); grid.bins()];
+    for sample in &samples.weighted {
+        if let Some(bin) = bins.get_mut(sample.bin) {
+            bin.push(*sample);
         }
     }
-    let mut all = values.held.clone();
-    let [p50, p90, p99] = quantiles(&mut all).unwrap_or_default();
-    let by_column: Vec<Option<[u64; 3]>> = parts.iter_mut().map(|part| quantiles(part)).collect();
+    let mut all = samples.weighted.clone();
+    let overall = quantiles(&mut all).unwrap_or_default();
+    let by_bin: Vec<Option<Quantiles>> = bins.iter_mut().map(|bin| quantiles(bin)).collect();
     LatencySpread {
         node: None,
-        values: values.count,
-        time: values.held.iter().map(|held| held.time).sum(),
-        p50,
-        p90,
-        p99,
-        max: all.last().map_or(0, |held| held.value),
+        values: samples.count,
+        time: samples.weighted.iter().map(|sample| sample.duration).sum(),
+        p50: overall.p50,
+        p90: overall.p90,
+        p99: overall.p99,
+        max: all.last().map_or(0, |sample| sample.value),
         mean: mean(&all).unwrap_or(0),
-        means: parts.iter().map(|part| mean(part)).collect(),
-        medians: by_column
-            .iter()
-            .map(|quantiles| quantiles.map(|all| all[0]))
-            .collect(),
-        p90s: by_column
-            .iter()
-            .map(|quantiles| quantiles.map(|all| all[1]))
-            .collect(),
-        p99s: by_column
-            .iter()
-            .map(|quantiles| quantiles.map(|all| all[2]))
-            .collect(),
-        classes: parts.iter().map(|part| classes(part, bounds)).collect(),
+        means: bins.iter().map(|bin| mean(bin)).collect(),
+        medians: by_bin.iter().map(|bin| bin.map(|bin| bin.p50)).collect(),
+        p90s: by_bin.iter().map(|bin| bin.map(|bin| bin.p90)).collect(),
+        p99s: by_bin.iter().map(|bin| bin.map(|bin| bin.p99)).collect(),
+        classes: bins.iter().map(|bin| class_shares(bin, bounds)).collect(),
     }
 }
 
-/// Sorts by value. The value below which half, nine tenths and 99 hundredths of the time lie.
-fn quantiles(held: &mut [HeldValue]) -> Option<[u64; 3]> {
-    held.sort_unstable_by_key(|held| held.value);
-    let all: u128 = held.iter().map(|held| u128::from(held.time)).sum();
-    Some([
-        quantile(held, all * 50)?,
-        quantile(held, all * 90)?,
-        quantile(held, all * 99)?,
-    ])
+/// Returns the 50th, 90th and 99th percentile, weighted by time, or `None` without values. Sorts `samples`.
+fn quantiles(samples: &mut [WeightedValue]) -> Option<Quantiles> {
+    samples.sort_unstable_by_key(|sample| sample.value);
+    Some(Quantiles {
+        p50: quantile(samples, 50)?,
+        p90: quantile(samples, 90)?,
+        p99: quantile(samples, 99)?,
+    })
 }
 
-/// `hundredths`: the time that lies below the value, in hundredths of a nanosecond.
-fn quantile(held: &[HeldValue], hundredths: u128) -> Option<u64> {
+/// Returns the value up to which `percent` of the time lies. `samples` are sorted by value.
+fn quantile(samples: &[WeightedValue], percent: u128) -> Option<u64> {
+    let total = total_duration(samples);
     let mut passed = 0;
-    let found = held.iter().find(|held| {
-        passed += u128::from(held.time) * 100;
-        passed >= hundredths
+    let found = samples.iter().find(|sample| {
+        passed += u128::from(sample.duration) * 100;
+        passed >= total * percent
     });
-    found.map(|held| held.value)
+    found.map(|sample| sample.value)
 }
 
-fn mean(held: &[HeldValue]) -> Option<u64> {
-    let time: u128 = held.iter().map(|held| u128::from(held.time)).sum();
-    let sum: u128 = held
+fn total_duration(samples: &[WeightedValue]) -> u128 {
+    samples.iter().map(|sample| u128::from(sample.duration)).sum()
+}
+
+fn mean(samples: &[WeightedValue]) -> Option<u64> {
+    let sum: u128 = samples
         .iter()
-        .map(|held| u128::from(held.time) * u128::from(held.value))
+        .map(|sample| u128::from(sample.duration) * u128::from(sample.value))
         .sum();
-    let mean = sum.checked_div(time)?;
+    let mean = sum.checked_div(total_duration(samples))?;
     Some(u64::try_from(mean).unwrap_or(u64::MAX))
 }
 
-/// Thousandths of the time in each class.
-fn classes(held: &[HeldValue], bounds: &[u64]) -> Vec<u16> {
-    let all: u128 = held.iter().map(|held| u128::from(held.time)).sum();
-    if all == 0 {
+/// Returns the share of time in each class, in thousandths, rounded up so that a rare value stays visible.
+fn class_shares(samples: &[WeightedValue], bounds: &[u64]) -> Vec<u16> {
+    let total = total_duration(samples);
+    if total == 0 {
         return Vec::new();
     }
-    let mut times = vec![0_u128; bounds.len()];
-    for held in held {
+    let mut durations = vec![0_u128; bounds.len()];
+    for sample in samples {
         let class = bounds
-            .partition_point(|bound| *bound < held.value)
+            .partition_point(|bound| *bound < sample.value)
             .min(bounds.len().saturating_sub(1));
-        if let Some(time) = times.get_mut(class) {
-            *time += u128::from(held.time);
+        if let Some(duration) = durations.get_mut(class) {
+            *duration += u128::from(sample.duration);
         }
     }
-    // What there is, is seen: rounded up.
-    times
+    durations
         .into_iter()
-        .map(|time| u16::try_from((time * 1000).div_ceil(all)).unwrap_or(1000))
+        .map(|duration| u16::try_from((duration * 1000).div_ceil(total)).unwrap_or(1000))
         .collect()
 }
 
-/// Upper bounds of classes 1, 2, 5, 10, … that contain all values; at most so many that a row of each can be drawn.
-fn bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
-    let (Some(least), Some(most)) = (values.clone().min(), values.max()) else {
+/// Returns upper bounds 1, 2, 5, 10, … ns that cover all values, at most [`MAX_CLASSES`]. The smallest are
+/// merged.
+fn class_bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
+    let (Some(min), Some(max)) = (values.clone().min(), values.max()) else {
         return Vec::new();
     };
     let mut bounds: Vec<u64> = Vec::new();
@@ -220,23 +226,18 @@ fn bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
     'all: loop {
         for step in [1, 2, 5] {
             let bound = decade.saturating_mul(step);
-            if bound >= least {
+            if bound >= min {
                 bounds.push(bound);
             }
-            if bound >= most {
+            if bound >= max {
                 break 'all;
             }
         }
         decade = decade.saturating_mul(10);
     }
-    // The smallest ones together, if there are too many.
-    bounds.drain(..bounds.len().saturating_sub(MOST_CLASSES));
+    bounds.drain(..bounds.len().saturating_sub(MAX_CLASSES));
     bounds
 }
-
-const MOST_COLUMNS: usize = 200;
-const MOST_HOPS: usize = 16;
-const MOST_CLASSES: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -254,12 +255,12 @@ mod tests {
     }
 
     fn latencies(history: &FlowHistory) -> HopLatencies {
-        let columns = Columns {
+        let grid = TimeGrid {
             from: 10 * SECOND,
             to: 30 * SECOND,
-            column: 10 * SECOND,
+            step: 10 * SECOND,
         };
-        super::latencies(history, &Silences::default(), columns)
+        super::latencies(history, &Silences::default(), grid)
     }
 
     #[test]
@@ -307,12 +308,12 @@ mod tests {
             truncated: true,
             ..FlowHistory::default()
         };
-        let columns = Columns {
+        let grid = TimeGrid {
             from: 10 * SECOND,
             to: 30 * SECOND,
-            column: 10 * SECOND,
+            step: 10 * SECOND,
         };
-        let found = super::latencies(&history, &Silences::stored_every(10 * SECOND), columns);
+        let found = super::latencies(&history, &Silences::stored_every(10 * SECOND), grid);
         assert_eq!(found.hops[0].time, 3 * SECOND);
         assert_eq!(found.hops[0].means, [Some(5), None]);
         assert!(found.truncated);
@@ -333,7 +334,7 @@ mod tests {
         let found = latencies(&history);
         assert_eq!(
             (found.bounds.len(), found.hops.len(), found.left_out),
-            (MOST_CLASSES, MOST_HOPS, 44)
+            (MAX_CLASSES, MAX_HOPS, 44)
         );
         assert!(
             found

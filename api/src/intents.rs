@@ -16,12 +16,10 @@ use super::{
     refusal::Refusal,
     session::Requester,
 };
-use manage_role::{
-    role as manager_role,
-    role::{
-        Core, Error, PutIntent,
-        view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
-    },
+use manage_role::role as manager_role;
+use manage_role::role::{
+    Core, Error, Handle, PutIntent,
+    view::{DeviceView, DevicesView, DomainView, IntentView, IntentsView, ManagerHistoryView, PlanView},
 };
 
 /// The parameters of `/domain/history`.
@@ -112,7 +110,7 @@ pub(crate) async fn device(
     ask(&context, move |core, now| core.device(&name, now)).await
 }
 
-/// Drives a device no longer that is not in the inventory.
+/// Stops managing a device that was removed from the inventory.
 pub(crate) async fn forget(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -125,7 +123,7 @@ pub(crate) async fn forget(
     .await
 }
 
-/// Returns the changes that wait for a person, or for the calm.
+/// Returns the plan: changes that wait for approval or for the domain to settle.
 pub(crate) async fn plan(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -133,7 +131,7 @@ pub(crate) async fn plan(
     ask(&context, |core, _| Ok(core.plan())).await
 }
 
-/// Approves the plan that waits for a person.
+/// Approves the pending plan.
 pub(crate) async fn apply(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -174,7 +172,7 @@ pub(crate) async fn stop(
     change(&context, move |core, now| core.stop(true, &by, now)).await
 }
 
-/// Installs the intents again.
+/// Installs the intents again after [`stop`].
 pub(crate) async fn start(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -194,7 +192,7 @@ pub(crate) async fn history(
     ask(&context, move |core, _| core.history(subject.as_deref(), limit)).await
 }
 
-/// A version in a header, without its quotation marks.
+/// Returns the entity tag in a header, without quotation marks.
 fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers
         .get(name)?
@@ -203,26 +201,27 @@ fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
         .map(|etag| etag.trim_matches('"').to_owned())
 }
 
+/// Runs `query` on the manager's thread, with one of the permits for queries.
 async fn ask<T: Send + 'static>(
     context: &Context,
-    question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+    query: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let handle = context
-        .manager
-        .as_ref()
-        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
-    Ok(Json(handle.ask(question).await.ok_or_else(busy)??))
+    Ok(Json(manager(context)?.ask(query).await.ok_or_else(busy)??))
 }
 
+/// Runs `update` on the manager's thread. Changes have permits of their own, so that queries do not keep them out.
 async fn change<T: Send + 'static>(
     context: &Context,
-    change: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
+    update: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let handle = context
+    Ok(Json(manager(context)?.change(update).await.ok_or_else(busy)??))
+}
+
+fn manager(context: &Context) -> Result<&Handle, Refusal> {
+    context
         .manager
         .as_ref()
-        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
-    Ok(Json(handle.change(change).await.ok_or_else(busy)??))
+        .ok_or_else(|| Refusal::not_found(NO_MANAGER))
 }
 
 fn busy() -> Refusal {

@@ -41,6 +41,6 @@ mod traffic;
 mod transport;
 
 pub use context::{Context, READS, UNSENT};
-pub use guard::admits;
+pub use guard::is_token_valid;
 pub use page::PAGES;
 pub use server::Api;

@@ -1,5 +1,5 @@
-//! Where packets were lost in a span of time, and how that is known: from drop reports, and from the reports of both ends of a link. Lost
-//! reports are no evidence of lost packets: they only make what is counted less certain.
+//! Lost packets in a span of time, by place and with the evidence: drop reports, and the reports of both ends
+//! of a link. Lost reports are no evidence of lost packets: they only make what is counted less certain.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];
 /// Returns the packets lost in a span, by place and link.
 pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LOSSES)?;
-    let span = past::span_or_usual(&params)?;
+    let span = past::span_or_default(&params)?;
     let limit = params.limit()?;
     let settings = context.active_config.get();
     let reasons = settings.collect().drop_reasons();
@@ -121,7 +121,7 @@ impl Ends {
         Some(words.to_owned())
     }
 
-    /// Packets of no link that is known.
+    /// Counts the packets of no known link.
     fn unplaced(&self, losses: &Losses) -> u64 {
         let unplaced = losses
             .drops
@@ -131,7 +131,7 @@ impl Ends {
     }
 }
 
-/// Dropped packets, the most first.
+/// Returns the dropped packets, the most first.
 fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence: Evidence) -> Vec<DropsView> {
     let views = losses.drops.iter().map(|(place, sum)| DropsView {
         node: place.node,

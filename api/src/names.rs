@@ -28,7 +28,7 @@ pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> R
     .await
 }
 
-/// Labels of nodes in the inventory.
+/// Returns the labels of nodes in the inventory.
 pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
     let settings = context.active_config.get();
     let known = match &context.manager {
@@ -56,7 +56,7 @@ pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Sen
     }
 }
 
-/// Has the hosts of flows that an answer contains looked up by DNS, if that is wanted.
+/// Queues the hosts of the flows in an answer to be looked up by DNS, if that is configured.
 pub(super) fn look_up<'a>(context: &Context, flows: impl IntoIterator<Item = &'a FlowKey>) {
     if let Some(dns) = &context.dns {
         let with_addresses = flows.into_iter().filter(|flow| flow.known_id().is_none());

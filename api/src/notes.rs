@@ -22,7 +22,7 @@ pub(super) async fn with_notes(request: Request, next: Next) -> Response {
     response
 }
 
-/// JSON of ASCII characters: a header has no others.
+/// Formats notes as JSON of ASCII characters: a header has no others.
 fn json(notes: &BTreeSet<String>) -> String {
     let mut out = String::new();
     for char in serde_json::json!(notes).to_string().chars() {

@@ -51,7 +51,7 @@ mod tests {
         let document = generate::document();
         let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
         testkit::compare_page("api/src/openapi.json", &text);
-        testkit::compare_page("ui/src/api/generated.ts", &typescript::file(&document));
+        testkit::compare_page("ui/src/api/generated.ts", &typescript::render(&document));
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         value.as_str().unwrap_or("")
     }
 
-    /// A schema as a short text.
+    /// Describes a schema in a short text.
     fn kind(schema: &Value) -> String {
         if let Some(reference) = schema["$ref"].as_str() {
             return reference.rsplit('/').next().unwrap().to_owned();

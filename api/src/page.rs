@@ -34,10 +34,10 @@ pub(super) async fn make<T: Serialize>(
     }
 }
 
-/// Does a large part of a response on a thread that may block.
+/// Runs a large part of a response on a thread that may block.
 ///
 /// # Errors
-/// Too many are being made.
+/// Too many responses are being made.
 pub(super) async fn compute<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce() -> T + Send + 'static,

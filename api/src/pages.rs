@@ -21,7 +21,8 @@ struct Asset {
 // `PAGES: &[Asset]`, sorted by path.
 include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// A file of the web page, or `index.html` for `/`: its script has the rest of the address behind `#`.
+/// Returns a file of the web page, or `index.html` for `/`: its script has the rest of the address behind
+/// `#`.
 pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
     let path = uri.path().strip_prefix('/').unwrap_or(uri.path());
     let path = if path.is_empty() { "index.html" } else { path };
@@ -34,7 +35,7 @@ pub(crate) fn page(uri: &Uri, request: &HeaderMap) -> Response {
     }
 }
 
-/// Whether this build contains the pages.
+/// Returns whether this build contains the pages.
 pub fn are_built_in() -> bool {
     !PAGES.is_empty()
 }
@@ -47,7 +48,8 @@ fn find(path: &str) -> Option<&'static Asset> {
 }
 
 impl Asset {
-    /// The content in an encoding that the client accepts, or 304 when the client has it already.
+    /// Responds with the content in an encoding that the client accepts, or with 304 if the client has it
+    /// already.
     fn respond(&'static self, request: &HeaderMap) -> Response {
         let mut headers = headers(self.path);
         let mut body = self.plain;
@@ -72,7 +74,8 @@ impl Asset {
     }
 }
 
-/// Whether `Accept-Encoding` allows gzip. `q=0` excludes it, and `*` stands for every encoding that is not named (RFC 9110, 12.5.3).
+/// Returns whether `Accept-Encoding` allows gzip. `q=0` excludes it, and `*` stands for every encoding that
+/// is not named (RFC 9110, 12.5.3).
 fn accepts_gzip(request: &HeaderMap) -> bool {
     quality(request, "gzip")
         .or_else(|| quality(request, "*"))
@@ -93,7 +96,7 @@ fn quality(request: &HeaderMap, wanted: &str) -> Option<f32> {
     })
 }
 
-/// The elements of a header that is a comma-separated list.
+/// Returns the elements of a header that is a comma-separated list.
 fn list<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'h str> {
     let values = headers
         .get_all(name)

@@ -47,7 +47,7 @@ pub(crate) enum Form {
     OneOf(fn() -> Vec<&'static str>),
     /// A 5-tuple such as `10.0.0.1:5000>10.0.0.2:80/17`.
     Flow,
-    /// Where a page begins, as the previous page says.
+    /// The beginning of a page, as the previous page gives it.
     Cursor {
         /// A regular expression that it matches.
         #[cfg_attr(
@@ -66,12 +66,12 @@ pub(crate) enum Form {
 }
 
 impl Param {
-    /// A parameter of this form.
+    /// Creates a parameter of this form.
     pub(crate) const fn new(name: &'static str, about: &'static str, form: Form) -> Self {
         Self { name, about, form }
     }
 
-    /// A whole number without a default.
+    /// Creates a parameter that is a whole number without a default.
     pub(crate) const fn integer(name: &'static str, about: &'static str, min: u64, max: u64) -> Self {
         Self::new(
             name,
@@ -84,7 +84,7 @@ impl Param {
         )
     }
 
-    /// The maximum number of rows, from 1.
+    /// Creates the parameter of the maximum number of rows, from 1.
     pub(crate) const fn limit(default: u64, max: u64) -> Self {
         Self::new(
             "limit",
@@ -97,7 +97,7 @@ impl Param {
         )
     }
 
-    /// Rows to skip: those of the pages before.
+    /// Creates the parameter of the rows to skip, those of the pages before.
     pub(crate) const fn offset() -> Self {
         let form = Form::Integer {
             min: 0,
@@ -263,7 +263,7 @@ impl Params {
         Ok(self)
     }
 
-    /// The value of `name`. An empty one is none.
+    /// Returns the value of `name`, or `None` if it is absent or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.pairs
             .iter()
@@ -272,7 +272,7 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
-    /// A number, or its default.
+    /// Returns a number, or its default.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let Some(text) = self.text(name) else {
             let default = self
@@ -303,12 +303,12 @@ impl Params {
             .map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
     }
 
-    /// The maximum number of rows.
+    /// Returns the maximum number of rows.
     pub(crate) fn limit(&self) -> Result<usize, Refusal> {
         Ok(self.number("limit")?.unwrap_or(usize::MAX))
     }
 
-    /// A number between 0 and 1, or its default.
+    /// Returns a number between 0 and 1, or its default.
     pub(crate) fn share(&self, name: &str) -> Option<f64> {
         let default = self
             .known
@@ -322,7 +322,7 @@ impl Params {
         }
     }
 
-    /// A count such as 1M.
+    /// Returns a count such as 1M.
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
         self.text(name)
             .and_then(dta::settings::Count::parse)
@@ -334,7 +334,7 @@ impl Params {
         self.text(FLOW.name).and_then(|text| text.parse().ok())
     }
 
-    /// A kind of event.
+    /// Returns a kind of event.
     pub(crate) fn kind(&self) -> Option<Kind> {
         self.text(KIND.name).and_then(Kind::from_name)
     }
@@ -345,7 +345,7 @@ impl Params {
     }
 }
 
-/// A point in time, ns since 1970. In a query, `+` stands for a space.
+/// Parses a point in time, ns since 1970. In a query, `+` stands for a space.
 fn time(text: &str) -> Option<u64> {
     text.parse()
         .ok()

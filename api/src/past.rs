@@ -41,7 +41,8 @@ pub(super) const ACTIVITY: &[Param] = &[
     ),
 ];
 
-/// The span of time that is asked about; `None`: now. In a console nothing is live: there it is the last 15 minutes then.
+/// Returns the requested span of time, or `None` for now. In a console nothing is live: there it is the last
+/// 15 minutes instead.
 pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, Refusal> {
     let (from, to): (Option<u64>, Option<u64>) = (params.number("from")?, params.number("to")?);
     if from.is_none() && to.is_none() && context.active_config.get().console.is_none() {
@@ -50,12 +51,12 @@ pub(super) fn span(context: &Context, params: &Params) -> Result<Option<Span>, R
     Ok(Some(whole(from, to)))
 }
 
-/// The same, and the last 15 minutes for now.
-pub(super) fn span_or_usual(params: &Params) -> Result<Span, Refusal> {
+/// Returns the requested span of time, by default the last 15 minutes.
+pub(super) fn span_or_default(params: &Params) -> Result<Span, Refusal> {
     Ok(whole(params.number("from")?, params.number("to")?))
 }
 
-/// Without an end it lasts until now, without a beginning 15 minutes.
+/// Completes a span: without an end it lasts until now, and without a beginning 15 minutes.
 fn whole(from: Option<u64>, to: Option<u64>) -> Span {
     let to = to.unwrap_or_else(nic::time::now);
     Span::new(from.unwrap_or_else(|| to.saturating_sub(USUAL)), to)
@@ -69,13 +70,13 @@ pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
     })
 }
 
-/// Reports, events and losses over time.
+/// Returns reports, events and losses over time.
 pub(crate) async fn activity(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(ACTIVITY)?;
-    let span = span_or_usual(&params)?;
+    let span = span_or_default(&params)?;
     let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
     let column = column(span.length(), columns);
     let place = place(&context).await?;
@@ -113,7 +114,7 @@ pub(crate) async fn activity(
     .await
 }
 
-/// The length of a part: a divisor of a minute, or whole minutes.
+/// Returns the length of a part: a divisor of a minute, or whole minutes.
 fn column(length: u64, columns: u64) -> u64 {
     let least = length.div_ceil(columns);
     let parts = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
@@ -124,7 +125,7 @@ fn column(length: u64, columns: u64) -> u64 {
     short.unwrap_or_else(|| least.div_ceil(MINUTE).max(1).saturating_mul(MINUTE))
 }
 
-/// Flows of a span that match, sorted.
+/// Lists the flows of a span that match, sorted.
 pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Result<Prepared, Refusal> {
     let span = question.filter.span;
     let limit = question.filter.limit;
@@ -138,7 +139,7 @@ pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Re
             .get(..flows.len())
             .and_then(<[_]>::last)
             .map(|(rank, _)| *rank);
-        let next = last.filter(|_| cut || spans.more).map(cursor::cursor);
+        let next = last.filter(|_| cut || spans.more).map(cursor::format_cursor);
         let range = range(span, spans.truncated);
         Flows {
             flows,
@@ -181,7 +182,7 @@ fn flow_view(span: &FlowSpan) -> FlowView {
     }
 }
 
-/// One flow in a span, hop by hop. `name`: its id or its text.
+/// Returns one flow in a span, hop by hop. `name` is its id or its text.
 pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Result<FlowDetail, Refusal> {
     let key = name.parse::<FlowKey>().ok();
     let id = key.map(|key| key.id()).or_else(|| cursor::parse_id(name));
@@ -239,7 +240,7 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     })
 }
 
-/// Nodes of a span with their queues, by id.
+/// Lists the nodes of a span with their queues, by id.
 pub(super) async fn nodes(
     context: &Arc<Context>,
     span: Span,
@@ -307,7 +308,7 @@ fn blank(settings: &Settings, id: u32) -> NodeView {
     }
 }
 
-/// Links of a span, by their ends: those of the paths that flows took.
+/// Lists the links of a span, by their ends: those of the paths that flows took.
 pub(super) async fn links(
     context: &Arc<Context>,
     span: Span,
@@ -347,8 +348,8 @@ pub(super) async fn links(
     .await
 }
 
-/// The interfaces at the ends of links, and whether there is more than is considered. Paths are stored without: these are as they are known
-/// now, in a console as exported hops say.
+/// Returns the interfaces at the ends of links, and whether there are more than are considered. Paths are
+/// stored without them: these are as they are known now, and in a console as exported hops say.
 pub(super) async fn link_ends(
     context: &Context,
     span: Span,
@@ -389,7 +390,7 @@ pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
     links
 }
 
-/// Paths of a span, the most used first.
+/// Lists the paths of a span, the most used first.
 pub(super) async fn paths(
     context: &Arc<Context>,
     span: Span,

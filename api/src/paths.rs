@@ -1,4 +1,4 @@
-//! How flows used their paths in a span of time: changes, shares, the opposite direction, and what each hop took.
+//! Path usage of flows in a span of time: changes, shares, the reverse direction, and hop latencies.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use wire::FlowKey;
 use super::{
     context::Context,
     holds::{Silences, nanos},
-    hops::{self, Columns},
+    hops::{self, TimeGrid},
     names,
     page::{self, Prepared},
     params::{FLOW, Form, Param, Params, SINCE, Segment, UNTIL},
@@ -19,7 +19,7 @@ use super::{
     stored,
 };
 use history::{FlowQuestion, PathQuestion};
-use view::{self as shown, ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
+use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.
 pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, SINCE, UNTIL, Param::limit(100, 1_000)];
@@ -42,6 +42,12 @@ pub(super) const LATENCIES: &[Param] = &[
 const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text);
 const DST: Param = Param::new("dst", "Only flows to this address.", Form::Text);
 
+const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it in this time. Its packets need INT, too, \
+                            or they pass nodes that do not report";
+const SECOND: u64 = 1_000_000_000;
+/// Maximum number of values of a flow that are read for one answer.
+const MAX_POINTS: usize = 20_000;
+
 /// Selects the flows that the parameters name.
 fn selected_flows(params: &Params) -> FlowSelector {
     FlowSelector {
@@ -58,28 +64,22 @@ fn address(params: &Params, name: &str) -> Option<String> {
     Some(address.map_or_else(|_| text.to_owned(), |address| address.to_string()))
 }
 
-/// Changes of paths, one by one and together.
+/// Returns path changes, individually and grouped.
 pub(crate) async fn changes(
     State(context): State<Arc<Context>>,
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(OF_FLOWS)?;
-    let span = past::span_or_usual(&params)?;
-    let selector = selected_flows(&params);
+    let span = past::span_or_default(&params)?;
+    let of = selected_flows(&params);
     let limit = params.limit()?;
-    let place = place(&context).await?;
+    let permit = place(&context).await?;
+    let question = PathQuestion { span, of, limit };
     let found = history_of(&context)?
-        .path_changes(
-            PathQuestion {
-                span,
-                of: selector,
-                limit,
-            },
-            Arc::clone(&place),
-        )
+        .path_changes(question, Arc::clone(&permit))
         .await?;
     names::look_up(&context, found.changes.iter().map(|change| &change.flow));
-    respond(place, move || {
+    respond(permit, move || {
         let (changes, _) = page::fill(found.changes.iter().map(change_view), limit);
         let (groups, _) = page::fill(found.groups.iter().map(ChangeGroupView::from), limit);
         PathChanges {
@@ -102,60 +102,57 @@ fn change_view(change: &PathChange) -> PathChangeView {
     } = change;
     PathChangeView {
         ts: *ts,
-        id: shown::id(flow.id()),
+        id: view::id(flow.id()),
         flow: (*flow).into(),
         text: flow.to_string(),
-        before: shown::path(before),
-        after: shown::path(after),
+        before: view::path(before),
+        after: view::path(after),
     }
 }
 
 /// Returns the paths that flows used, in both directions.
 pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(OF_FLOWS)?;
-    let span = past::span_or_usual(&params)?;
-    let selector = selected_flows(&params);
+    let span = past::span_or_default(&params)?;
+    let of = selected_flows(&params);
     let limit = params.limit()?;
-    let place = place(&context).await?;
+    let permit = place(&context).await?;
     let history = history_of(&context)?;
-    let back = opposite(&selector);
-    let question = PathQuestion {
-        span,
-        of: selector,
-        limit,
-    };
-    let forward = history.path_uses(question.clone(), Arc::clone(&place)).await?;
-    let reverse = match back.clone() {
+    let reverse_selector = reverse(&of);
+    let question = PathQuestion { span, of, limit };
+    let forward = history.path_uses(question.clone(), Arc::clone(&permit)).await?;
+    let reverse_uses = match reverse_selector.clone() {
         Some(of) => {
             let question = PathQuestion { span, of, limit };
-            Some(history.path_uses(question, Arc::clone(&place)).await?)
+            Some(history.path_uses(question, Arc::clone(&permit)).await?)
         }
         None => None,
     };
-    respond(place, move || {
-        let truncated = forward.truncated || reverse.as_ref().is_some_and(|uses| uses.truncated);
+    respond(permit, move || {
+        let truncated = forward.truncated || reverse_uses.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
             forward: direction(
                 &question.of,
                 &forward,
                 "there were no reports of this direction in this time",
             ),
-            reverse: back
-                .zip(reverse)
-                .map(|(of, uses)| direction(&of, &uses, NOT_MEASURED)),
+            reverse: reverse_selector
+                .zip(reverse_uses)
+                .map(|(selector, uses)| direction(&selector, &uses, NOT_MEASURED)),
             range: past::range(span, truncated),
         }
     })
     .await
 }
 
-/// The flows of the opposite direction; `None`: of all flows there is none.
-fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
-    match (of.flow, &of.src, &of.dst) {
+/// Returns the selector of the reverse direction, or `None` if all flows are selected, or a flow of which
+/// only the id is known.
+fn reverse(selector: &FlowSelector) -> Option<FlowSelector> {
+    match (selector.flow, &selector.src, &selector.dst) {
         (Some(flow), ..) => Some(FlowSelector {
-            flow: Some(reversed(flow)?),
-            src: of.dst.clone(),
-            dst: of.src.clone(),
+            flow: Some(reverse_flow(flow)?),
+            src: selector.dst.clone(),
+            dst: selector.src.clone(),
         }),
         (None, None, None) => None,
         (None, src, dst) => Some(FlowSelector {
@@ -166,30 +163,30 @@ fn opposite(of: &FlowSelector) -> Option<FlowSelector> {
     }
 }
 
-/// Returns the flow of the opposite direction. A flow of which only the id is known has no addresses, and none.
-fn reversed(flow: FlowKey) -> Option<FlowKey> {
+/// Returns the flow of the reverse direction, or `None` for a flow of which only the id is known.
+fn reverse_flow(flow: FlowKey) -> Option<FlowKey> {
     let ports = flow.ports().map(|(src, dst)| (dst, src));
     flow.known_id()
         .is_none()
         .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
 }
 
-/// `nothing`: what is said when there were no reports.
-fn direction(of: &FlowSelector, uses: &store::PathUses, nothing: &str) -> DirectionView {
-    let all = uses
+/// Builds the view of one direction. `if_unmeasured` explains an empty result.
+fn direction(selector: &FlowSelector, uses: &store::PathUses, if_unmeasured: &str) -> DirectionView {
+    let total = uses
         .uses
         .iter()
         .map(|used| used.time)
         .fold(0, u64::saturating_add);
     DirectionView {
-        flow: of.flow.map(|flow| flow.to_string()),
-        src: of.src.clone(),
-        dst: of.dst.clone(),
-        paths: uses.uses.iter().map(|used| UsedPath::new(used, all)).collect(),
+        flow: selector.flow.map(|flow| flow.to_string()),
+        src: selector.src.clone(),
+        dst: selector.dst.clone(),
+        paths: uses.uses.iter().map(|used| UsedPath::new(used, total)).collect(),
         flows: uses.flows,
         spread: uses.spread,
         truncated: uses.truncated,
-        unknown: uses.uses.is_empty().then(|| nothing.to_owned()),
+        unknown: uses.uses.is_empty().then(|| if_unmeasured.to_owned()),
     }
 }
 
@@ -200,55 +197,50 @@ pub(crate) async fn latencies(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(LATENCIES)?;
-    let span = past::span_or_usual(&params)?;
-    let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
-    let flow = stored::flow_named(&context, &id).await?;
-    let push = context.active_config.get().collector.push_interval;
-    let place = place(&context).await?;
-    let columns = Columns {
+    let span = past::span_or_default(&params)?;
+    let steps = params.number::<u64>("columns")?.unwrap_or(1).max(1);
+    let flow = stored::resolve_flow(&context, &id).await?;
+    let push_interval = context.active_config.get().collector.push_interval;
+    let permit = place(&context).await?;
+    let grid = TimeGrid {
         from: span.from(),
         to: span.to().min(nic::time::now().max(span.from())),
-        column: span
+        step: span
             .length()
-            .div_ceil(columns)
+            .div_ceil(steps)
             .div_ceil(SECOND)
             .max(1)
             .saturating_mul(SECOND),
     };
-    // A value that was not reported has not changed by more than its threshold.
-    let from = Some(span.from().saturating_sub(nanos(push + push / 2).max(SECOND)));
+    // A value is reported again after `push_interval`, with jitter after 1.5 of it: start early enough to know
+    // the value at the beginning of the span.
+    let earlier = nanos(push_interval + push_interval / 2).max(SECOND);
     let question = FlowQuestion {
         flow,
-        from,
+        from: Some(span.from().saturating_sub(earlier)),
         to: Some(span.to().saturating_sub(1)),
-        limit: POINTS,
+        limit: MAX_POINTS,
     };
-    let stored = history_of(&context)?;
-    let history = stored.flow(question, Arc::clone(&place)).await?;
-    let silences = Silences::read(stored, &place, &history, push, columns.to).await?;
-    respond(place, move || hops::latencies(&history, &silences, columns)).await
+    let history = history_of(&context)?;
+    let series = history.flow(question, Arc::clone(&permit)).await?;
+    let silences = Silences::read(history, &permit, &series, push_interval, grid.to).await?;
+    respond(permit, move || hops::latencies(&series, &silences, grid)).await
 }
-
-const NOT_MEASURED: &str = "the opposite direction is not measured: there were no reports of it in this time. Its packets need INT, too, \
-                            or they pass nodes that do not report";
-const SECOND: u64 = 1_000_000_000;
-/// Values of a flow that are read for one answer.
-const POINTS: usize = 20_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_opposite_direction_has_addresses_and_ports_exchanged() {
+    fn the_reverse_direction_has_addresses_and_ports_exchanged() {
         let of = |text: &str| FlowSelector {
             flow: Some(text.parse().unwrap()),
             ..FlowSelector::default()
         };
-        let found = opposite(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
+        let found = reverse(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
         assert_eq!(found, of("10.0.0.2:80>10.0.0.1:5000/17"));
-        assert_eq!(opposite(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
-        assert_eq!(opposite(&of("flow-id:0x0000f10a")), None);
+        assert_eq!(reverse(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
+        assert_eq!(reverse(&of("flow-id:0x0000f10a")), None);
         let pair = FlowSelector {
             src: Some("10.0.0.1".to_owned()),
             ..FlowSelector::default()
@@ -257,7 +249,7 @@ mod tests {
             dst: Some("10.0.0.1".to_owned()),
             ..FlowSelector::default()
         };
-        assert_eq!(opposite(&pair), Some(back));
-        assert_eq!(opposite(&FlowSelector::default()), None);
+        assert_eq!(reverse(&pair), Some(back));
+        assert_eq!(reverse(&FlowSelector::default()), None);
     }
 }

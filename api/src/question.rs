@@ -16,7 +16,7 @@ pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
     context.history.as_deref().ok_or_else(no_store)
 }
 
-/// A place for a question.
+/// Waits for a permit to query the history.
 pub(super) async fn place(context: &Context) -> Result<Permit, Refusal> {
     // Without a history there is nothing to wait for.
     history_of(context)?;
@@ -53,7 +53,7 @@ fn no_store() -> Refusal {
     Refusal::not_found("the store is off; set [store] enabled = true, or use /api/v1/events/stream")
 }
 
-/// One of a number of places, as soon as one is free.
+/// Waits for a permit, until one is free or [`PERMIT_TIMEOUT`] has passed.
 pub(super) async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
     let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(places).acquire_owned()).await;
     let message = "too many queries are running; wait for one to end, or raise [api] max_queries";

@@ -1,4 +1,4 @@
-//! Queues over time: a heat map of all, and who filled one. From the store.
+//! Queues over time, from the store: the heat map, bursts and the flows that caused them, and recordings.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,7 +8,7 @@ use std::{
 use axum::extract::State;
 use collector::flight::burst::{self, Burst, Passage};
 use detect::Metric;
-use store::{HeatFilter, MOST_COLUMNS, PassageRow, QueueFilter};
+use store::{HeatFilter, MOST_COLUMNS, PassageRow, QueueFilter, RecordingWindow};
 use wire::FlowKey;
 
 use super::{
@@ -24,6 +24,31 @@ use view::{
     BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,
 };
+
+const START: Param = Param::new(
+    "from",
+    "Start of the time; default: 15 minutes before its end.",
+    super::params::Form::Time,
+);
+const END: Param = Param::new("to", "End of the time; default: now.", super::params::Form::Time);
+/// Metrics of nodes, queues and links.
+const METRICS: [Metric; 4] = [
+    Metric::QueueOccupancy,
+    Metric::QueueCongestion,
+    Metric::HopLatency,
+    Metric::LinkUtilization,
+];
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+/// The latest time that the store can hold.
+const LATEST: u64 = i64::MAX as u64;
+/// The longest span for which rollups of one second are read: half an hour.
+const MAX_FINE_SPAN: u64 = 1_800 * SECOND;
+/// Maximum number of reports that are read for one answer.
+const MAX_PASSAGES: usize = 20_000;
+const MAX_RECORDINGS: usize = 50;
+const MAX_PACKETS: usize = 2_000;
+const MAX_EVENTS: usize = 5_000;
 
 /// The parameters of `/queues`.
 pub(super) const HEAT: &[Param] = &[
@@ -59,20 +84,13 @@ pub(super) const BURST: &[Param] = &[
 /// The parameters of `/recordings`.
 pub(super) const RECORDINGS: &[Param] = &[FROM, TO, NODE, Param::limit(200, 1_000)];
 
-/// The greatest value of each queue, node or link in each part of a span of time.
+/// Returns the greatest value of each queue, node or link in each part of a span of time.
 pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(HEAT)?;
     let metric = params.metric().unwrap_or(Metric::QueueOccupancy);
     let (from, to) = span(&params)?;
     let columns: u64 = params.number("columns")?.unwrap_or(1).max(1);
-    let unit = if to - from <= FINE { SECOND } else { 60 * SECOND };
-    // One column more may be needed, because both ends are rounded.
-    let column = (to - from).div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
-    // The longest rollups of which a column has a whole number.
-    let interval = [3600, 600, 60]
-        .into_iter()
-        .find(|interval| unit > SECOND && column.is_multiple_of(u64::from(*interval) * SECOND))
-        .unwrap_or(1);
+    let (column, interval) = column_width(to - from, columns);
     // Columns begin at whole multiples of their length, so that they stay the same while time passes.
     let from = from / column * column;
     let to = to.div_ceil(column).saturating_mul(column);
@@ -86,9 +104,9 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
         node,
         limit: params.limit()?,
     };
-    let place = place(&context).await?;
-    let heat = history_of(&context)?.heat(filter, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = place(&context).await?;
+    let heat = history_of(&context)?.heat(filter, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let (rows, _) = page::fill(heat.rows.iter().map(HeatRowView::from), filter.limit);
         let metric = metric.name().into();
         HeatView {
@@ -102,6 +120,19 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
         }
     })
     .await
+}
+
+/// Returns the width of a column of a span, ns, and the interval of the rollups to read, seconds.
+fn column_width(span: u64, columns: u64) -> (u64, u32) {
+    let unit = if span <= MAX_FINE_SPAN { SECOND } else { MINUTE };
+    // One column more may be needed, because both ends are rounded.
+    let column = span.div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
+    // The longest rollup interval that divides the column.
+    let interval = [3600, 600, 60]
+        .into_iter()
+        .find(|interval| unit > SECOND && column.is_multiple_of(u64::from(*interval) * SECOND))
+        .unwrap_or(1);
+    (column, interval)
 }
 
 /// Lists the recordings of the flight recorder.
@@ -124,16 +155,16 @@ pub(crate) async fn recordings(
         late: counts.stats.late,
         shed: counts.shed,
     });
-    let place = place(&context).await?;
+    let permit = place(&context).await?;
     let question = RecordingQuestion {
         span: (from, to),
         node,
         limit: limit + 1,
     };
     let rows = history_of(&context)?
-        .recordings(question, Arc::clone(&place))
+        .recordings(question, Arc::clone(&permit))
         .await?;
-    respond(place, move || {
+    respond(permit, move || {
         let (recordings, more) = page::fill(rows.iter().take(limit).map(RecordingView::from), limit);
         Recordings {
             recordings,
@@ -144,15 +175,16 @@ pub(crate) async fn recordings(
     .await
 }
 
-/// Who filled a queue, and who waited in it.
+/// Returns the burst in a queue: the flows that filled it, and the packets that waited.
 pub(crate) async fn burst(
     State(context): State<Arc<Context>>,
     Segment(node): Segment,
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(BURST)?;
-    let node = node.parse::<u32>();
-    let node = node.map_err(|_| Refusal::bad("invalid node id; /api/v1/nodes lists them"))?;
+    let node = node
+        .parse::<u32>()
+        .map_err(|_| Refusal::bad("invalid node id; /api/v1/nodes lists them"))?;
     let queue = params.number("queue")?;
     let (from, to) = span(&params)?;
     let question = QueueQuestion {
@@ -161,65 +193,35 @@ pub(crate) async fn burst(
             queue,
             from,
             to,
-            limit: MOST_PASSAGES,
+            limit: MAX_PASSAGES,
         },
-        recordings: MOST_RECORDINGS,
-        events: MOST_EVENTS,
+        recordings: MAX_RECORDINGS,
+        events: MAX_EVENTS,
     };
-    let flows = params.limit()?;
+    let max_flows = params.limit()?;
     let reasons = context.active_config.get().collect().drop_reasons();
-    let place = place(&context).await?;
-    let records = history_of(&context)?.queue(question, Arc::clone(&place)).await?;
+    let permit = place(&context).await?;
+    let records = history_of(&context)?.queue(question, Arc::clone(&permit)).await?;
     let units = if records.exported.is_some() {
-        Units::NANOS
+        UnitResolver::NANOS
     } else {
-        Units::new(&context)
+        UnitResolver::new(&context)
     };
-    names::look_up(
-        &context,
-        records
-            .passages
-            .iter()
-            .filter_map(|row| row.passage.flow.as_ref()),
-    );
-    respond(place, move || {
-        let QueueRecords {
-            recordings,
-            windows,
-            passages,
-            truncated,
-            ..
-        } = &records;
-        BurstView {
-            node,
-            queue,
-            truncated: *truncated
-                || records.drops.len() >= MOST_EVENTS
-                || records.changes.len() >= MOST_EVENTS,
-            recordings: recordings.iter().map(RecordingView::from).collect(),
-            drops: drops(&records, queue, &reasons),
-            changes: changes(&records, flows),
-            lacks: records.exported.as_ref().map(lacks).unwrap_or_default(),
-            collectors: records
-                .exported
-                .as_ref()
-                .map(|exported| exported.collectors.clone())
-                .unwrap_or_default(),
-            ..view(passages, windows, &units, (node, flows))
-        }
+    let rows = records.passages.iter();
+    names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
+    respond(permit, move || {
+        let units = units.for_rows(node, &records.passages);
+        burst_view(&records, question.queue, &units, &reasons, max_flows)
     })
     .await
 }
 
 /// Lists the parts of the answer that a console does not have.
-fn lacks(exported: &Exported) -> Vec<String> {
-    let packets = match exported.hops {
-        true => {
-            "The packets are those whose hops are exported: one report in so many, or those with an event, as each collector's export says (`sample`, `hop_reports`). Counts are of these."
-        }
-        false => {
-            "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
-        }
+fn missing_parts(exported: &Exported) -> Vec<String> {
+    let packets = if exported.hops {
+        "The packets are those whose hops are exported: one report in so many, or those with an event, as each collector's export says (`sample`, `hop_reports`). Counts are of these."
+    } else {
+        "Single packets are not exported: with the stream `hops`, a collector exports some, or those with an event."
     };
     let recordings = "Recordings of the flight recorder are at the collectors.";
     let more = exported
@@ -249,7 +251,7 @@ fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, Strin
         .collect()
 }
 
-fn changes(records: &QueueRecords, most: usize) -> Vec<ChangeView> {
+fn changes(records: &QueueRecords, max_flows: usize) -> Vec<ChangeView> {
     let mut flows: HashMap<Option<FlowKey>, (u64, u64)> = HashMap::new();
     for row in &records.changes {
         let (changes, latency) = flows.entry(row.event.flow).or_default();
@@ -264,88 +266,92 @@ fn changes(records: &QueueRecords, most: usize) -> Vec<ChangeView> {
     });
     let mut all: Vec<ChangeView> = views.collect();
     all.sort_by(|one, other| other.latency.cmp(&one.latency).then(one.text.cmp(&other.text)));
-    all.truncate(most);
+    all.truncate(max_flows);
     all
 }
 
-/// Describes the burst that the stored reports of a queue show.
-fn view(
-    rows: &[PassageRow],
-    windows: &[(u64, u64, u64)],
-    units: &Units,
-    (node, most): (u32, usize),
+/// Describes the burst that the stored reports of a queue show. `units` are those of each report.
+fn burst_view(
+    records: &QueueRecords,
+    filter: QueueFilter,
+    units: &[TickLengths],
+    reasons: &BTreeMap<u8, String>,
+    max_flows: usize,
 ) -> BurstView {
-    let ticks = device_ticks(rows);
-    let units = units.of_rows(node, rows);
-    // Of reports without a time of the device, it is the receive time less the shortest way of one that has both.
-    let lead = rows
-        .iter()
-        .enumerate()
-        .filter_map(|(at, row)| {
-            let device_time = ticks[at]?.saturating_mul(units[at].0);
-            Some(i128::from(row.ts) - i128::from(device_time))
-        })
-        .min()
-        .unwrap_or(0);
-    let passages: Vec<Passage> = rows
-        .iter()
-        .enumerate()
-        .map(|(at, row)| Passage {
-            ts: ticks[at].map_or_else(
-                || u64::try_from(i128::from(row.ts) - lead).unwrap_or(0),
-                |ticks| ticks.saturating_mul(units[at].0),
-            ),
-            latency: row.passage.latency.map(|ticks| ticks.saturating_mul(units[at].1)),
-            weight: weight_at(windows, row.ts),
-            ..row.passage
-        })
-        .collect();
+    let passages = passages(&records.passages, &records.windows, units);
     let burst = burst::read(passages.clone());
-    let shown = Shown::new(&burst, rows, &passages);
-    let flows: Vec<PartView> = burst
-        .flows
-        .iter()
-        .take(most)
-        .map(|part| {
-            let path = rows
-                .iter()
-                .rev()
-                .find(|row| row.passage.flow == part.flow)
-                .map(|row| &row.path[..]);
-            let view = PartView::new(part, path.unwrap_or_default());
-            PartView {
-                first: shown.at(part.first),
-                last: shown.at(part.last),
-                ..view
-            }
-        })
-        .collect();
+    let clock = ClockOffset::new(&burst, &records.passages, &passages);
+    let flows = burst.flows.iter().take(max_flows);
+    let exported = records.exported.as_ref();
     BurstView {
-        peak: burst.peak.map(|(ts, _)| shown.at(ts)),
+        node: filter.node,
+        queue: filter.queue,
+        truncated: records.truncated
+            || records.drops.len() >= MAX_EVENTS
+            || records.changes.len() >= MAX_EVENTS,
+        recordings: records.recordings.iter().map(RecordingView::from).collect(),
+        peak: burst.peak.map(|(ts, _)| clock.to_local(ts)),
         occupancy: burst.peak.and_then(|(_, occupancy)| occupancy),
-        begun: burst.peak.map(|_| shown.at(burst.begun)),
+        begun: burst.peak.map(|_| clock.to_local(burst.begun)),
         rise: burst.rise,
         reports: burst.reports,
         total_flows: burst.flows.len(),
-        packets: packets(&burst, passages, &shown, most),
-        flows,
-        ..BurstView::default()
+        flows: flows.map(|part| flow_view(part, records, &clock)).collect(),
+        packets: packets(&burst, passages, &clock, max_flows),
+        drops: drops(records, filter.queue, reasons),
+        changes: changes(records, max_flows),
+        lacks: exported.map(missing_parts).unwrap_or_default(),
+        collectors: exported.map_or_else(Vec::new, |data| data.collectors.clone()),
     }
 }
 
-/// Returns the number of reports of which one was stored at a time. Windows do not overlap, and are in order; several recordings of one
-/// may have stored different shares.
-fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
-    let begun = windows.partition_point(|(since, ..)| *since <= ts);
-    let covering = windows[..begun]
-        .iter()
-        .rev()
-        .take_while(|(_, until, _)| *until >= ts);
-    covering.map(|(.., every)| *every).max().unwrap_or(1)
+/// Converts stored reports to passages in the device's time, with latencies in ns and weighted by sampling.
+fn passages(rows: &[PassageRow], windows: &[RecordingWindow], units: &[TickLengths]) -> Vec<Passage> {
+    let ticks = device_ticks(rows);
+    // Reports without a device timestamp: estimate it as receive time minus the smallest transit delay seen in
+    // reports that have both.
+    let rows = rows.iter().zip(ticks).zip(units);
+    let delays = rows.clone().filter_map(|((row, ticks), units)| {
+        let device_time = ticks?.saturating_mul(units.timestamp_ns);
+        Some(i128::from(row.ts) - i128::from(device_time))
+    });
+    let min_delay = delays.min().unwrap_or(0);
+    let passages = rows.map(|((row, ticks), units)| Passage {
+        ts: ticks.map_or_else(
+            || u64::try_from(i128::from(row.ts) - min_delay).unwrap_or(0),
+            |ticks| ticks.saturating_mul(units.timestamp_ns),
+        ),
+        latency: row
+            .passage
+            .latency
+            .map(|ticks| ticks.saturating_mul(units.latency_ns)),
+        weight: weight_at(windows, row.ts),
+        ..row.passage
+    });
+    passages.collect()
 }
 
-/// The device's timestamps of reports in the order in which they came. Those of 32 bits wrap, every 4.3 s if they are nanoseconds: each
-/// is taken to be less than half of that away from the one before.
+/// Returns the view of a flow's part in a burst, with the path of its latest report.
+fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) -> PartView {
+    let mut rows = records.passages.iter().rev();
+    let latest = rows.find(|row| row.passage.flow == part.flow);
+    PartView {
+        first: clock.to_local(part.first),
+        last: clock.to_local(part.last),
+        ..PartView::new(part, latest.map_or(&[], |row| &row.path))
+    }
+}
+
+/// Returns the sampling factor in force at `ts`: 1 in this many reports was stored. Windows are in order; the
+/// largest factor of those that cover `ts` counts.
+fn weight_at(windows: &[RecordingWindow], ts: u64) -> u64 {
+    let begun = &windows[..windows.partition_point(|window| window.since <= ts)];
+    let covering = begun.iter().rev().take_while(|window| window.until >= ts);
+    covering.map(|window| window.one_in).max().unwrap_or(1)
+}
+
+/// Returns device timestamps in order of arrival, unwrapped. 32-bit nanosecond timestamps wrap every 4.3 s;
+/// each is assumed to be within half a wrap of the previous one.
 fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
     let are_narrow = rows
         .iter()
@@ -365,10 +371,10 @@ fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
     all
 }
 
-/// Extends a timestamp of 32 bits. `last`: the extended one before it.
+/// Extends a timestamp of 32 bits. `last` is the extended timestamp before it.
 fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
     match last {
-        // Room for what came later and is earlier.
+        // Leaves room for reordered reports with an earlier timestamp.
         None => ticks + (1 << 32),
         Some(last) => {
             let step = (ticks as u32).wrapping_sub(last as u32).cast_signed();
@@ -377,71 +383,96 @@ fn unwrap_ticks(last: Option<u64>, ticks: u64) -> u64 {
     }
 }
 
-/// The packets in the order of time, thinned evenly. The one that saw the peak is among them.
-fn packets(burst: &Burst, mut passages: Vec<Passage>, shown: &Shown, most: usize) -> Vec<PassageView> {
-    let places: HashMap<Option<FlowKey>, usize> = burst
+/// Returns the packets in the order of time, thinned evenly. The one that saw the peak is among them.
+fn packets(
+    burst: &Burst,
+    mut passages: Vec<Passage>,
+    clock: &ClockOffset,
+    max_flows: usize,
+) -> Vec<PassageView> {
+    let flow_index: HashMap<Option<FlowKey>, usize> = burst
         .flows
         .iter()
-        .take(most)
+        .take(max_flows)
         .enumerate()
-        .map(|(place, part)| (part.flow, place))
+        .map(|(index, part)| (part.flow, index))
         .collect();
     passages.sort_by_key(|passage| passage.ts);
-    let every = passages.len().div_ceil(MOST_PACKETS).max(1);
+    let every = passages.len().div_ceil(MAX_PACKETS).max(1);
     let peak = burst
         .peak
         .and_then(|(ts, _)| passages.iter().position(|passage| passage.ts == ts));
     let chosen = passages
         .iter()
         .enumerate()
-        .filter(|(at, _)| at % every == 0 || Some(*at) == peak);
+        .filter(|(index, _)| index % every == 0 || Some(*index) == peak);
     chosen
         .map(|(_, passage)| PassageView {
-            ts: shown.at(passage.ts),
-            flow: places.get(&passage.flow).copied(),
+            ts: clock.to_local(passage.ts),
+            flow: flow_index.get(&passage.flow).copied(),
             occupancy: passage.occupancy,
             latency: passage.latency,
         })
         .collect()
 }
 
-/// Turns a device's time into this machine's: both are the same at the peak.
-struct Shown {
-    device: u64,
-    here: u64,
+/// Converts device time to local time; the clocks are aligned at the peak.
+struct ClockOffset {
+    device_peak: u64,
+    local_peak: u64,
 }
 
-impl Shown {
+impl ClockOffset {
     fn new(burst: &Burst, rows: &[PassageRow], passages: &[Passage]) -> Self {
-        let device = burst.peak.map_or(0, |(ts, _)| ts);
-        let at = passages.iter().position(|passage| passage.ts == device);
+        let device_peak = burst.peak.map_or(0, |(ts, _)| ts);
+        let index = passages.iter().position(|passage| passage.ts == device_peak);
+        let row = index.and_then(|index| rows.get(index));
         Self {
-            device,
-            here: at.and_then(|at| rows.get(at)).map_or(device, |row| row.ts),
+            device_peak,
+            local_peak: row.map_or(device_peak, |row| row.ts),
         }
     }
 
-    fn at(&self, ts: u64) -> u64 {
-        match ts.checked_sub(self.device) {
-            Some(later) => self.here.saturating_add(later),
-            None => self.here.saturating_sub(self.device - ts),
+    fn to_local(&self, device_ts: u64) -> u64 {
+        match device_ts.checked_sub(self.device_peak) {
+            Some(later) => self.local_peak.saturating_add(later),
+            None => self.local_peak.saturating_sub(self.device_peak - device_ts),
         }
     }
 }
 
-/// Lengths of ticks of timestamps and of hop latencies, ns.
-struct Units {
-    nodes: BTreeMap<u32, (u64, u64)>,
-    sources: Vec<(detect::Prefix, (u64, u64))>,
-    default: (u64, u64),
+/// Lengths of one tick of a device's timestamps and of its hop latencies.
+#[derive(Clone, Copy)]
+struct TickLengths {
+    timestamp_ns: u64,
+    latency_ns: u64,
 }
 
-impl Units {
+impl From<&collector::Profile> for TickLengths {
+    fn from(profile: &collector::Profile) -> Self {
+        Self {
+            timestamp_ns: u64::from(profile.timestamp_unit_ns),
+            latency_ns: u64::from(profile.latency_unit_ns),
+        }
+    }
+}
+
+/// The tick lengths of each node and of each source of reports.
+struct UnitResolver {
+    nodes: BTreeMap<u32, TickLengths>,
+    sources: Vec<(detect::Prefix, TickLengths)>,
+    default: TickLengths,
+}
+
+impl UnitResolver {
     /// The units of exported records.
     const NANOS: Self = Self {
         nodes: BTreeMap::new(),
         sources: Vec::new(),
-        default: (1, 1),
+        default: TickLengths {
+            timestamp_ns: 1,
+            latency_ns: 1,
+        },
     };
 
     fn new(context: &Context) -> Self {
@@ -451,29 +482,29 @@ impl Units {
         Self {
             nodes: nodes
                 .iter()
-                .map(|(node, profile)| (*node, profile_units(profile)))
+                .map(|(node, profile)| (*node, profile.into()))
                 .collect(),
             sources: by_source
                 .iter()
-                .map(|(prefix, profile)| (*prefix, profile_units(profile)))
+                .map(|(prefix, profile)| (*prefix, profile.into()))
                 .collect(),
-            default: profile_units(&default),
+            default: (&default).into(),
         }
     }
 
-    /// Those of each row. Few sources report on a node: each is looked up once.
-    fn of_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<(u64, u64)> {
-        let mut known: HashMap<&str, (u64, u64)> = HashMap::new();
+    /// Returns the tick lengths of each row. Few sources report on a node: each is looked up once.
+    fn for_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<TickLengths> {
+        let mut known: HashMap<&str, TickLengths> = HashMap::new();
         rows.iter()
             .map(|row| {
                 *known
                     .entry(&row.source)
-                    .or_insert_with(|| self.of(node, &row.source))
+                    .or_insert_with(|| self.for_source(node, &row.source))
             })
             .collect()
     }
 
-    fn of(&self, node: u32, source: &str) -> (u64, u64) {
+    fn for_source(&self, node: u32, source: &str) -> TickLengths {
         if let Some(units) = self.nodes.get(&node) {
             return *units;
         }
@@ -481,50 +512,18 @@ impl Units {
         let found = self
             .sources
             .iter()
-            .filter(|(prefix, _)| address.is_some_and(|one| prefix.contains(one)));
+            .filter(|(prefix, _)| address.is_some_and(|address| prefix.contains(address)));
         found
             .max_by_key(|(prefix, _)| prefix.len())
             .map_or(self.default, |(_, units)| *units)
     }
 }
 
-/// Returns the units of timestamps and latencies, ns.
-fn profile_units(profile: &collector::Profile) -> (u64, u64) {
-    (
-        u64::from(profile.timestamp_unit_ns),
-        u64::from(profile.latency_unit_ns),
-    )
-}
-
-/// The time that is asked about: by default the last 15 minutes. One that ends before it begins is empty.
+/// Parses the time range; the default is the last 15 minutes. A range that ends before it begins is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
     let from = params
         .number("from")?
-        .unwrap_or_else(|| to.saturating_sub(FINE / 2));
+        .unwrap_or_else(|| to.saturating_sub(MAX_FINE_SPAN / 2));
     Ok((from.min(to), to))
 }
-
-const START: Param = Param::new(
-    "from",
-    "Start of the time; default: 15 minutes before its end.",
-    super::params::Form::Time,
-);
-const END: Param = Param::new("to", "End of the time; default: now.", super::params::Form::Time);
-/// Metrics of nodes, queues and links.
-const METRICS: [Metric; 4] = [
-    Metric::QueueOccupancy,
-    Metric::QueueCongestion,
-    Metric::HopLatency,
-    Metric::LinkUtilization,
-];
-const SECOND: u64 = 1_000_000_000;
-/// The latest time that the store can hold.
-const LATEST: u64 = i64::MAX as u64;
-/// Longest time of which rollups of one second are read: half an hour.
-const FINE: u64 = 1_800 * SECOND;
-/// Reports that are read for one answer.
-const MOST_PASSAGES: usize = 20_000;
-const MOST_RECORDINGS: usize = 50;
-const MOST_PACKETS: usize = 2_000;
-const MOST_EVENTS: usize = 5_000;

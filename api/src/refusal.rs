@@ -32,42 +32,42 @@ impl Refusal {
         }
     }
 
-    /// The request is wrong (400).
+    /// Refuses a request that is wrong (400).
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// No token, or a wrong one (401).
+    /// Refuses a request without a token, or with a wrong one (401).
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, message)
     }
 
-    /// The host name or origin is not allowed (403).
+    /// Refuses a host name or origin that is not allowed (403).
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, message)
     }
 
-    /// The resource does not exist (404).
+    /// Refuses a request for a resource that does not exist (404).
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// The path does not support the method (405).
+    /// Refuses a method that the path does not support (405).
     pub(crate) fn method(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
-    /// Another one decides (409).
+    /// Refuses a request that conflicts with the present state (409).
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
     }
 
-    /// The resource has another version than the request is for (412).
+    /// Refuses a request for another version than the resource has (412).
     pub(crate) fn stale(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PRECONDITION_FAILED, message)
     }
 
-    /// Busy or stopping; a retry may succeed (503).
+    /// Refuses a request because the program is busy or stopping; a retry may succeed (503).
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }

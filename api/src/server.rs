@@ -34,7 +34,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// An API that is not started.
+    /// Creates an API that is not started.
     pub fn new(listen: SocketAddr, context: Context) -> Self {
         Self {
             context: Arc::new(context),
@@ -45,7 +45,7 @@ impl Api {
         }
     }
 
-    /// The address of the API, once it is started.
+    /// Returns the address of the API, once it is started.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -203,7 +203,8 @@ struct Drops {
 }
 
 impl Drops {
-    /// One line per stage and reason that grew since the last time: losses must be visible, and must not flood the log.
+    /// Logs one line per stage and reason that grew since the last time: losses must be visible, and must not
+    /// flood the log.
     fn report(&mut self, monitor: &Monitor) {
         let flows = monitor.total(|stats| stats.truncated_flows);
         if flows > 0 && !std::mem::replace(&mut self.truncation, true) {
@@ -245,7 +246,8 @@ struct StoreLog {
 }
 
 impl StoreLog {
-    /// One line when the store begins to fail, or its disk is full, one when it works again, and one for each problem of a file.
+    /// Logs one line when the store begins to fail, or its disk is full, one when it works again, and one for
+    /// each problem of a file.
     fn report(&mut self, stats: &store::Stats) {
         for problem in stats
             .problems

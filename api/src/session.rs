@@ -1,4 +1,4 @@
-//! Whose request it is: the role and the name of its token.
+//! The session of a request: the role and the name of its token.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(super) struct Session {
 /// Requests with a body that change nothing.
 const QUESTIONS: [&str; 3] = ["/api/v1/intents/plan", "/api/v1/query", "/api/v1/alerts/try"];
 
-/// Whether a request may change something: every one that does not only read.
+/// Returns whether a request may change something: every one that does not only read.
 pub(super) fn may_change(method: &Method, path: &str) -> bool {
     !(matches!(*method, Method::GET | Method::HEAD) || method == Method::POST && QUESTIONS.contains(&path))
 }
@@ -103,7 +103,8 @@ pub(crate) async fn view(
     })
 }
 
-/// Who asks, for the history: the name of the token; without one, what the request says, which is no proof.
+/// The requester, for the history: the name of the token; without one, the name that the request gives, which
+/// is no proof.
 pub(super) struct Requester(pub(super) String);
 
 impl<S: Sync> FromRequestParts<S> for Requester {

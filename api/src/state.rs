@@ -58,7 +58,7 @@ pub(super) const NODES: &[Param] = &[
     UNTIL,
 ];
 
-/// Nodes that reported a latency or a queue or are on a path, with their queues, by id.
+/// Lists the nodes that reported a latency or a queue or are on a path, with their queues, by id.
 pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(NODES)?;
     let limit = params.limit()?;
@@ -137,7 +137,7 @@ fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
 /// The parameters of `/links`.
 pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offset(), SINCE, UNTIL];
 
-/// Links as learnt from paths, by their ends.
+/// Lists the links that paths show, by their ends.
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
     let limit = params.limit()?;
@@ -160,7 +160,7 @@ pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -
 /// The parameters of `/paths`.
 pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offset(), SINCE, UNTIL];
 
-/// Paths, the most used first.
+/// Lists the paths, the most used first.
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(PATHS)?;
     let limit = params.limit()?;
@@ -210,7 +210,7 @@ pub(crate) async fn reload(
     }
 }
 
-/// Metrics for Prometheus, from published values, without waiting for workers.
+/// Writes metrics for Prometheus, from published values, without waiting for workers.
 pub(crate) async fn metrics(
     State(context): State<Arc<Context>>,
     headers: HeaderMap,
@@ -259,7 +259,7 @@ pub(crate) async fn metrics(
     ([(header::CONTENT_TYPE, format.content_type())], text)
 }
 
-/// Health check: 503 with the reason when the store fails.
+/// Checks the health of the program: 503 with the reason if the store fails.
 pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'static str, Refusal> {
     match context.monitor.pipeline().store() {
         Some(stats) if stats.state != store::State::Ok => {

@@ -47,8 +47,8 @@ pub(super) const EVENTS: &[Param] = &[
     EVENT_FILTER,
 ];
 
-/// Stored events, newest first. `before` is the `ts` of the last one on the page before. A filter that matches few of many events may
-/// end a page early: it goes on at `next`.
+/// Lists stored events, newest first. `before` is the `ts` of the last one on the page before. A filter that
+/// matches few of many events may end a page early: it goes on at `next`.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
     let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
@@ -108,7 +108,7 @@ pub(super) const ROLLUPS: &[Param] = &[
     Param::limit(2_000, MAX_ROWS),
 ];
 
-/// Rollups in ascending order of time: the latest that match.
+/// Lists rollups in ascending order of time: the latest that match.
 pub(crate) async fn rollups(
     State(context): State<Arc<Context>>,
     params: Params,
@@ -142,7 +142,7 @@ pub(crate) async fn rollups(
 /// The parameters of `/flows/{id}/history`.
 pub(super) const HISTORY: &[Param] = &[FROM, TO, Param::limit(1_000, MAX_ROWS)];
 
-/// A flow's latencies and paths over time.
+/// Returns a flow's latencies and paths over time.
 pub(crate) async fn history(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
@@ -152,7 +152,7 @@ pub(crate) async fn history(
     let from = params.number("from")?;
     let to = params.number("to")?;
     let limit = params.limit()?;
-    let flow = flow_named(&context, &id).await?;
+    let flow = resolve_flow(&context, &id).await?;
     let push = context.active_config.get().collector.push_interval;
     let place = place(&context).await?;
     let question = FlowQuestion {
@@ -205,8 +205,8 @@ pub(crate) async fn history(
     .await
 }
 
-/// The flow with this text or, if it is there now, with this id.
-pub(super) async fn flow_named(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
+/// Returns the flow with this text or, if it is there now, with this id.
+pub(super) async fn resolve_flow(context: &Context, id: &str) -> Result<FlowKey, Refusal> {
     match id.parse::<FlowKey>() {
         Ok(flow) => Ok(flow),
         Err(_) if context.active_config.get().console.is_some() => Err(Refusal::bad(format!(
@@ -255,7 +255,7 @@ pub(crate) struct SqlQuery {
     limit: Option<usize>,
 }
 
-/// A whole number; JSON may write it with a fraction of zero, such as 488.0.
+/// Reads a whole number. JSON may write it with a fraction of zero, such as 488.0.
 pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -277,7 +277,8 @@ pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
         })
 }
 
-/// SQL over the views of the store: read-only, and bounded in time, rows and bytes. The query ends when the client disconnects.
+/// Runs SQL over the views of the store: read-only, and bounded in time, rows and bytes. The query ends when
+/// the client disconnects.
 pub(crate) async fn query(
     State(context): State<Arc<Context>>,
     query: Result<Json<SqlQuery>, JsonRejection>,

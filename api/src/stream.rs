@@ -19,7 +19,7 @@ use futures_core::Stream;
 use super::{
     context::Context,
     filters,
-    guard::admits,
+    guard::is_token_valid,
     params::{EVENT_FILTER, FLOW, KIND, NODE, NoParams, Param, Params},
     refusal::Refusal,
     session::Session,
@@ -29,7 +29,7 @@ use collect_role::live::{Filter, Subscription, Topic};
 /// The parameters of `/events/stream`.
 pub(super) const EVENTS: &[Param] = &[KIND, NODE, FLOW, EVENT_FILTER];
 
-/// Each event as one `data:` line; `event: shed` with a count when the client was too slow.
+/// Streams each event as one `data:` line, and `event: shed` with a count when the client was too slow.
 pub(crate) async fn events(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
@@ -68,7 +68,7 @@ fn subscribe(
         Refusal::unavailable("there are too many live streams, or their filters have more than 256 tests together; close one, or raise [api] max_streams")
     })?;
     // A reload in the meantime has not seen this client.
-    if !admits(&context.active_config.get().api, token.as_ref()) {
+    if !is_token_valid(&context.active_config.get().api, token.as_ref()) {
         return Err(Refusal::unauthorized(
             "this token is no longer valid; send another one of [api]",
         ));

@@ -25,7 +25,7 @@ pub(crate) async fn view(
     view.map(Json).ok_or_else(silent)
 }
 
-/// The INT counters now: short, for whoever asks often.
+/// Returns the INT counters now: a short answer, for clients that ask often.
 pub(crate) async fn counters(
     State(context): State<Arc<Context>>,
     _: NoParams,

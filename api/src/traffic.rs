@@ -77,7 +77,7 @@ pub(super) const TRAFFIC: &[Param] = &[
     ),
 ];
 
-/// Values over time, of the greatest groups and of the others.
+/// Returns values over time, of the greatest groups and of the others.
 pub(crate) async fn traffic(
     State(context): State<Arc<Context>>,
     params: Params,

@@ -1,5 +1,5 @@
-//! What a connection consists of: TCP, with or without TLS. The handshake takes place when the connection is first read, so that
-//! it delays no other connection.
+//! Transports of a connection: TCP, with or without TLS. The handshake takes place when the connection is
+//! first read, so that it delays no other connection.
 
 use std::{
     future::Future,
@@ -40,7 +40,7 @@ const NOT_TLS: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/jso
                        {\"error\": \"this port speaks TLS; write https:// in place of http://\"}";
 
 impl Transport {
-    /// A connection; with `config`, TLS is spoken on it.
+    /// Creates the transport of a connection. With `config`, TLS is spoken on it.
     pub(super) fn new(stream: TcpStream, config: Option<Arc<ServerConfig>>) -> Self {
         match config {
             Some(config) => Self::New(stream, config),
@@ -48,7 +48,7 @@ impl Transport {
         }
     }
 
-    /// Whether the handshake is not completed.
+    /// Returns whether the handshake is not completed.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self, Self::New(..) | Self::Handshake(_))
     }

@@ -91,7 +91,7 @@ fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
     export_role::probe_console(destination, tables)
 }
 
-/// Asks each system that receives exports.
+/// Checks each system that receives exports.
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     let found = export_role::probe(&settings.exports)?;
     let mut out = terminal::stdout();
@@ -136,7 +136,7 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
     })
 }
 
-/// Warnings: valid settings that may not be intended.
+/// Returns warnings about valid settings that may not be intended.
 fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = Vec::new();
     let ports = settings.switch.iter().flat_map(|switch| &switch.ports);
@@ -182,7 +182,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
     warnings
 }
 
-/// A warning if everybody on this machine can read the tokens in a file.
+/// Returns a warning if everybody on this machine can read the tokens in a file.
 fn exposed(file: &Path, settings: &Settings) -> Option<String> {
     let has_token = settings.api.needs_token()
         || settings
@@ -198,7 +198,7 @@ fn exposed(file: &Path, settings: &Settings) -> Option<String> {
     })
 }
 
-/// Rules with a latency that was probably meant in another unit.
+/// Returns a warning for each rule with a latency that was probably meant in another unit.
 fn unlikely_rules(settings: &Settings) -> impl Iterator<Item = String> {
     settings.rules.iter().flat_map(|rule| {
         detect::rule::unlikely_latencies(&rule.when).into_iter().map(move |comparison| {
@@ -217,7 +217,7 @@ fn has_device(inventory: &manager::inventory::Inventory, pattern: &str) -> bool 
     })
 }
 
-/// Edge devices that intents name and the inventory does not have.
+/// Returns the edge devices that intents name and the inventory lacks.
 fn unknown_edges(settings: &Settings) -> Vec<String> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
     let mut unknown = Vec::new();
@@ -241,7 +241,7 @@ fn unknown_edges(settings: &Settings) -> Vec<String> {
     unknown
 }
 
-/// Whether the folder of the manager's state is there.
+/// Checks that the folder of the manager's state exists.
 fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
     let folder = state
         .and_then(Path::parent)
@@ -257,12 +257,12 @@ fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
     }
 }
 
-/// Whether a store can be opened in `dir`, without leaving files.
+/// Checks that a store can be opened in `dir`, without leaving files.
 fn usable(dir: &Path) -> Result<(), CliError> {
     Store::probe(dir).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Rules that the kernel program cannot evaluate, with `mode = "kernel"`.
+/// Lists the rules that the kernel program cannot evaluate, with `mode = "kernel"`.
 fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     let interfaces = settings
         .collector
@@ -279,7 +279,7 @@ fn in_kernel(settings: &Settings) -> Result<String, CliError> {
     Ok(kernel::explain_rules(&rules))
 }
 
-/// One line that names the configured parts.
+/// Formats one line that names the configured parts.
 fn summary(settings: &Settings) -> String {
     let others = summary_of_roles(settings);
     if !settings.collects() {
@@ -309,7 +309,7 @@ fn summary(settings: &Settings) -> String {
     )
 }
 
-/// The configured parts other than the collector.
+/// Names the configured parts other than the collector.
 fn summary_of_roles(settings: &Settings) -> String {
     let switch = settings.switch.as_ref().map(|switch| {
         let node = switch.node;
@@ -370,7 +370,7 @@ fn summary_of_roles(settings: &Settings) -> String {
     .concat()
 }
 
-/// The configured parts of DTA.
+/// Names the configured parts of DTA.
 fn dta(settings: &Settings) -> String {
     let translator = settings.translator.as_ref().map(|dta| {
         let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();

@@ -170,7 +170,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// The ports of RoCEv2 in the configuration.
+/// Returns the ports of RoCEv2 in the configuration.
 fn roce_ports(settings: &Settings) -> Vec<u16> {
     let memory = settings
         .collector
@@ -318,7 +318,7 @@ impl Printer {
         self.flush_if_live()
     }
 
-    /// An aggregate is recognised by its port: it begins as a Report 1.0 does.
+    /// Prints an aggregate, which is recognised by its port: it begins as a Report 1.0 does.
     fn aggregate(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
         match Aggregate::parse(datagram.payload) {
             Ok(aggregate) => {
@@ -338,7 +338,7 @@ impl Printer {
         }
     }
 
-    /// DTA and RoCEv2 have ports of their own.
+    /// Prints a message of DTA or RoCEv2, which have ports of their own.
     fn dta(
         &mut self,
         ts: u64,
@@ -387,7 +387,7 @@ impl Printer {
     }
 }
 
-/// The hops in the INT stack of a data packet, in forwarding order.
+/// Returns the hops in the INT stack of a data packet, in forwarding order.
 fn hops(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
         (Some(int), _) => (0..int.stack.len())
@@ -436,8 +436,8 @@ impl Summary {
         *slot.or_default() += 1;
     }
 
-    /// A line by version and kind, a line by reason of refusal, a line of what was skipped; the last two only when there was
-    /// any.
+    /// Formats a line by version and kind, a line by reason of refusal, and a line of skipped frames; the
+    /// last two only if there are any.
     fn text(&self, account: &Account, noun: &str) -> String {
         let mut refused = self.refused.clone();
         for (reason, count) in &account.refused {
@@ -476,7 +476,7 @@ impl Summary {
     }
 }
 
-/// ` (version 1.0: 12, version 2.0: 3)`; empty without counts.
+/// Formats counts as ` (version 1.0: 12, version 2.0: 3)`, or as an empty string if there are none.
 fn parts(counts: &BTreeMap<&'static str, u64>, prefix: &str) -> String {
     if counts.is_empty() {
         return String::new();

@@ -184,7 +184,8 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
 /// Longest CSV file, bytes.
 const MAX_CSV: u64 = 64 << 20;
 
-/// The share of a table's entries in use; `-` for a device outside the domain, which no intent concerns.
+/// Formats the share of a table's entries in use, or `-` for a device outside the domain, which no intent
+/// concerns.
 fn share_in_domain(device: &DeviceView, entries: EntriesView) -> String {
     match &device.does {
         Some(_) => "-".to_owned(),
@@ -224,7 +225,7 @@ fn list(devices: &[DeviceView]) -> String {
     }
 }
 
-/// Entries in a table, of how many that fit.
+/// Formats the number of entries in a table and the number that fit.
 fn share(EntriesView { used, others, size }: EntriesView) -> String {
     let all = used + others;
     let full = if all >= size && size > 0 { "full: " } else { "" };
@@ -303,7 +304,7 @@ fn show(device: &DeviceView) -> String {
     out
 }
 
-/// The counters that are not 0.
+/// Renders a table of the counters that are not 0.
 fn counters(all: &[DeviceCounterView]) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("COUNTER", Left), ("PACKETS", Right), ("", Left)]);

@@ -112,7 +112,7 @@ fn title(examined: &Examined) -> String {
     format!("{}{requested}", examined.input.listen)
 }
 
-/// The expected receive path, and why no faster one works.
+/// Formats the expected receive path, and why no faster one works.
 fn receive_paths(expected: &Expected) -> String {
     let sure = if expected.tried { "tried" } else { "expected" };
     let mut out = format!("  {sure}: {}", expected.rx_path.name());
@@ -127,7 +127,7 @@ fn receive_paths(expected: &Expected) -> String {
     out
 }
 
-/// One line per check; a failed one has its reason and its fix.
+/// Writes a line for each check; a failed one has its reason and its fix.
 fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     for Check {
@@ -157,7 +157,7 @@ fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
 /// Columns of indentation before the details of a check.
 const INDENT: usize = 14;
 
-/// The text in lines of at most `width` columns, if its words allow it.
+/// Wraps a text into lines of at most `width` columns, if its words allow it.
 fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -41,7 +41,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The stores on this machine; `None`: query a running hopwise.
+    /// Opens the stores on this machine, or returns `None` if a running hopwise is to be queried.
     pub(crate) fn source(&self) -> Result<Option<DtaSource>, CliError> {
         match (&self.directory, &self.snapshot) {
             (Some(directory), _) => DtaSource::open(directory).map(Some).map_err(CliError::new),
@@ -53,12 +53,12 @@ impl Source {
         }
     }
 
-    /// The map, if there is one.
+    /// Reads the map, if there is one.
     pub(crate) fn map(&self) -> Result<Option<CollectorMap>, CliError> {
         self.map.as_deref().map(collector_map::load).transpose()
     }
 
-    /// A client of the collector that a map selects, or of `--api`.
+    /// Creates a client of the collector that a map selects, or of `--api`.
     pub(crate) fn client(&self, collector: Option<&Collector>) -> Result<Client, CliError> {
         match collector {
             Some(collector) => remote::Api {
@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// Clients of all collectors of the map, with their names; without a map, of `--api`.
+    /// Creates a client for each collector of the map, with its name, or one for `--api` without a map.
     pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
         let Some(map) = self.map()? else {
             return Ok(vec![(self.client(None)?, None)]);
@@ -105,7 +105,7 @@ impl Source {
     }
 }
 
-/// `?name=value&…` of the values present.
+/// Formats the values that are present as `?name=value&…`.
 pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -130,7 +130,7 @@ pub(crate) fn print<T: Serialize>(
     terminal::print(&out)
 }
 
-/// Fields as `name=value`, in their order; codes with their names.
+/// Formats fields as `name=value` in their order, and codes with their names.
 pub(crate) fn fields_text(fields: &Values) -> String {
     fields
         .0
@@ -161,7 +161,7 @@ fn field_text(fields: &Values, name: &str, value: &Value) -> String {
 /// The field that the server adds to a drop reason that has a name.
 pub(crate) const REASON_NAME: &str = "reason_name";
 
-/// The name of an IP protocol, if it has a common one.
+/// Returns the name of an IP protocol, if it has a common one.
 fn protocol(number: u64) -> Option<&'static str> {
     let names = [
         (1, "icmp"),

@@ -42,7 +42,7 @@ pub(crate) struct Filter {
 pub(super) const UNCHANGED: &str = "latest";
 
 impl Filter {
-    /// As a query string that begins with `?` or `&`.
+    /// Formats the filter as a query string. It begins with `separator`, `?` or `&`.
     pub(super) fn query(&self, mut separator: char) -> String {
         let mut out = String::new();
         let node = self.node.map(|node| node.to_string());
@@ -66,7 +66,7 @@ impl Filter {
         out
     }
 
-    /// Whether the event passes. The server filters too; an older one may know fewer fields.
+    /// Returns whether the event passes. The server filters too, but an older one may know fewer fields.
     pub(super) fn passes(&self, event: &EventView) -> bool {
         let same =
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
@@ -81,7 +81,7 @@ impl Filter {
             && self.to.is_none_or(|to| event.ts <= to)
     }
 
-    /// Whether the condition is about periodic values, which are not listed by default.
+    /// Returns whether the condition is about periodic values, which are not listed by default.
     pub(super) fn names_unchanged(&self) -> bool {
         self.filter
             .as_deref()
@@ -97,7 +97,7 @@ impl Filter {
         self.condition(&|_| Some(0)).map(drop)
     }
 
-    /// The condition, with the ids of nodes that it names.
+    /// Parses the condition, and resolves the names of nodes in it.
     pub(super) fn condition(
         &self,
         names: &dyn Fn(&str) -> Option<u32>,

@@ -84,7 +84,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latest events that pass, oldest first. The server cannot exclude `latest` events, so several requests may be needed.
+/// Requests the latest events that pass, oldest first. The server cannot exclude `latest` events, so several
+/// requests may be needed.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
     let mut before = String::new();
@@ -196,7 +197,7 @@ fn reconnect(
 struct ReconnectBackoff {
     limit: Duration,
     pause: Duration,
-    /// When the connection was lost.
+    /// Time at which the connection was lost.
     lost: Option<Instant>,
 }
 
@@ -209,7 +210,7 @@ impl ReconnectBackoff {
         }
     }
 
-    /// Pause before the next attempt; `None` after the time limit.
+    /// Returns the pause before the next attempt, or `None` after the time limit.
     fn next(&mut self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(*self.lost.get_or_insert(now));
         let left = self.limit.checked_sub(waited).filter(|left| !left.is_zero())?;
@@ -242,7 +243,7 @@ impl Printer {
     }
 }
 
-/// One line: when, what, where, how much.
+/// Formats an event as one line: time, kind, place and amount.
 pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
     let tone = match &*event.kind {
         "drop" | "loss" | "packet_loss" | "path_loop" => Tone::Bad,
@@ -307,7 +308,8 @@ fn location(event: &EventView, names: &Names) -> Option<String> {
     Some(out)
 }
 
-/// `64 → 200 (threshold 10)`; latencies with their unit. The number of hops of a path is omitted: the path itself is shown.
+/// Formats a change as `64 → 200 (threshold 10)`, latencies with their unit. The number of hops of a path is
+/// omitted: the path itself is shown.
 fn change(event: &EventView) -> Option<String> {
     let metric = event.metric.as_deref().unwrap_or("");
     let value = event.value.filter(|_| metric != "flow_path")?;
@@ -324,7 +326,7 @@ fn change(event: &EventView) -> Option<String> {
     })
 }
 
-/// A value of a metric, with its unit.
+/// Formats a value of a metric, with its unit.
 fn amount(metric: &str, value: u64) -> String {
     match metric {
         "flow_latency" | "hop_latency" => units::nanos(value),

@@ -158,7 +158,7 @@ fn table(exports: &[ExportView]) -> String {
     text
 }
 
-/// A stream; of an outlet, with the partition of its topic.
+/// Formats the stream of an export, with the topic's partition for an outlet.
 fn stream(one: &ExportView) -> String {
     match one.partition {
         Some(partition) => format!("{} {partition}", one.stream),

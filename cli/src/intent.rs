@@ -453,7 +453,8 @@ fn halt(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliErr
     })
 }
 
-/// A refusal in the words of the command line: options in place of keys, commands in place of paths.
+/// Translates a refusal into the terms of the command line: options in place of keys, commands in place of
+/// paths.
 fn explain(error: ClientError) -> CliError {
     let ClientError::Refused { status, message } = error else {
         return error.into();
@@ -467,7 +468,7 @@ fn explain(error: ClientError) -> CliError {
     CliError::new(message)
 }
 
-/// The option of the key with which a message begins, and the rest of the message.
+/// Returns the option for the key with which a message begins, and the rest of the message.
 fn option_in(message: &str) -> Option<(&'static str, &str)> {
     let (key, rest) = message.strip_prefix('`')?.split_once("`: ")?;
     let options = [
@@ -555,7 +556,8 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     })
 }
 
-/// That an intent is new; or, to replace it, that it is the version that there is now.
+/// Returns the condition of a request: that the intent is new or, to replace it, that it still has the
+/// current version.
 fn condition(client: &Client, body: &Value, replace: bool) -> Result<Condition, ClientError> {
     let name = body.get("name").and_then(Value::as_str).filter(|_| replace);
     let Some(name) = name else {
@@ -698,7 +700,7 @@ fn history(history: &ManagerHistoryView) -> String {
     table.render()
 }
 
-/// The state of the domain. `is_done`: the devices are as it says.
+/// Formats the state of the domain. `is_done` tells whether the devices have reached it.
 fn domain(domain: &DomainView, is_done: bool) -> String {
     let state = match (domain.stopped, is_done) {
         (true, true) => "all INT is stopped",

@@ -221,7 +221,7 @@ fn read(path: &str) -> Result<String, CliError> {
     })
 }
 
-/// The P4Info and the map of a subject.
+/// Loads the P4Info and the map of a subject.
 fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
     let own = Included::named(&subject.program);
     let text = match own {
@@ -303,7 +303,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
     }
 }
 
-/// The rules of the roles, in the order in which the manager adds them.
+/// Returns the rules of the roles, in the order in which the manager adds them.
 fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
     let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
     let mode = mode.ok_or_else(|| {
@@ -361,7 +361,7 @@ fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliE
     Ok(rules)
 }
 
-/// A filter of all flows, as an option has it.
+/// Parses an option as a filter of all flows.
 fn filter(text: &str) -> Option<Filter> {
     if let Some(rule) = text.strip_prefix("rule:") {
         return Some(Filter {
@@ -388,7 +388,7 @@ fn filter(text: &str) -> Option<Filter> {
     })
 }
 
-/// The entries of a device of a configuration.
+/// Lists the entries of a device of a configuration.
 fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
     let found = inventory.devices().find(|device| device.name == name);
@@ -441,7 +441,7 @@ fn entries(info: &P4Info, map: &Map, wanted: &RuleOptions) -> Result<String, Cli
     written(&program, info, &rules)
 }
 
-/// The entries of rules, each in a line.
+/// Lists the entries of rules, one a line.
 fn written<'a>(
     program: &Program,
     info: &P4Info,

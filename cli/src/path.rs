@@ -73,7 +73,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The matching flows; if the text is a whole flow or only one matches, that flow alone, with its hops.
+/// Requests the matching flows. If the text is a whole flow, or only one matches, returns that flow alone,
+/// with its hops.
 fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let Flows { mut flows, .. } = fetch(client, &format!("/flows?limit={limit}&filter={}", escape(text)))?;
     if let Some(exact) = flows.iter().position(|flow| flow.text == text) {
@@ -91,7 +92,7 @@ fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliEr
         .collect())
 }
 
-/// Several flows, one line each.
+/// Renders several flows, one a line.
 fn list(flows: &[FlowDetail], names: &Names) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([
@@ -111,7 +112,7 @@ fn list(flows: &[FlowDetail], names: &Names) -> String {
     table.render()
 }
 
-/// One flow: a drawing of its path, its latency and reports, and a line per hop.
+/// Renders one flow: a drawing of its path, its latency and reports, and a line for each hop.
 fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     let flow = &detail.flow;
     let mut out = format!("{}\n\n", terminal.paint(Tone::Strong, &flow.text));
@@ -140,7 +141,7 @@ fn picture(detail: &FlowDetail, names: &Names, terminal: Terminal) -> String {
     out
 }
 
-/// `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`, with the names of nodes and hosts.
+/// Draws a path as `10.0.0.1 ─ 101 ─ 102 ─ 103 ─ 10.0.0.2`, with the names of nodes and hosts.
 fn drawing(flow: &FlowView, names: &Names) -> String {
     let src = names.host(&flow.flow.src);
     let dst = names.host(&flow.flow.dst);

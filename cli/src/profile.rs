@@ -6,7 +6,7 @@ use wire::Dialect;
 use config::Settings;
 use terminal::CliError;
 
-/// The profile of that name: one of the configuration's, or a dialect's own.
+/// Returns the profile with this name: one of the configuration's, or a dialect's own.
 pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError> {
     let built_in: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
     if name == "default" || settings.profiles.contains_key(name) || built_in.contains(&name) {

@@ -116,7 +116,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The query of standard input.
+/// Reads the query from standard input.
 fn read_query() -> Result<String, CliError> {
     let mut sql = String::new();
     let read = io::stdin().take(MAX_QUERY + 1).read_to_string(&mut sql);
@@ -214,7 +214,7 @@ fn failed(error: io::Error) -> CliError {
     )
 }
 
-/// The error message, with a caret below its position if that is known.
+/// Formats the error message, with a caret below its position if that is known.
 fn explain(sql: &str, error: &QueryFailure) -> CliError {
     let message = &error.message;
     let Some(before) = error.offset.and_then(|offset| sql.get(..offset)) else {
@@ -226,7 +226,7 @@ fn explain(sql: &str, error: &QueryFailure) -> CliError {
     CliError::new(format!("{message}\n  {line}\n  {indent}^"))
 }
 
-/// The names that are asked for.
+/// Returns the names from the given configuration or API, or none if neither is given.
 fn node_names(args: &Args) -> Result<Names, CliError> {
     match (&args.config, &args.api) {
         (Some(file), _) => Ok(build::names(&Settings::load(Some(file))?)),
@@ -238,7 +238,7 @@ fn node_names(args: &Args) -> Result<Names, CliError> {
     }
 }
 
-/// A cell as people call what it is.
+/// Returns the name of the object in a cell, or `None` if it has none.
 fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Option<String> {
     let value = row.get(index)?;
     match columns.get(index)?.as_str() {
@@ -280,7 +280,7 @@ fn as_table(answer: &Rows, names: &Names) -> String {
     table.render()
 }
 
-/// Whether the first value of a column that is not null is a number.
+/// Returns whether the first value of a column that is not null is a number.
 fn is_numeric(answer: &Rows, index: usize) -> bool {
     answer
         .rows

@@ -124,7 +124,7 @@ fn terminal_error(error: ReadlineError) -> CliError {
     CliError::new(format!("cannot read from the terminal: {error}"))
 }
 
-/// `~/.local/state/hopwise/query_history`, or where `XDG_STATE_HOME` says.
+/// Returns `~/.local/state/hopwise/query_history`, or its place in `XDG_STATE_HOME`.
 fn history_file() -> Option<PathBuf> {
     let state = path_variable("XDG_STATE_HOME")
         .or_else(|| path_variable("HOME").map(|home| home.join(".local/state")))?;
@@ -143,7 +143,7 @@ fn show(printed: &Printed) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Whether there is a pager, and it has shown the text.
+/// Shows the text in the pager. Returns whether there is one that could show it.
 fn paged(text: &str) -> bool {
     let pager = env::var("PAGER")
         .ok()
@@ -227,7 +227,7 @@ impl Session {
     }
 }
 
-/// The step after `.name value` set something, or could not.
+/// Returns the step after `.name value`: done, or the reason why the value is invalid.
 fn setting(name: &str, value: &str, result: Result<(), String>) -> Step {
     match result {
         Ok(()) => Step::Set,
@@ -235,7 +235,7 @@ fn setting(name: &str, value: &str, result: Result<(), String>) -> Step {
     }
 }
 
-/// Whether the end of a statement is inside quotes.
+/// Returns whether the end of a statement is inside quotes.
 fn is_quoted(statement: &str) -> bool {
     let mut open = None;
     for character in statement.chars() {
@@ -274,8 +274,8 @@ impl Schema {
         }
     }
 
-    /// Completions of the word that ends at `at`: the start of the word, and the texts. Columns are those of the tables that the
-    /// line names, or of all.
+    /// Completes the word that ends at `at`: returns its start and the possible texts. Columns are those of
+    /// the tables that the line names, or of all.
     fn complete(&self, line: &str, at: usize) -> (usize, Vec<String>) {
         let begun = line.get(..at).unwrap_or(line);
         let start = begun

@@ -18,7 +18,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The same with another query.
+    /// Returns a copy of this question with another query.
     pub(super) fn about(&self, sql: String) -> Self {
         Self { sql, ..self.clone() }
     }
@@ -82,7 +82,7 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
     Ok(now.saturating_sub(age))
 }
 
-/// The seconds of a length of time such as `30s`, `15m`, `2h` or `7d`.
+/// Parses a length of time such as `30s`, `15m`, `2h` or `7d`, and returns it in seconds.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let unit = text.chars().last()?;
     let seconds: u64 = match unit {

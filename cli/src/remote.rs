@@ -40,7 +40,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// The API at this URL; what else it needs is in the environment.
+    /// Names the API at this URL; a token and certificates come from the environment.
     pub fn at(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -51,13 +51,13 @@ impl Api {
         }
     }
 
-    /// A client for this API.
+    /// Creates a client of this API.
     pub fn client(&self) -> Result<Client, CliError> {
         let token = self.token.clone().or_else(|| std::env::var("HOPWISE_TOKEN").ok());
         Client::with_tls(&self.url, token, self.tls_for(&self.url)?).map_err(CliError::from)
     }
 
-    /// The TLS configuration for `url`, or `None` for plain HTTP.
+    /// Returns the TLS configuration for `url`, or `None` for plain HTTP.
     pub fn tls_for(&self, url: &str) -> Result<Option<Arc<ClientConfig>>, CliError> {
         if tls::authority(url).0 {
             self.tls()
@@ -66,7 +66,7 @@ impl Api {
         }
     }
 
-    /// The TLS configuration; `None` without authorities.
+    /// Reads the TLS configuration, or returns `None` if no authorities are given.
     fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
         let certificate = self.client_certificate.clone();
         let certificate = certificate.or_else(|| path_variable("HOPWISE_CLIENT_CERTIFICATE"));
@@ -81,14 +81,14 @@ impl Api {
     }
 }
 
-/// The path in an environment variable, or `None` if the variable is not set or empty.
+/// Returns the path in an environment variable, or `None` if the variable is not set or empty.
 pub(crate) fn path_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
 }
 
-/// The response at `path`, as a type. The server's notes about it go to standard error.
+/// Requests `path`, and parses the response. The server's notes about it go to standard error.
 pub fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliError> {
     let body = client.get_text(path)?;
     client.take_notes().iter().for_each(terminal::note);
@@ -100,7 +100,8 @@ pub fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, CliE
     })
 }
 
-/// The names that a running hopwise knows: none if it does not answer, because ids say the same.
+/// Requests the names that a running hopwise knows. Returns none if it does not answer, because ids say the
+/// same.
 pub fn names(client: &Client) -> Names {
     fetch::<NamesView>(client, "/names")
         .map(Names::from)

@@ -326,7 +326,7 @@ impl Sketch {
 }
 
 impl Args {
-    /// The destinations of reports, and the assignment of keys.
+    /// Returns the destinations of reports, and the assignment of keys to them.
     fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
         let Some(file) = &self.map else {
             return Ok((self.to.clone(), Spread::even(self.to.len())));
@@ -393,7 +393,7 @@ impl Sending {
         })
     }
 
-    /// Queues a report in the outbox.
+    /// Queues a report in the outbox, or counts it if it is suppressed or the queue is full.
     pub(super) fn send(&mut self, operation: &Operation<'_>) {
         match self
             .reporter

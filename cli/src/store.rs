@@ -120,7 +120,7 @@ fn table(files: &[FileCheck]) -> String {
     out
 }
 
-/// A file as a line of JSON.
+/// Formats a file as a line of JSON.
 fn line(file: &FileCheck) -> String {
     let mut out = String::new();
     json::object(&mut out, |o| {

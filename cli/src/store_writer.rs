@@ -21,7 +21,7 @@ pub struct StoreWriter {
     store: Store,
     batch: Batch,
     known_links: KnownLinks,
-    /// When links were looked at.
+    /// Time of the last look at the links.
     looked: Nanos,
 }
 

@@ -13,7 +13,7 @@ use super::remote::parse_path;
 use terminal::CliError;
 use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 
-/// The store in `dir`.
+/// Opens the store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
     Reader::open(dir).map_err(|error| match error {
         store::Error::Io(_, error) => match error.kind() {
@@ -31,7 +31,7 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
     })
 }
 
-/// The latest events that pass the filter, oldest first.
+/// Reads the latest events that pass the filter, oldest first.
 pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<EventView>, CliError> {
     if let Some(condition) = filter.condition(&filter::no_names)? {
         return matching(dir, filter, &condition, limit as usize);
@@ -61,7 +61,7 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     Ok(events)
 }
 
-/// The latest events that also match a condition.
+/// Reads the latest events that also match a condition.
 fn matching(
     dir: &Path,
     filter: &Filter,
@@ -137,7 +137,7 @@ fn event(row: Vec<Value>) -> Option<EventView> {
     })
 }
 
-/// Rows of the flows that meet a condition on `text`, which is its parameter, the latest first.
+/// Reads the rows of the flows that meet a condition on `text`, which is its parameter, the latest first.
 fn flow_rows(dir: &Path, condition: &str, text: &str, limit: u32) -> Result<Vec<Vec<Value>>, CliError> {
     let sql = format!(
         "SELECT flow, src, dst, sport, dport, proto, path, flow_latency, basis, reports, first_seen, last_seen \
@@ -146,7 +146,7 @@ fn flow_rows(dir: &Path, condition: &str, text: &str, limit: u32) -> Result<Vec<
     rows(dir, &sql, vec![Value::Text(text.to_string())], limit)
 }
 
-/// Flows whose text is or contains `text`, the latest first; with its hops if there is only one.
+/// Reads the flows whose text is or contains `text`, the latest first. A single flow has its hops.
 pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
     let mut found = flow_rows(dir, "flow = ?1", text, limit)?;
     if found.is_empty() {
@@ -185,8 +185,8 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
     })
 }
 
-/// The latest reported values of each node of the flow's path: its latency for this flow, and the latest
-/// occupancy of one of its queues, from any flow.
+/// Reads the latest reported values of each node of the flow's path: its latency for this flow, and the
+/// latest occupancy of one of its queues, from any flow.
 fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
     let query = "SELECT node, value, path, hop_latencies FROM events WHERE flow = ?1 \
                  AND (metric = 'hop_latency' OR hop_latencies IS NOT NULL) ORDER BY ts DESC LIMIT 1000";
@@ -287,7 +287,7 @@ impl Row {
         }
     }
 
-    /// Source, destination, ports and protocol; all five columns are consumed in any case.
+    /// Reads source, destination, ports and protocol. All five columns are consumed in any case.
     fn flow(&mut self) -> Option<Flow> {
         let src = self.text();
         let dst = self.text();

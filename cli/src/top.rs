@@ -120,7 +120,8 @@ impl Shown {
         }
     }
 
-    /// The time until the next request. A console gives whole minutes, and another server works for it.
+    /// Returns the time until the next request. A console gives whole minutes, and another server works for
+    /// it.
     fn interval(&self, interval: Duration) -> Duration {
         match self {
             Self::Tables(snapshot) if snapshot.is_console() => interval.max(CONSOLE_INTERVAL),
@@ -128,7 +129,7 @@ impl Shown {
         }
     }
 
-    /// The target of each row.
+    /// Returns the target of each row.
     fn rows(&self, state: &State) -> Vec<Target> {
         match self {
             Self::Tables(snapshot) => snapshot.table(&state.page, None).1,
@@ -202,7 +203,7 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The time now, ns since the epoch.
+/// Returns the time now, ns since the Unix epoch.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -11,7 +11,7 @@ use view::{Names, NamesView};
 use super::sections::Period;
 use super::settings::Settings;
 
-/// The settings of the store.
+/// Returns the configuration of the store.
 pub fn store(settings: &Settings) -> store::Config {
     let written = &settings.store;
     store::Config {
@@ -27,7 +27,8 @@ pub fn store(settings: &Settings) -> store::Config {
     }
 }
 
-/// The flight recorder of these settings, if there is one.
+/// Returns the configuration of the flight recorder, or `None` if it is off or there is no store or collector
+/// for it.
 pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
     let written = &settings.flight_recorder;
     let is_possible = settings.store.enabled && settings.collects();
@@ -35,7 +36,7 @@ pub fn flight_recorder(settings: &Settings) -> Option<triggers::Config> {
     (is_possible && written.enabled.unwrap_or(default)).then(|| written.config(settings.store.reports))
 }
 
-/// The names that a file has, for commands.
+/// Returns the names that a file gives to nodes, interfaces and hosts, for commands.
 pub fn names(settings: &Settings) -> Names {
     NamesView::new(
         settings.collect().node_names(),
@@ -44,7 +45,7 @@ pub fn names(settings: &Settings) -> Names {
     .into()
 }
 
-/// The profile by which the aggregator decodes postcards.
+/// Returns the profile with which the aggregator decodes postcards at its ports.
 pub fn aggregator_profile(aggregator: &AggregatorSettings, settings: &Settings) -> wire::Profile {
     let mut profile = settings.collect().profile(&aggregator.profile).wire;
     receive_on(&mut profile, &aggregator.listen.ports());

@@ -43,7 +43,7 @@ const MAX_RULES: usize = detect::rule::MAX_RULES;
 /// Longest name of a rule, characters.
 const MAX_RULE_NAME: usize = detect::rule::MAX_NAME;
 
-/// Reports every problem of settings that are valid individually.
+/// Checks settings that are valid individually against each other, and reports every problem.
 pub fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut checker = Checker { root, reader };
     checker.collector(settings);
@@ -178,7 +178,8 @@ fn a_console(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     }
 }
 
-/// An outlet has no inputs, and shares the exports' part of the API with nobody.
+/// Checks that an outlet has a file of its own: it has no inputs, and shares the exports' part of the API
+/// with no role.
 fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let Some(outlet) = &settings.outlet else { return };
     let others = [
@@ -200,7 +201,8 @@ fn an_outlet(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
     }
 }
 
-/// The bytes of the file that a rule's error is about: inside the quotes, where the rule is written without escapes.
+/// Returns the bytes of the file that a rule's error is about: inside the quotes if the rule is written
+/// without escapes, or else the whole `span`.
 fn span_in(text: &str, span: Range<usize>, error: &RuleError) -> Range<usize> {
     let written = text.get(span.clone()).unwrap_or("");
     match written.find(&error.text) {
@@ -231,7 +233,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The size of a queue. A datagram or record of any size fits into the smallest one.
+    /// Checks the size of a queue, 1 MiB to 16 GiB. A datagram or record of any size fits into the smallest
+    /// one.
     fn queue(&mut self, path: &[&str], size: Size) {
         if !(1 << 20..=16 << 30).contains(&size.0) {
             self.refuse(path, "a queue has a size in bytes; write \"1 MiB\" to \"16 GiB\"");

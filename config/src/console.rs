@@ -46,7 +46,7 @@ section! {
 type Wrong = (&'static str, String);
 
 impl ConsoleSettings {
-    /// Where ClickHouse is, as an export has it.
+    /// Returns the ClickHouse server as the settings of an export.
     fn export(&self) -> ExportSettings {
         ExportSettings {
             kind: Some(ExportKind::ClickHouse),
@@ -62,7 +62,8 @@ impl ConsoleSettings {
         }
     }
 
-    /// Where requests go, and with what. Files are read.
+    /// Returns the destination of requests, with credentials and certificates. Reads the files that have
+    /// them.
     ///
     /// # Errors
     /// A key and what is wrong with it.
@@ -75,7 +76,7 @@ impl ConsoleSettings {
         self.export().destination()
     }
 
-    /// The tables.
+    /// Returns the tables that the database and the prefix name.
     ///
     /// # Errors
     /// A key and what is wrong with it.
@@ -83,7 +84,7 @@ impl ConsoleSettings {
         ClickHouse::new(&self.database, &self.prefix, 0).map_err(|error| ("database", error))
     }
 
-    /// The names of collectors in pairs, each with what stands for its pair.
+    /// Returns the names of the collectors in pairs, each with the name that stands for its pair.
     pub fn names(&self) -> Vec<(String, String)> {
         let mut names = Vec::new();
         for pair in &self.pairs {
@@ -110,7 +111,7 @@ impl ConsoleSettings {
             })
     }
 
-    /// Everything that is wrong with it.
+    /// Returns every problem of these settings, with its key.
     pub fn problems(&self) -> Vec<Wrong> {
         let mut problems: Vec<Wrong> = [self.destination().err(), self.tables().err()]
             .into_iter()
@@ -141,7 +142,7 @@ impl ConsoleSettings {
     }
 }
 
-/// Whether a collector can have this name.
+/// Returns whether a collector can have this name: 1 to 255 letters, digits, `-`, `_` and `.`.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len())
         && name
@@ -152,7 +153,8 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// Names of collectors in pairs, at most: each statement has them all.
 const MAX_NAMES: usize = 256;
 
-/// Whether this is the URL of a collector. Everybody who may read the pages gets it: it has no user and no password.
+/// Returns whether this is the URL of a collector. Everybody who may read the pages gets it, so it has no
+/// user and no password.
 fn is_address(url: &str) -> bool {
     let rest = ["http://", "https://"]
         .iter()

@@ -11,8 +11,8 @@ use manage_role::settings::supported;
 /// Files of one folder.
 const MAX_FILES: usize = 10_000;
 
-/// The intents of the `*.toml` of a folder, in the order of their names. `names`: of the intents that are there already, with
-/// where they are.
+/// Reads the intents of the `*.toml` files of a folder, in the order of the files' names. `names` are those
+/// of the intents that are there already, with the file of each.
 ///
 /// # Errors
 /// Every problem with its file and line.
@@ -69,7 +69,7 @@ pub(crate) fn intents(
     }
 }
 
-/// The files, by name; hidden ones, as editors write them, are left out.
+/// Lists the files of the folder by name. Hidden ones, as editors write them, are left out.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| not_read(folder, error))? {

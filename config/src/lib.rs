@@ -33,7 +33,7 @@ use runtime::{control::Asked, host};
 use terminal::CliError;
 
 impl Settings {
-    /// The settings of a file, or the defaults without one.
+    /// Reads the settings of a file, or returns the defaults without one.
     ///
     /// # Errors
     /// The file cannot be read or is invalid; the message names each line.
@@ -51,7 +51,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Adds the intents of the manager's folder. `file`: where the others are.
+    /// Adds the intents of the manager's folder to those of `file`.
     fn add_intents(&mut self, file: &Path) -> Result<(), CliError> {
         let Some(folder) = self.manager.as_mut().and_then(|manager| manager.intents.take()) else {
             return Ok(());
@@ -71,7 +71,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that `text` gives. `file` is its name in messages.
+    /// Parses the settings in `text`. `file` is its name in messages.
     ///
     /// # Errors
     /// Every problem of the file, with its line.
@@ -108,7 +108,7 @@ impl Settings {
         reader.finish(file).map(|()| settings)
     }
 
-    /// The settings of the collector's role.
+    /// Returns the settings of the collector's role.
     pub fn collect(&self) -> CollectSettings {
         CollectSettings {
             collector: self.collector.clone(),
@@ -120,12 +120,12 @@ impl Settings {
         }
     }
 
-    /// Whether the program runs a collector.
+    /// Returns whether the program runs a collector.
     pub fn collects(&self) -> bool {
         self.collector.enabled.unwrap_or(true)
     }
 
-    /// The part of the configuration that a manager uses; `None` if there is no manager.
+    /// Returns the part of the configuration that a manager uses, or `None` if there is no manager.
     pub fn managed(self: &Arc<Self>) -> Option<Arc<Configuration>> {
         let detection: Arc<dyn Detection> = Arc::<Self>::clone(self);
         Some(Arc::new(Configuration {
@@ -137,7 +137,7 @@ impl Settings {
         }))
     }
 
-    /// The exports, with what they need of the rest of the file.
+    /// Returns the exports, with what they need of the rest of the file.
     pub fn all_exports(&self) -> Exports<'_> {
         Exports {
             exports: &self.exports,
@@ -148,13 +148,13 @@ impl Settings {
         }
     }
 
-    /// Whether the program serves the web UI.
+    /// Returns whether the program serves the web UI.
     pub fn has_pages(&self) -> bool {
         self.ui.enabled && (self.collects() || self.console.is_some())
     }
 
-    /// These settings with every change in `new` that can be applied at run time, and the names of the other settings that
-    /// differ, which stay unchanged.
+    /// Returns these settings with every change in `new` that can be applied at run time, and the names of
+    /// the other settings that differ, which stay unchanged.
     pub fn reload(&self, new: Self) -> (Self, Vec<String>) {
         let mut kept = Vec::new();
         let mut merged = new;
@@ -176,7 +176,7 @@ impl Settings {
         ))
     }
 
-    /// Listeners to which everyone may report, as a warning for each role that has any.
+    /// Returns a warning for each role with listeners to which everyone may report.
     pub fn open_listeners(&self) -> Vec<String> {
         let collector = &self.collector;
         let open = collector
@@ -215,20 +215,20 @@ impl Settings {
             .collect()
     }
 
-    /// The effective settings as a TOML file, without secrets.
+    /// Formats the effective settings as a TOML file, without secrets.
     pub fn to_toml(&self) -> String {
         self.show().to_toml()
     }
 
-    /// The effective settings as JSON, without secrets.
+    /// Converts the effective settings to JSON, without secrets.
     pub fn to_json(&self) -> serde_json::Value {
         self.show().to_json()
     }
 
-    /// The export with this name. `file`: whose settings these are.
+    /// Returns the export with this name. `file` is named in the message if there is none.
     ///
     /// # Errors
-    /// There is none.
+    /// No export has this name.
     pub fn export(&self, name: &str, file: &Path) -> Result<&ExportSettings, CliError> {
         self.exports.get(name).ok_or_else(|| {
             CliError::new(format!(
@@ -238,7 +238,7 @@ impl Settings {
         })
     }
 
-    /// The name of this collector in what it exports: as configured, else of the machine.
+    /// Returns the name of this collector in exported records: the configured one, or else the machine's.
     pub fn collector_name(&self) -> String {
         let names = [
             self.collector.name.clone().unwrap_or_default(),
@@ -251,7 +251,8 @@ impl Settings {
             .unwrap_or_default()
     }
 
-    /// The directory of the store: as configured, else `$STATE_DIRECTORY` (systemd), else in the current directory.
+    /// Returns the directory of the store: the configured one, or else `$STATE_DIRECTORY` (systemd), or else
+    /// `hopwise-data` in the current directory.
     pub fn store_directory(&self) -> PathBuf {
         let configured = self.store.dir.clone();
         configured
@@ -283,7 +284,7 @@ pub struct Overrides {
     pub console: Option<ConsoleOverrides>,
 }
 
-/// Those of `hopwise console`.
+/// Overrides of `hopwise console`.
 #[derive(Clone, Debug, Default)]
 pub struct ConsoleOverrides {
     /// Instead of `[console] url`.
@@ -321,7 +322,7 @@ impl ConsoleOverrides {
 }
 
 impl Overrides {
-    /// The settings with these overrides.
+    /// Applies these overrides to `settings`.
     ///
     /// # Errors
     /// The settings and the overrides contradict each other, or the API needs a token, as a message.
@@ -349,7 +350,7 @@ impl Overrides {
     }
 }
 
-/// The reference page of the configuration, in Markdown.
+/// Renders the reference page of the configuration, in Markdown.
 pub fn reference() -> String {
     let mut chapters = Vec::new();
     Settings::explain("", &mut chapters);

@@ -15,8 +15,9 @@ use collect_role::settings::XdpMode;
 use model::{ProfileSettings, SourceSettings};
 
 impl Settings {
-    /// Reports of devices that a pipeline map drives are read with the profile of the map, unless `[nodes]` or `[[sources]]` name another one.
-    /// `refuse`: takes a device's driver and name, and what is wrong with its map.
+    /// Assigns the profile of its pipeline map to each device that a map drives, unless `[nodes]` or
+    /// `[[sources]]` names another one. `refuse` is called with a device's driver and name, and the error of
+    /// its map.
     pub fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
         let Some(manager) = &self.manager else { return };
         // The kernel's program knows one profile.
@@ -85,7 +86,8 @@ impl Settings {
     }
 }
 
-/// The program of a device that a pipeline map describes. A map that cannot be read is refused elsewhere.
+/// Returns the program of a device that a pipeline map describes, with the map. A map that cannot be read is
+/// refused elsewhere.
 fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettings, Map)> {
     let driven = match device.driver.as_str() {
         "p4runtime" => manager.p4runtime.get(&device.name).cloned(),
@@ -136,7 +138,7 @@ fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<ProfileSetting
     Ok(Some(profile))
 }
 
-/// The name of a map's profile: that of the map, or of its file.
+/// Returns the name of a map's profile: that of a shipped map, or else of its file without the extension.
 fn profile_name(map: &str) -> String {
     let stem = Path::new(map).file_stem().filter(|_| map::shipped(map).is_none());
     stem.map_or_else(|| map.to_owned(), |stem| stem.to_string_lossy().into_owned())
@@ -174,7 +176,7 @@ clocks = "synchronised"
     /// A node, its unit of latency, and that of its queues.
     type NodeUnits = (u32, u32, String);
 
-    /// Units of each node, and the dialects of the addresses of reports.
+    /// Returns the units of each node, and the dialects of the addresses of reports.
     fn read(text: &str) -> (Vec<NodeUnits>, Vec<(String, wire::Dialect)>) {
         let settings = Settings::parse(text, "h.toml").unwrap_or_else(|error| panic!("{error}"));
         // What is shown is what is in force, and is read again.

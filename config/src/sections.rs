@@ -113,7 +113,7 @@ impl TlsSettings {
         tls::server(&identity, self.client_ca.as_deref())
     }
 
-    /// A warning if the certificate is one that some clients refuse.
+    /// Returns a warning if the certificate is one that some clients refuse.
     pub fn warning(&self) -> Option<String> {
         let identity = tls::Identity::from_files(self.certificate.as_deref(), self.key.as_deref());
         identity.ok().flatten()?.authority_warning()
@@ -129,12 +129,12 @@ impl ApiSettings {
         self.tls.as_ref().map(TlsSettings::server).transpose()
     }
 
-    /// The scheme of the URLs of the API: `http` or `https`.
+    /// Returns the scheme of the URLs of the API: `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether requests need a token.
+    /// Returns whether requests need a token.
     pub fn needs_token(&self) -> bool {
         self.token.is_some() || !self.tokens.is_empty()
     }

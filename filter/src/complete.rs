@@ -14,7 +14,7 @@ pub struct Completion {
     pub about: String,
 }
 
-/// The words that can follow `text`, which ends at the cursor. `names` are the names of nodes.
+/// Returns the words that can follow `text`, which ends at the cursor. `names` are the names of nodes.
 pub fn complete(text: &str, view: View, names: &[&str]) -> Vec<Completion> {
     if text.len() > MOST {
         return Vec::new();
@@ -110,7 +110,7 @@ fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&st
         .collect()
 }
 
-/// The words that are expected here, each with a description.
+/// Returns the words that are expected here, each with a description.
 fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'static str)> {
     match expected {
         Expected::Test => Field::ALL

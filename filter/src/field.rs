@@ -142,7 +142,7 @@ impl Field {
         Self::Reports,
     ];
 
-    /// The name in a filter.
+    /// Returns the name in a filter.
     pub fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -167,7 +167,7 @@ impl Field {
         }
     }
 
-    /// A description in one line.
+    /// Returns a description in one line.
     pub fn about(self, view: View) -> &'static str {
         match (self, view) {
             (Self::Src, _) => "source address: in 10.0.1.0/24",
@@ -229,7 +229,7 @@ impl Field {
         }
     }
 
-    /// Whether rows of this view have it.
+    /// Returns whether rows of this view have the field.
     pub fn is_of(self, view: View) -> bool {
         match self {
             Self::Interface | Self::Queue | Self::Kind | Self::Metric | Self::Rule | Self::Reason => {
@@ -240,7 +240,7 @@ impl Field {
         }
     }
 
-    /// The field of that name in this view.
+    /// Returns the field with this name in this view.
     pub(crate) fn from_name(name: &str, view: View) -> Option<Self> {
         Self::ALL
             .into_iter()

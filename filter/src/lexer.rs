@@ -20,7 +20,7 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The length in the text, quotes included.
+    /// Returns the length in the text, bytes, quotes included.
     pub(crate) fn length(&self) -> usize {
         self.text.len() + 2 * usize::from(self.is_quoted)
     }
@@ -63,7 +63,7 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// The name that is next; it is not skipped.
+    /// Returns the next name without skipping it, or an empty string if a value or a symbol is next.
     pub(crate) fn name(&mut self) -> &'a str {
         self.blanks();
         let rest = self.rest();
@@ -90,7 +90,9 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// A value. `Err`: there is none, or its quotes are not closed.
+    /// Reads a value.
+    ///
+    /// Returns the advice for an error message if there is none, or if its quotes are not closed.
     pub(crate) fn value(&mut self) -> Result<Piece<'a>, &'static str> {
         self.blanks();
         let rest = self.rest();

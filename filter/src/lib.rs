@@ -10,7 +10,7 @@
 //! A field that a row lacks is *unknown*: a test of it is neither true nor false, not even under `not`, as in [rules](detect::rule). Only
 //! rows of which the whole is true are shown.
 //!
-//! A filter is compared with rows here ([`Filter::matches`]), or written as a condition of ClickHouse ([`Filter::click_house`]), which
+//! A filter is compared with rows here ([`Filter::matches`]), or written as a condition of ClickHouse ([`Filter::to_clickhouse`]), which
 //! says the same. Texts come from outside: their length, depth and number of tests are bounded, and errors have a position.
 //!
 //! # Example
@@ -27,7 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod click_house;
+mod clickhouse;
 mod complete;
 mod fault;
 mod field;
@@ -36,7 +36,7 @@ mod parser;
 mod path;
 mod test;
 
-pub use click_house::WITH_PORTS;
+pub use clickhouse::HAS_PORTS;
 pub use complete::{Completion, complete};
 pub use fault::Fault;
 pub use field::{Field, View};
@@ -59,29 +59,30 @@ impl Filter {
         parser::parse(text, view, names).map(|root| Self { root })
     }
 
-    /// Whether the row is shown.
+    /// Returns whether the row is shown.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.root.truth(facts) == Some(true)
     }
 
-    /// Whether the row is not shown, whatever it lacks.
+    /// Returns whether the row is not shown, whatever the fields that it lacks may be.
     pub fn excludes(&self, facts: &Facts<'_>) -> bool {
         self.root.truth(facts) == Some(false)
     }
 
-    /// Whether one of its tests is about the path, or about values of nodes.
+    /// Returns whether a test is about the path, or about values of nodes.
     pub fn asks_nodes(&self) -> bool {
         self.root.asks_nodes()
     }
 
-    /// The fields that it tests, each once.
+    /// Returns the fields that the filter tests, each once.
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
         self.root.fields(&mut fields);
         fields
     }
 
-    /// The values of this metric at which the result may change; between two of them it is the same.
+    /// Returns the values of this metric at which the result may change, ascending; between two of them it is
+    /// the same.
     pub fn bounds(&self, metric: detect::Metric) -> Vec<u64> {
         let mut bounds = Vec::new();
         self.root.bounds(Field::Value(metric), &mut bounds);
@@ -90,29 +91,31 @@ impl Filter {
         bounds
     }
 
-    /// The number of tests and values, which is the cost of a match.
+    /// Returns the number of tests and values, which is the cost of a match.
     pub fn tests(&self) -> usize {
         self.root.tests()
     }
 
-    /// The properties that each matching row has, for an index.
+    /// Returns the properties that every matching row has, to look rows up in an index.
     pub fn required(&self) -> Required {
         self.root.required()
     }
 
-    /// As a condition of ClickHouse about the tables `events` and `flows`. `parameter` is given the type and the text of a value, and says
-    /// how the statement names it: no value is part of the text.
-    pub fn click_house(&self, parameter: &mut dyn FnMut(&str, String) -> String) -> String {
-        click_house::condition(&self.root, parameter)
+    /// Renders the filter as a ClickHouse condition on the tables `events` and `flows`. `parameter` is given
+    /// the type and the text of a value, and returns the placeholder by which the statement refers to it: no
+    /// value is part of the text.
+    pub fn to_clickhouse(&self, parameter: &mut dyn FnMut(&str, String) -> String) -> String {
+        clickhouse::condition(&self.root, parameter)
     }
 }
 
-/// Names for [`Filter::parse`] where no node has a name.
+/// Returns `None` for every name, for [`Filter::parse`] where no node has a name.
 pub fn no_names(_: &str) -> Option<u32> {
     None
 }
 
-/// The fuzz body: any text is refused at a position inside it, or can be used; what completes it can be inserted where it says.
+/// Runs the fuzz body: any text is either refused at a position inside it or can be used, and each completion
+/// can be inserted at its position.
 ///
 /// # Panics
 /// If that does not hold.
@@ -130,7 +133,7 @@ pub fn fuzz(data: &[u8]) {
             Ok(filter) => {
                 let _ = (filter.matches(&Facts::default()), filter.required());
                 let mut values = 0;
-                let written = filter.click_house(&mut |_, _| {
+                let written = filter.to_clickhouse(&mut |_, _| {
                     values += 1;
                     format!("{{p{values}:T}}")
                 });

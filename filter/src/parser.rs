@@ -37,7 +37,7 @@ pub(crate) fn parse(
     Ok(root)
 }
 
-/// A text that is nothing but one word, which is searched.
+/// Returns the word to search for, if `text` is a single word and no comparison.
 fn only_word(text: &str) -> Option<&str> {
     let mut scanner = Scanner::new(text);
     let piece = scanner.value().ok()?;
@@ -280,7 +280,8 @@ impl<'a> Parser<'a> {
         Fault::new(self.scanner.at(), length, message)
     }
 
-    /// A fault at this position. If a symbol of another language stands there, the advice is to write our word for it.
+    /// Builds a fault at the current position. If an operator of another language stands there, the message
+    /// names the word to write instead of giving `advice`.
     fn expected(&mut self, advice: &str) -> Fault {
         self.scanner.blanks();
         let rest = self.scanner.rest();
@@ -308,7 +309,7 @@ fn combine(mut parts: Vec<Expression>, combined: fn(Vec<Expression>) -> Expressi
     }
 }
 
-/// The name that `name` may be a misspelling of.
+/// Returns the closest of the names of which `name` may be a misspelling.
 fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     names
         .iter()
@@ -343,7 +344,8 @@ fn word(text: &str, known: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The ranges of numbers for which the comparison is true. Only `==`, `!=` and `in` have more than one value.
+/// Returns the ranges of numbers for which the comparison is true; for `!=`, those for which it is false.
+/// Only `==`, `!=` and `in` have more than one value.
 fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let (first, last) = ranges.first().copied().unwrap_or((1, 0));
     let range = match operator {
@@ -424,7 +426,7 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is more than {most}"))
 }
 
-/// A decimal number times a factor, if that is whole.
+/// Parses a decimal number and multiplies it by `factor`. Returns `None` if the product is not whole.
 fn decimal(text: &str, factor: u64) -> Option<u128> {
     let digits = text.replace('_', "");
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));

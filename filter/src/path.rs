@@ -20,7 +20,7 @@ pub(crate) struct Pattern {
 pub(crate) const MOST_STEPS: usize = 64;
 
 impl Pattern {
-    /// Where it stands does not matter, so `*` at its ends says nothing.
+    /// Creates a pattern. It may match anywhere in a path, so `*` at its ends has no effect and is left out.
     pub(crate) fn new(mut steps: Vec<Step>) -> Self {
         steps.dedup_by(|one, other| *one == Step::Any && *other == Step::Any);
         let first = steps
@@ -38,7 +38,8 @@ impl Pattern {
         &self.steps
     }
 
-    /// Whether it is in the path. Each part between two `*` is found where it first fits: with later ones, no more would.
+    /// Returns whether the path contains the pattern. Each part between two `*` is taken where it first fits:
+    /// no later place would match more.
     pub(crate) fn is_in(&self, path: &[u32]) -> bool {
         let mut rest = path;
         for part in self.steps.split(|step| *step == Step::Any) {

@@ -1,4 +1,4 @@
-//! What filters match, what is refused where, and what completes them.
+//! Rows that filters match, texts that they refuse, and completions.
 #![allow(clippy::unwrap_used, reason = "a failed test says where")]
 
 use detect::Metric;
@@ -332,10 +332,10 @@ fn what_every_match_has_is_for_an_index() {
 }
 
 /// The condition of ClickHouse for a filter, and its parameters.
-fn click_house(text: &str) -> (String, Vec<String>) {
+fn to_clickhouse(text: &str) -> (String, Vec<String>) {
     let mut values = Vec::new();
     let filter = Filter::parse(text, View::Events, &names).unwrap();
-    let text = filter.click_house(&mut |kind, value| {
+    let text = filter.to_clickhouse(&mut |kind, value| {
         values.push(format!("{kind} {value}"));
         format!("{{p{}}}", values.len())
     });
@@ -343,8 +343,8 @@ fn click_house(text: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn click_house_gets_values_as_parameters() {
-    let (text, values) = click_house("src in 10.0.1.0/24 and not path ~ 101>*>?>103");
+fn clickhouse_gets_values_as_parameters() {
+    let (text, values) = to_clickhouse("src in 10.0.1.0/24 and not path ~ 101>*>?>103");
     assert_eq!(
         text,
         "(if(flow != '' AND NOT startsWith(flow, 'flow-id:'), (src BETWEEN {p1} AND {p2}), NULL) AND \
@@ -358,7 +358,7 @@ fn click_house_gets_values_as_parameters() {
             "String >101>([0-9]+>)*[0-9]+>103>"
         ]
     );
-    let (text, values) = click_house("rule ~ \"a' OR 1 = 1\"");
+    let (text, values) = to_clickhouse("rule ~ \"a' OR 1 = 1\"");
     assert_eq!(text, "if(rule = '', NULL, position(rule, {p1}) > 0)");
     assert_eq!(values, ["String a' OR 1 = 1"]);
 }

@@ -58,8 +58,9 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Answers from the server at `destination`, to which it connects with the first question. `pairs`: for each
-    /// collector of a pair, the name that stands for the pair. `limit`: the longest time of an answer.
+    /// Creates a back end that queries the server at `destination`, to which it connects with the first
+    /// query. `pairs` has, for each collector of a pair, the name that stands for the pair. `limit` is the
+    /// time limit of an answer.
     pub fn new(
         destination: Destination,
         tables: ClickHouse,
@@ -75,12 +76,12 @@ impl Remote {
         }
     }
 
-    /// A statement about a table.
+    /// Creates a statement about a table.
     fn about(&self, stream: Stream) -> Statement {
         Statement::about(self.tables.table(stream), Arc::clone(&self.pairs))
     }
 
-    /// The body of the answer to a statement.
+    /// Executes a statement, and returns the body of the answer.
     async fn ask(
         &self,
         statement: Statement,
@@ -121,7 +122,7 @@ impl Remote {
         Ok(answer.body)
     }
 
-    /// The rows of an answer to one of our statements.
+    /// Executes one of our statements, and returns the rows of the answer.
     async fn rows<T: DeserializeOwned>(
         &self,
         statement: Statement,
@@ -131,8 +132,8 @@ impl Remote {
         rows::read(&body)
     }
 
-    /// Beginnings of the time ranges that are searched one after the other for the latest rows. Without a limit, ClickHouse would read
-    /// the whole table.
+    /// Returns the beginnings of the time ranges that are searched one after the other for the latest rows.
+    /// Without a limit, ClickHouse would read the whole table.
     async fn floors(
         &self,
         stream: Stream,
@@ -154,13 +155,13 @@ impl Remote {
         Ok(windows.chain([None]).collect())
     }
 
-    /// The latest events, newest first, each once.
+    /// Reads the latest events, newest first, each once.
     async fn latest(&self, question: &EventSelection, until: Instant) -> Result<Vec<EventRow>, Failure> {
         let found = self.latest_with_collectors(question, until).await?;
         Ok(found.into_iter().map(|found| found.line.row()).collect())
     }
 
-    /// The same, with the collectors that stored each.
+    /// Reads the latest events, newest first, each once with the collectors that stored it.
     async fn latest_with_collectors(
         &self,
         question: &EventSelection,
@@ -277,7 +278,7 @@ impl History for Remote {
         hold(permit, self.queue_records(question))
     }
 
-    /// Reports are not exported: there is nothing to count.
+    /// Counts drops and lost reports. Other packets cannot be counted: reports are not exported.
     fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses> {
         hold(permit, self.losses_within(question.span))
     }
@@ -318,7 +319,7 @@ impl History for Remote {
         Box::pin(self.user_rows(request))
     }
 
-    /// Connections that were not used lately are closed.
+    /// Closes connections that were not used lately.
     fn tidy(&self) {
         lock(&self.idle).clear();
     }

@@ -39,7 +39,7 @@ impl Local {
         Self { reader, sql, moved }
     }
 
-    /// Asks on a thread that may block.
+    /// Queries the store on a thread that may block.
     fn ask<T: Send + 'static>(
         &self,
         permit: Permit,
@@ -167,7 +167,7 @@ impl History for Local {
         Box::pin(async move { self.sql.query(&request).await })
     }
 
-    /// A deleted file takes space until the last connection to it is closed.
+    /// Closes files that were deleted: they take space until the last connection to them is closed.
     fn tidy(&self) {
         self.reader.tidy();
         self.sql.tidy();

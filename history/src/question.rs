@@ -1,5 +1,5 @@
-//! What the API answers about the past: from the store of this process, or in a console from ClickHouse. A back end gives rows; the API
-//! makes its responses of them.
+//! Queries of the API about the past, and their answers: from the store of this process, or in a console from
+//! ClickHouse. A back end gives rows; the API makes its responses of them.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -11,7 +11,7 @@ use detect::Metric;
 use store::{
     EventFilter, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter, Losses,
     NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
-    RollupFilter, Span, Traffic, TrafficQuestion,
+    RecordingWindow, RollupFilter, Span, Traffic, TrafficQuestion,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
@@ -206,9 +206,8 @@ impl QueueQuestion {
 pub struct QueueRecords {
     /// The recordings of its reports, with their reasons.
     pub recordings: Vec<RecordingRow>,
-    /// The recordings of all subjects: beginning and end (ns since the Unix epoch), and the number of reports of
-    /// which one was stored.
-    pub windows: Vec<(u64, u64, u64)>,
+    /// The windows of the recordings of all subjects, in order of their beginning.
+    pub windows: Vec<RecordingWindow>,
     /// The packets of its reports, in order of time.
     pub passages: Vec<PassageRow>,
     /// Whether there are more passages.

@@ -31,7 +31,7 @@ pub const TELEMETRY_PORT: u16 = 32766;
 const MAX_PORTS: usize = 8;
 
 impl Listen {
-    /// UDP ports on which reports arrive.
+    /// Returns the UDP ports on which reports arrive.
     pub fn ports(&self) -> Vec<u16> {
         match self {
             Self::UdpAny(port) => vec![*port],
@@ -40,7 +40,7 @@ impl Listen {
         }
     }
 
-    /// Whether only this machine reaches it.
+    /// Returns whether only this machine reaches it.
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::UdpAny(_) => false,
@@ -49,7 +49,7 @@ impl Listen {
         }
     }
 
-    /// The interface, if it is one.
+    /// Returns the interface, if the input is one.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Self::Xdp { interface, .. } => Some(interface),

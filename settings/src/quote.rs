@@ -4,7 +4,8 @@ use std::ops::Range;
 
 const HIDDEN: char = '*';
 
-/// A line that begins at byte `start` of the file, without the bytes `hidden`. The quotes around a text stay.
+/// Returns a line that begins at byte `start` of the file, without the bytes `hidden`. The quotes around a
+/// text stay.
 pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
     let mut is_hidden = vec![false; line.len()];
     for range in hidden {
@@ -20,7 +21,7 @@ pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> Stri
         .collect()
 }
 
-/// A line of a text that is not TOML: its punctuation and those of its words that `is_known` accepts.
+/// Returns the punctuation of a line that is not TOML, and those of its words that `is_known` accepts.
 pub(crate) fn only(line: &str, is_known: impl Fn(&str) -> bool) -> String {
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_punctuation) {
@@ -39,19 +40,19 @@ fn is_punctuation(char: char) -> bool {
     char.is_whitespace() || "=[]{},\"'.#".contains(char)
 }
 
-/// A text without the secrets that addresses in it may have: users, passwords, paths and queries.
+/// Removes the secrets that addresses in a text may have: users, passwords, paths and queries.
 pub(crate) fn without_url_secrets(text: &str) -> String {
     without_users(&without_url_paths(text))
 }
 
-/// A text without what stands before `@` in addresses such as `https://user:password@host`.
+/// Removes the user before `@` from the addresses in a text, such as `https://user:password@host`.
 fn without_users(text: &str) -> String {
     text.split_inclusive(char::is_whitespace)
         .map(without_user)
         .collect()
 }
 
-/// One word of it. An interface such as `xdp://lan@1` has no user.
+/// Removes the user from one word. An interface such as `xdp://lan@1` has none.
 fn without_user(word: &str) -> String {
     let Some(end) = word.rfind('@') else {
         return word.to_owned();
@@ -75,7 +76,7 @@ fn is_address_end(char: char) -> bool {
 /// The form of an address in our own advice, which has no secret.
 const FORM: &str = "https://HOST/BUCKET";
 
-/// A line without paths and queries of `http://` and `https://`: those of webhooks often hold a token.
+/// Removes paths and queries of `http://` and `https://` from a line: those of webhooks often hold a token.
 fn without_url_paths(line: &str) -> String {
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_address_end) {

@@ -45,7 +45,7 @@ pub struct Table {
     pub keys: Vec<&'static str>,
 }
 
-/// The names in the headings and the keys of `tables`.
+/// Returns the names in the headings and the keys of `tables`.
 fn names(tables: &[Table]) -> BTreeSet<String> {
     let headings = tables
         .iter()
@@ -76,7 +76,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// Reads the text of a file of settings.
 ///
 /// # Errors
-/// It cannot be read, is not UTF-8, or exceeds the limit, without which a device could be read forever.
+/// The file cannot be read, is not UTF-8, or exceeds the limit, without which a device could be read forever.
 pub fn file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
@@ -90,8 +90,8 @@ pub fn file(path: &Path) -> io::Result<String> {
 /// Opens a file that a setting names.
 ///
 /// # Errors
-/// It cannot be read, or is a FIFO or a socket: to open a FIFO waits until a program writes into it. A pipe of the shell, `<(command)`, is
-/// fine.
+/// The file cannot be read, or is a FIFO or a socket: to open a FIFO waits until a program writes into it. A
+/// pipe of the shell, `<(command)`, is fine.
 pub fn open(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path)?.file_type();
     let is_of_shell = ["/dev/fd", "/dev/stdin", "/proc/self/fd"]
@@ -107,7 +107,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 impl<'i> Reader<'i> {
-    /// A reader over the text that the spans of the nodes refer to.
+    /// Creates a reader of the text to which the spans of the nodes refer.
     pub fn new(text: &'i str) -> Self {
         Self {
             text,
@@ -181,7 +181,8 @@ impl<'i> Reader<'i> {
         self.refuse(node.span(), format!("found {found}; write {what}"));
     }
 
-    /// As [`Reader::expected`], for a value that is, or holds, a secret: it is not quoted.
+    /// Records a wrong type as [`Reader::expected`] does, without quoting the value, which is or holds a
+    /// secret.
     pub fn expected_secret(&mut self, node: &Node<'_>, what: &str) {
         self.hide(node);
         self.refuse(node.span(), format!("found {}; write {what}", type_of(node)));
@@ -218,7 +219,7 @@ impl<'i> Reader<'i> {
         self.refuse(span, format!("there is no key `{key}` in {place}; {advice}"));
     }
 
-    /// The messages of the problems so far.
+    /// Returns the messages of the problems so far.
     pub fn messages(&self) -> Vec<String> {
         self.problems
             .iter()
@@ -226,7 +227,8 @@ impl<'i> Reader<'i> {
             .collect()
     }
 
-    /// As [`Reader::messages`], each with the keys that lead from `root` to the value it is about.
+    /// Returns the messages of the problems so far, each with the keys that lead from `root` to the value
+    /// that it is about.
     pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
         self.problems
             .iter()
@@ -234,7 +236,7 @@ impl<'i> Reader<'i> {
             .collect()
     }
 
-    /// Whether there is no problem so far.
+    /// Returns whether there is no problem so far.
     pub fn has_no_problems(&self) -> bool {
         self.problems.is_empty()
     }
@@ -296,7 +298,7 @@ fn is_inside(inner: &Range<usize>, outer: &Range<usize>) -> bool {
 }
 
 impl Reader<'_> {
-    /// Turns bytes of the file into line, column and the piece of that line to underline, without secrets.
+    /// Converts bytes of the file to line, column and the piece of that line to underline, without secrets.
     fn locate(&self, span: &Range<usize>, message: &str) -> Problem {
         let text = self.text;
         let start = span.start.min(text.len());
@@ -320,7 +322,7 @@ impl Reader<'_> {
     }
 }
 
-/// The type of a value, in words.
+/// Returns the type of a value, in words.
 fn type_of(node: &Node<'_>) -> &'static str {
     match node.get_ref() {
         Value::String(_) => "a text",
@@ -332,18 +334,18 @@ fn type_of(node: &Node<'_>) -> &'static str {
     }
 }
 
-/// The position of the value under `path`, or of the nearest existing ancestor. An element of a list is named by its index in
-/// digits.
+/// Returns the position of the value under `path`, or of the nearest existing ancestor. An element of a list
+/// is named by its index in digits.
 pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
     walk(root, path).0.span()
 }
 
-/// The value under `path`, or the nearest existing ancestor, as in [`span_of`].
+/// Returns the value under `path`, or the nearest existing ancestor, as [`span_of`] does.
 pub fn node_at<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> &'n Node<'i> {
     walk(root, path).0
 }
 
-/// The keys of the tables that lead to the value at `span`; lists are no step.
+/// Returns the keys of the tables that lead to the value at `span`. Lists are no step.
 fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
     let mut node = root;
     let mut keys = Vec::new();
@@ -365,12 +367,12 @@ fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
     }
 }
 
-/// Whether there is a value under `path`, valid or not.
+/// Returns whether there is a value under `path`, valid or not.
 pub fn is_written(root: &Node<'_>, path: &[&str]) -> bool {
     walk(root, path).1 == path.len()
 }
 
-/// The last existing value along `path`, and the number of steps to it.
+/// Returns the last existing value along `path`, and the number of steps to it.
 fn walk<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> (&'n Node<'i>, usize) {
     let mut node = root;
     for (done, step) in path.iter().enumerate() {
@@ -387,7 +389,8 @@ fn walk<'n, 'i>(root: &'n Node<'i>, path: &[&str]) -> (&'n Node<'i>, usize) {
     (node, path.len())
 }
 
-/// The name nearest to `key`: at most two letters off, or a third of its length.
+/// Returns the name nearest to `key`, if they differ by at most two letters or a third of the length of
+/// `key`.
 pub fn nearest<'n>(key: &str, names: &[&'n str]) -> Option<&'n str> {
     let bound = (key.chars().count() / 3).max(2);
     names

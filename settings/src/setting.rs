@@ -18,10 +18,11 @@ pub trait Setting: Sized + Clone + PartialEq {
     /// Reads the value; a problem is recorded in `reader` and gives `None`.
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self>;
 
-    /// The value for the dump, with secrets hidden.
+    /// Returns the value for the dump, with secrets hidden.
     fn show(&self) -> Shown;
 
-    /// For a reload: restores settings that cannot change at run time to `old`, and adds their names to `kept`.
+    /// Restores the settings that cannot change at run time to `old`, for a reload, and adds their names to
+    /// `kept`.
     fn keep_fixed(&mut self, old: &Self, live: bool, path: &str, kept: &mut Vec<String>) {
         if !live && self != old {
             kept.push(path.to_owned());
@@ -84,7 +85,7 @@ pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) 
     None
 }
 
-/// The tables that a file with a `T` can have.
+/// Returns the tables that a file with a `T` can have.
 pub fn tables<T: Setting>() -> Vec<Table> {
     let mut chapters = Vec::new();
     T::explain("", &mut chapters);
@@ -106,7 +107,7 @@ pub fn paragraph(lines: &[&str]) -> String {
         .join("\n")
 }
 
-/// The heading of a table at `path`.
+/// Formats the heading of a table at `path`.
 pub fn heading(path: &str) -> String {
     match path.strip_suffix("[]") {
         Some(list) => format!("[[{list}]]"),
@@ -114,7 +115,7 @@ pub fn heading(path: &str) -> String {
     }
 }
 
-/// `parent.name`, or `name` at the top.
+/// Joins a path: `parent.name`, or `name` at the top.
 pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() {
         name.to_owned()
@@ -398,7 +399,7 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
     }
 }
 
-/// Whether a key was declared with `[live]`.
+/// Returns whether a key was declared with `[live]`.
 pub fn is_live(marks: &[&str]) -> bool {
     !marks.is_empty()
 }

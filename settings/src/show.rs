@@ -31,7 +31,7 @@ impl Shown {
         matches!(self, Self::List(list) if matches!(list.first(), Some(Self::Table(_))))
     }
 
-    /// The value on one line, as after `=`.
+    /// Formats the value on one line, as after `=`.
     fn inline(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -52,7 +52,7 @@ impl Shown {
     }
 }
 
-/// Plain keys first, then the tables below, as TOML demands.
+/// Writes the plain keys first, then the tables below, as TOML demands.
 fn write_table(out: &mut String, path: &str, entries: &[(String, Shown)]) {
     for (name, value) in entries {
         if !matches!(value, Shown::Nothing | Shown::Table(_)) && !value.is_table_list() {
@@ -83,7 +83,7 @@ fn write_table(out: &mut String, path: &str, entries: &[(String, Shown)]) {
     }
 }
 
-/// A key, quoted where it must be.
+/// Formats a key, quoted where it must be.
 fn key(name: &str) -> String {
     let bare = !name.is_empty()
         && name
@@ -96,7 +96,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// A page that begins with `head`, in Markdown.
+/// Renders a page that begins with `head`, in Markdown.
 pub fn page(head: &str, chapters: &[Chapter]) -> String {
     let mut out = head.to_owned();
     for chapter in chapters {

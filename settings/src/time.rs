@@ -1,7 +1,8 @@
 //! Points in time as people write them (RFC 3339, and shorter forms).
 
-/// Nanoseconds since 1970 of a time such as `2026-11-24T08:00:00.25+01:00`. `T` may be a space; seconds, or the whole time of day, may
-/// be missing. The zone is `Z`, `UTC` or an offset; without one it is UTC, as printed times are. `None` if it is no such time.
+/// Parses a time such as `2026-11-24T08:00:00.25+01:00`, and returns it in nanoseconds since 1970, or `None`
+/// if it is no such time. `T` may be a space; seconds, or the whole time of day, may be missing. The zone is
+/// `Z`, `UTC` or an offset; without one it is UTC, as printed times are.
 pub fn nanoseconds(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00"));
     let mut parts = date.split('-');
@@ -20,13 +21,13 @@ pub fn nanoseconds(text: &str) -> Option<u64> {
         .checked_add(fraction)
 }
 
-/// A whole number of so many digits.
+/// Parses a whole number with exactly this number of digits.
 fn number(text: &str, digits: usize) -> Option<i64> {
     let is_valid = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_valid { text.parse().ok() } else { None }
 }
 
-/// Seconds since midnight, and nanoseconds, of `08:00`, `08:00:30` or `08:00:30.25`.
+/// Parses `08:00`, `08:00:30` or `08:00:30.25`, and returns the seconds since midnight, and the nanoseconds.
 fn time_of_day(text: &str) -> Option<(i64, u64)> {
     let mut fields = text.splitn(3, ':');
     let hour = number(fields.next()?, 2)?;
@@ -46,7 +47,7 @@ fn time_of_day(text: &str) -> Option<(i64, u64)> {
     is_valid.then_some((hour * 3600 + minute * 60 + second, fraction.unsigned_abs()))
 }
 
-/// Seconds that a zone is ahead of UTC.
+/// Parses a zone, and returns the seconds by which it is ahead of UTC.
 fn offset(zone: &str) -> Option<i64> {
     if zone.is_empty() || zone.eq_ignore_ascii_case("z") || zone == "UTC" {
         return Some(0);
@@ -64,7 +65,7 @@ fn offset(zone: &str) -> Option<i64> {
     }
 }
 
-/// A time, ns since 1970, as people write it: in UTC, to the second.
+/// Formats a time, ns since 1970, in UTC to the second.
 pub fn text(nanoseconds: u64) -> String {
     let seconds = (nanoseconds / 1_000_000_000) as i64;
     let day = seconds / 86_400;
@@ -96,7 +97,7 @@ const ERA: i64 = 146_097;
 const EPOCH: i64 = 719_468;
 
 impl Date {
-    /// The date so many days after 1970-01-01.
+    /// Returns the date so many days after 1970-01-01.
     #[inline]
     pub fn from_days(days: i64) -> Self {
         let era = (days + EPOCH).div_euclid(ERA);
@@ -112,7 +113,7 @@ impl Date {
         }
     }
 
-    /// Days from 1970-01-01 to this date, or `None` if there is no such date.
+    /// Returns the days from 1970-01-01 to this date, or `None` if there is no such date.
     pub fn days(self) -> Option<i64> {
         let months = 12 * self.year + i64::from(self.month) - 3;
         let year = months.div_euclid(12);

@@ -123,7 +123,7 @@ pub fn from_json(value: &Json) -> Node<'_> {
     node_of_json(value, &mut 0)
 }
 
-/// Converts JSON. `position`: the next free number.
+/// Converts JSON. `position` is the next free number.
 fn node_of_json<'i>(value: &'i Json, position: &mut usize) -> Node<'i> {
     let start = *position;
     *position += 1;

@@ -281,7 +281,8 @@ thresholds! {
         |value| Shown::Plain(percent_text(value).into());
 }
 
-/// A threshold of a metric, in its smallest unit: as in a rule, or as another duration of a file.
+/// Parses a threshold of a metric, and returns it in the smallest unit. It is written as in a rule, or as
+/// another duration of a file.
 pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
     match (amount(metric, text), metric) {
         (Ok(threshold), _) => Some(threshold),
@@ -290,7 +291,7 @@ pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
     }
 }
 
-/// Millionths as a percentage.
+/// Formats millionths as a percentage.
 pub fn percent_text(millionths: u64) -> String {
     let text = format!("{}.{:04}", millionths / 10_000, millionths % 10_000);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
@@ -301,7 +302,7 @@ pub fn percent_text(millionths: u64) -> String {
 pub struct Amount(String);
 
 impl Amount {
-    /// A value in the smallest unit of its metric: ns, device units, millionths.
+    /// Formats a value in the smallest unit of its metric: ns, device units, millionths.
     pub fn new(metric: Metric, value: u64) -> Self {
         Self(match metric {
             Metric::FlowLatency | Metric::HopLatency => duration_text(value),
@@ -311,7 +312,7 @@ impl Amount {
         })
     }
 
-    /// The value in that unit; `None`: the written unit is not one of the metric's.
+    /// Returns the value in that unit, or `None` if the written unit is not one of the metric's.
     pub fn value(&self, metric: Metric) -> Option<u64> {
         threshold(metric, &self.0)
     }
@@ -471,7 +472,7 @@ pub fn from_text<T: Setting>(
         .or_else(|| refuse(node, reader))
 }
 
-/// A whole number, in any of TOML's notations.
+/// Returns a whole number, in any of TOML's notations.
 pub fn integer(value: &Value<'_>) -> Option<i64> {
     match value {
         Value::Integer(number) => number.to_i64(),
@@ -509,27 +510,28 @@ const READ_SIZES: [(&str, u64); 8] = [
     ("TiB", 1 << 40),
 ];
 
-/// A duration in nanoseconds, at most `u64::MAX`.
+/// Returns a duration in nanoseconds, at most `u64::MAX`.
 pub fn as_nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A duration in words as nanoseconds: "250ms", "1.5h".
+/// Parses a duration, "250ms" or "1.5h", and returns it in nanoseconds.
 pub fn nanoseconds(text: &str) -> Option<u64> {
     with_unit(text, &DURATIONS)
 }
 
-/// A size in words as bytes: "64 MiB", "1.5GB".
+/// Parses a size, "64 MiB" or "1.5GB", and returns it in bytes.
 pub fn bytes(text: &str) -> Option<u64> {
     with_unit(text, &READ_SIZES)
 }
 
-/// Nanoseconds in the largest unit that divides them.
+/// Formats nanoseconds in the largest unit that divides them.
 pub fn duration_text(nanoseconds: u64) -> String {
     unit_text(nanoseconds, &DURATIONS, "")
 }
 
-/// A duration as messages give it, rounded to tenths of a second, or to milliseconds below a tenth: "24.1 s", "2 s", "35 ms".
+/// Formats a duration for messages, rounded to tenths of a second, or to milliseconds below a tenth: "24.1
+/// s", "2 s", "35 ms".
 pub fn rounded_text(duration: Duration) -> String {
     if duration < Duration::from_millis(100) {
         return format!("{} ms", duration.as_millis());
@@ -552,7 +554,7 @@ pub fn id_range(text: &str) -> Option<(u32, u32)> {
     (first <= last).then_some((first, last))
 }
 
-/// A number with one of these units, each with its factor: "64 MiB", "1.5h".
+/// Parses a number with one of these units, each with its factor: "64 MiB", "1.5h".
 pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(digits);

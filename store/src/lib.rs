@@ -151,6 +151,7 @@ pub use problems::{FileProblem, ProblemKind, Problems};
 pub use query::{QueryError, QueryErrorKind, QueryOptions, Table, Value};
 pub use queues::{
     Heat, HeatCells, HeatFilter, HeatKey, HeatRow, MOST_COLUMNS, PassageRow, QueueFilter, RecordingRow,
+    RecordingWindow,
 };
 pub use rates::{RatePoint, RateSpan, RateTally};
 pub use reader::Reader;

@@ -82,6 +82,17 @@ pub struct QueueFilter {
     pub limit: usize,
 }
 
+/// The time for which a recording stored reports, and their sampling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordingWindow {
+    /// Beginning of the window, ns since 1970.
+    pub since: Nanos,
+    /// End of the window, ns since 1970.
+    pub until: Nanos,
+    /// 1 in this many reports was stored.
+    pub one_in: u64,
+}
+
 /// A stored recording of the flight recorder: the event that caused it, and its span; see [`collector::flight::Recording`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordingRow {
@@ -200,12 +211,11 @@ impl Reader {
         })
     }
 
-    /// Returns the windows of all recordings that overlap the time from `from` to `to`: since, until, and their sampling (one in N reports
-    /// was stored).
+    /// Returns the windows of all recordings that overlap the time from `from` to `to`, in order of their beginning.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn recording_windows(&self, from: Nanos, to: Nanos) -> Result<Vec<(Nanos, Nanos, u64)>, QueryError> {
+    pub fn recording_windows(&self, from: Nanos, to: Nanos) -> Result<Vec<RecordingWindow>, QueryError> {
         let first = from.saturating_sub(LONGEST);
         let sql = format!(
             "SELECT DISTINCT since, until, every FROM recordings WHERE until >= ?1 AND since < ?2 AND ts >= ?3 \
@@ -219,7 +229,11 @@ impl Reader {
         self.with_retry(|| {
             let mut windows = Vec::new();
             self.rows(usize::MAX, &sql, &options, |row| {
-                windows.push((unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?.max(1)));
+                windows.push(RecordingWindow {
+                    since: unsigned(row, 0)?,
+                    until: unsigned(row, 1)?,
+                    one_in: unsigned(row, 2)?.max(1),
+                });
                 Ok(())
             })?;
             Ok(windows)

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A text of one line with `·` for each control character, and for each that changes the direction of writing.
+/// Returns a text of one line with `·` for each control character, and for each that changes the direction of
+/// writing.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();
@@ -12,7 +13,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         .collect()
 }
 
-/// The same for a text of several lines, which may have tabs and, with `colour`, colours.
+/// Returns a text of several lines, which may have tabs and, with `colour`, colours, with `·` for each other
+/// control character.
 pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();
@@ -36,7 +38,8 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
     clean.into()
 }
 
-/// The length of the escape sequence that sets a colour or weight at the beginning of a text; 0: it begins with another one.
+/// Returns the length of the escape sequence at the beginning of a text if it sets a colour or weight, or
+/// else 0.
 fn colour_len(text: &str) -> usize {
     let Some(codes) = text
         .strip_prefix("\x1b[")
@@ -51,7 +54,7 @@ fn colour_len(text: &str) -> usize {
     }
 }
 
-/// A control character, or one that changes the direction of writing.
+/// Returns whether this is a control character, or one that changes the direction of writing.
 pub(crate) fn is_control(char: char) -> bool {
     char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -10,8 +10,7 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// An error with this message, for example
-    /// `cannot read a.pcap: no such file; check the path`.
+    /// Creates an error with this message, for example `cannot read a.pcap: no such file; check the path`.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -19,8 +18,9 @@ impl CliError {
         }
     }
 
-    /// `what` failed with an I/O error: `cannot read a.pcap: no such file or directory; check the path`. Where the error alone decides
-    /// the remedy, as with a full disk, it is that one.
+    /// Creates the error of an operation `what` that failed with an I/O error: `cannot read a.pcap: no such
+    /// file or directory; check the path`. Where the error alone decides the remedy, as with a full disk,
+    /// `remedy` is not used.
     pub fn io(what: impl fmt::Display, error: io::Error, remedy: &str) -> Self {
         let remedy = settings::remedy(&error).unwrap_or(remedy);
         Self {
@@ -29,12 +29,13 @@ impl CliError {
         }
     }
 
-    /// Writing to standard output failed. If the pipe was closed (`| head`), the program exits without a message.
+    /// Creates the error of writing to standard output. If the pipe was closed (`| head`), the program exits
+    /// without a message.
     pub fn output(error: io::Error) -> Self {
         Self::io("cannot write the output", error, "check where it is sent")
     }
 
-    /// Whether the output pipe was closed.
+    /// Returns whether the output pipe was closed.
     pub fn is_closed_output(&self) -> bool {
         self.source
             .as_ref()
@@ -42,7 +43,7 @@ impl CliError {
     }
 }
 
-/// The cause in words, without the error number.
+/// Returns the cause in words, without the error number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let plain = text.split(" (os error").next().unwrap_or(&text);

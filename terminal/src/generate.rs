@@ -35,7 +35,7 @@ pub fn completions(name: &str, mut command: Command, directory: &Path) -> Result
         .map_err(|error| cannot_write(directory, error))
 }
 
-/// The error of a file that cannot be written into a directory of generated files.
+/// Returns the error of a file that cannot be written into a directory of generated files.
 pub fn cannot_write(directory: &Path, error: io::Error) -> CliError {
     CliError::io(
         format!("cannot write to {}", directory.display()),

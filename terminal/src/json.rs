@@ -12,8 +12,9 @@ pub trait Value {
     fn write(&self, out: &mut String);
 }
 
-/// A JSON text with `\\u…` for each control character, and for each that changes the direction of writing: the same data for a parser, and
-/// harmless on a terminal. Line ends and tabs between values stay. A document in TOML may be given if its comments may change.
+/// Returns a JSON text with `\\u…` for each control character, and for each that changes the direction of
+/// writing: the same data for a parser, harmless on a terminal. Line ends and tabs between values stay. A
+/// document in TOML may be given if its comments may change.
 pub fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(is_unsafe) {
         return json.into();
@@ -55,14 +56,14 @@ pub fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
 }
 
 impl Object<'_> {
-    /// One field with a plain value.
+    /// Writes a field with a plain value.
     pub fn field(&mut self, name: &str, value: impl Value) -> &mut Self {
         self.name(name);
         value.write(self.out);
         self
     }
 
-    /// One field, left out when there is no value.
+    /// Writes a field, if there is a value.
     pub fn present(&mut self, name: &str, value: Option<impl Value>) -> &mut Self {
         if let Some(value) = value {
             self.field(name, value);
@@ -70,14 +71,14 @@ impl Object<'_> {
         self
     }
 
-    /// One field whose value is an object.
+    /// Writes a field whose value is an object.
     pub fn object(&mut self, name: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         self.name(name);
         object(self.out, fill);
         self
     }
 
-    /// One field whose value is an array of objects, one per item.
+    /// Writes a field whose value is an array of objects, one per item.
     pub fn objects<T>(
         &mut self,
         name: &str,

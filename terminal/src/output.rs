@@ -15,7 +15,7 @@ pub struct Output<W> {
     json: bool,
 }
 
-/// Standard output, for text.
+/// Opens standard output, for text.
 pub fn stdout() -> Output<io::Stdout> {
     let inner = io::stdout();
     let colour = screen::has_colour(&inner);
@@ -26,7 +26,7 @@ pub fn stdout() -> Output<io::Stdout> {
     }
 }
 
-/// Standard error, for text.
+/// Opens standard error, for text.
 pub fn stderr() -> Output<io::Stderr> {
     let inner = io::stderr();
     let colour = screen::has_colour(&inner);
@@ -37,7 +37,7 @@ pub fn stderr() -> Output<io::Stderr> {
     }
 }
 
-/// Standard error for JSON: control characters are escaped instead of replaced.
+/// Opens standard error for JSON: control characters are escaped instead of replaced.
 pub fn stderr_json() -> Output<io::Stderr> {
     Output {
         json: true,
@@ -60,7 +60,7 @@ pub fn exit_code(outcome: Result<ExitCode, CliError>) -> ExitCode {
 /// Writes a text to standard output.
 ///
 /// # Errors
-/// It cannot be written.
+/// The text cannot be written.
 pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = stdout();
     out.write_all(text.as_bytes())
@@ -71,7 +71,7 @@ pub fn print(text: &str) -> Result<(), CliError> {
 /// Writes data for programs to standard output: as they are, or like text if a terminal shows them.
 ///
 /// # Errors
-/// They cannot be written.
+/// The data cannot be written.
 pub fn print_data(data: &str) -> Result<(), CliError> {
     let mut out = io::stdout();
     if out.is_terminal() {

@@ -2,8 +2,8 @@
 
 const EIGHTHS: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-/// A horizontal bar of at most `width` columns, `value` of `max`, in steps of an eighth of a column. A value that is not
-/// zero always shows.
+/// Draws a horizontal bar of at most `width` columns, `value` of `max`, in steps of an eighth of a column. A
+/// value that is not zero always shows.
 pub fn bar(value: f64, max: f64, width: usize) -> String {
     if max <= 0.0 || value <= 0.0 {
         return String::new();

@@ -10,7 +10,7 @@ use std::{
 
 use crate::CliError;
 
-/// Finds the program `name`: beside the running executable, else in `PATH`.
+/// Finds the program `name`, beside the running executable or else in `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     // The link also names the folder of an executable that was replaced since it started.
     let beside = env::current_exe().ok();

@@ -36,7 +36,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress over `total` bytes (unknown for a pipe), of items called `noun` ("reports").
+    /// Creates the progress over `total` bytes (unknown for a pipe), of items called `noun` ("reports").
     pub fn new(label: impl Into<String>, noun: &'static str, total: Option<u64>) -> Self {
         let terminal = Terminal::stderr();
         Self {
@@ -57,7 +57,7 @@ impl Progress {
         self
     }
 
-    /// Bytes of the files already read.
+    /// Returns the bytes of the files already read.
     pub fn files_done(&self) -> u64 {
         self.before
     }
@@ -107,12 +107,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// For work called `label`.
+    /// Shows that work called `label` goes on.
     pub fn on(label: impl Into<String>) -> Self {
         Self::start(label.into(), None)
     }
 
-    /// For the part `label`, before which `done` of `total` parts were done.
+    /// Shows the part `label`, before which `done` of `total` parts were done.
     pub fn part(label: impl Into<String>, done: u64, total: u64) -> Self {
         Self::start(label.into(), Some((done, total)))
     }
@@ -168,7 +168,7 @@ fn waiting_line(label: &str, part: Option<(u64, u64)>, elapsed: Duration) -> Str
     format!("{label}  {filled:<20} {} of {total}  {time}", done + 1)
 }
 
-/// A line that wrapped could not be rewritten.
+/// Cuts a line to fewer than `width` columns: a line that wrapped could not be rewritten.
 fn cut(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(1)).collect()
 }

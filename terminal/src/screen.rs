@@ -36,17 +36,17 @@ pub enum Tone {
 }
 
 impl Terminal {
-    /// The properties of standard output.
+    /// Returns the properties of standard output.
     pub fn stdout() -> Self {
         Self::new(std::io::stdout().is_terminal())
     }
 
-    /// The properties of standard error.
+    /// Returns the properties of standard error.
     pub fn stderr() -> Self {
         Self::new(std::io::stderr().is_terminal())
     }
 
-    /// A file or a pipe: no colour, nothing overwritten.
+    /// Returns the properties of a file or a pipe: no colour, nothing overwritten.
     pub fn plain() -> Self {
         Self {
             interactive: false,
@@ -66,12 +66,12 @@ impl Terminal {
         }
     }
 
-    /// A text with `·` for each control character that is none of its own colours or line ends.
+    /// Returns a text with `·` for each control character that is not one of its own colours or line ends.
     pub fn clean(self, text: &str) -> Cow<'_, str> {
         cleaned(text, self.colour)
     }
 
-    /// `text` in the colour of `tone`, or unchanged without colours.
+    /// Returns `text` in the colour of `tone`, or unchanged without colours.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_string();
@@ -87,7 +87,7 @@ impl Terminal {
     }
 }
 
-/// Whether a stream is a terminal on which colours are shown.
+/// Returns whether a stream is a terminal on which colours are shown.
 pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && wants_colour()
 }
@@ -101,7 +101,7 @@ fn wants_colour() -> bool {
     !is_dumb() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Columns and lines: `COLUMNS` and `LINES` if set, else the output of `stty`, else 100 by 40.
+/// Returns columns and lines: `COLUMNS` and `LINES` if set, or else the output of `stty`, or else 100 by 40.
 fn size() -> (usize, usize) {
     if let (Some(width), Some(height)) = (number_from_env("COLUMNS"), number_from_env("LINES")) {
         return (width, height);

@@ -30,7 +30,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns and no rows.
+    /// Creates a table with these columns and no rows.
     pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
         let heads = columns
             .into_iter()
@@ -59,12 +59,12 @@ impl Table {
         );
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The table as text, with two spaces between columns and no trailing spaces.
+    /// Renders the table as text, with two spaces between columns and no trailing spaces.
     pub fn render(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
@@ -109,12 +109,12 @@ impl Table {
     }
 }
 
-/// Width of a text in columns. Wide characters do not occur in the output.
+/// Returns the width of a text in columns. Wide characters do not occur in the output.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// One line of CSV (RFC 4180): quoted only where it must be.
+/// Formats one line of CSV (RFC 4180), quoted only where it must be.
 pub fn csv_line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();
     for (index, cell) in cells.into_iter().enumerate() {

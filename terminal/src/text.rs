@@ -3,7 +3,7 @@
 use crate::{CliError, json::escaped};
 use serde::Serialize;
 
-/// The first `most` characters, control characters replaced.
+/// Returns the first `most` characters, with control characters replaced.
 pub fn bounded(text: &str, most: usize) -> String {
     let mut chars = text.chars();
     let mut kept: String = chars
@@ -18,7 +18,8 @@ pub fn bounded(text: &str, most: usize) -> String {
     kept
 }
 
-/// A text without percent-encoding; `None`: a `%` has no two hexadecimal digits, or it is no UTF-8 then.
+/// Decodes percent-encoding. Returns `None` if a `%` is not followed by two hexadecimal digits, or if the
+/// result is not UTF-8.
 pub fn unescaped(text: &str) -> Option<String> {
     let mut plain = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -35,10 +36,10 @@ pub fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(plain).ok()
 }
 
-/// A value as a line of JSON, for a program or a terminal.
+/// Formats a value as a line of JSON, for a program or a terminal.
 ///
 /// # Errors
-/// It has no JSON form.
+/// The value has no JSON form.
 pub fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let mut line = serde_json::to_string(value).map_err(|error| CliError::new(error.to_string()))?;
     line.push('\n');

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use settings::time::Date;
 
-/// A time span in ns with a unit that keeps three digits: `950 ns`, `1.50 us`, `12.3 ms`, `4.00 s`.
+/// Formats a time span in ns with a unit that keeps three digits: `950 ns`, `1.50 us`, `12.3 ms`, `4.00 s`.
 pub fn nanos(ns: u64) -> String {
     let value = ns as f64;
     match ns {
@@ -15,7 +15,7 @@ pub fn nanos(ns: u64) -> String {
     }
 }
 
-/// A count with separators: `12,345,678`.
+/// Formats a count with separators: `12,345,678`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -28,7 +28,7 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// A rate or a large number in three digits: `1.25 M`, `830 k`, `12.0`.
+/// Formats a rate or a large number in three digits: `1.25 M`, `830 k`, `12.0`.
 pub fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{} G", three(n / 1e9)),
@@ -38,7 +38,7 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// Bytes: `1.50 GB` (powers of ten, as disks and links count).
+/// Formats bytes: `1.50 GB` (powers of ten, as disks and links count).
 pub fn bytes(number: u64) -> String {
     let text = short(number as f64);
     if number < 1_000 {
@@ -48,12 +48,12 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// `1 report`, `2 reports`, `1,000 reports`.
+/// Formats a count with its noun: `1 report`, `2 reports`, `1,000 reports`.
 pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// A duration for progress: `0:07`, `2:31`, `1:02:03`.
+/// Formats a duration for progress: `0:07`, `2:31`, `1:02:03`.
 pub fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let hours = seconds / 3600;
@@ -66,7 +66,7 @@ pub fn clock(duration: Duration) -> String {
     }
 }
 
-/// Time of day of a timestamp in ns since the epoch, UTC, with milliseconds: `14:03:59.250`.
+/// Formats the time of day of a timestamp in ns since the Unix epoch, UTC, with milliseconds: `14:03:59.250`.
 pub fn time_of_day(ts: u64) -> String {
     let ms = ts / 1_000_000;
     let seconds = ms / 1000 % 86_400;
@@ -79,13 +79,13 @@ pub fn time_of_day(ts: u64) -> String {
     )
 }
 
-/// Date and time, UTC: `2026-03-01 14:03:59.250Z`.
+/// Formats date and time of a timestamp in ns since the Unix epoch, UTC: `2026-03-01 14:03:59.250Z`.
 pub fn date_time(ts: u64) -> String {
     let Date { year, month, day } = Date::from_days((ts / 1_000_000_000 / 86_400) as i64);
     format!("{year:04}-{month:02}-{day:02} {}Z", time_of_day(ts))
 }
 
-/// A number with three significant digits.
+/// Formats a number with three significant digits.
 fn three(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),

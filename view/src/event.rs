@@ -12,12 +12,12 @@ use crate::Name;
 #[cfg(feature = "schema")]
 use crate::schema;
 
-/// A node that may be unavailable (all-ones on the wire).
+/// Returns the node, or `None` if it is unavailable (all-ones on the wire).
 pub fn node(id: u32) -> Option<u32> {
     (id != u32::MAX).then_some(id)
 }
 
-/// A path for responses.
+/// Converts a path for responses: an unavailable node is `None`.
 pub fn path(nodes: &[u32]) -> Vec<Option<u32>> {
     nodes.iter().map(|id| node(*id)).collect()
 }
@@ -58,7 +58,8 @@ impl From<FlowKey> for Flow {
 }
 
 impl Flow {
-    /// The key of the flow; the default key if the addresses cannot be parsed.
+    /// Returns the key of the flow: from its addresses, or else from its Flow ID; the default key if neither
+    /// can be parsed.
     pub fn key(&self) -> FlowKey {
         match (self.src.parse(), self.dst.parse()) {
             (Ok(src), Ok(dst)) => FlowKey::new(src, dst, self.sport.zip(self.dport), self.proto),
@@ -67,7 +68,7 @@ impl Flow {
     }
 }
 
-/// Source and destination as text; when only the Flow ID is known, the Flow ID and an empty string.
+/// Returns source and destination as text, or the Flow ID and an empty string if only the Flow ID is known.
 pub fn ends(key: &FlowKey) -> (String, String) {
     match key.known_id() {
         Some(_) => (key.to_string(), String::new()),
@@ -135,7 +136,7 @@ pub struct EventView {
 pub type ReasonNames = BTreeMap<u8, String>;
 
 impl EventView {
-    /// An event with its rule's name, and its path with the first values of a new flow.
+    /// Creates the view of an event, with its rule's name, and its path with the first values of a new flow.
     pub fn new(
         event: &Event,
         rule: Option<&str>,
@@ -224,7 +225,7 @@ impl From<&Rollup> for RollupView {
     }
 }
 
-/// A utilization in millionths as a fraction of 1.
+/// Converts a utilization in millionths to a fraction of 1.
 pub fn fraction(millionths: u64) -> f64 {
     millionths as f64 / 1e6
 }

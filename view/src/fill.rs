@@ -18,7 +18,7 @@ pub fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize, max_bytes
     (page, false)
 }
 
-/// The length of a row as JSON, with what separates it from the next.
+/// Returns the length of a row as JSON, bytes, with the separator after it.
 fn size(row: &impl Serialize) -> usize {
     let mut counter = Counter(0);
     // Neither the counter nor the types of responses fail.

@@ -1,4 +1,4 @@
-//! What was lost in a span of time, where, and how that is known.
+//! Losses in a span of time: the number, the place, and the evidence.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

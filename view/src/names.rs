@@ -55,7 +55,8 @@ pub struct HostNameView {
 }
 
 impl NamesView {
-    /// Those that are configured or that devices have. `nodes`: the configured names, which come before those of devices.
+    /// Creates the view of the names that are configured and that devices have. The configured names,
+    /// `nodes`, come before those of devices.
     pub fn new(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
         for device in inventory.devices() {
             nodes.entry(device.node).or_insert_with(|| device.name.clone());
@@ -137,25 +138,25 @@ impl From<NamesView> for Names {
 }
 
 impl Names {
-    /// A node's name, or its id.
+    /// Returns a node's name, or its id.
     pub fn node(&self, node: u32) -> String {
         self.nodes.get(&node).cloned().unwrap_or_else(|| node.to_string())
     }
 
-    /// An interface's name, or its number.
+    /// Returns an interface's name, or its number.
     pub fn interface(&self, node: Option<u32>, interface: u32) -> String {
         let named = node.and_then(|node| self.interfaces.get(&(node, interface)));
         named.cloned().unwrap_or_else(|| interface.to_string())
     }
 
-    /// A host's name, or its address.
+    /// Returns a host's name, or its address.
     pub fn host(&self, address: &str) -> String {
         let ip = address.parse::<IpAddr>().ok();
         let named = ip.and_then(|ip| self.hosts.get(&ip.to_canonical()));
         named.cloned().unwrap_or_else(|| address.to_owned())
     }
 
-    /// `leaf1>spine>leaf2`, `?` where a node is not known.
+    /// Formats a path as `leaf1>spine>leaf2`, with `?` for an unknown node.
     pub fn path(&self, path: &[Option<u32>]) -> String {
         let names = path
             .iter()
@@ -163,7 +164,7 @@ impl Names {
         names.collect::<Vec<_>>().join(">")
     }
 
-    /// `h1>h2`, if one of the hosts of a flow has a name.
+    /// Formats the hosts of a flow as `h1>h2`, or returns `None` if neither has a name.
     pub fn hosts(&self, src: &str, dst: &str) -> Option<String> {
         let from = self.host(src);
         let to = self.host(dst);

@@ -1,4 +1,4 @@
-//! What happened in a span of time.
+//! Activity in a span of time.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

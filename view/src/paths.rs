@@ -1,4 +1,4 @@
-//! How flows used their paths in a span of time, and what each hop took.
+//! The use of paths by flows in a span of time, and the latency of each hop.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
@@ -191,7 +191,7 @@ impl From<&ChangeGroup> for ChangeGroupView {
 }
 
 impl UsedPath {
-    /// `all`: the time of all paths.
+    /// Creates the view of a path. Its share is the part of `all`, the time of all paths.
     pub fn new(used: &PathUse, all: u64) -> Self {
         Self {
             path: path(&used.path),

@@ -258,7 +258,7 @@ impl From<&HeatRow> for HeatRowView {
 }
 
 impl HeatView {
-    /// A heat map without its rows.
+    /// Creates a heat map without its rows.
     pub fn new(heat: &Heat) -> Self {
         Self {
             total: heat.total,
@@ -290,7 +290,7 @@ impl From<&RecordingRow> for RecordingView {
 }
 
 impl PartView {
-    /// A flow's part, and the nodes of its path.
+    /// Creates the view of a flow's part in a burst, with the nodes of its path.
     pub fn new(part: &collector::flight::burst::Part, nodes: &[u32]) -> Self {
         Self {
             flow: part.flow.map(Flow::from),

@@ -36,7 +36,7 @@ pub struct ReporterCollector {
     pub translator_drops: u64,
 }
 
-/// The state of the path to each of `collectors`.
+/// Returns the state of the path to each of `collectors`.
 pub fn reporter_collectors(
     collectors: &[SocketAddr],
     reporter: &Reporter,

@@ -329,10 +329,10 @@ impl TryFrom<&ChangeView> for Change {
     }
 }
 
-/// A map of DTA collectors as a rule.
+/// Converts a map of DTA collectors to a rule.
 ///
 /// # Errors
-/// It contradicts itself, or does not say where reports go.
+/// The map contradicts itself, or does not say where reports go.
 pub fn dta_map(map: &CollectorMap) -> Result<DtaMap, String> {
     map.spread()?;
     map.reports()?;
@@ -343,23 +343,23 @@ pub fn dta_map(map: &CollectorMap) -> Result<DtaMap, String> {
     })
 }
 
-/// The map of DTA collectors of a rule.
+/// Converts a rule to its map of DTA collectors.
 ///
 /// # Errors
-/// It is none, as a message.
+/// The text of the rule is not a map, as a message.
 pub fn collector_map(map: &DtaMap) -> Result<CollectorMap, String> {
     serde_json::from_str(&map.text).map_err(|error| error.to_string())
 }
 
-/// Rules in canonical order.
+/// Converts rules to views, in canonical order.
 pub fn views(rules: &Rules) -> Vec<RuleView> {
     rules.iter().map(RuleView::from).collect()
 }
 
-/// The rules of a list.
+/// Converts a list of views to rules.
 ///
 /// # Errors
-/// The first that is not a rule, as a message.
+/// The first view that is not a rule, as a message.
 pub fn rules(views: &[RuleView]) -> Result<Rules, String> {
     views.iter().map(Rule::try_from).collect()
 }

@@ -4,22 +4,22 @@ use collector::{Kind, event::Basis};
 use detect::Metric;
 use serde_json::Value;
 
-/// The same values, and null.
+/// Returns the values, and null.
 pub fn nullable(names: Vec<&'static str>) -> Vec<Value> {
     names.into_iter().map(Value::from).chain([Value::Null]).collect()
 }
 
-/// The kinds of events.
+/// Returns the kinds of events.
 pub fn kinds() -> Vec<&'static str> {
     Kind::ALL.map(Kind::name).to_vec()
 }
 
-/// The names of all metrics.
+/// Returns the names of all metrics.
 pub fn metrics() -> Vec<&'static str> {
     Metric::ALL.map(Metric::name).to_vec()
 }
 
-/// The bases of a flow latency.
+/// Returns the bases of a flow latency.
 pub fn bases() -> Vec<&'static str> {
     let all = [
         Basis::Measured,
@@ -33,19 +33,19 @@ pub fn bases() -> Vec<&'static str> {
     all.map(collector::event::Basis::name).to_vec()
 }
 
-/// The stages of the loss budget, in the order of the data.
+/// Returns the stages of the loss budget, in the order of the data.
 pub fn stages() -> Vec<&'static str> {
     vec![
         "network", "nic", "kernel", "fanout", "decode", "join", "state", "queue", "store", "export",
     ]
 }
 
-/// The units of the counters of a stage.
+/// Returns the units of the counters of a stage.
 pub fn units() -> Vec<&'static str> {
     vec!["datagrams", "reports", "records"]
 }
 
-/// The kinds of inputs that can be open.
+/// Returns the kinds of inputs that can be open.
 pub fn inputs() -> Vec<&'static str> {
     vec![
         "udp",
@@ -58,12 +58,12 @@ pub fn inputs() -> Vec<&'static str> {
     ]
 }
 
-/// The states of the store.
+/// Returns the states of the store.
 pub fn store_states() -> Vec<&'static str> {
     store::State::ALL.map(store::State::name).to_vec()
 }
 
-/// The problems that a file of the store can have.
+/// Returns the problems that a file of the store can have.
 pub fn file_problems() -> Vec<&'static str> {
     store::ProblemKind::ALL.map(store::ProblemKind::name).to_vec()
 }

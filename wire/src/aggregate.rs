@@ -91,25 +91,25 @@ impl Kind {
         }
     }
 
-    /// Whether its records are summaries.
+    /// Returns whether the records of this kind are summaries.
     #[inline]
     pub const fn is_correlated(self) -> bool {
         self as u8 & 4 != 0
     }
 
-    /// Whether it is about one node.
+    /// Returns whether an aggregate of this kind is about one node.
     #[inline]
     pub const fn node_scope(self) -> bool {
         self as u8 & 2 != 0
     }
 
-    /// Whether it is about one flow, too.
+    /// Returns whether an aggregate of this kind is about one flow at its node.
     #[inline]
     pub const fn flow_scope(self) -> bool {
         self as u8 & 3 == 3
     }
 
-    /// Bytes of a record as it is written, and the minimum that is accepted.
+    /// Returns the bytes of a record as it is written, which is also the minimum that is accepted.
     #[inline]
     pub const fn record_len(self) -> usize {
         if self.is_correlated() {
@@ -230,7 +230,7 @@ impl Header {
     }
 }
 
-/// A scope, which must be present if it is `wanted`, and absent otherwise.
+/// Reads a scope, which must be present if it is `wanted`, and absent otherwise.
 fn scope(word: u32, wanted: bool) -> Result<Option<u32>, Refusal> {
     match (word, wanted) {
         (u32::MAX, false) => Ok(None),
@@ -299,38 +299,38 @@ impl Postcard {
         put_u24(out, field::QUEUE + 1, self.queue_length);
     }
 
-    /// The node, if present.
+    /// Returns the node, if present.
     #[inline]
     pub fn node(&self) -> Option<u32> {
         present(self.node)
     }
 
-    /// The Flow ID, if present.
+    /// Returns the Flow ID, if present.
     #[inline]
     pub fn flow_id(&self) -> Option<u32> {
         present(self.flow_id)
     }
 
-    /// The ingress timestamp, if present.
+    /// Returns the ingress timestamp, if present.
     #[inline]
     pub fn ingress_ts(&self) -> Option<u32> {
         present(self.ingress_ts)
     }
 
-    /// The egress timestamp, if present.
+    /// Returns the egress timestamp, if present.
     #[inline]
     pub fn egress_ts(&self) -> Option<u32> {
         present(self.egress_ts)
     }
 
-    /// Egress timestamp less ingress timestamp modulo 2^32, ns, if both are present.
+    /// Returns the egress timestamp less the ingress timestamp modulo 2^32, ns, if both are present.
     #[inline]
     pub fn hop_latency(&self) -> Option<u32> {
         Some(self.egress_ts()?.wrapping_sub(self.ingress_ts()?))
     }
 
-    /// Queue and its occupancy, if present. As everywhere in INT, the pair is missing when its whole word is
-    /// all-ones.
+    /// Returns the queue and its occupancy, if present. As everywhere in INT, the pair is missing when its
+    /// whole word is all-ones.
     #[inline]
     pub fn queue(&self) -> Option<(u8, u32)> {
         let missing = self.queue_id == u8::MAX && self.queue_length == 0x00ff_ffff;
@@ -352,7 +352,7 @@ pub struct PacketFields {
     pub entered: bool,
     /// The packet left the domain at this node.
     pub left: bool,
-    /// See [`crate::report::PacketDigest`]; 0: none.
+    /// The digest, or 0 for none. See [`crate::report::PacketDigest`].
     pub digest: u32,
 }
 
@@ -424,7 +424,7 @@ impl SummaryMetric {
         }
     }
 
-    /// The metric with this number.
+    /// Returns the metric with this number.
     #[inline]
     pub const fn from_number(number: u8) -> Self {
         match number {
@@ -481,7 +481,8 @@ impl Summary {
         put_u32(out, field::SAMPLES, self.count);
     }
 
-    /// The average, rounded down; 0 without values. The receiver divides because P4 targets cannot.
+    /// Returns the average, rounded down, or 0 without values. The receiver divides because P4 targets
+    /// cannot.
     #[inline]
     pub fn average(&self) -> u32 {
         self.sum
@@ -490,7 +491,7 @@ impl Summary {
             .min(u64::from(u32::MAX)) as u32
     }
 
-    /// Whether any values can have this count, minimum, maximum and sum.
+    /// Returns whether any values can have this count, minimum, maximum and sum.
     #[inline]
     fn is_consistent(&self) -> bool {
         let count = u64::from(self.count);
@@ -568,7 +569,8 @@ impl<'a> Aggregate<'a> {
         self.records().skip(skip).map(Postcard::read)
     }
 
-    /// The same, with the fields of each packet if the aggregate contains them.
+    /// Iterates over the postcards like [`postcards`](Self::postcards), with the fields of each packet if the
+    /// aggregate contains them.
     #[inline]
     pub fn postcards_with_packets(&self) -> impl Iterator<Item = (Postcard, Option<PacketFields>)> + use<'a> {
         let skip = if self.header.kind.is_correlated() {
@@ -598,7 +600,7 @@ impl<'a> Aggregate<'a> {
 }
 
 impl Header {
-    /// Whether a postcard is of this aggregate's node and flow.
+    /// Returns whether a postcard is of this aggregate's node and flow.
     #[inline]
     fn covers(&self, record: &[u8]) -> bool {
         let scopes = [(self.node_scope, field::NODE), (self.flow_scope, field::FLOW_ID)];

@@ -3,20 +3,20 @@
 //! Functions that return `Option` are for unchecked bytes; those that index are for positions that a
 //! constructor has checked: they panic on a programming error, never on input.
 
-/// `bit` if `on`, else 0.
+/// Returns `bit` if `on`, or else 0.
 #[inline]
 pub(crate) const fn flag(on: bool, bit: u8) -> u8 {
     if on { bit } else { 0 }
 }
 
-/// Two bytes at `at`, if they are there.
+/// Reads two bytes at `at`, or returns `None` if they are not there.
 #[inline]
 pub(crate) fn try_u16(bytes: &[u8], at: usize) -> Option<u16> {
     let [a, b] = *bytes.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes([a, b]))
 }
 
-/// Four bytes at `at`, if they are there.
+/// Reads four bytes at `at`, or returns `None` if they are not there.
 #[inline]
 pub(crate) fn try_u32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
@@ -25,7 +25,7 @@ pub(crate) fn try_u32(bytes: &[u8], at: usize) -> Option<u32> {
         .map(|word| u32::from_be_bytes(*word))
 }
 
-/// Eight bytes at `at`, if they are there.
+/// Reads eight bytes at `at`, or returns `None` if they are not there.
 #[inline]
 pub(crate) fn try_u64(bytes: &[u8], at: usize) -> Option<u64> {
     bytes
@@ -34,25 +34,25 @@ pub(crate) fn try_u64(bytes: &[u8], at: usize) -> Option<u64> {
         .map(|word| u64::from_be_bytes(*word))
 }
 
-/// Two bytes at `at`, which the caller has checked.
+/// Reads two bytes at `at`, which the caller has checked.
 #[inline(always)]
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Three bytes at `at`, which the caller has checked.
+/// Reads three bytes at `at`, which the caller has checked.
 #[inline]
 pub(crate) fn u24_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([0, bytes[at], bytes[at + 1], bytes[at + 2]])
 }
 
-/// Four bytes at `at`, which the caller has checked.
+/// Reads four bytes at `at`, which the caller has checked.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// `N` bytes at `at`, which the caller has checked.
+/// Reads `N` bytes at `at`, which the caller has checked.
 #[inline]
 pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];

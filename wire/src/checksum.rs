@@ -26,7 +26,7 @@ impl Sum {
         Self((sum & 0xffff) + (sum >> 16))
     }
 
-    /// The checksum: the complement of the folded sum.
+    /// Returns the checksum: the complement of the folded sum.
     #[inline]
     pub fn finish(self) -> u16 {
         let once = (self.0 & 0xffff) + (self.0 >> 16);
@@ -34,20 +34,21 @@ impl Sum {
     }
 }
 
-/// The checksum of `bytes`; 0 if `bytes` contain their own good checksum.
+/// Returns the checksum of `bytes`, which is 0 if they contain their own good checksum.
 #[inline]
 pub fn of(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).finish()
 }
 
-/// Whether `bytes` begin with a whole IPv4 header, of the length in its first octet, that has a good checksum.
+/// Returns whether `bytes` begin with a whole IPv4 header, of the length in its first octet, that has a good
+/// checksum.
 pub(crate) fn holds(bytes: &[u8]) -> bool {
     let len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
     bytes.get(..len).is_some_and(|header| of(header) == 0)
 }
 
-/// The checksum of an L4 header and its payload. `addresses` are source and destination as in the IP header, 8
-/// bytes for IPv4 or 32 for IPv6. UDP writes a checksum of 0 as 0xFFFF; see [`udp`].
+/// Returns the checksum of an L4 header and its payload. `addresses` are source and destination as in the IP
+/// header, 8 bytes for IPv4 or 32 for IPv6. UDP writes a checksum of 0 as 0xFFFF; see [`udp`].
 pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {
     let len = segment.len() as u32;
     Sum::default()
@@ -58,7 +59,7 @@ pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {
         .finish()
 }
 
-/// As [`transport`], for UDP: never 0, which means "none".
+/// Returns the checksum as [`transport`] does, but for UDP: never 0, which means "none".
 pub fn udp(addresses: &[u8], segment: &[u8]) -> u16 {
     match transport(addresses, 17, segment) {
         0 => 0xffff,
@@ -74,7 +75,8 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// The sum of the 32-bit words of `bytes`, for [`update_by_sum`]; an incomplete last word is padded with zeros.
+/// Returns the sum of the 32-bit words of `bytes`, for [`update_by_sum`]; an incomplete last word is padded
+/// with zeros.
 #[inline(always)]
 pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -86,7 +88,7 @@ pub fn words(bytes: &[u8]) -> u64 {
     sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
-/// The value for [`update_by_sum`] that subtracts `sum`.
+/// Returns the value for [`update_by_sum`] that subtracts `sum`.
 #[inline(always)]
 pub fn complement(sum: u64) -> u64 {
     u64::from(!fold(sum))

@@ -6,7 +6,7 @@ pub(crate) type Tables = [[u32; 256]; 16];
 /// Tables of CRC-32C (Castagnoli).
 pub(crate) static CRC_32C: Tables = tables(0x82f6_3b78);
 
-/// The tables of a reflected polynomial.
+/// Computes the tables of a reflected polynomial.
 pub(crate) const fn tables(reflected: u32) -> Tables {
     let mut table = [[0; 256]; 16];
     let mut byte = 0;
@@ -27,7 +27,7 @@ pub(crate) const fn tables(reflected: u32) -> Tables {
     table
 }
 
-/// The register after one byte, from a register of 0.
+/// Returns the register after one byte, from a register of 0.
 pub(crate) const fn byte_of(reflected: u32, byte: u8) -> u32 {
     let mut crc = byte as u32;
     let mut bit = 0;
@@ -55,7 +55,8 @@ pub(crate) fn update(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
-/// 4 to 16 bytes, with independent look-ups: a CRC is the exclusive or of the contributions of its bytes.
+/// Continues a CRC over 4 to 16 bytes, with independent look-ups: a CRC is the exclusive or of the
+/// contributions of its bytes.
 #[inline(always)]
 fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let state = crc.to_le_bytes();
@@ -73,7 +74,7 @@ fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// The CRC-32C of `bytes`, as iSCSI and the CRC catalogues define it: all ones before and after.
+/// Computes the CRC-32C of `bytes`, as iSCSI and the CRC catalogues define it: all ones before and after.
 #[inline]
 pub fn crc_32c(bytes: &[u8]) -> u32 {
     !crc_32c_update(u32::MAX, bytes)
@@ -91,12 +92,13 @@ pub type Crc32 = fn(u32, &[u8]) -> u32;
 /// Returns the fastest function for CRCs of strings of a given length. (The function also accepts other lengths.)
 pub type ChooseCrc32 = fn(usize) -> Crc32;
 
-/// The [`Crc32`] of this crate, for any length.
+/// Returns the [`Crc32`] of this crate, for any length.
 pub fn choose_crc_32(_len: usize) -> Crc32 {
     crc_32_update
 }
 
-/// The [`Crc32`] of this crate, with the instructions that `crc32fast` detects. Callers with a faster implementation pass that.
+/// Continues a [`Crc32`], with the instructions that `crc32fast` detects. Callers with a faster
+/// implementation pass that.
 #[inline]
 pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!state);
@@ -108,7 +110,7 @@ pub fn crc_32_update(state: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Bit by bit, as defined.
+    /// Computes the CRC-32C bit by bit, as it is defined.
     fn slowly(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(u32::MAX, |crc, byte| {
             crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte)

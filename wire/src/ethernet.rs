@@ -31,7 +31,7 @@ pub mod ethertype {
     /// EtherTypes of all VLAN tags.
     pub const TAGS: [u16; 4] = [VLAN, QINQ, QINQ_OLD, QINQ_OTHER];
 
-    /// Whether a VLAN tag follows.
+    /// Returns whether a VLAN tag follows.
     #[inline]
     pub const fn is_tag(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | QINQ | QINQ_OLD | QINQ_OTHER)
@@ -55,7 +55,7 @@ mod field {
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// A view of `buffer`.
+    /// Creates a view of `buffer`.
     ///
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole.
@@ -118,7 +118,7 @@ impl Repr {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }

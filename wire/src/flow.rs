@@ -28,7 +28,7 @@ impl FlowKey {
     const PORTS: u8 = 2;
     const ID: u8 = 4;
 
-    /// A flow of which only its Flow ID is known.
+    /// Creates a flow of which only its Flow ID is known.
     #[inline]
     pub fn of_id(id: u32) -> Self {
         let src = u128::from(id).to_be_bytes();
@@ -42,14 +42,14 @@ impl FlowKey {
         }
     }
 
-    /// The Flow ID, if nothing else is known of the flow. The flow then has no addresses, and the results of
-    /// [`FlowKey::src`] and [`FlowKey::dst`] are meaningless.
+    /// Returns the Flow ID, if nothing else is known of the flow. The flow then has no addresses, and the
+    /// results of [`FlowKey::src`] and [`FlowKey::dst`] are meaningless.
     #[inline]
     pub fn known_id(&self) -> Option<u32> {
         (self.kind & Self::ID != 0).then_some(u128::from_be_bytes(self.src) as u32)
     }
 
-    /// A flow between two addresses of one family; a mixed pair is read as IPv6.
+    /// Creates a flow between two addresses of one family; a mixed pair is read as IPv6.
     pub fn new(src: IpAddr, dst: IpAddr, ports: Option<(u16, u16)>, proto: u8) -> Self {
         match (src, dst) {
             (IpAddr::V4(s), IpAddr::V4(d)) => Self::v4(s.octets(), d.octets(), ports, proto),
@@ -63,7 +63,7 @@ impl FlowKey {
         Self::v4_words(u32::from_be_bytes(src), u32::from_be_bytes(dst), ports, proto)
     }
 
-    /// An IPv4 flow, from addresses as numbers.
+    /// Creates an IPv4 flow, from addresses as numbers.
     #[inline]
     pub(crate) fn v4_words(src: u32, dst: u32, ports: Option<(u16, u16)>, proto: u8) -> Self {
         // Built from whole words, so that a later wide load does not wait for narrow stores.
@@ -101,27 +101,27 @@ impl FlowKey {
         self.address(&self.dst)
     }
 
-    /// Source address as 16 bytes, IPv4 mapped into IPv6.
+    /// Returns the source address as 16 bytes, IPv4 mapped into IPv6.
     pub fn src_octets(&self) -> &[u8; 16] {
         &self.src
     }
 
-    /// Destination address as 16 bytes, IPv4 mapped into IPv6.
+    /// Returns the destination address as 16 bytes, IPv4 mapped into IPv6.
     pub fn dst_octets(&self) -> &[u8; 16] {
         &self.dst
     }
 
-    /// Source port, if the packet had one that was not cut off.
+    /// Returns the source port, if the packet had one that was not cut off.
     pub fn src_port(&self) -> Option<u16> {
         self.ports().map(|(src_port, _)| src_port)
     }
 
-    /// Destination port, if the packet had one that was not cut off.
+    /// Returns the destination port, if the packet had one that was not cut off.
     pub fn dst_port(&self) -> Option<u16> {
         self.ports().map(|(_, dst_port)| dst_port)
     }
 
-    /// Source and destination port.
+    /// Returns source and destination port, if the packet had them and they were not cut off.
     pub fn ports(&self) -> Option<(u16, u16)> {
         (self.kind & Self::PORTS != 0).then_some((self.src_port, self.dst_port))
     }
@@ -131,12 +131,13 @@ impl FlowKey {
         self.proto
     }
 
-    /// Whether this is an IPv6 flow.
+    /// Returns whether this is an IPv6 flow.
     pub fn is_v6(&self) -> bool {
         self.kind & Self::V6 != 0
     }
 
-    /// The result of `==`, for callers where it is nearly always true: all fields are compared without a branch per field.
+    /// Returns the result of `==`, for callers where it is nearly always true: all fields are compared
+    /// without a branch per field.
     #[inline(always)]
     pub fn is(&self, other: &Self) -> bool {
         let src = u128::from_ne_bytes(self.src) ^ u128::from_ne_bytes(other.src);
@@ -144,7 +145,7 @@ impl FlowKey {
         src | dst == 0 && self.tail() == other.tail()
     }
 
-    /// All fields except the addresses, in the memory order of little-endian machines.
+    /// Packs all fields except the addresses, in the memory order of little-endian machines.
     #[inline(always)]
     fn tail(&self) -> u64 {
         u64::from(self.src_port)
@@ -153,7 +154,8 @@ impl FlowKey {
             | u64::from(self.kind) << 40
     }
 
-    /// 64-bit hash under `seed`. Not cryptographic; the seed prevents a sender from filling one bucket on purpose.
+    /// Computes a 64-bit hash under `seed`. It is not cryptographic; the seed prevents a sender from filling
+    /// one bucket on purpose.
     #[inline]
     pub fn hash(&self, seed: u64) -> u64 {
         let tail = u64::from(self.src_port) << 32
@@ -175,15 +177,16 @@ impl FlowKey {
         fold(state ^ tail, 0x8ebc_6af0_9c88_c6e3 ^ seed.rotate_left(32))
     }
 
-    /// The stable identity of this flow: the same number in every process, run and file. It is a hash, so two flows of
-    /// a very large network may share it; code that must be exact compares the whole key.
+    /// Returns the stable identity of this flow: the same number in every process, run and file. It is a
+    /// hash, so two flows of a very large network may share it; code that must be exact compares the whole
+    /// key.
     pub fn id(&self) -> u64 {
         self.hash(0)
     }
 
-    /// The Flow ID in postcards, unless a node is configured otherwise: CRC-32C of the canonical 5-tuple, which is source,
-    /// destination, the ports and the protocol, 13 bytes for IPv4 and 37 for IPv6 (wire-formats 4.1, 5.6). Absent ports
-    /// count as 0.
+    /// Returns the Flow ID in postcards, unless a node is configured otherwise: CRC-32C of the canonical
+    /// 5-tuple, which is source, destination, the ports and the protocol, 13 bytes for IPv4 and 37 for IPv6
+    /// (wire-formats 4.1, 5.6). Absent ports count as 0.
     #[inline]
     pub fn flow_id(&self) -> u32 {
         if let Some(id) = self.known_id() {
@@ -198,7 +201,7 @@ impl FlowKey {
         }
     }
 
-    /// The Flow ID of an IPv4 flow, without building a key.
+    /// Returns the Flow ID of an IPv4 flow, without building a key.
     #[inline]
     pub fn flow_id_v4(src: u32, dst: u32, src_port: u16, dst_port: u16, proto: u8) -> u32 {
         let ports = u32::from(src_port) << 16 | u32::from(dst_port);
@@ -207,7 +210,7 @@ impl FlowKey {
         !crc_32c_of_bytes::<13>(u32::MAX, bytes | u128::from(proto) << 24)
     }
 
-    /// The Flow ID of an IPv6 flow, without building a key.
+    /// Returns the Flow ID of an IPv6 flow, without building a key.
     #[inline]
     pub fn flow_id_v6(src: u128, dst: u128, src_port: u16, dst_port: u16, proto: u8) -> u32 {
         let crc = crc_32c_of_bytes::<16>(crc_32c_of_bytes::<16>(u32::MAX, src), dst);
@@ -224,7 +227,7 @@ impl FlowKey {
     }
 }
 
-/// An IPv4 address as IPv6.
+/// Maps an IPv4 address into IPv6.
 #[inline]
 fn mapped(address: u32) -> [u8; 16] {
     (0xffff_0000_0000 | u128::from(address)).to_be_bytes()
@@ -243,8 +246,8 @@ fn halves(octets: &[u8; 16]) -> (u64, u64) {
     ((wide >> 64) as u64, wide as u64)
 }
 
-/// CRC-32C of eight bytes in wire order: the hash by which a switch finds the register of a node (the high
-/// half) and a flow.
+/// Computes the CRC-32C of eight bytes in wire order: the hash by which a switch finds the register of a node
+/// (the high half) and a flow.
 #[inline]
 pub fn crc_32c_of(key: u64) -> u32 {
     !crc_32c_of_bytes::<8>(u32::MAX, u128::from(key) << 64)

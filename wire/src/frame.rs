@@ -53,7 +53,7 @@ impl PartialHeaders {
     }
 }
 
-/// The UDP datagram in an Ethernet frame.
+/// Returns the UDP datagram in an Ethernet frame.
 ///
 /// # Errors
 /// If there is none, or if it is a fragment, or if the lengths contradict each other (ruling n).
@@ -75,7 +75,8 @@ pub fn datagram(frame: &[u8]) -> Result<Datagram<'_>, Refusal> {
     }
 }
 
-/// The common frame: Ethernet, IPv4 without options, UDP. Other and malformed frames are left to [`any_datagram`].
+/// Reads the common frame: Ethernet, IPv4 without options, UDP. Other and malformed frames are left to
+/// [`any_datagram`].
 #[inline(always)]
 fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
     let head = frame.first_chunk::<42>()?;
@@ -101,7 +102,8 @@ fn any_datagram<'a>(frame: &'a [u8], envelope: &mut PartialHeaders) -> Result<Da
     behind(ethertype, frame.get(14..).unwrap_or(&[]), envelope)
 }
 
-/// The UDP datagram behind a link header that names the EtherType of its payload, as captures of other link layers have it.
+/// Returns the UDP datagram after a link header that names the EtherType of its payload, as captures of other
+/// link layers have it.
 ///
 /// # Errors
 /// As [`datagram`].
@@ -209,7 +211,7 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
     Err(Refusal::NotUdp)
 }
 
-/// `ip_payload` is the length of the payload by the IP header; a capture may hold less.
+/// Reads a UDP datagram. `ip_payload` is the length of the payload by the IP header; a capture may hold less.
 fn udp(bytes: &[u8], ip_payload: usize, addresses: (IpAddr, IpAddr)) -> Result<Datagram<'_>, Refusal> {
     let (header, body) = bytes.split_at_checked(8).ok_or(Refusal::Truncated)?;
     let len = usize::from(u16_at(header, 4));

@@ -63,7 +63,7 @@ impl Repr {
         })
     }
 
-    /// Bytes of header and options.
+    /// Returns the bytes of header and options.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN + self.options_len as usize * 4
     }

@@ -61,7 +61,7 @@ impl Repr {
         })
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + [self.checksum, self.key, self.seq].iter().flatten().count() * 4
     }

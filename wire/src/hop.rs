@@ -30,7 +30,7 @@ impl Items {
     /// Queue id alone, beside a drop reason (reports only).
     pub const QUEUE_ID: Self = Self(1 << 11);
 
-    /// Whether all items of `other` are in it.
+    /// Returns whether this set has all items of `other`.
     #[inline]
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -32,7 +32,7 @@ const PREALLOCATED: u8 = 0;
 const INCREMENTAL: u8 = 1;
 const DIRECT_EXPORT: u8 = 4;
 
-/// Trace-Type bit `k`, counted from the most significant of 24.
+/// Returns Trace-Type bit `k`, counted from the most significant of 24.
 const fn bit(k: u32) -> u32 {
     0x0080_0000 >> k
 }
@@ -69,12 +69,12 @@ impl<'a> Ioam<'a> {
         }
     }
 
-    /// Whether nodes write an id.
+    /// Returns whether nodes write an id.
     pub fn has_node_ids(&self) -> bool {
         matches!(self, Self::Trace(trace) if trace.has_node_ids())
     }
 
-    /// The more nodes with an id, the more it contributes to the path.
+    /// Returns the contribution of the option to the path: the more nodes with an id, the greater it is.
     pub(crate) fn rank(&self) -> (bool, usize) {
         (self.has_node_ids() && self.hop_count() > 0, self.hop_count())
     }
@@ -87,7 +87,8 @@ impl<'a> Ioam<'a> {
         }
     }
 
-    /// Node `i` in forwarding order, as far as its data are items of a [`Hop`]; a default one beyond the last.
+    /// Returns node `i` in forwarding order, as far as its data are items of a [`Hop`], or a default one
+    /// beyond the last.
     pub fn hop(&self, i: usize) -> Hop {
         let Self::Trace(trace) = self else {
             return Hop::default();
@@ -113,7 +114,7 @@ impl<'a> OptionList<'a> {
         Self { headers }
     }
 
-    /// The options that [`Ioam::parse`] reads.
+    /// Returns the options that [`Ioam::parse`] reads.
     pub fn iter(&self) -> impl Iterator<Item = Ioam<'a>> + use<'a> {
         let headers = self.headers;
         let options = headers
@@ -179,12 +180,12 @@ impl<'a> Trace<'a> {
         if sound { Ok(trace) } else { Err(Refusal::BadIoam) }
     }
 
-    /// O: a node on the path had no space left, so its data are missing.
+    /// Returns flag O: a node on the path had no space left, so its data are missing.
     pub fn is_incomplete(&self) -> bool {
         self.flags & 8 != 0
     }
 
-    /// The names of its flags that are set.
+    /// Returns the names of the flags that are set.
     pub fn flag_names(&self) -> impl Iterator<Item = &'static str> + use<> {
         let flags = self.flags;
         [(8, "overflow"), (4, "loopback"), (2, "active")]
@@ -192,12 +193,12 @@ impl<'a> Trace<'a> {
             .filter_map(move |(bit, name)| (flags & bit != 0).then_some(name))
     }
 
-    /// Whether nodes write an id.
+    /// Returns whether nodes write an id.
     pub fn has_node_ids(&self) -> bool {
         self.trace_type & (bit(0) | bit(8)) != 0
     }
 
-    /// The nodes, newest first.
+    /// Returns the nodes, newest first.
     pub fn nodes(&self) -> Nodes<'a> {
         Nodes {
             trace_type: self.trace_type,
@@ -206,7 +207,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes before the nodes' data.
+    /// Returns the bytes that [`emit`](Self::emit) writes before the nodes' data.
     pub fn header_len(&self) -> usize {
         field::OPTION
             + field::DATA
@@ -240,7 +241,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Words of one node's data under a Trace-Type, opaque snapshot left out.
+/// Returns the words of one node's data under a Trace-Type, opaque snapshot left out.
 pub fn node_words(trace_type: u32) -> u8 {
     let counted = trace_type & !(OPAQUE | RESERVED) & 0x00ff_ffff;
     (counted.count_ones() + (counted & WIDE).count_ones()) as u8
@@ -283,17 +284,17 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Whether the item of Trace-Type bit `k` is present.
+    /// Returns whether the item of Trace-Type bit `k` is present.
     pub fn has(&self, k: u32) -> bool {
         self.trace_type & bit(k) != 0
     }
 
-    /// Whether [`Node::node_id`] returns the id of 56 bits.
+    /// Returns whether [`Node::node_id`] returns the id of 56 bits.
     pub fn has_wide_node_id(&self) -> bool {
         self.has(8) && self.short_node_id().is_none()
     }
 
-    /// Whether it has data that are not items of a [`Hop`].
+    /// Returns whether the node has data that are not items of a [`Hop`].
     pub fn has_more_than_items(&self) -> bool {
         [0, 2, 3, 5, 8, 10, 22].into_iter().any(|k| self.has(k))
     }
@@ -311,13 +312,14 @@ impl<'a> Node<'a> {
         try_u64(self.bytes, self.offset(k)?).filter(|long| *long != u64::MAX)
     }
 
-    /// Hop limit at this node.
+    /// Returns the hop limit at this node.
     pub fn hop_limit(&self) -> Option<u8> {
         let short = self.word(0).map(|word| (word >> 24) as u8);
         short.or_else(|| self.long(8).map(|long| (long >> 56) as u8))
     }
 
-    /// Node id: 24 bits, or 56 if only the wide form is available. A node whose id is not configured still writes its hop limit.
+    /// Returns the node id: 24 bits, or 56 if only the wide form is available. A node whose id is not
+    /// configured still writes its hop limit.
     pub fn node_id(&self) -> Option<u64> {
         const NONE: u64 = u64::MAX >> 8;
         let short = self.short_node_id().map(u64::from);
@@ -329,7 +331,7 @@ impl<'a> Node<'a> {
         self.word(0).map(|word| word & NONE).filter(|id| *id != NONE)
     }
 
-    /// Ingress and egress interface, 16 bits each; each `None` if unavailable.
+    /// Returns ingress and egress interface, 16 bits each; each is `None` if unavailable.
     pub fn interfaces(&self) -> (Option<u16>, Option<u16>) {
         let Some(word) = self.word(1) else {
             return (None, None);
@@ -341,7 +343,7 @@ impl<'a> Node<'a> {
         )
     }
 
-    /// Ingress and egress interface, 32 bits each; each `None` if unavailable.
+    /// Returns ingress and egress interface, 32 bits each; each is `None` if unavailable.
     pub fn wide_interfaces(&self) -> (Option<u32>, Option<u32>) {
         let Some(long) = self.long(9) else {
             return (None, None);
@@ -353,47 +355,47 @@ impl<'a> Node<'a> {
         )
     }
 
-    /// Seconds of the timestamp.
+    /// Returns the seconds of the timestamp.
     pub fn seconds(&self) -> Option<u32> {
         self.word(2)
     }
 
-    /// Fraction of the timestamp, in a unit that the namespace defines.
+    /// Returns the fraction of the timestamp, in a unit that the namespace defines.
     pub fn fraction(&self) -> Option<u32> {
         self.word(3)
     }
 
-    /// Transit delay in ns; `None` also if it did not fit its 31 bits.
+    /// Returns the transit delay in ns, or `None` also if it did not fit its 31 bits.
     pub fn transit_delay(&self) -> Option<u32> {
         self.word(4).filter(|delay| delay >> 31 == 0)
     }
 
-    /// Data of the namespace, 32 bits.
+    /// Returns data of the namespace, 32 bits.
     pub fn namespace_data(&self) -> Option<u32> {
         self.word(5)
     }
 
-    /// Data of the namespace, 64 bits.
+    /// Returns data of the namespace, 64 bits.
     pub fn wide_namespace_data(&self) -> Option<u64> {
         self.long(10)
     }
 
-    /// Queue depth, device units.
+    /// Returns the queue depth, device units.
     pub fn queue_depth(&self) -> Option<u32> {
         self.word(6)
     }
 
-    /// Checksum complement, as on the wire.
+    /// Returns the checksum complement, as on the wire.
     pub fn checksum_complement(&self) -> Option<u32> {
         self.word(7)
     }
 
-    /// Buffer occupancy, device units.
+    /// Returns the buffer occupancy, device units.
     pub fn buffer_occupancy(&self) -> Option<u32> {
         self.word(11)
     }
 
-    /// Schema, `None` if the node has none, and data of the opaque state snapshot.
+    /// Returns the schema, `None` if the node has none, and the data of the opaque state snapshot.
     pub fn opaque(&self) -> Option<(Option<u32>, &'a [u8])> {
         const NONE: u32 = u32::MAX >> 8;
         let at = usize::from(node_words(self.trace_type)) * 4;
@@ -406,8 +408,9 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node id that needs more than
-    /// 32 bits is truncated to the low 32. Timestamps are left out, since the namespace defines their unit.
+    /// Returns the data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node
+    /// id that needs more than 32 bits is truncated to the low 32. Timestamps are left out, since the
+    /// namespace defines their unit.
     pub fn hop(&self) -> Hop {
         const ITEMS: [(u32, Items); 6] = [
             (bit(0) | bit(8), Items::NODE_ID),

@@ -28,7 +28,7 @@ mod field {
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// A view of `buffer`.
+    /// Creates a view of `buffer`.
     ///
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not an IPv4 header.
@@ -50,17 +50,17 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()
     }
 
-    /// Bytes of the header, options included.
+    /// Returns the bytes of the header, options included.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[field::VERSION_IHL] & 0x0f) * 4
     }
 
-    /// Type of service: DSCP in the top six bits, ECN in the others.
+    /// Returns the type of service: DSCP in the top six bits, ECN in the others.
     pub fn tos(&self) -> u8 {
         self.bytes()[field::TOS]
     }
 
-    /// Value of the total length field.
+    /// Returns the value of the total length field.
     pub fn total_len(&self) -> u16 {
         u16_at(self.bytes(), field::TOTAL_LEN)
     }
@@ -70,7 +70,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.bytes(), field::IDENT)
     }
 
-    /// Flags in the top three bits, fragment offset in the others.
+    /// Returns the flags in the top three bits, and the fragment offset in the others.
     pub fn fragment(&self) -> u16 {
         u16_at(self.bytes(), field::FRAGMENT)
     }
@@ -100,7 +100,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         array_at(self.bytes(), field::DST)
     }
 
-    /// Whether the header checksum is correct.
+    /// Returns whether the header checksum is correct.
     pub fn verify_checksum(&self) -> bool {
         checksum::of(&self.bytes()[..self.header_len()]) == 0
     }
@@ -112,7 +112,7 @@ impl<'a> Packet<&'a [u8]> {
         &self.0[field::OPTIONS..self.header_len()]
     }
 
-    /// The payload, up to the end of the packet or of the bytes.
+    /// Returns the payload, up to the end of the packet or of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         let end = usize::from(self.total_len()).clamp(self.header_len(), self.0.len());
         &self.0[self.header_len()..end]
@@ -194,7 +194,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }

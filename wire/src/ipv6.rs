@@ -31,7 +31,7 @@ mod field {
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// A view of `buffer`.
+    /// Creates a view of `buffer`.
     ///
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadIpHeader`] if it is not an IPv6 header.
@@ -47,17 +47,17 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()
     }
 
-    /// Traffic class: DSCP in the top six bits, ECN in the others.
+    /// Returns the traffic class: DSCP in the top six bits, ECN in the others.
     pub fn traffic_class(&self) -> u8 {
         (u32_at(self.bytes(), field::WORD) >> 20) as u8
     }
 
-    /// Flow label, twenty bits.
+    /// Returns the flow label, twenty bits.
     pub fn flow_label(&self) -> u32 {
         u32_at(self.bytes(), field::WORD) & 0x000f_ffff
     }
 
-    /// Value of the payload length field.
+    /// Returns the value of the payload length field.
     pub fn payload_len(&self) -> u16 {
         u16_at(self.bytes(), field::PAYLOAD_LEN)
     }
@@ -84,7 +84,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// The payload, up to the end of the packet or of the bytes.
+    /// Returns the payload, up to the end of the packet or of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         let end = field::PAYLOAD + usize::from(self.payload_len());
         &self.0[field::PAYLOAD..end.min(self.0.len())]
@@ -151,7 +151,7 @@ impl Repr {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }
@@ -194,7 +194,7 @@ pub(crate) struct Extension {
 }
 
 impl<'a> Extensions<'a> {
-    /// The headers from `at` on, the first of which has the number `next`.
+    /// Iterates over the headers from `at` on, the first of which has the number `next`.
     pub(crate) fn new(bytes: &'a [u8], at: usize, next: u8) -> Self {
         Self {
             bytes,
@@ -204,19 +204,19 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// The bytes of a header, up to the end of the packet.
+    /// Returns the bytes of a header, up to the end of the packet.
     pub(crate) fn bytes_of(&self, header: Extension) -> &'a [u8] {
         let rest = self.bytes.get(header.at..).unwrap_or(&[]);
         rest.get(..header.len).unwrap_or(rest)
     }
 
-    /// Whether the header of a transport protocol comes next.
+    /// Returns whether the header of a transport protocol comes next.
     pub(crate) fn is_at_transport(&self) -> bool {
         self.remaining > 0 && unit_of(self.next).is_none()
     }
 }
 
-/// The unit of an extension header's length field; `None` of other headers.
+/// Returns the unit of an extension header's length field, or `None` for other headers.
 fn unit_of(kind: u8) -> Option<usize> {
     match kind {
         HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HOST_IDENTITY | SHIM_6 => Some(8),
@@ -280,7 +280,7 @@ impl Opt<'_> {
 pub struct OptionsHeader<'a>(&'a [u8]);
 
 impl<'a> OptionsHeader<'a> {
-    /// A view of the header that `bytes` begin with.
+    /// Creates a view of the header that `bytes` begin with.
     ///
     /// # Errors
     /// [`Refusal::Truncated`] if it is not whole.
@@ -299,12 +299,12 @@ impl<'a> OptionsHeader<'a> {
         self.0[0]
     }
 
-    /// Bytes of the header.
+    /// Returns the bytes of the header.
     pub fn header_len(&self) -> usize {
         self.0.len()
     }
 
-    /// The options, padding included; ends before the first that extends beyond the header.
+    /// Returns the options, padding included. They end before the first that extends beyond the header.
     pub fn options(&self) -> Options<'a> {
         Options(&self.0[2..])
     }

@@ -70,7 +70,7 @@ pub struct Lldpdu<'a> {
     pub chassis: Id<'a>,
     /// The port from which it was sent.
     pub port: Id<'a>,
-    /// Seconds for which it is valid; 0: the port is no longer there.
+    /// Seconds for which the LLDPDU is valid, or 0 if the port is no longer there.
     pub ttl: u16,
     /// Port Description, if the TLV is present.
     pub port_description: Option<&'a [u8]>,
@@ -115,7 +115,7 @@ impl<'a> Lldpdu<'a> {
         }
     }
 
-    /// Bytes that [`Lldpdu::emit`] writes.
+    /// Returns the bytes that [`Lldpdu::emit`] writes.
     pub fn len(&self) -> usize {
         let texts = [self.port_description, self.system_name];
         let texts = texts
@@ -127,7 +127,7 @@ impl<'a> Lldpdu<'a> {
         ids[0] + ids[1] + TLV_HEADER_LEN + 2 + texts + TLV_HEADER_LEN
     }
 
-    /// Always false: three TLVs are mandatory.
+    /// Returns `false`: three TLVs are mandatory.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -193,7 +193,7 @@ impl<'a> Tlvs<'a> {
         Ok(((word >> 9) as u8, value))
     }
 
-    /// The value of the next TLV, which must be of this type.
+    /// Reads the value of the next TLV, which must be of this type.
     fn expect(&mut self, kind: u8) -> Result<&'a [u8], Refusal> {
         let (found, value) = self.next()?;
         if found == kind {

@@ -1,4 +1,4 @@
-//! How to read the bytes of one source: its dialect, and how its network marks INT.
+//! Settings to read the bytes of one source: its dialect, and the marks of INT in its network.
 
 crate::named! {
     /// A variant of the formats that an implementation uses (wire-formats section 8.1).
@@ -31,7 +31,7 @@ impl Dialect {
     }
 }
 
-/// Where a shim marked on TCP lies: a setting of the whole domain.
+/// The place of a shim marked on TCP, a setting of the whole domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TcpShim {
     /// After the 20 fixed bytes, before the options.
@@ -57,7 +57,7 @@ impl TelemetryPorts {
         len: 0,
     };
 
-    /// The given ports; `None` if there are more than [`Self::MAX`].
+    /// Creates the set of the given ports, or returns `None` if there are more than [`Self::MAX`].
     pub fn new(list: &[u16]) -> Option<Self> {
         let mut ports = [list.first().copied().unwrap_or(0); Self::MAX];
         ports.get_mut(..list.len())?.copy_from_slice(list);
@@ -73,7 +73,7 @@ impl TelemetryPorts {
         &self.ports[..usize::from(self.len)]
     }
 
-    /// Whether `port` is one of them.
+    /// Returns whether `port` is in the set.
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
         // Unused elements repeat the first port, so that all are compared without a branch on the count.
@@ -85,7 +85,7 @@ impl TelemetryPorts {
 }
 
 impl Default for TelemetryPorts {
-    /// 32766, the port of reports.
+    /// Returns 32766, the port of reports.
     fn default() -> Self {
         Self {
             ports: [32766; TelemetryPorts::MAX],
@@ -120,7 +120,7 @@ pub struct Profile {
     pub probe_marker: Option<u64>,
     /// GRE protocol type that announces INT.
     pub gre_protocol: u16,
-    /// Where the shim lies in TCP.
+    /// The place of the shim in TCP.
     pub tcp_shim: TcpShim,
     /// Ports of reports: a report about a packet to one of them is a report about a report.
     pub telemetry_ports: TelemetryPorts,
@@ -136,7 +136,7 @@ impl Profile {
     /// DSCP that marks INT, unless configured otherwise.
     pub const DSCP: u8 = 0x17;
 
-    /// The usual settings of a dialect.
+    /// Returns the usual settings of a dialect.
     pub const fn new(dialect: Dialect) -> Self {
         let (dscp, dscp_mask, dscp_other) = match dialect {
             Dialect::HostInt => (0x01, 0x01, None),
@@ -161,7 +161,7 @@ impl Profile {
         }
     }
 
-    /// Whether this DSCP (six bits) marks INT.
+    /// Returns whether this DSCP (six bits) marks INT.
     #[inline]
     pub fn marks(&self, dscp: u8) -> bool {
         (self.dscp_mask != 0 && dscp & self.dscp_mask == self.dscp) || self.dscp_other == Some(dscp)

@@ -1,5 +1,5 @@
-//! Why received bytes were refused: one small value per cause, so that each cause has a counter. The last two are about the
-//! sender, not the bytes: a parser never returns them.
+//! Causes for which received bytes were refused: one small value per cause, so that each cause has a counter.
+//! The last two are about the sender, not the bytes: a parser never returns them.
 
 use core::ops::{Deref, DerefMut};
 use core::{array, fmt, slice};
@@ -148,14 +148,14 @@ impl Refusal {
     /// Number of causes, from the first, that the decoder in the kernel also reports.
     pub const IN_KERNEL: usize = Self::Ipfix as usize + 1;
 
-    /// Position of this cause in an array of counters.
+    /// Returns the position of this cause in an array of counters.
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether the bytes are not known to be a report at all: neither a sequence number nor a report behind them can be trusted.
-    /// Other causes concern the packet inside a report.
+    /// Returns whether the bytes are not known to be a report at all: neither a sequence number nor a report
+    /// behind them can be trusted. Other causes concern the packet inside a report.
     pub(crate) const fn is_of_framing(self) -> bool {
         matches!(
             self,
@@ -175,13 +175,14 @@ impl Refusal {
         )
     }
 
-    /// Whether the sequence number of a datagram counts like that of a report, although its first report of a defined type is refused
-    /// for this cause. If not, the datagram may not be a report: its number counts only if the stream expects it.
+    /// Returns whether the sequence number of a datagram counts like that of a report, although its first
+    /// report of a defined type is refused for this cause. If not, the datagram may not be a report: its
+    /// number counts only if the stream expects it.
     pub const fn counts_number(self) -> bool {
         matches!(self, Self::BadMetadataLength) || !(self.is_of_framing() || self.is_undefined())
     }
 
-    /// Whether the contents of a report are not defined, though its length is known.
+    /// Returns whether the contents of a report are not defined, though its length is known.
     pub(crate) const fn is_undefined(self) -> bool {
         matches!(self, Self::UndefinedReportType | Self::UndefinedInnerType)
     }
@@ -242,7 +243,7 @@ impl core::error::Error for Refusal {}
 pub enum EmitError {
     /// The buffer is too short: this many bytes are needed.
     Short(usize),
-    /// It is invalid: a receiver would refuse it with this cause.
+    /// The values are invalid: a receiver would refuse them with this cause.
     Invalid(Refusal),
 }
 

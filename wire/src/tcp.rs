@@ -26,7 +26,7 @@ mod field {
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// A view of `buffer`.
+    /// Creates a view of `buffer`.
     ///
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole, [`Refusal::BadLength`] if its own length is below 20.
@@ -50,7 +50,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()
     }
 
-    /// Bytes of the header, options included.
+    /// Returns the bytes of the header, options included.
     pub fn header_len(&self) -> usize {
         usize::from(self.bytes()[field::OFFSET_FLAGS] >> 4) * 4
     }
@@ -75,7 +75,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u32_at(self.bytes(), field::ACK)
     }
 
-    /// Reserved bits and flags, twelve bits.
+    /// Returns the reserved bits and flags, twelve bits.
     pub fn flags(&self) -> u16 {
         u16_at(self.bytes(), field::OFFSET_FLAGS) & 0x0fff
     }
@@ -166,7 +166,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }

@@ -19,7 +19,7 @@ mod field {
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// A view of `buffer`.
+    /// Creates a view of `buffer`.
     ///
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole.
@@ -41,24 +41,24 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.0.as_ref(), field::DST_PORT)
     }
 
-    /// Value of the length field: header and payload.
+    /// Returns the value of the length field: header and payload.
     pub fn len(&self) -> u16 {
         u16_at(self.0.as_ref(), field::LEN)
     }
 
-    /// Whether there is no payload.
+    /// Returns whether there is no payload.
     pub fn is_empty(&self) -> bool {
         usize::from(self.len()) <= HEADER_LEN
     }
 
-    /// Checksum; 0 is none.
+    /// Returns the checksum, or 0 for none.
     pub fn checksum(&self) -> u16 {
         u16_at(self.0.as_ref(), field::CHECKSUM)
     }
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// The payload, up to the end of the datagram or of the bytes.
+    /// Returns the payload, up to the end of the datagram or of the bytes.
     pub fn payload(&self) -> &'a [u8] {
         let end = usize::from(self.len()).clamp(HEADER_LEN, self.0.len());
         &self.0[HEADER_LEN..end]
@@ -123,7 +123,7 @@ impl Repr {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }

@@ -59,7 +59,7 @@ impl Repr {
         })
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub const fn header_len(&self) -> usize {
         HEADER_LEN
     }

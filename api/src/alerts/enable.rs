@@ -114,7 +114,8 @@ async fn add(
     tokio::spawn(work).await?
 }
 
-/// A rule as TOML. The texts of JSON are texts of TOML, but for one control character, which no rule has.
+/// Formats a rule as TOML. Every string of JSON is one of TOML, except for one control character, which no
+/// rule has.
 fn written(name: &str, when: &str) -> String {
     let name = quoted(name);
     let when = quoted(when);

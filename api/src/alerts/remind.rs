@@ -50,7 +50,7 @@ pub(crate) async fn remind(context: Weak<Context>) {
     }
 }
 
-/// The time before which all events are stored.
+/// Returns the time before which all events are stored.
 fn settled() -> Nanos {
     nic::time::now().saturating_sub(SETTLED)
 }
@@ -60,7 +60,7 @@ fn pause(failures: u32) -> Duration {
     EVERY.saturating_mul(1 << failures.min(MOST_DOUBLINGS))
 }
 
-/// Reports the alerts once more that silences kept back until `end`, and returns how many.
+/// Reports the alerts once more that silences kept back until `end`, and returns their number.
 async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize, Refusal> {
     let kept = kept_back(context, notes).await?;
     let mut count = 0;
@@ -77,7 +77,8 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
     Ok(count)
 }
 
-/// Those that fire as events say, that began while they were silenced, and that no silence covers now.
+/// Returns the alerts that fire as events say, that began while they were silenced, and that no silence
+/// covers now.
 async fn kept_back(context: &Context, notes: &Notes) -> Result<Vec<Alert>, Refusal> {
     let place = place(context).await?;
     let now = nic::time::now();
@@ -113,7 +114,7 @@ struct Search {
 }
 
 impl Search {
-    /// Those of the alerts of a part that later parts did not have.
+    /// Returns the alerts of a part that later parts did not have.
     fn unseen(&mut self, alerts: Vec<Alert>) -> impl Iterator<Item = Alert> {
         let seen = &mut self.seen;
         alerts
@@ -121,7 +122,8 @@ impl Search {
             .filter(move |one| seen.insert(one.last.alert()))
     }
 
-    /// `known_since`: the part has all events since then only, or all. Returns whether there is another part.
+    /// Goes on to the part before. `known_since` is the time since which this one has all events, or `None`
+    /// if it has all. Returns whether there is another part.
     fn goes_on(&mut self, known_since: Option<Nanos>) -> bool {
         let Some(since) = known_since else { return false };
         // Of its time, some may be missing, unless there are more of one time than are read at all.
@@ -130,7 +132,7 @@ impl Search {
     }
 }
 
-/// Reports those of the alerts that are true in this collector, and returns how many.
+/// Reports those of the alerts that are true in this collector, and returns their number.
 fn report_again(alerts: &[Alert], end: Nanos, collector: &Collector, output: &mut dyn Output) -> usize {
     output.sender(0);
     let mut count = 0;
@@ -147,7 +149,7 @@ fn report_again(alerts: &[Alert], end: Nanos, collector: &Collector, output: &mu
     count
 }
 
-/// The event of an alert at another time. It is another one than the first.
+/// Returns the event of an alert at another time, with an id of its own.
 fn again(alert: &Alert, rule: usize, ts: Nanos) -> Event {
     let last = &alert.last;
     Event {

@@ -1,4 +1,4 @@
-//! Which link is guilty: of a simulated network that records the truth.
+//! Tests of losses on simulated networks that record the truth: the API names the lossy links.
 
 use collector::{Batch, Collector, Datagram};
 use dataplane::fabric::{DropReason, FlowSpec, Wire};

@@ -200,7 +200,7 @@ operations! {
     get "/healthz" => Text, "200 while healthy, 503 when nothing can be stored.";
 }
 
-/// The whole document.
+/// Returns the whole document.
 pub(super) fn document() -> Value {
     let base = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -288,7 +288,7 @@ impl Operation {
     }
 }
 
-/// The headers that say under which condition a request is executed.
+/// Returns the headers that say under which condition a request is executed.
 fn conditions(method: &str, path: &str) -> Vec<Value> {
     let header = |name: &str, required: bool, about: &str| json!({"name": name, "in": "header", "required": required, "description": about, "schema": {"type": "string"}});
     let intent = "The `etag` of the intent, in quotation marks: only this version is changed, else 412; `*`: any version.";
@@ -381,7 +381,8 @@ fn query(param: &Param) -> Value {
     json!({"name": param.name, "in": "query", "required": required, "description": param.about, "schema": schema})
 }
 
-/// Responses contain every field, so the defaults for reading them are not part of the contract.
+/// Removes the defaults from a schema: responses contain every field, so the defaults for reading them are
+/// not part of the contract.
 fn without_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

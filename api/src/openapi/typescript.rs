@@ -1,22 +1,21 @@
-//! Makes the types of the web page from the schemas of the document.
+//! Generates the TypeScript types of the web UI from the OpenAPI schemas. `make docs` runs it.
 
 use serde_json::Value;
 
-/// The file `ui/src/api/generated.ts`.
-pub(super) fn file(document: &Value) -> String {
+const HEAD: &str = "// Generated from the types of the API by `make docs`; do not edit.\n";
+
+/// Returns the content of `ui/src/api/generated.ts`.
+pub(super) fn render(document: &Value) -> String {
     let mut out = String::from(HEAD);
-    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+    for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
         out.push('\n');
         if let Some(about) = schema["description"].as_str() {
             out.push_str(&comment("", about));
         }
-        out.push_str(&format!("export type {name} = {};\n", form(schema, "")));
+        out.push_str(&format!("export type {name} = {};\n", type_of(schema, "")));
     }
     out
 }
-
-const HEAD: &str = "// Generated from the types of the API by `make docs`; do not edit.
-";
 
 fn comment(indent: &str, text: &str) -> String {
     format!(
@@ -25,13 +24,13 @@ fn comment(indent: &str, text: &str) -> String {
     )
 }
 
-/// A schema as a type.
-fn form(schema: &Value, indent: &str) -> String {
+/// Returns the type of a schema.
+fn type_of(schema: &Value, indent: &str) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap().to_owned();
         // A flattened struct gives a reference with further fields beside it.
         return if schema["properties"].is_object() {
-            format!("{name} & {}", fields(schema, indent))
+            format!("{name} & {}", object_type(schema, indent))
         } else {
             name
         };
@@ -40,11 +39,11 @@ fn form(schema: &Value, indent: &str) -> String {
         if let Some(choices) = schema[key].as_array() {
             let choice = choices
                 .iter()
-                .map(|choice| form(choice, indent))
+                .map(|choice| type_of(choice, indent))
                 .collect::<Vec<_>>()
                 .join(" | ");
             return if schema["properties"].is_object() {
-                format!("({choice}) & {}", fields(schema, indent))
+                format!("({choice}) & {}", object_type(schema, indent))
             } else {
                 choice
             };
@@ -62,23 +61,25 @@ fn form(schema: &Value, indent: &str) -> String {
     }
     match &schema["type"] {
         Value::Array(types) => {
-            let one = |kind: &Value| typed(kind.as_str().unwrap(), schema, indent);
-            types.iter().map(one).collect::<Vec<_>>().join(" | ")
+            let types = types
+                .iter()
+                .map(|kind| type_of_kind(kind.as_str().unwrap(), schema, indent));
+            types.collect::<Vec<_>>().join(" | ")
         }
-        Value::String(kind) => typed(kind, schema, indent),
+        Value::String(kind) => type_of_kind(kind, schema, indent),
         _ => "unknown".to_owned(),
     }
 }
 
-fn typed(kind: &str, schema: &Value, indent: &str) -> String {
+fn type_of_kind(kind: &str, schema: &Value, indent: &str) -> String {
     match kind {
         "integer" | "number" => "number".to_owned(),
-        "array" => format!("Array<{}>", form(&schema["items"], indent)),
-        "object" if schema["properties"].is_object() => fields(schema, indent),
+        "array" => format!("Array<{}>", type_of(&schema["items"], indent)),
+        "object" if schema["properties"].is_object() => object_type(schema, indent),
         "object" if schema["additionalProperties"].is_object() => {
             format!(
                 "Record<string, {}>",
-                form(&schema["additionalProperties"], indent)
+                type_of(&schema["additionalProperties"], indent)
             )
         }
         "object" => "Record<string, unknown>".to_owned(),
@@ -86,7 +87,7 @@ fn typed(kind: &str, schema: &Value, indent: &str) -> String {
     }
 }
 
-fn fields(schema: &Value, indent: &str) -> String {
+fn object_type(schema: &Value, indent: &str) -> String {
     let inner = format!("{indent}  ");
     let required: Vec<&str> = schema["required"]
         .as_array()
@@ -104,7 +105,7 @@ fn fields(schema: &Value, indent: &str) -> String {
         } else {
             "?"
         };
-        out.push_str(&format!("{inner}{name}{mark}: {};\n", form(field, &inner)));
+        out.push_str(&format!("{inner}{name}{mark}: {};\n", type_of(field, &inner)));
     }
     out + indent + "}"
 }

@@ -22,7 +22,8 @@ pub(super) struct Findings {
     pub(super) refused: Vec<String>,
 }
 
-/// A manager of the devices of a configuration, without intents; `None`: what they can do is known when they answer.
+/// Creates a manager of the devices of a configuration, without intents, or returns `None` if the
+/// capabilities of a device are known only when it answers.
 fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     let manager = settings.manager.as_ref()?;
     let inventory = manager::inventory::from_settings(&settings.inventory);
@@ -38,7 +39,8 @@ fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     Some(simulated)
 }
 
-/// The rules that a device should have by the intents of a configuration; `None`: they depend on what devices answer.
+/// Returns the rules that a device should have by the intents of a configuration, or `None` if they depend on
+/// the answers of devices.
 pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
     let now = nic::time::now();
     let mut simulated = simulated(settings, now)?;
@@ -104,10 +106,10 @@ pub(super) fn roles(settings: &Settings) -> Findings {
     found
 }
 
-/// The program of a device with its map, if the program is one of ours.
+/// Binds the map of a device to its program, if hopwise includes the program.
 ///
 /// # Errors
-/// It does not fit; `None`: its P4Info is not known.
+/// The reason why the map does not fit, or `None` if the program's P4Info is not known.
 pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Program, Option<String>> {
     let driver = of_device
         .driver(device)
@@ -159,7 +161,7 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
     found
 }
 
-/// The capabilities of a device, known if its map belongs to an included program.
+/// Returns the capabilities of a device, or `None` unless its map belongs to an included program.
 fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
     let of_device = manager
         .p4runtime

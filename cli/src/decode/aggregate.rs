@@ -80,7 +80,7 @@ fn summary_fields(o: &mut Object<'_>, summary: &Summary) {
     o.field("count", summary.count).field("avg", summary.average());
 }
 
-/// Name of the kind in the paper.
+/// Returns the name of the kind in the paper.
 fn paper_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Agg => "Agg(R)",
@@ -121,7 +121,7 @@ fn text(out: &mut String, ts: u64, source: IpAddr, aggregate: &Aggregate<'_>) {
     out.push('\n');
 }
 
-/// `?` for an unavailable value.
+/// Formats a value, or `?` if it is unavailable.
 fn cell(value: Option<impl Display>) -> String {
     value.map_or_else(|| "?".into(), |value| value.to_string())
 }

@@ -29,7 +29,7 @@ pub(super) enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// The name by which the summary counts the message.
+    /// Returns the name by which the summary counts the message.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Report(report, _) => report.operation.opcode().name(),
@@ -73,8 +73,8 @@ pub(super) fn by_port<'a>(
     }
 }
 
-/// The packet in a datagram. Its ICRC covers the destination port: of a packet to another port it is that of port 4791, as an RDMA
-/// device behind a port translation checks it, and as hopwise writes it.
+/// Parses the packet in a datagram. Its ICRC covers the destination port: for a packet to another port it is
+/// that of port 4791, as an R device behind a port translation checks it, and as hopwise writes it.
 fn packet<'a>(
     layer: Layer<'a>,
     (datagram, scratch): (&Datagram<'a>, &'a mut Vec<u8>),
@@ -214,7 +214,7 @@ fn operation_fields(o: &mut Object<'_>, operation: &Operation<'_>, v1: bool) {
     }
 }
 
-/// The counters of a sketch, column by column.
+/// Returns the counters of a sketch, column by column.
 fn columns(operation: &Operation<'_>) -> Vec<Vec<u64>> {
     let Operation::SketchMerge {
         depth,

@@ -33,7 +33,8 @@ impl ProfileHint {
         }
     }
 
-    /// A line that names the profile which reads most of them; empty if none reads half.
+    /// Formats a line that names the profile which reads most of the refused reports, or an empty string if
+    /// none reads half.
     pub(super) fn text(&self) -> String {
         let best = self
             .read

@@ -64,7 +64,7 @@ pub(super) fn report(
     out.push('\n');
 }
 
-/// The INT of one data packet.
+/// Writes the INT of one data packet.
 pub(super) fn packet(
     out: &mut String,
     ts: u64,
@@ -93,7 +93,7 @@ pub(super) fn packet(
     out.push('\n');
 }
 
-/// A refused frame or report.
+/// Writes a refused frame or report.
 pub(super) fn refused(out: &mut String, refused: &Refused) {
     json::object(out, |o| {
         o.field("ts", refused.ts)
@@ -117,7 +117,7 @@ fn flags(flags: Flags) -> Vec<&'static str> {
         .collect()
 }
 
-/// The annotations; omitted if there are none.
+/// Writes the annotations, if there are any.
 fn annotations(object: &mut Object<'_>, annotations: Annotations) {
     let set = Annotations::NAMES
         .iter()
@@ -128,7 +128,7 @@ fn annotations(object: &mut Object<'_>, annotations: Annotations) {
     }
 }
 
-/// The fields of SF-INT; omitted for other INT.
+/// Writes the fields of SF-INT, and nothing for other INT.
 fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
     let Some(Sf {
         urgent,
@@ -145,7 +145,7 @@ fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
     });
 }
 
-/// The IOAM option that gives the path, and all options if there are several.
+/// Writes the IOAM option that gives the path, and all options if there are several.
 fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>, all: Option<OptionList<'_>>) {
     let Some(ioam) = ioam else { return };
     object.object("ioam", |o| ioam_option(o, &ioam));
@@ -170,7 +170,7 @@ fn ioam_option(o: &mut Object<'_>, ioam: &Ioam<'_>) {
     }
 }
 
-/// The flags of a trace, and the node data that is not an item of a hop, in forwarding order.
+/// Writes the flags of a trace, and the node data that is not an item of a hop, in forwarding order.
 fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
     let flags: Vec<&str> = trace.flag_names().collect();
     if !flags.is_empty() {
@@ -227,7 +227,7 @@ fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     });
 }
 
-/// `path` and `hops`, in forwarding order. A trace without node ids gives no path.
+/// Writes `path` and `hops`, in forwarding order. A trace without node ids gives no path.
 fn hops<I: Iterator<Item = Hop>>(
     object: &mut Object<'_>,
     ioam: Option<Ioam<'_>>,
@@ -245,7 +245,8 @@ fn hops<I: Iterator<Item = Hop>>(
     object.objects("hops", hops(), |hop, o| items(o, &hop, plausibility));
 }
 
-/// The metadata of a hop: `null` for a present but unavailable item; items that are not in the bitmap are left out.
+/// Writes the metadata of a hop, with `null` for an item that is present but unavailable. Items that are not
+/// in the bitmap are left out.
 fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
     if hop.carried.contains(Items::NODE_ID) {
         o.field("node_id", hop.node_id);

@@ -20,7 +20,7 @@ pub(super) struct SourcePlausibility<'a> {
 }
 
 impl PlausibilityCheck {
-    /// The rules for reports from `source`; the longest prefix decides.
+    /// Returns the rules for reports from `source`: those of the longest prefix that contains it.
     pub(super) fn for_source(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
         let found = self
             .by_source
@@ -33,7 +33,7 @@ impl PlausibilityCheck {
         }
     }
 
-    /// The rules for data packets, which have no source of reports.
+    /// Returns the rules for data packets, which have no source of reports.
     pub(super) fn for_packets(&self) -> SourcePlausibility<'_> {
         SourcePlausibility {
             profile: &self.default,
@@ -43,7 +43,7 @@ impl PlausibilityCheck {
 }
 
 impl SourcePlausibility<'_> {
-    /// The hop latency in ns, if it is implausible.
+    /// Returns the hop latency in ns, if it is implausible.
     pub(super) fn implausible(&self, hop: &Hop) -> Option<u64> {
         let own = self.nodes.iter().find(|(node, _)| hop.node_id == Some(*node));
         collector::implausible_latency(hop, own.map_or(self.profile, |(_, profile)| profile))

@@ -95,7 +95,7 @@ const ANNOTATIONS: [(Annotations, &str); 4] = [
     ),
 ];
 
-/// The INT of one data packet.
+/// Writes the INT of one data packet.
 pub(super) fn packet(
     out: &mut String,
     ts: u64,
@@ -112,7 +112,7 @@ pub(super) fn packet(
     write_hops(out, contents.int.as_ref(), &super::hops(contents), plausibility);
 }
 
-/// A refused frame or report.
+/// Writes a refused frame or report.
 pub(super) fn refused(out: &mut String, refused: &Refused) {
     let source = refused
         .source
@@ -132,7 +132,7 @@ fn flags(flags: Flags) -> String {
         .collect()
 }
 
-/// The path and a table with the items that any hop has.
+/// Writes the path, and a table of the items that any hop has.
 fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], plausibility: SourcePlausibility<'_>) {
     if let Some(int) = int {
         out.push_str(&format!("  INT {}{}\n", int.version.name(), stateful(int)));
@@ -141,7 +141,7 @@ fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], plausibilit
     out.push('\n');
 }
 
-/// The fields of SF-INT; empty for other INT.
+/// Formats the fields of SF-INT, or an empty string for other INT.
 fn stateful(int: &Int<'_>) -> String {
     let Some(Sf {
         urgent,
@@ -193,7 +193,8 @@ struct Column {
 }
 
 impl Column {
-    /// `?` for a present but unavailable item, nothing for one that is not in the bitmap.
+    /// Formats an item of a hop: `?` if it is present but unavailable, and nothing if it is not in the
+    /// bitmap.
     fn cell(&self, hop: &Hop) -> String {
         let present = self.items.iter().any(|items| hop.carried.contains(*items));
         let missing = if present { "?" } else { "" };

@@ -28,7 +28,7 @@ impl Interface {
         !self.mgmt_only && !NO_PORTS.contains(&self.kind.value.as_str())
     }
 
-    /// Whether a cable leads somewhere, if only to a circuit.
+    /// Returns whether a cable leads somewhere, if only to a circuit.
     fn is_connected(&self) -> bool {
         let ends = self
             .connected_endpoints
@@ -38,7 +38,7 @@ impl Interface {
     }
 }
 
-/// The inventory, and what was left out of it.
+/// Imports the inventory. Returns it with a note for everything that was left out.
 ///
 /// # Errors
 /// Each problem in a sentence.
@@ -117,7 +117,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The ports of a device, with their numbers, ascending.
+    /// Returns the ports of a device with their numbers, ascending.
     fn number(
         &self,
         device: &'a Device,
@@ -217,7 +217,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Whether a port leads to something that is not managed.
+    /// Returns whether a port leads to something that is not managed.
     fn is_edge(&self, port: &Port<'_>) -> bool {
         port.interface.is_connected()
             && !port
@@ -300,13 +300,13 @@ impl<'a> Work<'a> {
 }
 
 impl Port<'_> {
-    /// The cable as messages name it.
+    /// Formats the cable for messages.
     fn shown(&self) -> String {
         format!("`{}` of `{}`", shown(&self.interface.name), self.device)
     }
 }
 
-/// The addresses that only one device has, by its id; and the number of the others.
+/// Returns the addresses that only one device has, by its id, and the number of the others.
 fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
     let mut owners = BTreeMap::new();
     let mut shared = BTreeSet::new();
@@ -345,7 +345,7 @@ fn host_letter(c: char) -> char {
     }
 }
 
-/// The name of a host: `-` for what no name may have.
+/// Returns the name of a host, with `-` in place of characters that a name may not have.
 fn host_name(name: Option<&str>, id: u64) -> String {
     let name = name.map_or_else(|| format!("device-{id}"), str::to_owned);
     let name: String = name.chars().map(host_letter).take(63).collect();
@@ -356,7 +356,7 @@ fn host_name(name: Option<&str>, id: u64) -> String {
     }
 }
 
-/// An address without its prefix length.
+/// Parses an address, and ignores its prefix length.
 fn address(text: &str) -> Option<IpAddr> {
     text.split('/')
         .next()?
@@ -365,13 +365,13 @@ fn address(text: &str) -> Option<IpAddr> {
         .map(|ip| ip.to_canonical())
 }
 
-/// A number from 1 in a custom field, which may be a text.
+/// Parses a custom field, a number or a text, as a number from 1.
 fn number(value: &Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())?;
     u32::try_from(number).ok().filter(|number| *number > 0)
 }
 
-/// Text of others in one line, without control characters, at most 64 characters.
+/// Shortens foreign text to one line of at most 64 characters, without control characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(64).collect()
 }

@@ -120,7 +120,7 @@ impl Row {
         self.cell("kind").unwrap_or("device")
     }
 
-    /// When it is added.
+    /// Returns the pass in which the row is added: devices with a node id, then other devices, then the rest.
     fn turn(&self) -> u8 {
         match self.kind() {
             "device" => u8::from(self.cell("node").is_none()),
@@ -144,7 +144,7 @@ impl Row {
             .map_err(|_| format!("`{cell}` in `{column}` cannot be read; write a number from 1"))
     }
 
-    /// A list in one cell, separated by spaces or semicolons.
+    /// Parses a list in one cell, separated by spaces or semicolons.
     fn list<T: FromStr>(&self, column: &str, what: &str) -> Result<Vec<T>, String> {
         let cell = self.cell(column).unwrap_or_default();
         cell.split([' ', ';'])
@@ -157,7 +157,7 @@ impl Row {
             .collect()
     }
 
-    /// The port at one end of a link.
+    /// Parses the port at one end of a link.
     fn end(&self, column: &str) -> Result<(String, PortId), String> {
         self.needed(column)
             .and(self.port(column))
@@ -204,7 +204,7 @@ impl Row {
 /// The line on which a record begins, and its fields.
 type Record = (usize, Vec<String>);
 
-/// The records of a file.
+/// Splits a file into records.
 fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
     let mut records = Vec::new();
     let mut record = Vec::new();

@@ -137,13 +137,13 @@ impl Import {
         Ok(())
     }
 
-    /// A port with its device's node id; an error names the device that the inventory lacks.
+    /// Returns a port with its device's node id. The error names the device that the inventory lacks.
     fn resolve(&self, port: &(String, PortId)) -> Result<(NodeId, PortId), String> {
         let node = self.inventory.node(&port.0).map_err(|error| error.to_string())?;
         Ok((node, port.1))
     }
 
-    /// `3 devices, 2 links and 4 hosts`.
+    /// Formats the size, as `3 devices, 2 links and 4 hosts`.
     pub(super) fn summary(&self) -> String {
         let Self {
             devices,
@@ -157,7 +157,7 @@ impl Import {
         format!("{devices}, {links} and {hosts}")
     }
 
-    /// The tables for the configuration.
+    /// Formats the tables for the configuration.
     pub(super) fn toml(&self) -> String {
         let mut out = String::new();
         for row in &self.devices {
@@ -209,12 +209,12 @@ impl Import {
     }
 }
 
-/// A port as `"DEVICE:PORT"`.
+/// Formats a port as `"DEVICE:PORT"`.
 fn port_text(port: &(String, PortId)) -> String {
     text(&format!("{}:{}", port.0, port.1))
 }
 
-/// A string of TOML: the escapes of JSON are among those of TOML.
+/// Quotes a string for TOML, whose escapes include those of JSON.
 fn text(value: &str) -> String {
     // Texts of TOML have the escape sequences of JSON.
     terminal::json::escaped(&serde_json::Value::from(value).to_string()).into_owned()

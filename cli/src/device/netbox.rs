@@ -74,7 +74,7 @@ struct Page<T> {
 
 /// An object with an id.
 pub(super) trait Object: DeserializeOwned {
-    /// The id in NetBox.
+    /// Returns the id in NetBox.
     fn id(&self) -> u64;
 }
 
@@ -151,7 +151,7 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// The interfaces at the other end, with their devices.
+    /// Returns the interfaces at the other end of the cable, with their devices.
     pub(super) fn ends(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let leads = self.connected_endpoints_reachable != Some(false)
             && self.connected_endpoints_type.as_deref() == Some("dcim.interface");
@@ -160,7 +160,7 @@ impl Interface {
     }
 }
 
-/// Where a cable ends.
+/// The end of a cable.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Endpoint {
     pub(super) id: u64,
@@ -220,7 +220,7 @@ pub(super) struct Objects {
 /// Reads what NetBox has.
 ///
 /// # Errors
-/// It cannot be read.
+/// NetBox cannot be read.
 pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, CliError> {
     let source = Source::new(url, api)?;
     let devices: Vec<Device> = source.list("dcim/devices", &query(&options.filter), MAX_DEVICES)?;
@@ -235,7 +235,7 @@ pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Objects, C
     })
 }
 
-/// The devices that are connected to these, and not among them: by id, ascending.
+/// Returns the ids of the devices that are connected to these and not among them, ascending.
 fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
     let managed: BTreeSet<u64> = devices.iter().copied().collect();
     let all = interfaces
@@ -330,7 +330,7 @@ impl Source {
         })
     }
 
-    /// All objects of a list that belong to these devices.
+    /// Reads all objects of a list that belong to these devices.
     fn list_for_devices<T: Object>(&self, list: &str, devices: &[u64]) -> Result<Vec<T>, CliError> {
         let mut all = Vec::new();
         for batch in devices.chunks(BATCH) {
@@ -340,7 +340,7 @@ impl Source {
         Ok(all)
     }
 
-    /// All objects of a list; at most `limit`.
+    /// Reads all objects of a list, at most `limit`.
     fn list<T: Object>(&self, list: &str, query: &str, limit: usize) -> Result<Vec<T>, CliError> {
         let mut all = Vec::new();
         let mut seen = BTreeSet::new();
@@ -411,7 +411,7 @@ impl Source {
     }
 }
 
-/// The message of a refusal by NetBox, in one line.
+/// Returns the reason of a refusal by NetBox, in one line.
 fn detail(message: &str) -> String {
     let json = serde_json::from_str::<Value>(message).ok();
     let detail = json.as_ref().and_then(|json| json.get("detail")?.as_str());

@@ -5,7 +5,7 @@ use nic::device::{Facts, Feature, Level, Machine};
 use crate::examine::{Check, Examined, Expected, Report};
 use terminal::json::{Object, object};
 
-/// One object, and the end of its line.
+/// Formats a report as one object, and ends the line.
 pub(super) fn report(report: &Report) -> String {
     let mut out = String::new();
     object(&mut out, |o| {
@@ -20,7 +20,7 @@ pub(super) fn report(report: &Report) -> String {
     out
 }
 
-/// A limit in bytes; -1 stands for none.
+/// Converts a limit in bytes, with -1 for none.
 fn limit(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(-1)
 }

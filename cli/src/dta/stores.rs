@@ -101,7 +101,8 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     Ok(code)
 }
 
-/// The snapshots of a collector; with `take`, only those taken now: of this store, or of all without a name.
+/// Returns the snapshots of a collector. With `take`, takes snapshots of the store with this name, or of all
+/// if it is empty, and returns only these.
 fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
     let Some(store) = take else {
         return fetch(client, "/dta/snapshots");
@@ -130,7 +131,7 @@ fn for_each_collector(
     Ok(code)
 }
 
-/// A table, with a first column of collectors when there are several.
+/// Creates a table, with a first column of collectors if there are several.
 fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, Align); N]) -> Table {
     let collector = of
         .iter()

@@ -5,7 +5,7 @@ use nic::device::{Facts, Feature, Machine};
 use super::{Check, Verdict, quoted, rx_path};
 use terminal::units;
 
-/// There is none of this name.
+/// Returns the check of an interface that does not exist.
 pub(super) fn missing(name: &str) -> Check {
     let why = "Until the interface exists, only UDP sockets receive reports.";
     Check::good("interface", format!("there is no {name}"), why)
@@ -13,7 +13,7 @@ pub(super) fn missing(name: &str) -> Check {
         .fixed_by("ip -br link")
 }
 
-/// All checks; those that others depend on come first.
+/// Returns all checks; those on which others depend come first.
 pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(queues(facts, machine));
@@ -27,7 +27,7 @@ pub(super) fn checks(facts: &Facts, machine: &Machine) -> Vec<Check> {
     checks
 }
 
-/// The checks that matter to every XDP program.
+/// Returns the checks that matter to every XDP program.
 pub(super) fn program_checks(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![link(facts), driver(facts), program(facts)];
     checks.extend(peer_queues(facts));
@@ -127,7 +127,7 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
     )
 }
 
-/// A veth's native mode needs as many receive queues as its peer has transmit queues.
+/// Checks that a veth has as many receive queues as its peer has transmit queues, as the native mode needs.
 fn peer_queues(facts: &Facts) -> Option<Check> {
     let peer = facts.peer.as_ref()?;
     let why = "The veth driver runs no program if its peer has more TX queues than it has RX queues, or an MTU larger than a page.";
@@ -208,7 +208,7 @@ fn mtu(facts: &Facts) -> Option<Check> {
     )))
 }
 
-/// Offloads that coalesce packets before an XDP program sees them.
+/// Checks the offloads that coalesce packets before an XDP program sees them.
 fn joins(facts: &Facts) -> Vec<Check> {
     let offloads = &facts.offloads;
     let refuses = "Most drivers refuse XDP programs while the NIC coalesces packets.";
@@ -249,7 +249,8 @@ fn vlan(facts: &Facts) -> Option<Check> {
     ))
 }
 
-/// An offload that should be off: its name in `ethtool`, why, and the verdict if it is on.
+/// Checks an offload that should be off. `option` is its name in `ethtool`, and `verdict` applies if it is
+/// on.
 fn switch(
     facts: &Facts,
     name: &'static str,

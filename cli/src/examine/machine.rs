@@ -21,7 +21,7 @@ struct XdpRequirements<'a> {
     verdict: Verdict,
 }
 
-/// All checks; those of AF_XDP only if there is an interface to read.
+/// Returns all checks; those of AF_XDP only if there is an interface to read.
 pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
     let interfaces: Vec<&Examined> = inputs
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[E
     checks
 }
 
-/// The bytes of memory for the frames of an interface.
+/// Returns the memory for the frames of an interface, bytes.
 fn frame_memory(examined: &Examined, requirements: &Requirements) -> u64 {
     let facts = examined.facts.as_ref();
     let queues = facts
@@ -165,7 +165,8 @@ impl XdpRequirements<'_> {
         }
     }
 
-    /// For `mode = "kernel"` only: the detection program uses variable packet offsets, the steering program does not.
+    /// Checks the capability that `mode = "kernel"` needs: the detection program uses variable packet
+    /// offsets, the steering program does not.
     fn detection(&self) -> Check {
         let name = "kernel_mode";
         let why = "Without CAP_PERFMON the verifier refuses programs with variable packet offsets, and hopwise falls back to \
@@ -260,11 +261,11 @@ impl XdpRequirements<'_> {
 /// Grants the capabilities to read interfaces.
 const SETCAP: &str = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
-/// The same with those for detection in the kernel.
+/// Grants the capabilities to read interfaces and to detect events in the kernel.
 const SETCAP_KERNEL: &str =
     "setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
 
-/// Powers of two, as the settings are written.
+/// Formats a size in the largest binary unit that divides it, as settings are written.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 30 && b.is_multiple_of(1 << 30) => format!("{} GiB", b >> 30),

@@ -37,7 +37,7 @@ pub(super) enum Writer {
 const UNDER_WAY: u64 = 2 * 2 * 1024 * 8192 + (1 << 20);
 
 impl Writer {
-    /// Those of a configuration.
+    /// Returns the writers that a configuration has.
     pub(super) fn from_settings(settings: &Settings) -> Vec<Self> {
         let mut writers = Vec::new();
         if let Some(memory) = &settings.collector.memory {
@@ -74,7 +74,7 @@ impl Writer {
         writers
     }
 
-    /// The exchanges of a configuration, from either side.
+    /// Returns the exchanges of a configuration, from either side.
     fn exchanges(settings: &Settings) -> Vec<Self> {
         let own = settings.collector.memory.iter().map(|memory| Self::Exchange {
             section: "[collector.memory]",
@@ -95,7 +95,7 @@ impl Writer {
         own.chain(others).collect()
     }
 
-    /// The interface of the access, if it has one.
+    /// Returns the interface of the access, if it has one.
     pub(super) fn interface(&self) -> Option<&str> {
         match self {
             Self::Kernel { interface } => Some(interface),
@@ -120,7 +120,7 @@ pub(super) struct MemoryFacts {
     pub(super) library: Result<(), &'static str>,
 }
 
-/// Examines one. `program`: the kernel's result of loading the responder, if it was tried.
+/// Examines one writer. `program` is the kernel's result of loading the responder, if it was tried.
 pub(super) fn examine(
     writer: &Writer,
     machine: &Machine,
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Name, verdict and command of all checks.
+    /// Formats the name, verdict, finding and command of all checks.
     fn checks(writer: &Writer, machine: &Machine, found: &MemoryFacts) -> Vec<String> {
         let examined = examine(writer, machine, found.clone(), None);
         let one = |check: &Check| {

@@ -95,7 +95,7 @@ impl Check {
     }
 }
 
-/// A name quoted so that a shell reads it as one word.
+/// Quotes a name so that a shell reads it as one word.
 fn quoted(name: &str) -> String {
     let is_plain = name
         .chars()
@@ -125,7 +125,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// An input that reads the interface by AF_XDP.
+    /// Creates an input that reads the interface by AF_XDP.
     pub(crate) fn interface(name: &str, requested: bool) -> Self {
         Self {
             listen: format!("xdp://{name}"),
@@ -190,7 +190,7 @@ pub(crate) struct Requirements {
 }
 
 impl Requirements {
-    /// Those of a configuration.
+    /// Returns the requirements of a configuration.
     pub(crate) fn new(settings: &Settings) -> Self {
         let collector = &settings.collector;
         let (best, lowest) = rx_paths(&collector.xdp);
@@ -240,7 +240,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The worst verdict on the requested inputs.
+    /// Returns the worst verdict on the machine and the requested inputs.
     pub(crate) fn verdict(&self) -> Verdict {
         let requested = self.inputs.iter().filter(|examined| examined.input.requested);
         let all = self
@@ -387,7 +387,7 @@ fn port(address: SocketAddr) -> Check {
     }
 }
 
-/// Interfaces suitable for listening: hardware that is up.
+/// Returns the interfaces suitable for listening: hardware that is up.
 pub(crate) fn candidates() -> Vec<Input> {
     let names = device::interfaces().unwrap_or_default();
     let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());

@@ -20,7 +20,7 @@ pub(crate) struct Expected {
 }
 
 impl Default for Expected {
-    /// A UDP socket, which always works.
+    /// Returns the path of a UDP socket, which always works.
     fn default() -> Self {
         Self {
             rx_path: RxPath::Udp,
@@ -37,7 +37,7 @@ enum Possible {
     Unknown,
 }
 
-/// The receive path that follows from the facts. `best` is the fastest that is allowed.
+/// Derives the receive path from the facts. `best` is the fastest that is allowed.
 pub(super) fn expect(facts: &Facts, machine: &Machine, best: RxPath) -> Expected {
     let mut expected = Expected::default();
     for rx_path in RxPath::ALL.into_iter().filter(|rx_path| *rx_path >= best) {
@@ -75,7 +75,7 @@ fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
     }
 }
 
-/// Whether the driver can serve a receive path, zero-copy or native.
+/// Returns whether the driver can serve a receive path, zero-copy or native.
 fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if let Some(reason) = veth(facts) {
         return Possible::No(reason);
@@ -105,7 +105,7 @@ fn is_on(feature: Option<device::Feature>) -> bool {
     feature.is_some_and(|feature| feature.on)
 }
 
-/// Capabilities that AF_XDP requires and this process lacks.
+/// Returns the capabilities that AF_XDP requires and this process lacks.
 pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str>> {
     let capabilities = machine.capabilities?;
     let wanted = [
@@ -146,12 +146,14 @@ fn taken(facts: &Facts) -> Option<String> {
 /// of the kernel's own and 14 of the Ethernet header, as `veth_xdp_set` of drivers/net/veth.c counts.
 pub(super) const PAGE_MTU: u32 = 3506;
 
-/// Packets of this length may need several buffers, and the driver announces that it does not pass such packets to programs.
+/// Returns whether packets of this length may need several buffers, and the driver announces that it does not
+/// pass such packets to programs.
 pub(super) fn too_long(facts: &Facts, mtu: u32) -> bool {
     mtu > PAGE_MTU && facts.xdp_features.is_some_and(|features| !features.frags())
 }
 
-/// The two conditions of `veth_xdp_set`, as far as the other end can be seen.
+/// Checks the two conditions of `veth_xdp_set`, as far as the other end can be seen. Returns the reason if
+/// one is not met.
 fn veth(facts: &Facts) -> Option<String> {
     let peer = facts.peer.as_ref()?;
     if let Some(mtu) = peer.mtu.filter(|mtu| too_long(facts, *mtu)) {
@@ -195,7 +197,7 @@ pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
     expected
 }
 
-/// Whether the expected receive path is slower than the requested one.
+/// Returns a failed check if the expected receive path is slower than the requested one.
 pub(super) fn low(expected: &Expected, lowest: RxPath) -> Option<Check> {
     (expected.rx_path > lowest && expected.perhaps.first().is_none_or(|best| *best > lowest)).then(|| {
         let found = format!("{} at best, {} requested", expected.rx_path.name(), lowest.name());

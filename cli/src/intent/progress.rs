@@ -102,12 +102,12 @@ fn read(client: &Client, intents: &mut [IntentView]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reports of it arrive.
+/// Returns whether reports of the intent arrive.
 pub(super) fn works(intent: &IntentView) -> bool {
     matches!(intent.state.as_str(), "seen" | "complete")
 }
 
-/// The changes at the manager; disconnected when there is no stream.
+/// Follows the changes at the manager. The channel is disconnected if there is no stream.
 fn follow(client: &Client) -> Receiver<ChangeView> {
     let (sender, changes) = mpsc::sync_channel(1_024);
     let client = client.clone();
@@ -138,7 +138,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// A device of one of the intents. One that is in sync from the start is not worth a line.
+    /// Shows the state of a device of one of the intents. A device that is in sync from the start is not
+    /// worth a line.
     fn device(&mut self, device: &DeviceState, intents: &[IntentView]) {
         let concerns = intents.iter().any(|intent| intent.devices.contains(&device.name));
         if concerns && (device.state != "in_sync" || self.last.contains_key(&device.name)) {

@@ -52,32 +52,32 @@ pub(super) struct Flow {
     earlier: u64,
     /// `first_seen` since the flow last expired.
     born: u64,
-    /// Its nodes, `u32::MAX` where unavailable.
+    /// Nodes of the path, `u32::MAX` where unavailable.
     pub(super) path: Box<[u32]>,
 }
 
 /// Exact figures over all intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Extremes {
-    /// Values.
+    /// Number of values.
     pub(super) count: u64,
     /// The minimum.
     pub(super) min: u64,
     /// The maximum.
     pub(super) max: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub(super) sum: u64,
 }
 
 impl Extremes {
-    /// The mean, rounded down.
+    /// Returns the mean, rounded down.
     pub(super) fn mean(&self) -> u64 {
         self.sum / self.count.max(1)
     }
 }
 
 impl Findings {
-    /// Nothing found yet.
+    /// Creates findings without any result.
     pub(super) fn new(config: &Config, notes: bool) -> Self {
         let profiles = [&config.default_profile]
             .into_iter()
@@ -101,14 +101,14 @@ impl Findings {
         }
     }
 
-    /// Records which profile decodes the values of each node that reports queues. The collector may evict a silent node, so this is
-    /// called at intervals.
+    /// Records which profile decodes the values of each node that reports queues. The collector may evict a
+    /// silent node, so this is called at intervals.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
         self.read_by
             .extend(collector.queues().map(|queue| (queue.node, queue.profile)));
     }
 
-    /// The unit of the node's queue occupancies; empty if it is unknown.
+    /// Returns the unit of the node's queue occupancies, or an empty string if it is unknown.
     pub(super) fn queue_unit(&self, node: Option<u32>) -> &str {
         let profile = self.read_by.get(&node.unwrap_or(u32::MAX)).copied();
         profile
@@ -116,7 +116,7 @@ impl Findings {
             .map_or("", String::as_str)
     }
 
-    /// Flows with the most reports first; equal ones in the order of their keys.
+    /// Returns the flows with the most reports first; equal ones are in the order of their keys.
     pub(super) fn busiest(&self, limit: usize) -> Vec<&Flow> {
         let mut flows: Vec<&Flow> = self.flows.values().collect();
         flows.sort_by(|a, b| {
@@ -129,7 +129,7 @@ impl Findings {
         flows
     }
 
-    /// Flows and reports per path, the busiest first.
+    /// Returns flows and reports per path, the busiest first.
     pub(super) fn paths(&self) -> Vec<(&[u32], u64, u64)> {
         let mut paths: BTreeMap<&[u32], (u64, u64)> = BTreeMap::new();
         for flow in self.flows.values() {
@@ -145,12 +145,12 @@ impl Findings {
         paths
     }
 
-    /// The number of flows; from 18 million on, a lower bound.
+    /// Returns the number of flows; from 18 million on, it is a lower bound.
     pub(super) fn flows_total(&self) -> u64 {
         (self.flows.len() + self.counted.len()) as u64
     }
 
-    /// Nodes that reported anything, in order.
+    /// Returns the nodes that reported anything, in order.
     pub(super) fn nodes(&self) -> Vec<Option<u32>> {
         let on_paths = self
             .flows
@@ -167,7 +167,7 @@ impl Findings {
         nodes
     }
 
-    /// The series of one metric of one node.
+    /// Returns the series of one metric of one node.
     pub(super) fn of(
         &self,
         metric: Metric,
@@ -179,14 +179,14 @@ impl Findings {
             .map(|((_, _, part), extremes)| (*part, extremes))
     }
 
-    /// The name of a drop reason: the profile's, or its number.
+    /// Returns the name of a drop reason in the profile, or its number.
     pub(super) fn reason(&self, reason: Option<u8>) -> String {
         let named = reason.and_then(|code| self.reasons.get(&code).cloned());
         named.unwrap_or_else(|| reason.map_or("unknown".to_string(), |code| code.to_string()))
     }
 }
 
-/// `None` for the node id that means "unavailable".
+/// Returns `None` for the node id that means "unavailable".
 pub(super) fn known(node: u32) -> Option<u32> {
     (node != u32::MAX).then_some(node)
 }

@@ -11,7 +11,7 @@ use super::findings::{Extremes, Flow, known};
 use super::summary::{anomaly, refused_for, sorted, source, version};
 use terminal::json::{self, Object, Text};
 
-/// One object for all files, and a newline.
+/// Writes one object for all files, and a newline.
 pub(super) fn write(summary: &Summary<'_>) -> String {
     let Summary {
         account,
@@ -105,7 +105,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     out
 }
 
-/// How records of SF-INT were joined.
+/// Writes the results of joining records of SF-INT.
 fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("reports", sf.reports).field("records", sf.records);
     o.field("complete_sets", sf.complete.sets)
@@ -127,7 +127,7 @@ fn write_sf(o: &mut Object<'_>, sf: &collector::stats::JoinStats) {
     o.field("pending", sf.pending);
 }
 
-/// Frames and reports refused, by reason.
+/// Writes the numbers of frames and reports refused, by reason.
 fn refused(o: &mut Object<'_>, summary: &Summary<'_>) {
     let stats = summary.collector.stats();
     for refusal in Refusal::ALL {

@@ -8,13 +8,13 @@ use wire::Refusal;
 
 use super::Summary;
 
-/// Number of frames and reports that were refused for this reason.
+/// Returns the number of frames and reports that were refused for this reason.
 pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &collector::Stats) -> u64 {
     let frames = summary.account.refused.get(refusal.name()).copied().unwrap_or(0);
     frames + stats.refused[refusal.index()]
 }
 
-/// Streams in the order of their source and node.
+/// Sorts streams by source and node.
 pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
     let mut streams: Vec<StreamView> = streams.collect();
     streams.sort_by_key(|stream| {
@@ -28,17 +28,18 @@ pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamVie
     streams
 }
 
-/// `0.5`, `1.0` or `2.0`.
+/// Formats the report version: `0.5`, `1.0` or `2.0`.
 pub(super) fn version(id: &StreamId) -> String {
     format!("{}.{}", id.version / 10, id.version % 10)
 }
 
-/// The address in its usual text form.
+/// Formats the source address in its usual text form.
 pub(super) fn source(id: &StreamId) -> String {
     Ipv6Addr::from(id.source).to_canonical().to_string()
 }
 
-/// The name of the anomaly, the first sequence number that it concerns, and the number of sequence numbers.
+/// Returns the name of the anomaly, the first sequence number that it concerns, and the number of sequence
+/// numbers.
 pub(super) fn anomaly(kind: &SequenceEventKind) -> (&'static str, u32, u32) {
     match *kind {
         SequenceEventKind::Gap { first, count } => ("gap", first, count),

@@ -11,7 +11,7 @@ use collect_role::replay::Difference;
 use terminal::{Align, Table, units};
 use view::Names;
 
-/// Everything, in paragraphs.
+/// Writes the whole summary, in paragraphs.
 pub(super) fn write(summary: &Summary<'_>) -> String {
     let paragraphs = [
         head(summary) + &clocks(summary),
@@ -31,7 +31,7 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
     all.join("\n")
 }
 
-/// The differences between the clocks of interfaces, one a line.
+/// Writes the differences between the clocks of interfaces, one a line.
 fn clocks(summary: &Summary<'_>) -> String {
     let mut out = String::new();
     for Difference {
@@ -111,7 +111,7 @@ fn head(summary: &Summary<'_>) -> String {
     out
 }
 
-/// Accounting of SF-INT records.
+/// Writes the account of SF-INT records.
 fn joined(summary: &Summary<'_>) -> String {
     let sf = summary.collector.stats().sf;
     if sf.records == 0 {
@@ -190,7 +190,7 @@ fn flows(summary: &Summary<'_>) -> String {
     )
 }
 
-/// The flow, and the names of its hosts.
+/// Formats the flow, with the names of its hosts.
 fn flow_text(names: &Names, flow: &FlowKey) -> String {
     let text = flow.to_string();
     let hosts = || names.hosts(&flow.src().to_string(), &flow.dst().to_string());
@@ -200,7 +200,7 @@ fn flow_text(names: &Names, flow: &FlowKey) -> String {
     }
 }
 
-/// The table, and how many rows are not in it.
+/// Renders the table, and the number of rows that are not in it.
 fn listed(table: &Table, total: usize, limit: usize, what: &str) -> String {
     if table.is_empty() {
         return String::new();

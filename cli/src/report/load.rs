@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reports that should have been sent after `elapsed` ns.
+/// Returns the number of reports that should have been sent after `elapsed` ns.
 fn due(elapsed: u64, rate: u64) -> u64 {
     (u128::from(elapsed) * u128::from(rate) / 1_000_000_000) as u64 + 1
 }
@@ -119,7 +119,7 @@ const KEY: usize = 13;
 const _: () = assert!(KEY <= MAX_KEY, "a key of a load is too long");
 
 impl Args {
-    /// The report with this number.
+    /// Builds the report with this number.
     fn operation<'a>(&self, number: u64, key: &'a mut [u8; KEY], scratch: &'a mut [u8]) -> Operation<'a> {
         let hops = u64::from(self.hops);
         let of_key = if self.operation == OperationArg::Postcard {
@@ -171,14 +171,14 @@ impl Args {
     }
 }
 
-/// The output function of SplitMix64.
+/// Computes the output function of SplitMix64.
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31
 }
 
-/// The key with this number: a 5-tuple of UDP with random addresses and ports.
+/// Writes the key with this number: a 5-tuple of UDP with random addresses and ports.
 fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
     let first = mix(number.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     key[..8].copy_from_slice(&first.to_be_bytes());
@@ -186,7 +186,7 @@ fn write_key(number: u64, seed: u64, key: &mut [u8; KEY]) {
     key[12] = 17;
 }
 
-/// A value that contains its report's number.
+/// Writes a value that contains its report's number.
 fn number_it(number: u64, data: &mut [u8]) {
     data.fill(0);
     let bytes = (number as u32).to_be_bytes();

@@ -18,7 +18,8 @@ pub(super) struct Detail {
 }
 
 impl Detail {
-    /// Asks about a flow, by its id and its text. `range`: parameters of a time, each with `&` before it.
+    /// Requests a flow, by its id and its text. `range` has the parameters of a time, each with `&` before
+    /// it.
     pub(super) fn fetch(
         client: &Client,
         (id, text): &(String, String),

@@ -31,14 +31,14 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The next one, if one is pressed in this time.
+    /// Waits for the next key, at most for this time.
     pub(super) fn next(&self, wait: Duration) -> Result<Key, RecvTimeoutError> {
         let first = self.bytes.recv_timeout(wait)?;
         Ok(key(first, || self.bytes.recv_timeout(REST).ok()))
     }
 }
 
-/// A key by its bytes. `more` gives those that follow at once.
+/// Decodes a key from its bytes. `more` returns those that follow at once.
 fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
     match first {
         b'\r' | b'\n' => Key::Enter,
@@ -64,7 +64,7 @@ fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
     }
 }
 
-/// A key that sends a sequence: `ESC [ A`, `ESC [ 5 ~`. What is not known does nothing.
+/// Decodes a key that sends a sequence, such as `ESC [ A` or `ESC [ 5 ~`. An unknown one does nothing.
 fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
     let mut number = 0_u8;
     for byte in std::iter::from_fn(more).take(LONGEST) {
@@ -111,7 +111,7 @@ pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
         .map_err(CliError::output)
 }
 
-/// As much of a line as fits, colours not counted: a line that wraps would push the others down.
+/// Cuts a line to `width` columns, without counting colours: a line that wraps would push the others down.
 fn cut(line: &str, width: usize) -> &str {
     let mut columns = 0;
     let mut in_escape = false;
@@ -145,7 +145,7 @@ impl Screen {
         Self { mode }
     }
 
-    /// Keys as they are pressed. The reading thread ends with the process.
+    /// Starts to read keys. The reading thread ends with the process.
     pub(super) fn keys(&self) -> Keys {
         let (sender, bytes) = mpsc::channel();
         if self.mode.is_some() {

@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Asks for all. `range`: parameters of a time, each with `&` before it.
+    /// Requests all tables. `range` has the parameters of a time, each with `&` before it.
     pub(super) fn fetch(client: &Client, order: Order, filter: &str, range: &str) -> Result<Self, CliError> {
         let sort = if order == Order::Rate {
             "reports"
@@ -46,7 +46,7 @@ impl Snapshot {
         })
     }
 
-    /// All that is printed once.
+    /// Renders everything that is printed once.
     pub(super) fn picture(&self, page: &Page, range: Range, client: &Client, terminal: Terminal) -> String {
         let (table, _) = self.table(page, Some(terminal.height.saturating_sub(6)));
         let body = if table.is_empty() {
@@ -57,7 +57,7 @@ impl Snapshot {
         format!("{}\n{body}", self.head(page, range, client, terminal))
     }
 
-    /// The table on a screen of which so many lines are taken, with a mark at the selected row.
+    /// Renders the table with a mark at the selected row, for a screen of which `taken` lines are used.
     pub(super) fn body(&self, page: &Page, terminal: Terminal, taken: usize) -> String {
         let (table, rows) = self.table(page, None);
         if table.is_empty() {
@@ -83,7 +83,7 @@ impl Snapshot {
         out
     }
 
-    /// The table of a view, and what its rows lead to. `most`: rows of flows.
+    /// Returns the table of a view, and the target of each row. `most` limits the rows of flows.
     pub(super) fn table(&self, page: &Page, most: Option<usize>) -> (Table, Vec<Target>) {
         match page.view {
             View::Flows => self.flow_table(most.unwrap_or(usize::MAX)),
@@ -92,7 +92,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether a console answered, from ClickHouse.
+    /// Returns whether a console answered, from ClickHouse.
     pub(super) fn is_console(&self) -> bool {
         self.status.console == Some(true)
     }
@@ -157,7 +157,7 @@ impl Snapshot {
         )
     }
 
-    /// The time that the answers are about, as they say it.
+    /// Formats the range of time that the responses give.
     fn time(&self, terminal: Terminal) -> String {
         let Some(range) = self.flows.range else {
             return String::new();
@@ -184,8 +184,8 @@ impl Snapshot {
         format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
     }
 
-    /// The receive method of each interface, and inputs that fail; working sockets are omitted: `in: xdp://eth1 by
-    /// xdp-native · …`.
+    /// Formats the receive method of each interface, and inputs that fail, as `in: xdp://eth1 by xdp-native ·
+    /// …`. Working sockets are omitted.
     fn inputs(&self, terminal: Terminal) -> String {
         let listed = self
             .status
@@ -205,7 +205,8 @@ impl Snapshot {
         }
     }
 
-    /// Lost per stage, with the greatest reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0 · …`.
+    /// Formats the losses of each stage with the most frequent reason, as `lost: network 12 (lost),
+    /// unconfirmed 3 · kernel 0 · …`.
     fn losses(&self, terminal: Terminal) -> String {
         let stages = self.status.loss_budget.iter().map(|stage| {
             let total: u64 = stage.drops.values().sum();

@@ -37,7 +37,7 @@ pub(super) enum Target {
 pub(super) struct State {
     pub(super) range: Range,
     pub(super) page: Page,
-    /// Where one came from.
+    /// Pages to which the back key returns.
     before: Vec<Page>,
     /// The filter that is being written.
     pub(super) writing: Option<String>,
@@ -54,7 +54,7 @@ pub(super) enum Action {
 }
 
 impl Range {
-    /// From when on, until when.
+    /// Creates a range from the options `--from` and `--to`.
     pub(super) fn new(from: Option<u64>, to: Option<u64>, now: u64) -> Result<Self, String> {
         match (from, to) {
             (None, None) => Ok(Self::Now),
@@ -66,7 +66,7 @@ impl Range {
         }
     }
 
-    /// As parameters of a request, each with `&` before it.
+    /// Formats the range as parameters of a request, each with `&` before it.
     pub(super) fn query(self, now: u64) -> String {
         match self {
             Self::Now => String::new(),
@@ -75,7 +75,7 @@ impl Range {
         }
     }
 
-    /// Whether what is shown may change by itself.
+    /// Returns whether the content of the page may change by itself.
     pub(super) fn is_live(self) -> bool {
         !matches!(self, Self::Between(..))
     }
@@ -104,7 +104,7 @@ impl Range {
         }
     }
 
-    /// Around the same middle; what lasts until now does so still.
+    /// Returns a range twice or half as long around the same middle. A range that lasts until now still does.
     fn stretched(self, now: u64, is_longer: bool) -> Self {
         let (from, to) = self.limits(now);
         let length = to - from;

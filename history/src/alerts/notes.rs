@@ -1,4 +1,4 @@
-//! What people said about alerts: acknowledgements and silences, in a file beside the store, so that they survive a restart.
+//! Acknowledgements and silences of alerts, in a file beside the store, so that they survive a restart.
 
 use std::{
     collections::BTreeMap,
@@ -74,10 +74,10 @@ pub enum Full {
 }
 
 impl Notes {
-    /// Goes on with what the file in this directory says.
+    /// Reads the notes in this directory, or starts without any if their file does not exist.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn open(directory: &Path) -> Result<Self, CliError> {
         let file = SavedFile::new(directory.join(FILE), 0o600);
         let shown = file.path().display();
@@ -104,7 +104,7 @@ impl Notes {
         })
     }
 
-    /// Who has acknowledged this alert since it began.
+    /// Returns the acknowledgement of this alert, if it was made since the alert began.
     pub fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let found = state.saved.acknowledged.get(&name(alert))?;
@@ -114,7 +114,7 @@ impl Notes {
     /// Acknowledges an alert, or takes that back.
     ///
     /// # Errors
-    /// It cannot be saved: nothing changed.
+    /// The change cannot be saved. Nothing changed.
     pub fn acknowledge(&self, alert: u64, note: Option<AcknowledgedView>) -> Result<(), Full> {
         self.change(|state| {
             let all = &mut state.saved.acknowledged;
@@ -144,7 +144,8 @@ impl Notes {
     /// Adds a silence, and returns it.
     ///
     /// # Errors
-    /// Its filter is wrong, there are too many, or it cannot be saved: nothing changed.
+    /// The silence's filter is invalid, there are too many silences, or the change cannot be saved. Nothing
+    /// changed.
     pub fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
         let SilenceView {
             filter,
@@ -184,10 +185,10 @@ impl Notes {
         })
     }
 
-    /// Ends a silence now; `None`: there is none with this number that lasts.
+    /// Ends a silence now, or returns `None` if no silence with this number is active.
     ///
     /// # Errors
-    /// It cannot be saved: nothing changed.
+    /// The change cannot be saved. Nothing changed.
     pub fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, Full> {
         self.change(|state| {
             let found = state
@@ -202,7 +203,7 @@ impl Notes {
         })
     }
 
-    /// All silences, newest first.
+    /// Returns all silences, newest first.
     pub fn silences(&self, now: u64) -> Vec<SilenceView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state
@@ -214,7 +215,7 @@ impl Notes {
             .collect()
     }
 
-    /// The number of a silence that covers an alert at a time.
+    /// Returns the number of a silence that covers an alert at a time.
     pub fn covering(&self, alert: &Alert, at: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let all = state.saved.silences.iter().zip(&state.filters);
@@ -224,13 +225,14 @@ impl Notes {
             .map(|(one, _)| one.id)
     }
 
-    /// Whether a silence covered the beginning of this alert. The record of its end does not say that: it can have another node, queue or
-    /// value, and what was reported as firing is also reported as resolved.
+    /// Returns whether a silence covered the beginning of this alert. The record of its end does not tell, as
+    /// it can have another node, queue or value; and an alert that was reported as firing is also reported as
+    /// resolved.
     pub fn is_silenced(&self, began: &Alert) -> bool {
         self.covering(began, began.ts).is_some()
     }
 
-    /// The latest end of a silence within `(after, until]`, if one ended then.
+    /// Returns the latest end of a silence within `(after, until]`, if one ended then.
     pub fn ended(&self, after: u64, until: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state

@@ -28,7 +28,7 @@ pub struct Alert {
 /// A collector that stored that a rule became true or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlertSource {
-    /// The same for all collectors that receive the same reports.
+    /// The name that stands for all collectors that receive the same reports.
     pub pair: Arc<str>,
     /// The name of the collector; empty for this process.
     pub name: Arc<str>,
@@ -52,9 +52,9 @@ struct Change {
 /// A time that a rule was true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Episode {
-    /// `None`: before what is stored.
+    /// Beginning, ns since the Unix epoch, or `None` if it is before the stored events.
     pub since: Option<u64>,
-    /// `None`: it lasts, or nobody knows.
+    /// End, ns since the Unix epoch, or `None` if the episode lasts or its end is unknown.
     pub until: Option<u64>,
 }
 
@@ -79,7 +79,8 @@ pub struct Past {
 }
 
 impl Past {
-    /// Those of a span: from, to. Events before it say what was true when it began.
+    /// Creates the alerts of a span, given its beginning and end. Events before it tell what was true when it
+    /// began.
     pub fn new(span: (u64, u64)) -> Self {
         Self {
             span,
@@ -173,7 +174,7 @@ impl Past {
         }
     }
 
-    /// Those that lasted in the span, worst first among those that are firing.
+    /// Returns the alerts that lasted in the span, the worst first among those that are firing.
     pub fn alerts(self) -> Vec<Alert> {
         let (from, to) = self.span;
         let mut all: Vec<Alert> = self
@@ -192,7 +193,7 @@ impl Past {
 }
 
 impl Alert {
-    /// Whether the rule is true, as far as events say.
+    /// Returns whether the rule is true, as far as events say.
     pub fn is_firing(&self) -> bool {
         self.ended.is_none()
     }
@@ -221,7 +222,8 @@ impl Alert {
         self.ended = Some(Ended::Stale);
     }
 
-    /// For sorting: the further its value is from what it is compared with, the earlier; then the latest first.
+    /// Returns the key for sorting: the further the value is from its threshold, the earlier; then the latest
+    /// first.
     fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
         let Self { last, .. } = self;
         let excess = match (last.value, last.threshold) {
@@ -276,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Stored by these collectors, of which c1 and c2 are a pair.
+    /// Returns an event that these collectors stored; c1 and c2 are a pair.
     fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
         let pair = |name: &str| if name == "c3" { "c3" } else { "c1" };
         let source = |name: &&str| AlertSource {

@@ -1,4 +1,5 @@
-//! What a rule would have done: it is evaluated over the values of flows and queues that stored events say, in order of time.
+//! The firings that a rule would have had: it is evaluated over the values of flows and queues in stored
+//! events, in order of time.
 //!
 //! The collector evaluates a rule for each report; of most reports nothing is stored. A value of an event holds until the next one, which
 //! comes when it has changed by more than its threshold, or until what is stored shows that no report came any more ([`Holding`]). A flow
@@ -49,7 +50,7 @@ pub struct TrialRange {
 /// Limits beyond which silence shows that no report came after a stored value.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Holding {
-    /// While a flow sends reports, its latest value is stored at least this often, ns; 0: it is not.
+    /// While a flow sends reports, its latest value is stored at least this often, ns; 0 if it is not.
     pub longest: u64,
     /// Flows, queues and links expire when there was no report of them for this long, ns.
     pub timeout: u64,
@@ -94,7 +95,7 @@ impl Source {
     }
 }
 
-/// True if an event has a value that a report of a flow had.
+/// Returns whether an event has a value that a report of a flow had.
 fn says(event: &Event) -> bool {
     use Kind::{Change, Latest, New, PathChange, PathLoop};
     matches!(event.kind, New | Change | PathChange | PathLoop | Latest) && event.metric.is_some()
@@ -137,7 +138,7 @@ impl Levels {
 }
 
 impl Trial {
-    /// A rule, the first of `rules`, over a range. It has no history.
+    /// Prepares the evaluation of a rule, the first of `rules`, over a range. The rule has no history.
     pub fn new(rules: RuleSet, range: TrialRange) -> Self {
         let parts = range.to.saturating_sub(range.from).div_ceil(range.column.max(1));
         let counts = vec![0; usize::try_from(parts).unwrap_or(0).clamp(1, MOST_PARTS)];
@@ -157,7 +158,8 @@ impl Trial {
         }
     }
 
-    /// Takes in an event, whose value holds until `end`; `false`: there was too much to evaluate, and nothing from this time on is judged.
+    /// Evaluates an event, whose value holds until `end`. Returns `false` if there was too much to evaluate:
+    /// nothing from this time on is judged.
     pub fn read(&mut self, row: &EventRow, end: u64) -> bool {
         let event = &row.event;
         match (event.flow, event.node) {
@@ -318,8 +320,8 @@ impl Trial {
         }
     }
 
-    /// Returns the rule's firings. `already`: the number of flows for which it was true at the beginning of the
-    /// range.
+    /// Returns the rule's firings. `already` is the number of flows for which it was true at the beginning of
+    /// the range.
     pub fn finish(self, already: usize) -> TrialView {
         TrialView {
             from: self.range.from,
@@ -347,7 +349,7 @@ fn put<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
     }
 }
 
-/// The values of a node at a time, as a flow sees them.
+/// Returns the values of a node at a time, as a flow sees them.
 fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
     let mut hop = HopValues {
         node,
@@ -362,7 +364,7 @@ fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
     hop
 }
 
-/// The greatest value that holds at a time.
+/// Returns the greatest value that holds at a time.
 fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
     levels
         .filter(|level| ts <= level.until)

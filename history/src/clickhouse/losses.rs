@@ -1,5 +1,5 @@
-//! What was lost in a span of time, from exported drops and losses. Packets cannot be counted at the ends of links: single reports are only
-//! in the stores of collectors.
+//! Losses in a span of time, from exported drops and losses. Packets cannot be counted at the ends of links:
+//! single reports are only in the stores of collectors.
 
 use export::record::Stream;
 use serde::Deserialize;
@@ -65,7 +65,8 @@ impl Remote {
         Ok(losses)
     }
 
-    /// Nothing where hops are not exported. Also whether there are more hops or links than are considered.
+    /// Returns the ends of links, and whether there are more hops or links than are considered. There are
+    /// none if hops are not exported.
     pub(super) async fn ends_within(&self, span: Span) -> Result<(Vec<LinkEnds>, bool), Failure> {
         let until = Instant::now() + self.limit;
         if !self.has(Stream::Hops, until).await? {

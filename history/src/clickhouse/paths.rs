@@ -1,5 +1,6 @@
-//! Which paths flows took: from events about paths, and of a flow without them, whose events were never exported or are gone, from its
-//! latest state. What is found is added up by the same code as that of the store.
+//! Paths that flows took: from events about paths, and of a flow without them, whose events were never
+//! exported or are gone, from its latest state. What is found is added up by the same code as that of the
+//! store.
 
 use std::net::IpAddr;
 
@@ -26,7 +27,7 @@ struct LifetimeLine {
     flow: String,
     /// Beginning and end, minutes after the beginning of the span; reports.
     parts: Vec<[u64; 3]>,
-    /// First report and latest; 0: not known.
+    /// First report and latest, or 0 if they are not known.
     life: [u64; 2],
     times: Vec<u64>,
     paths: Vec<Vec<u32>>,
@@ -50,7 +51,7 @@ struct Number {
 }
 
 impl LifetimeLine {
-    /// When it took which path, each path once in a row.
+    /// Returns the paths with the times at which the flow took them, each path once in a row.
     fn paths(&mut self) -> Vec<(u64, Vec<u32>)> {
         let mut taken: Vec<(u64, Vec<u32>)> = std::mem::take(&mut self.times)
             .into_iter()
@@ -62,7 +63,7 @@ impl LifetimeLine {
 }
 
 impl Remote {
-    /// The tables with events and with states of flows.
+    /// Returns the tables with events and with states of flows.
     pub(super) fn of_paths(&self) -> (String, String) {
         (
             self.tables.table(Stream::Events),
@@ -70,7 +71,7 @@ impl Remote {
         )
     }
 
-    /// The paths of a span, and whether it has more flows than are considered.
+    /// Reads the paths of a span, and whether it has more flows than are considered.
     pub(super) async fn path_spans(&self, span: Span) -> Result<(Vec<PathSpan>, bool), Failure> {
         let until = Instant::now() + self.limit;
         let about = self.about(Stream::Rollups);
@@ -217,8 +218,8 @@ impl Remote {
 }
 
 impl Statement {
-    /// Events of a time, each once, as `time` and some columns. `columns`: those, which the events have. Of copies that are at most [`DUPLICATE_SPAN`] apart, the
-    /// latest counts.
+    /// Returns SQL for the events of a time, each once, as `time` and `columns` of the events. Of copies that
+    /// are at most [`DUPLICATE_SPAN`] apart, the latest counts.
     pub(super) fn once(&mut self, events: &str, columns: &str, from: u64, to: u64) -> String {
         let joined = self.joined_within(from, to.saturating_add(DUPLICATE_SPAN));
         let time = "toUnixTimestamp64Nano(ts)";
@@ -230,13 +231,13 @@ impl Statement {
         )
     }
 
-    /// A term that leaves out the copies of events whose latest copy is of this time or later.
+    /// Returns a term that leaves out the copies of events whose latest copy is of this time or later.
     pub(super) fn duplicate_events(&mut self, events: &str, from: u64) -> String {
         let later = self.joined_within(from, from.saturating_add(DUPLICATE_SPAN));
         format!("id NOT IN (SELECT id FROM {events}{later})")
     }
 
-    /// Terms that choose flows.
+    /// Returns the terms that select flows.
     fn terms_of(&mut self, of: &FlowSelector) -> Vec<String> {
         let kept = std::mem::take(&mut self.terms);
         self.flow(of.flow.as_ref());
@@ -247,8 +248,9 @@ impl Statement {
         std::mem::replace(&mut self.terms, kept)
     }
 
-    /// For each flow that has something: `parts`, which `counted` gives as `flow`, `a`, `b` and `c`; its `first` and `last` report; and the paths that it
-    /// `took` in a time, and the one that it had when that began, as times and nodes.
+    /// Returns SQL for the flows that have something: their `parts`, which `counted` gives as `flow`, `a`,
+    /// `b` and `c`; their `first` and `last` report; and, as times and nodes, the paths that they `took` in a
+    /// time and the path that each had when that began.
     pub(super) fn flow_lifetimes(
         &mut self,
         from: u64,
@@ -303,7 +305,7 @@ impl Statement {
         )
     }
 
-    /// Flows of a span, each with one part; and one more than the most.
+    /// Selects the flows of a span, each with one part; at most `MOST_FLOWS` + 1.
     fn lifetimes(self, span: Span, tables: &(String, String)) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let from = span.from();
@@ -320,7 +322,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Flows after one, by their texts: their reports in parts of a span.
+    /// Selects the flows after one, by their texts, with their reports in parts of a span.
     fn lifetimes_in_parts(
         self,
         span: Span,
@@ -372,7 +374,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Paths that flows took in a span, the latest first, before the last one of the page before.
+    /// Selects the paths that flows took in a span, the latest first, before the last one of the page before.
     fn paths_within(mut self, span: Span, of: &FlowSelector, last: Option<(u64, u64)>) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
@@ -392,7 +394,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// The path before a time of each flow that took one after it.
+    /// Selects the path before a time of each flow that took one after it.
     fn paths_before(mut self, from: u64, to: u64, of: &FlowSelector) -> Self {
         self.terms = self.terms_of(of);
         self.terms.extend(PATH_EVENTS.map(str::to_owned));
@@ -453,7 +455,7 @@ fn is_nobody(of: &FlowSelector) -> bool {
         .any(|text| text.parse::<IpAddr>().is_err())
 }
 
-/// Times of the table are signed.
+/// Converts a time for the table, whose times are signed.
 pub(super) fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }

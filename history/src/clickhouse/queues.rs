@@ -135,7 +135,7 @@ impl Remote {
         Ok(lines.into_iter().map(PassageLine::row).collect())
     }
 
-    /// Whether a stream is exported that not every fleet has.
+    /// Returns whether a stream is exported that not every fleet has.
     pub(super) async fn has(&self, stream: Stream, until: Instant) -> Result<bool, Failure> {
         let found: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
         Ok(found.first().is_some_and(|number| number.n > 0))
@@ -159,7 +159,7 @@ impl DropLine {
 }
 
 impl PassageLine {
-    /// As the store has it, with values in nanoseconds.
+    /// Converts a passage to the store's form, with values in nanoseconds.
     fn row(self) -> PassageRow {
         let passage = Passage {
             ts: self.egress_ts.unwrap_or(self.time),

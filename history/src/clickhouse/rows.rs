@@ -41,7 +41,7 @@ pub(super) struct EventLine {
 }
 
 impl EventLine {
-    /// As the store has it. A name of a newer version is read as the most general one.
+    /// Converts an event to the store's form. A name of a newer version is read as the most general one.
     pub(super) fn row(self) -> EventRow {
         let kind = Kind::from_name(&self.kind);
         let first = (self.flow_latency.is_some() || !self.hop_latencies.is_empty()).then(|| FirstRow {
@@ -117,7 +117,7 @@ pub(super) fn flow(text: &str) -> Option<FlowKey> {
     text.parse().ok()
 }
 
-/// One of a newer version is that of a value without one.
+/// Returns the basis with this name. One of a newer version is read as that of a value without a basis.
 pub(super) fn basis(name: &str) -> Basis {
     Basis::ALL
         .into_iter()
@@ -129,7 +129,7 @@ pub(super) fn queue(number: u32) -> Option<u8> {
     present(number).and_then(|number| u8::try_from(number).ok())
 }
 
-/// The rows of an answer with one object per line.
+/// Parses the rows of an answer with one object per line.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, Failure> {
     let rows: Result<Vec<T>, _> = serde_json::Deserializer::from_slice(body)
         .into_iter::<T>()
@@ -161,7 +161,7 @@ struct Statistics {
     elapsed: f64,
 }
 
-/// The response of `/query`, as JSON.
+/// Converts the answer to a user's statement to the response of `/query`, as JSON.
 pub(super) fn table(body: &[u8], request: &Request) -> Result<Vec<u8>, String> {
     let fault = "the answer has another form; leave FORMAT and INTO out, and write one SELECT";
     let answer: Compact = serde_json::from_slice(body).map_err(|_| fault.to_owned())?;
@@ -182,7 +182,7 @@ pub(super) fn table(body: &[u8], request: &Request) -> Result<Vec<u8>, String> {
     serde_json::to_vec(&rows).map_err(|error| error.to_string())
 }
 
-/// A string, a number or null.
+/// Converts a value to a string, a number or null.
 fn cell(value: serde_json::Value) -> serde_json::Value {
     match value {
         serde_json::Value::Bool(value) => u8::from(value).into(),

@@ -1,5 +1,6 @@
-//! What happened in a span of time, from rollups of a minute: flows with their paths, nodes, counts over time. The rows of an answer are
-//! taken apart, chosen and sorted here as the store does it, so that both give the same.
+//! Activity in a span of time, from rollups of a minute: flows with their paths, nodes, counts over time. The
+//! rows of an answer are taken apart, chosen and sorted here as the store does it, so that both give the
+//! same.
 
 use collector::{FlowOrder, FlowRank, event::Kind};
 use detect::Metric;
@@ -69,7 +70,7 @@ pub(super) struct FlowSum {
 }
 
 impl FlowSum {
-    /// `None`: its text is none of a flow.
+    /// Returns the flow and its sums, or `None` if the text is not that of a flow.
     pub(super) fn sum(self) -> Option<(FlowKey, SpanSum)> {
         Some((flow(&self.flow)?, self.sums.span()))
     }
@@ -173,7 +174,7 @@ impl Remote {
 }
 
 impl FlowLine {
-    /// `None`: its text is none of a flow.
+    /// Returns the flow of a span, or `None` if the text is not that of a flow.
     fn span(self) -> Option<FlowSpan> {
         Some(FlowSpan {
             flow: flow(&self.flow)?,
@@ -185,7 +186,7 @@ impl FlowLine {
 }
 
 impl SeriesLine {
-    /// `None`: of a metric of a newer version.
+    /// Returns the series and its sums, or `None` for a metric of a newer version.
     fn series(self) -> Option<(SeriesKey, SpanSum)> {
         let key = SeriesKey {
             metric: Metric::from_name(&self.metric)? as u8,

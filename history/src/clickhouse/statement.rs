@@ -26,7 +26,7 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// An empty statement about a table.
+    /// Creates an empty statement about a table.
     pub(super) fn about(table: String, pairs: Arc<[(String, String)]>) -> Self {
         Self {
             table,
@@ -37,7 +37,7 @@ impl Statement {
         }
     }
 
-    /// The time of the newest row; 0 if there is none.
+    /// Selects the time of the newest row, or 0 if there is none.
     pub(super) fn newest(mut self) -> Self {
         self.text = format!(
             "SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}",
@@ -46,7 +46,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Events before `last`, the newest first.
+    /// Selects the events before `last`, the newest first.
     pub(super) fn events(
         mut self,
         question: &EventSelection,
@@ -60,7 +60,7 @@ impl Statement {
         self.terms.extend(question.only.map(str::to_owned));
         let condition = question.condition.as_ref();
         let condition =
-            condition.map(|filter| filter.click_house(&mut |kind, value| self.value(kind, value)));
+            condition.map(|filter| filter.to_clickhouse(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);
         // One of the page before, stored by another collector.
         let table = self.table.clone();
@@ -78,7 +78,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Rollups, the newest first.
+    /// Selects rollups, the newest first.
     pub(super) fn rollups(mut self, filter: &RollupFilter, from: Option<u64>) -> Self {
         self.conditions(filter.conditions());
         self.flow(filter.flow.as_ref());
@@ -92,7 +92,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// The rollups that the terms choose, each once: the sum of its parts, and of a pair of collectors the one with more values.
+    /// Returns SQL for the rollups that the terms choose, each once: the sum of its parts, and of a pair of
+    /// collectors the one with more values.
     fn summed(&mut self) -> String {
         let whose = self.whose();
         let source = self.source();
@@ -115,9 +116,9 @@ impl Statement {
         format!("transform(toString(collector), {names}, {stand}, toString(collector))")
     }
 
-    /// The rollups that the terms choose, each in one row or several, which are its parts: `values`, `least`, `most` and `total`. Of a pair of
-    /// collectors, they are those of the one with more values. `key`: what identifies each of the chosen ones. `of_flow`: further columns, which are
-    /// those of the flow.
+    /// Returns SQL for the rollups that the terms choose, each in one row or several, which are its parts:
+    /// `values`, `least`, `most` and `total`. Of a pair of collectors, they are those of the one with more
+    /// values. `key` has the columns that identify a rollup, and `of_flow` further columns of the flow.
     pub(super) fn parts(&mut self, key: &str, of_flow: &[&str]) -> String {
         let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
         let any: String = of_flow
@@ -147,7 +148,7 @@ impl Statement {
         )
     }
 
-    /// Rollups of the minutes of a span, and further terms.
+    /// Selects the rollups of the minutes of a span that meet further terms.
     pub(super) fn minutes(mut self, span: Span, terms: &[&str]) -> Self {
         self.terms.push("interval = 60".to_owned());
         self.terms.extend(terms.iter().map(|&term| term.to_owned()));
@@ -155,7 +156,8 @@ impl Statement {
         self
     }
 
-    /// Flows of a span, or one of them: those with the greatest values of a column first, and one more than the most.
+    /// Selects the flows of a span, or one of them: those with the greatest values of a column first; at most
+    /// `most` + 1.
     pub(super) fn flows(
         self,
         span: Span,
@@ -182,7 +184,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Nodes, queues and links of a span, and one more than the most.
+    /// Selects the nodes, queues and links of a span; at most `most` + 1.
     pub(super) fn nodes(self, span: Span, most: usize) -> Self {
         let metrics = "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization')";
         let mut statement = self.minutes(span, &["flow = ''", metrics, &format!("node != {ABSENT}")]);
@@ -194,7 +196,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Dropped packets of a span by node, and one node more than the most.
+    /// Counts the dropped packets of a span by node, of at most `most` + 1 nodes.
     pub(super) fn drops(mut self, span: Span, most: usize) -> Self {
         self.terms.push(format!("node != {ABSENT}"));
         self.range(Some(span.from()), Some(span.to()));
@@ -206,7 +208,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Reports of flows, by parts of a span.
+    /// Counts the reports of flows, by parts of a span.
     pub(super) fn reports(self, span: Span, column: u64) -> Self {
         let mut statement = self.minutes(span, &["metric = 'flow_latency'", "flow != ''"]);
         let summed = statement.parts("ts, flow", &[]);
@@ -216,7 +218,7 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Events by parts of a span and by kind: those of one id once.
+    /// Counts events by parts of a span and by kind, those of one id once.
     pub(super) fn counts(mut self, span: Span, column: u64) -> Self {
         self.range(Some(span.from()), Some(span.to()));
         let source = self.source();
@@ -227,7 +229,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// A statement written by a user. Tables without a database are those of `database`.
+    /// Creates a statement written by a user. Tables without a database are those of `database`.
     pub(super) fn of_user(request: &sql::Request, database: &str) -> Self {
         // A row more than are wanted shows that there are more.
         let most = request.max_rows.saturating_add(1).to_string();
@@ -241,7 +243,7 @@ impl Statement {
         statement
     }
 
-    /// As a request, which takes at most this long.
+    /// Builds a request, which takes at most this long.
     pub(super) fn request(mut self, most: Duration) -> Request {
         self.set("readonly", "1");
         self.set(
@@ -268,7 +270,7 @@ impl Statement {
         }
     }
 
-    /// The term of the flows of these rows.
+    /// Returns a term that selects the flows of these rows.
     pub(super) fn flows_there(&self) -> String {
         format!("flow IN (SELECT flow FROM {})", self.source())
     }
@@ -283,7 +285,7 @@ impl Statement {
         self.values.push((name.to_owned(), value.to_owned()));
     }
 
-    /// A parameter; returns how the statement names it.
+    /// Adds a parameter, and returns its placeholder in the statement.
     pub(super) fn value(&mut self, kind: &str, value: String) -> String {
         let name = format!("p{}", self.values.len());
         // Values of parameters are written as in the format TabSeparated.
@@ -312,7 +314,7 @@ impl Statement {
         }
     }
 
-    /// The flow, also by its addresses: in their order is the projection of events.
+    /// Selects the flow, also by its addresses: in their order is the projection of events.
     pub(super) fn flow(&mut self, flow: Option<&FlowKey>) {
         let Some(flow) = flow else { return };
         self.equal("flow", "String", Some(flow.to_string()));
@@ -331,7 +333,7 @@ impl Statement {
         }
     }
 
-    /// As [`Self::joined`], of a time.
+    /// Returns the terms as [`joined`](Self::joined) does, restricted to a span of time.
     pub(super) fn joined_within(&mut self, from: u64, before: u64) -> String {
         let kept = self.terms.len();
         self.range(Some(from), Some(before));
@@ -340,13 +342,13 @@ impl Statement {
         joined
     }
 
-    /// A comparison with a time. Times of the table are signed.
+    /// Returns a comparison with a time. Times of the table are signed.
     pub(super) fn time(&mut self, compare: &str, time: u64) -> String {
         let time = self.value("Int64", i64::try_from(time).unwrap_or(i64::MAX).to_string());
         format!("{compare} fromUnixTimestamp64Nano({time}, 'UTC')")
     }
 
-    /// The table with the terms, as it stands behind `FROM`.
+    /// Returns the table with the terms, for the clause `FROM`.
     pub(super) fn source(&self) -> String {
         format!("{}{}", self.table, self.joined())
     }
@@ -359,13 +361,13 @@ impl Statement {
     }
 }
 
-/// Texts as the value of a parameter.
+/// Formats texts as the value of a parameter.
 fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     let quoted = texts.map(|text| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")));
     format!("[{}]", quoted.collect::<Vec<_>>().join(","))
 }
 
-/// An address as the tables have it.
+/// Formats an address as the tables have it.
 pub(super) fn mapped(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_string(),
@@ -373,14 +375,14 @@ pub(super) fn mapped(address: IpAddr) -> String {
     }
 }
 
-/// The beginning of the part of a span in which a row is.
+/// Returns SQL for the beginning of the part of a span in which a row is.
 fn part(span: Span, column: u64) -> String {
     let from = span.from();
     let column = column.max(1);
     format!("{from} + intDiv(toUnixTimestamp64Nano(ts) - {from}, {column}) * {column}")
 }
 
-/// A number of a place as an answer has it.
+/// Returns the number of a node, interface or queue in an answer, or `None` if it is absent.
 pub(super) fn present(number: u32) -> Option<u32> {
     (number != ABSENT).then_some(number)
 }

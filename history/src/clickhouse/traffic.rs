@@ -10,7 +10,7 @@ use std::{
 use collector::Kind;
 use detect::Metric;
 use export::{record::Stream, sink::clickhouse::ABSENT};
-use filter::WITH_PORTS;
+use filter::HAS_PORTS;
 use serde::Deserialize;
 use store::{
     Columns, Counted, EventGroup, FlowParts, Grouping, Measure, Needed, Prefixes, SeriesKey, Source, Span,
@@ -71,7 +71,8 @@ struct Line {
 struct FlowColumns {
     /// The flow as text, if all of its columns are selected.
     flow: String,
-    /// 0: there is no flow; 1: only its id is known; 4 or 6: it has addresses of this version of IP.
+    /// Knowledge about the flow: 0 if there is none, 1 if only its id is known, 4 or 6 if it has addresses of
+    /// this version of IP.
     known: u8,
     ported: u8,
     sa: String,
@@ -109,7 +110,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// A page of what has columns `at` and hashes `h`.
+    /// Returns SQL for a page of a selection that has columns `at` and hashes `h`.
     fn page(self, sums: &str) -> String {
         let after = self
             .after
@@ -151,7 +152,7 @@ impl Remote {
         Ok(adding.grouping.answer(counted))
     }
 
-    /// Columns for flows, by how many there are.
+    /// Chooses columns for flows, by the number of flows and rollups.
     async fn flow_columns(&self, question: &TrafficQuestion, until: Instant) -> Result<Columns, Failure> {
         let (from, to) = question.span;
         let statement = self.about(Stream::Rollups).sizes(Span::new(from, to));
@@ -160,7 +161,7 @@ impl Remote {
         Ok(Columns::for_flows(question.span, question.columns, flows, rollups).until(question.known_to()))
     }
 
-    /// The sums of all flows of a span, and whether there are more than are considered.
+    /// Reads the sums of all flows of a span, and whether there are more than are considered.
     async fn flow_sums(
         &self,
         span: Span,
@@ -207,7 +208,8 @@ impl Remote {
         }
     }
 
-    /// From when on events are counted: of more than so many, the latest are.
+    /// Returns the time from which on events are counted: if there are more than `MOST_EVENTS`, only the
+    /// latest are.
     async fn floor(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
         let statement = self.about(Stream::Events).sizes_of_columns(columns);
         let counts: Vec<Count> = self.rows(statement, until).await?;
@@ -270,7 +272,7 @@ impl Remote {
         }
     }
 
-    /// The minute that has not ended has no rollup yet: its seconds are read.
+    /// Reads the seconds of the minute that has not ended, which has no rollup yet.
     async fn tail(&self, adding: Adding, metric: Metric, until: Instant) -> Result<Adding, Failure> {
         let columns = adding.columns;
         let statement = self.about(Stream::Rollups);
@@ -353,7 +355,8 @@ impl Adding {
         Ok(page)
     }
 
-    /// The number of what a row is about; `None`: it is not wanted, or of nothing that this version knows.
+    /// Returns the number of the group to which a row belongs, or `None` if it is not wanted or this version
+    /// does not know its subject.
     fn number(&mut self, line: Line) -> Option<u32> {
         match self.measure {
             Measure::Reports | Measure::FlowLatency => {
@@ -402,7 +405,7 @@ impl Line {
 }
 
 impl FlowColumns {
-    /// A flow that is the same in what was asked.
+    /// Returns a flow whose selected columns are those of this row.
     fn key(&self) -> Option<FlowKey> {
         match self.known {
             _ if !self.flow.is_empty() => return flow(&self.flow),
@@ -419,7 +422,7 @@ impl FlowColumns {
         ))
     }
 
-    /// The tables have IPv4 addresses as IPv6 addresses.
+    /// Parses an address of the tables, which have IPv4 addresses as IPv6 addresses.
     fn address(&self, text: &str) -> IpAddr {
         let address = text.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED);
         if self.known == 4 {
@@ -430,7 +433,8 @@ impl FlowColumns {
     }
 }
 
-/// Columns of a flow, and their names. The first names are those of the table that they need.
+/// Returns the columns of the table that the selected parts of a flow need, and the expressions of these
+/// parts with their names.
 fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec<(String, &'static str)>) {
     if parts.all {
         return (Vec::new(), vec![("flow".to_owned(), "flow")]);
@@ -456,7 +460,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
         columns.push((format!("toString({text})"), name));
     }
     if parts.src_port || parts.dst_port {
-        columns.push((WITH_PORTS.to_owned(), "ported"));
+        columns.push((HAS_PORTS.to_owned(), "ported"));
     }
     let numbers = [
         ("sport", "sp", parts.src_port),
@@ -470,7 +474,7 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     (needed, columns)
 }
 
-/// Columns with their names, each with a comma before it; and the names.
+/// Formats columns with their names, each with a comma before it; and the names alone.
 fn listed(columns: &[(String, &str)]) -> (String, String) {
     let named = columns.iter().map(|(column, name)| match column == name {
         true => format!(", {column}"),
@@ -483,7 +487,8 @@ fn listed(columns: &[(String, &str)]) -> (String, String) {
 }
 
 impl Statement {
-    /// Reports of flows, and their latencies: those that are the same in what is asked, on the path that they had at the end of a rollup.
+    /// Counts the reports of flows, and their latencies. Flows are grouped if their selected columns, and
+    /// their paths at the end of a rollup, are equal.
     fn flow_traffic(
         self,
         columns: Columns,
@@ -537,13 +542,14 @@ impl Statement {
         statement.in_rows()
     }
 
-    /// Events that are the same in what is asked of them. Whether they are wanted, the condition says.
+    /// Counts events, grouped if their selected columns are equal. The condition says whether they are
+    /// wanted.
     fn event_traffic(mut self, columns: Columns, question: &TrafficQuestion, cut: Cut) -> Self {
         let bare = question.unconditional();
         let parts = bare.event_parts();
         let mut asked: Vec<(String, &str)> = vec![("kind".to_owned(), "kind")];
         if let Some(condition) = &question.condition {
-            let text = condition.click_house(&mut |kind, value| self.value(kind, value));
+            let text = condition.to_clickhouse(&mut |kind, value| self.value(kind, value));
             asked.push((format!("ifNull({text}, 0) != 0"), "wanted"));
         }
         if parts.flow {
@@ -569,8 +575,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Rollups of nodes, queues and links. `after`: only those without a rollup of the minute that begins then, and
-    /// later ones.
+    /// Selects the rollups of nodes, queues and links. With `after`, only later ones and those without a
+    /// rollup of the minute that begins then are selected.
     fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
         let own = [
             format!("metric = '{}'", metric.name()),
@@ -594,7 +600,7 @@ impl Statement {
         self
     }
 
-    /// The values of the selected series, by columns in time.
+    /// Selects the values of the selected series, by columns in time.
     fn series_traffic(mut self, columns: Columns, cut: Cut) -> Self {
         self.range(Some(cut.from), Some(cut.end));
         let summed = self.parts("ts, node, interface, queue", &[]);
@@ -609,7 +615,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// The time of the last row of those before a time; 0 if there is none.
+    /// Selects the time of the last row before a time, or 0 if there is none.
     fn last(mut self, to: u64) -> Self {
         self.range(None, Some(to));
         self.text = format!(
@@ -619,7 +625,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Flows of a span with their sums, those of most reports first, and one more than the most.
+    /// Selects the flows of a span with their sums, those with the most reports first; at most `most` + 1.
     fn sums(self, span: Span, most: usize) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
         let summed = statement.parts("ts, flow", &[]);
@@ -651,7 +657,7 @@ impl Statement {
     }
 }
 
-/// The number of the column in which a time is.
+/// Returns SQL for the number of the column in which a time is.
 fn column_of(time: &str, columns: Columns) -> String {
     format!("intDiv({time} - {}, {})", columns.from(), columns.column())
 }
@@ -687,12 +693,13 @@ fn page_of(question: &TrafficQuestion) -> usize {
     ANSWER / width
 }
 
-/// A hash of what is the same in the rows of a group. Of what is NULL a hash would be NULL.
+/// Returns SQL for a hash of the values that the rows of a group have in common. The hash of NULL would be
+/// NULL, so they are converted to text.
 fn hash_of(columns: &str) -> String {
     format!("cityHash64(toString(tuple({columns})))")
 }
 
-/// The sum of a column: at the greatest number that the store can hold, it ends.
+/// Returns SQL for the sum of a column, which saturates at the greatest number that the store can hold.
 fn sum_of(column: &str) -> String {
     format!("toUInt64(least(sum(toUInt128({column})), toUInt128(9223372036854775807)))")
 }

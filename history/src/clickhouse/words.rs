@@ -1,4 +1,4 @@
-//! What ClickHouse's errors mean: one sentence that says what to do.
+//! Explanations of ClickHouse's errors: one sentence that says what to do.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::sql::{Failure, QueryFailure};
 /// The author of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whose {
-    /// This program wrote it.
+    /// This program.
     Ours,
-    /// A user of the API wrote it.
+    /// A user of the API.
     Users,
 }
 
@@ -26,7 +26,7 @@ impl Whose {
     }
 }
 
-/// Whether an answer is one.
+/// Checks whether a response is an answer, and explains the error if not.
 pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) -> Result<(), Failure> {
     // The server is asked to begin its answer when all of it is there. Rows can have such words in their texts.
     if (200..=299).contains(&response.status) && !response.body.starts_with(b"Code: ") {
@@ -76,7 +76,7 @@ fn unavailable(message: String) -> Result<(), Failure> {
     Err(Failure::Unavailable(message))
 }
 
-/// It took too long.
+/// Returns the error of a query that took too long.
 pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
     Failure::Query(QueryFailure::from(format!(
         "the query took longer than {}; {}, or raise [api] query_timeout",
@@ -85,7 +85,7 @@ pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
     )))
 }
 
-/// It is too much.
+/// Returns the error of an answer that is too large.
 pub(super) fn large(whose: Whose) -> Failure {
     Failure::Query(QueryFailure::from(format!(
         "the answer is too large; {}",

@@ -45,7 +45,7 @@ pub fn serve(directory: &Path) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nothing is executed without the limits.
+/// Formats the error if the limits cannot be set: no query is executed without them.
 fn unlimited(error: &nic::Error) -> String {
     format!(
         "queries run in a process with resource limits, which the sandbox forbids ({error}); allow setrlimit and prlimit64, as \

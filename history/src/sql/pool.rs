@@ -56,7 +56,8 @@ impl From<String> for QueryFailure {
 }
 
 impl Pool {
-    /// Queries over the files in `directory`. `more_time`: the option or setting that raises their time limit.
+    /// Creates a pool for queries over the files in `directory`. `more_time` is the option or setting that
+    /// raises their time limit.
     pub fn new(directory: PathBuf, more_time: &'static str) -> Self {
         Self {
             directory,
@@ -140,7 +141,7 @@ impl Pool {
 }
 
 impl Helper {
-    /// Asks it. An error means that it has ended.
+    /// Sends a request to the helper. An error means that it has ended.
     async fn ask(&mut self, request: &Request) -> io::Result<Result<Vec<u8>, Failure>> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');

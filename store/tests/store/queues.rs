@@ -6,8 +6,8 @@ use collector::flight::{Recording, Trigger};
 use collector::{Batch, Event, Output as _, Rollup};
 use detect::Metric;
 use store::{
-    Config, Heat, HeatFilter, HeatKey, HeatRow, PassageRow, QueueFilter, Reader, RecordingRow, ReportRow,
-    Store,
+    Config, Heat, HeatFilter, HeatKey, HeatRow, PassageRow, QueueFilter, Reader, RecordingRow,
+    RecordingWindow, ReportRow, Store,
 };
 use testkit::records::{Dir, SECOND, START, change, flow, rollup};
 use wire::Hop;
@@ -174,12 +174,12 @@ fn some(rows: &[RecordingRow], places: &[usize]) -> Vec<RecordingRow> {
         .collect::<Vec<_>>()
 }
 
-fn window(second: u64) -> (u64, u64, u64) {
-    (
-        START + second * SECOND - SECOND,
-        START + second * SECOND + SECOND,
-        4,
-    )
+fn window(second: u64) -> RecordingWindow {
+    RecordingWindow {
+        since: START + second * SECOND - SECOND,
+        until: START + second * SECOND + SECOND,
+        one_in: 4,
+    }
 }
 
 #[test]

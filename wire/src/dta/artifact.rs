@@ -28,7 +28,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Bytes of the base header.
+    /// Returns the bytes of the base header.
     #[inline]
     pub const fn base_len(self) -> usize {
         match self {
@@ -42,13 +42,14 @@ const IMMEDIATE: u8 = 0x80;
 const ESSENTIAL: u8 = 0x40;
 const NACK: u8 = 0x80;
 
-/// Whether this is the artifact's layout rather than version 1. The first byte decides: in the artifact's it is the opcode, 1 to 4.
+/// Returns whether this is the artifact's layout rather than version 1. The first byte decides: in the
+/// artifact's it is the opcode, 1 to 4.
 #[inline]
 pub fn is_artifact(payload: &[u8]) -> bool {
     matches!(payload.first(), Some(1..=4))
 }
 
-/// Bytes after the base header, by opcode.
+/// Returns the bytes after the base header, by opcode.
 #[inline]
 const fn body_len(opcode: u8) -> Option<usize> {
     match opcode {
@@ -169,7 +170,7 @@ pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Em
     Ok(base_len + len)
 }
 
-/// The word that `bytes` are; `refusal` if they are more or fewer than four.
+/// Reads `bytes` as a word, or returns `refusal` if they are more or fewer than four.
 fn word(bytes: &[u8], refusal: Refusal) -> Result<u32, Refusal> {
     bytes.try_into().map(u32::from_be_bytes).map_err(|_| refusal)
 }
@@ -229,7 +230,7 @@ impl Nack {
         }
     }
 
-    /// The payload of a datagram.
+    /// Returns the payload of a datagram.
     pub fn emit(self) -> [u8; 2] {
         let mut out = [0; 2];
         put_u16(&mut out, 0, u16::from_be_bytes([self.last, NACK]));
@@ -271,15 +272,16 @@ const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
     tables
 }
 
-/// The word with which a hop's value is masked: a CRC of the key (reflected, all ones before and after) with the hop's polynomial.
+/// Returns the word with which a hop's value is masked: a CRC of the key (reflected, all ones before and
+/// after) with the hop's polynomial.
 fn mask(table: &[u32; 256], key: &[u8]) -> u32 {
     !key.iter().fold(u32::MAX, |crc, byte| {
         crc >> 8 ^ table[usize::from(crc as u8 ^ byte)]
     })
 }
 
-/// The slot of a key's path in a store of `slots`, a power of two: by the plain CRC-32 of the key, neither reversed nor with a copy's
-/// number.
+/// Returns the slot of a key's path in a store of `slots`, a power of two: by the plain CRC-32 of the key,
+/// neither reversed nor with a copy's number.
 #[inline]
 pub fn path_slot(key: &[u8], slots: u64) -> u64 {
     hash::slot(hash::hashes(key).checksum, slots)
@@ -300,8 +302,9 @@ pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
     Some(PATH_LEN)
 }
 
-/// The values in the slot of a path **if it is this key's**: a slot does not identify its key, and with another key the values look
-/// random. `None` for a word of 0: the hop is missing, or its value equals the mask (1 in 2^32).
+/// Returns the values in the slot of a path **if it is this key's**: a slot does not identify its key, and
+/// with another key the values are random. A word of 0 gives `None`: the hop is missing, or its value equals
+/// the mask (1 in 2^32).
 pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize] {
     let words = slot.as_chunks::<WORD>().0;
     core::array::from_fn(|hop| {

@@ -43,7 +43,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause with this number.
+    /// Returns the cause with this number.
     pub const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Gap,
@@ -54,7 +54,7 @@ impl Cause {
         }
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn number(self) -> u8 {
         match self {
             Self::Gap => 1,
@@ -65,7 +65,7 @@ impl Cause {
         }
     }
 
-    /// The cause as a word.
+    /// Returns the cause as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gap => "gap",
@@ -179,7 +179,7 @@ impl Control {
         })
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     pub const fn len(&self) -> usize {
         match self.body {
             Body::Ack { .. } | Body::Nack { .. } => BASE_LEN + 8,
@@ -187,7 +187,7 @@ impl Control {
         }
     }
 
-    /// Always false: a message has at least a header.
+    /// Returns `false`: a message has at least a header.
     pub const fn is_empty(&self) -> bool {
         false
     }

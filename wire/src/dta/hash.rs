@@ -20,12 +20,13 @@ const POLYNOMIALS: [u32; 5] = [0xedb8_8320, 0x82f6_3b78, 0xd419_cc15, 0xeb31_d82
 
 /// Checksum and the first three slot hashes.
 type Lanes = [u32; 4];
-/// The same in pairs, so that look-ups and XORs need half as many instructions.
+/// Checksum and the first three slot hashes in pairs, so that look-ups and XORs need half as many
+/// instructions.
 type Halves = [u64; 2];
 
 /// Contributions of the low and the high half of a byte, by the byte's distance from the key's end.
 static HALVES: [[[Halves; 16]; 2]; MAX_KEY] = halves();
-/// The same for the fourth slot hash, which is rarely needed.
+/// Contributions to the fourth slot hash, which is rarely needed.
 static LAST_HALVES: [[[u32; 16]; 2]; MAX_KEY] = last_halves();
 /// The CRCs of as many zero bytes.
 static ZEROS: [Halves; MAX_KEY + 1] = zeros();
@@ -105,7 +106,8 @@ pub struct Hashes {
     pub checksum: u32,
 }
 
-/// The five CRCs of a key (v1). Keys longer than [`MAX_KEY`] cannot be sent, but are hashed too, slowly.
+/// Computes the five CRCs of a key (v1). Keys longer than [`MAX_KEY`] cannot be sent, but are hashed too,
+/// slowly.
 #[inline]
 pub fn hashes(key: &[u8]) -> Hashes {
     let [checksum, a, b, c] = lanes(key);
@@ -115,7 +117,7 @@ pub fn hashes(key: &[u8]) -> Hashes {
     }
 }
 
-/// The first `N` slot hashes and the checksum. The others are not computed; one to three cost the same.
+/// Computes the first `N` slot hashes and the checksum, without the others. One to three cost the same.
 #[inline]
 pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     const { assert!(N <= MAX_COPIES, "there are four slot hashes") };
@@ -125,19 +127,19 @@ pub fn slots_n<const N: usize>(key: &[u8]) -> ([u32; N], u32) {
     (core::array::from_fn(|n| all[n]), checksum)
 }
 
-/// The entry of a key in the table of 256 collectors: the high byte of CRC-32K (5.6).
+/// Returns the entry of a key in the table of 256 collectors: the high byte of CRC-32K (5.6).
 #[inline]
 pub fn collector_of(key: &[u8]) -> u8 {
     (lanes(key)[3] >> 24) as u8
 }
 
-/// The slot of a hash in a store of `slots`, a power of two; slot 0 if there are none.
+/// Returns the slot of a hash in a store of `slots`, a power of two, or slot 0 if there are none.
 #[inline]
 pub const fn slot(hash: u32, slots: u64) -> u64 {
     hash as u64 & slots.wrapping_sub(1)
 }
 
-/// Checksum and slots 0 to 2.
+/// Computes the checksum and slot hashes 0 to 2.
 #[inline]
 fn lanes(key: &[u8]) -> Lanes {
     // The usual keys: 5-tuples, an address, a node and a flow.
@@ -174,7 +176,7 @@ fn any(key: &[u8]) -> Lanes {
     }
 }
 
-/// XORs the contribution of a byte at its position.
+/// Adds the contribution of a byte at its position, by exclusive or.
 #[inline(always)]
 fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
     let low = &place[0][usize::from(byte & 15)];
@@ -223,7 +225,7 @@ crate::named! {
 }
 
 impl Family {
-    /// Slot hashes and checksum of a key.
+    /// Computes the slot hashes and the checksum of a key.
     #[inline]
     pub fn hashes(self, key: &[u8]) -> Hashes {
         match self {
@@ -233,7 +235,7 @@ impl Family {
     }
 }
 
-/// The artifact's hashes: `slot_n = CRC(key reversed, n)`, checksum without n (5.2).
+/// Computes the artifact's hashes: `slot_n = CRC(key reversed, n)`, checksum without n (5.2).
 fn artifact(key: &[u8]) -> Hashes {
     let polynomial = POLYNOMIALS[0];
     let state = { key.iter().rev() }.fold(u32::MAX, |crc, byte| continued(polynomial, crc, *byte));
@@ -255,7 +257,8 @@ pub struct FlowBytes {
 }
 
 impl FlowBytes {
-    /// The key of a flow; absent ports count as 0. `None` for a flow of which only the Flow ID is known.
+    /// Creates the key of a flow; absent ports count as 0. Returns `None` for a flow of which only the Flow
+    /// ID is known.
     #[inline]
     pub fn of(flow: &FlowKey) -> Option<Self> {
         if flow.known_id().is_some() {
@@ -282,8 +285,8 @@ impl FlowBytes {
     }
 }
 
-/// The 5-tuple of a key of 13 or 37 bytes. Ports that are both 0 were absent, unless the protocol has ports (TCP, UDP, DCCP,
-/// SCTP, UDP-Lite).
+/// Returns the 5-tuple of a key of 13 or 37 bytes. Ports that are both 0 were absent, unless the protocol has
+/// ports (TCP, UDP, DCCP, SCTP, UDP-Lite).
 pub fn flow_of(key: &[u8]) -> Option<FlowKey> {
     let addresses = match key.len() {
         13 => 4,

@@ -15,7 +15,8 @@ pub const CHECKSUM_LEN: usize = 4;
 /// Bytes of a counter of a key-increment store.
 pub const COUNTER_LEN: u64 = 8;
 
-/// Stride of key-write slots for `data_len` bytes of data: the next power of two that holds them and the checksum.
+/// Returns the stride of key-write slots for `data_len` bytes of data: the next power of two that holds them
+/// and the checksum.
 #[inline]
 pub const fn slot_stride(data_len: u16) -> u64 {
     (CHECKSUM_LEN as u64 + data_len as u64).next_power_of_two()
@@ -34,20 +35,21 @@ pub fn put_slot(out: &mut [u8], checksum: u32, data: &[u8], data_len: u16) -> Op
     Some(len)
 }
 
-/// The checksum and data of a slot read from memory; `None` if it is shorter than its checksum.
+/// Returns the checksum and the data of a slot read from memory, or `None` if it is shorter than its
+/// checksum.
 #[inline]
 pub fn slot_parts(slot: &[u8]) -> Option<(u32, &[u8])> {
     let (head, data) = slot.split_first_chunk::<CHECKSUM_LEN>()?;
     Some((u32::from_le_bytes(*head), data))
 }
 
-/// Whether this slot (of Key-Write or Postcarding) was never written: checksum and data are zero.
+/// Returns whether this slot (of Key-Write or Postcarding) was never written: checksum and data are zero.
 #[inline]
 pub fn is_empty(slot: &[u8]) -> bool {
     slot.iter().fold(0, |sum, byte| sum | byte) == 0
 }
 
-/// Stride of the postcard slots of a store of paths of up to `hops`.
+/// Returns the stride of the postcard slots of a store of paths of up to `hops`.
 #[inline]
 pub const fn postcard_stride(hops: u8) -> u64 {
     (CHECKSUM_LEN as u64 + 4 * hops as u64).next_power_of_two()
@@ -66,7 +68,8 @@ pub fn put_postcards(out: &mut [u8], checksum: u32, values: &[u32]) -> Option<us
     Some(len)
 }
 
-/// The value of a hop, 1-based, in a postcard slot; `None` if it was not seen, or there is no such hop.
+/// Returns the value of a hop, 1-based, in a postcard slot, or `None` if it was not seen or there is no such
+/// hop.
 #[inline]
 pub fn postcard(slot: &[u8], hop: u8) -> Option<u32> {
     let at = 4 * usize::from(hop.max(1));
@@ -88,7 +91,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Bytes of a block: the entries of a batch, and in a tagged ring the padding to a multiple of eight and the trailer.
+    /// Returns the bytes of a block: the entries of a batch, and in a tagged ring the padding to a multiple
+    /// of eight and the trailer.
     #[inline]
     pub const fn block_len(&self) -> u64 {
         let data = self.batch as u64 * self.entry_len as u64;
@@ -99,7 +103,7 @@ impl Ring {
         }
     }
 
-    /// Blocks of a list.
+    /// Returns the number of blocks of a list.
     #[inline]
     pub const fn blocks(&self) -> u64 {
         if self.batch == 0 {
@@ -109,13 +113,13 @@ impl Ring {
         }
     }
 
-    /// Bytes of a list.
+    /// Returns the bytes of a list.
     #[inline]
     pub const fn list_len(&self) -> u64 {
         self.blocks() * self.block_len()
     }
 
-    /// Where block `block` of the `list`th list of the region begins.
+    /// Returns the offset of block `block` of the `list`th list of the region.
     #[inline]
     pub const fn offset(&self, list: u64, block: u64) -> u64 {
         list * self.list_len() + block * self.block_len()
@@ -134,7 +138,8 @@ pub struct BlockTrailer {
 }
 
 impl BlockTrailer {
-    /// The number of the batch after `sequence`: 0 is skipped, so that memory that was never written does not look like a batch.
+    /// Returns the number of the batch after `sequence`: 0 is skipped, so that memory that was never written
+    /// does not look like a batch.
     #[inline]
     pub const fn next(sequence: u32) -> u32 {
         if sequence == u32::MAX { 1 } else { sequence + 1 }
@@ -149,7 +154,7 @@ impl BlockTrailer {
         if far > round / 2 { far - round } else { far }
     }
 
-    /// The trailer's first eight bytes, which the CRC covers too.
+    /// Returns the trailer's first eight bytes, which the CRC covers too.
     #[inline]
     const fn head(&self) -> [u8; 8] {
         let [a, b, c, d] = self.sequence.to_le_bytes();
@@ -193,7 +198,8 @@ impl BlockTrailer {
         })
     }
 
-    /// [`check`](Self::check) with the caller's CRC-32C function, over the entries followed by the eight bytes.
+    /// Checks a block as [`check`](Self::check) does, with the caller's CRC-32C function over the entries
+    /// followed by the eight bytes.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -210,7 +216,7 @@ impl BlockTrailer {
         }
     }
 
-    /// Contents of the trailer, and its CRC, without validation.
+    /// Reads the trailer and its CRC, without validation.
     #[inline]
     pub fn read(block: &[u8]) -> Option<(Self, u32)> {
         let &[a, b, c, d, e, f, g, h, i, j, k, l, ..] = block.last_chunk::<BLOCK_TRAILER_LEN>()?;
@@ -244,7 +250,7 @@ crate::named! {
 }
 
 impl MergeOp {
-    /// The operation with this number.
+    /// Returns the operation with this number.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -269,31 +275,31 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Bytes of a column.
+    /// Returns the bytes of a column.
     #[inline]
     pub const fn column_len(&self) -> u64 {
         self.depth as u64 * self.width as u64
     }
 
-    /// Bytes of a buffer with its trailer.
+    /// Returns the bytes of a buffer with its trailer.
     #[inline]
     pub const fn buffer_len(&self) -> u64 {
         self.columns as u64 * self.column_len() + SKETCH_TRAILER_LEN as u64
     }
 
-    /// Where the buffer of an epoch begins.
+    /// Returns the offset of the buffer of an epoch.
     #[inline]
     pub const fn buffer(&self, epoch: u16) -> u64 {
         (epoch & 1) as u64 * self.buffer_len()
     }
 
-    /// Where a column begins, in the buffer of an epoch.
+    /// Returns the offset of a column in the buffer of an epoch.
     #[inline]
     pub const fn offset(&self, epoch: u16, column: u32) -> u64 {
         self.buffer(epoch) + column as u64 * self.column_len()
     }
 
-    /// Where the trailer of an epoch's buffer begins.
+    /// Returns the offset of the trailer of an epoch's buffer.
     #[inline]
     pub const fn trailer(&self, epoch: u16) -> u64 {
         self.offset(epoch, self.columns)
@@ -369,7 +375,7 @@ crate::named! {
 }
 
 impl SketchKind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -432,7 +438,7 @@ pub enum Geometry {
     },
 }
 
-/// `rule`, which is violated unless `good`.
+/// Returns `rule` as the error unless `good`.
 fn ensure(good: bool, rule: BadGeometry) -> Result<(), BadGeometry> {
     if good { Ok(()) } else { Err(rule) }
 }
@@ -476,7 +482,7 @@ impl core::fmt::Display for BadGeometry {
 impl core::error::Error for BadGeometry {}
 
 impl Geometry {
-    /// The kind as a word.
+    /// Returns the kind as a word.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::KeyWrite { .. } => "key-write",
@@ -524,7 +530,7 @@ impl Geometry {
         }
     }
 
-    /// Bytes of the region's body, for a geometry that was [checked](Self::check).
+    /// Returns the bytes of the region's body, for a geometry that was [checked](Self::check).
     pub const fn body_len(&self) -> u64 {
         match *self {
             Self::KeyWrite { slots, data_len, .. } => slots.wrapping_mul(slot_stride(data_len)),

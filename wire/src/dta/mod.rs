@@ -124,7 +124,7 @@ impl Opcode {
         Self::SketchMerge,
     ];
 
-    /// The opcode with this number.
+    /// Returns the opcode with this number.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -155,7 +155,7 @@ crate::named! {
 }
 
 impl Priority {
-    /// The priority with this number; `None` for 3.
+    /// Returns the priority with this number, or `None` for 3.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -317,7 +317,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The immediate value that notifies the collector, if the report requests it: opcode and ID of store, list or sketch (5.5).
+    /// Returns the immediate value that notifies the collector, if the report requests it: opcode and ID of
+    /// store, list or sketch (5.5).
     #[inline]
     pub const fn immediate_value(&self) -> u32 {
         let id = match *self {
@@ -342,7 +343,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Always false: an operation has at least a sub-header.
+    /// Returns `false`: an operation has at least a sub-header.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -450,13 +451,13 @@ impl<'a> Report<'a> {
         Ok(Self { base, operation })
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the bytes that [`emit`](Self::emit) writes.
     #[inline]
     pub const fn len(&self) -> usize {
         BASE_LEN + self.operation.len()
     }
 
-    /// Always false: a report has at least a base header.
+    /// Returns `false`: a report has at least a base header.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -491,7 +492,7 @@ pub struct PlainAppend<'a> {
 }
 
 impl<'a> PlainAppend<'a> {
-    /// Reads the whole payload of a datagram. `None`: it is something else, or malformed.
+    /// Reads the whole payload of a datagram, or returns `None` if it is something else or malformed.
     #[inline(always)]
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
         const FIRST: u16 = (VERSION as u16) << 12 | (Opcode::Append as u16) << 8;
@@ -517,7 +518,7 @@ impl<'a> PlainAppend<'a> {
     }
 }
 
-/// The sub-header's `N` bytes, and what follows.
+/// Splits off the sub-header's `N` bytes.
 #[inline(always)]
 fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
     body.split_first_chunk::<N>().ok_or(Refusal::Truncated)

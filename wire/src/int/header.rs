@@ -35,7 +35,7 @@ mod field {
 pub struct Header<T>(T);
 
 impl<T: AsRef<[u8]>> Header<T> {
-    /// A view of the header at the start of `buffer`, of any version.
+    /// Creates a view of the header at the start of `buffer`, of any version.
     ///
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
@@ -59,7 +59,7 @@ impl<T: AsRef<[u8]>> Header<T> {
         self.bytes()[field::FLAGS] >> 4
     }
 
-    /// D, E and M of 2.x; C, E and M of 1.0.
+    /// Returns the flags: D, E and M of 2.x, or C, E and M of 1.0.
     pub fn flags(&self) -> Flags {
         if self.version() == 2 {
             return flags_2(self.bytes());
@@ -67,12 +67,12 @@ impl<T: AsRef<[u8]>> Header<T> {
         low_flags(self.bytes()).with(Flags::MTU_EXCEEDED, self.bytes()[field::M_OR_COUNT] & 0x80 != 0)
     }
 
-    /// Words per hop (2.x and 1.0).
+    /// Returns the words per hop (2.x and 1.0).
     pub fn hop_ml(&self) -> u8 {
         self.bytes()[field::HOP_ML] & field::FIVE_BITS
     }
 
-    /// Remaining Hop Count (2.x and 1.0).
+    /// Returns the Remaining Hop Count (2.x and 1.0).
     pub fn remaining(&self) -> u8 {
         self.bytes()[field::REMAINING]
     }
@@ -153,7 +153,7 @@ impl Md2 {
         })
     }
 
-    /// The header that a source of SF-INT writes.
+    /// Returns the header that a source of SF-INT writes.
     pub const fn stateful(hop_ml: u8, remaining: u8, bitmap: u16, sf: Sf) -> Self {
         Self {
             flags: Flags(0),
@@ -167,7 +167,7 @@ impl Md2 {
         }
     }
 
-    /// The fields of plain INT in a header that is whole.
+    /// Reads the fields of plain INT in a header that is whole.
     fn plain(header: &[u8]) -> Self {
         Self {
             flags: flags_2(header),
@@ -378,7 +378,7 @@ fn low_flags(header: &[u8]) -> Flags {
         .with(Flags::HOPS_EXCEEDED, first & 1 != 0)
 }
 
-/// The replication request of a header of INT 1.0 or 0.5; 0 if there is no first byte.
+/// Returns the replication request of a header of INT 1.0 or 0.5, or 0 if there is no first byte.
 pub fn replication(header: &[u8]) -> u8 {
     header.first().map_or(0, |first| first >> 2 & 3)
 }
@@ -581,7 +581,7 @@ pub(crate) fn read_10<'a>(
 /// Words that may follow the stack of INT 0.5, and whether they must.
 #[derive(Clone, Copy)]
 pub(crate) enum Tail {
-    /// None: the carrier is VXLAN-GPE or Geneve.
+    /// No words: the carrier is VXLAN-GPE or Geneve.
     None,
     /// The 4-byte tail header.
     Whole,
@@ -589,7 +589,8 @@ pub(crate) enum Tail {
     Private,
 }
 
-/// Words of the shim, header, stack and tail of INT 0.5, from the counts of the header; 0 if it is truncated.
+/// Returns the words of the shim, header, stack and tail of INT 0.5, from the counts of the header, or 0 if
+/// it is truncated.
 pub(crate) fn length_05(header: &[u8]) -> usize {
     let Some(header) = header.get(..LEN_1) else {
         return 0;
@@ -652,7 +653,8 @@ pub(crate) fn read_05<'a>(
     Ok((int, rest))
 }
 
-/// Ruling (a): version nibble 0, but the counts are those of INT 1.0. HopML counts words, or items: see [`Layout::words_10`].
+/// Returns whether ruling (a) applies: version nibble 0, but the counts are those of INT 1.0. HopML counts
+/// words, or items: see [`Layout::words_10`].
 #[inline]
 pub(crate) fn is_10_under_version_0(header: &[u8]) -> bool {
     let Some(header) = header.get(..LEN_1) else {

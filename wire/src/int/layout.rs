@@ -1,4 +1,4 @@
-//! Where the items of a record lie.
+//! The places of the items in a record.
 //!
 //! A [`Layout`] is computed once per instruction bitmap, version and dialect, then cached: reading an item is one load
 //! at a known offset. Raw accessors return all-ones for an item that is absent or unavailable.
@@ -8,7 +8,7 @@ use crate::hop::{Hop, Items};
 use crate::profile::Dialect;
 use crate::refusal::Refusal;
 
-/// Bit `k` of an instruction bitmap, counted from the most significant as the specifications do.
+/// Returns bit `k` of an instruction bitmap, counted from the most significant as the specifications do.
 pub(crate) const fn bit(k: u32) -> u16 {
     0x8000 >> k
 }
@@ -90,7 +90,7 @@ const REPORT_2: Rules = Rules {
     ..INT_2
 };
 
-/// Where the items of a record lie.
+/// The places of the items in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     at: [u8; 12],
@@ -132,7 +132,8 @@ impl Layout {
     .with(QUEUE, 8)
     .with(EGRESS, 12);
 
-    /// Records of INT-MD 2.x; with `domain`, domain-specific words may follow the baseline.
+    /// Returns the layout of records of INT-MD 2.x. With `domain`, domain-specific words may follow the
+    /// baseline.
     ///
     /// # Errors
     /// [`Refusal::BadHopMl`] if `hop_ml` contradicts the bitmap.
@@ -150,7 +151,8 @@ impl Layout {
         Ok(layout.with_words(hop_ml))
     }
 
-    /// Records of INT 1.0. The length determines the layout; if several layouts have that length, the dialect does.
+    /// Returns the layout of records of INT 1.0. The length determines the layout; if several layouts have
+    /// that length, the dialect does.
     ///
     /// # Errors
     /// [`Refusal::BadHopMl`] if no layout has `hop_ml` words.
@@ -169,8 +171,9 @@ impl Layout {
             .ok_or(Refusal::BadHopMl)
     }
 
-    /// Words of a record of INT 1.0: `hop_ml`, unless it counts items instead of words. The ONOS controller writes 8 for all
-    /// eight items, of which the level-2 interfaces take two words. In that case the length of the stack decides.
+    /// Returns the words of a record of INT 1.0: `hop_ml`, unless it counts items instead of words. The ONOS
+    /// controller writes 8 for all eight items, of which the level-2 interfaces take two words. In that case
+    /// the length of the stack decides.
     #[inline]
     pub fn words_10(bitmap: u16, hop_ml: u8, stack_words: usize, dialect: Dialect) -> u8 {
         let wide = words_10(bitmap);
@@ -193,17 +196,17 @@ impl Layout {
         }
     }
 
-    /// Records of INT 0.5.
+    /// Returns the layout of records of INT 0.5.
     pub fn int_05(bitmap: u16) -> Self {
         Self::build(bitmap, INT_05)
     }
 
-    /// Main contents of Report 2.0; domain words follow and are not part of it.
+    /// Returns the layout of the main contents of Report 2.0. Domain words follow and are not part of it.
     pub fn report_20(bits: u16) -> Self {
         Self::build(bits, REPORT_2)
     }
 
-    /// Optional metadata of Report 1.0, six bits, most significant first.
+    /// Returns the layout of the optional metadata of Report 1.0, six bits, most significant first.
     pub fn report_10(bits: u8) -> Self {
         const ORDER: [usize; 6] = [PORTS, LATENCY, QUEUE, EGRESS, DROP, TX];
         let mut layout = Self::EMPTY;
@@ -260,25 +263,25 @@ impl Layout {
         self
     }
 
-    /// Words of one record.
+    /// Returns the words of one record.
     #[inline]
     pub fn words(&self) -> u8 {
         self.words
     }
 
-    /// Bytes of one record.
+    /// Returns the bytes of one record.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.words) * 4
     }
 
-    /// Whether a record has no items and no bytes.
+    /// Returns whether a record has no items and no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words == 0
     }
 
-    /// Items that a record carries.
+    /// Returns the items that a record carries.
     #[inline]
     pub fn carried(&self) -> Items {
         if self.at[DROP] == ABSENT {
@@ -292,26 +295,26 @@ impl Layout {
         }
     }
 
-    /// Offset of an item in a record, in 4-byte words; 63, beyond any record, if the record does not have it. For
-    /// callers that read many records of one layout.
+    /// Returns the offset of an item in a record, in 4-byte words, or 63, beyond any record, if the record
+    /// does not have it. For callers that read many records of one layout.
     #[inline(always)]
     pub fn word_of(&self, item: Items) -> usize {
         usize::from(self.at[item.0.trailing_zeros() as usize % self.at.len()]) / 4
     }
 
-    /// Whether level-2 interfaces are two words, rather than two halves of one.
+    /// Returns whether level-2 interfaces are two words, rather than two halves of one.
     #[inline]
     pub fn wide_l2(&self) -> bool {
         self.wide_l2
     }
 
-    /// Whether timestamps are 64 bits wide.
+    /// Returns whether timestamps are 64 bits wide.
     #[inline]
     pub fn wide_ts(&self) -> bool {
         self.wide_ts
     }
 
-    /// The number of records in `stack_words`.
+    /// Returns the number of records in `stack_words`.
     #[inline]
     pub fn records(&self, stack_words: usize) -> usize {
         (stack_words * self.reciprocal as usize) >> 16
@@ -338,43 +341,46 @@ impl Layout {
         }
     }
 
-    /// Node id; all-ones when absent or unavailable.
+    /// Returns the node id, all-ones when absent or unavailable.
     #[inline]
     pub fn node_id(&self, record: &[u8]) -> u32 {
         self.word(record, NODE)
     }
 
-    /// Ingress interface in the high half, egress interface in the low one; each 0xFFFF when absent or unavailable.
+    /// Returns the ingress interface in the high half and the egress interface in the low one; each 0xFFFF
+    /// when absent or unavailable.
     #[inline]
     pub fn interfaces(&self, record: &[u8]) -> u32 {
         self.word(record, PORTS)
     }
 
-    /// Hop latency; all-ones when absent or unavailable.
+    /// Returns the hop latency, all-ones when absent or unavailable.
     #[inline]
     pub fn hop_latency(&self, record: &[u8]) -> u32 {
         self.word(record, LATENCY)
     }
 
-    /// Queue id in the high 8 bits, occupancy in the low 24; all 32 ones when absent or unavailable.
+    /// Returns the queue id in the high 8 bits and the occupancy in the low 24; all 32 ones when absent or
+    /// unavailable.
     #[inline]
     pub fn queue(&self, record: &[u8]) -> u32 {
         self.word(record, QUEUE)
     }
 
-    /// Ingress timestamp; `u64::MAX` when absent or unavailable, for both widths.
+    /// Returns the ingress timestamp, `u64::MAX` when absent or unavailable, for both widths.
     #[inline]
     pub fn ingress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, INGRESS)
     }
 
-    /// Egress timestamp; `u64::MAX` when absent or unavailable, for both widths.
+    /// Returns the egress timestamp, `u64::MAX` when absent or unavailable, for both widths.
     #[inline]
     pub fn egress_ts(&self, record: &[u8]) -> u64 {
         self.stamp(record, EGRESS)
     }
 
-    /// Level-2 ingress interface in the high half, egress in the low one; each 0xFFFF_FFFF when absent or unavailable.
+    /// Returns the level-2 ingress interface in the high half and the egress interface in the low one; each
+    /// 0xFFFF_FFFF when absent or unavailable.
     #[inline]
     pub fn l2_interfaces(&self, record: &[u8]) -> u64 {
         if self.wide_l2 {
@@ -388,37 +394,40 @@ impl Layout {
         high << 32 | low
     }
 
-    /// Egress utilization; all-ones when absent or unavailable.
+    /// Returns the egress utilization, all-ones when absent or unavailable.
     #[inline]
     pub fn tx_utilization(&self, record: &[u8]) -> u32 {
         self.word(record, TX)
     }
 
-    /// Buffer id in the high 8 bits, occupancy in the low 24; all 32 ones when absent or unavailable.
+    /// Returns the buffer id in the high 8 bits and the occupancy in the low 24; all 32 ones when absent or
+    /// unavailable.
     #[inline]
     pub fn buffer(&self, record: &[u8]) -> u32 {
         self.word(record, BUFFER)
     }
 
-    /// INT 0.5: queue id in the high 8 bits, congestion status in the low 24; all 32 ones when absent or unavailable.
+    /// Returns the queue id of INT 0.5 in the high 8 bits and the congestion status in the low 24; all 32
+    /// ones when absent or unavailable.
     #[inline]
     pub fn queue_congestion(&self, record: &[u8]) -> u32 {
         self.word(record, CONGESTION)
     }
 
-    /// Checksum complement; all-ones when absent, or when the hop updated the checksum itself.
+    /// Returns the checksum complement, all-ones when absent, or when the hop updated the checksum itself.
     #[inline]
     pub fn checksum_complement(&self, record: &[u8]) -> u32 {
         self.word(record, CHECKSUM)
     }
 
-    /// Reports: whether the record has a word of queue id and drop reason.
+    /// Returns whether the record of a report has a word of queue id and drop reason.
     #[inline]
     pub fn has_drop(&self) -> bool {
         self.at[DROP] != ABSENT
     }
 
-    /// Reports: queue id in the high 8 bits, drop reason in the next 8; all-ones when absent or unavailable.
+    /// Returns the queue id of a report in the high 8 bits and the drop reason in the next 8; all-ones when
+    /// absent or unavailable.
     #[inline]
     pub fn drop_word(&self, record: &[u8]) -> u32 {
         self.word(record, DROP)
@@ -509,7 +518,7 @@ impl Layout {
         }
     }
 
-    /// Reports: writes the word of queue id and drop reason, if this layout has it.
+    /// Writes the word of queue id and drop reason of a report, if this layout has it.
     ///
     /// # Panics
     /// If `record` is shorter than [`Layout::len`].
@@ -527,17 +536,17 @@ impl Layout {
     }
 }
 
-/// Words of a record in which each item of a `wide` bit takes two.
+/// Returns the words of a record in which each item of a `wide` bit takes two.
 pub(crate) fn words(bitmap: u16, wide: u16) -> u8 {
     (bitmap.count_ones() + (bitmap & wide).count_ones()) as u8
 }
 
-/// Words of the baseline metadata of INT 2.x and Report 2.0.
+/// Returns the words of the baseline metadata of INT 2.x and Report 2.0.
 pub fn words_2(bitmap: u16) -> u8 {
     words(bitmap, WIDE_BITS)
 }
 
-/// Words of a record of INT 1.0 as specified.
+/// Returns the words of a record of INT 1.0 as specified.
 pub fn words_10(bitmap: u16) -> u8 {
     words(bitmap, L2_BIT)
 }
@@ -572,8 +581,9 @@ fn join16(high: Option<u16>, low: Option<u16>) -> u32 {
     u32::from(high.unwrap_or(u16::MAX)) << 16 | u32::from(low.unwrap_or(u16::MAX))
 }
 
-/// Without a value the pair is unavailable, regardless of the id: 24 ones alone would be read as a value. A value that is too
-/// large for 24 bits is written as the largest one that does not mean "unavailable".
+/// Joins an id of 8 bits and a value of 24. Without a value the pair is unavailable, regardless of the id: 24
+/// ones alone would be read as a value. A value that is too large for 24 bits is written as the largest one
+/// that does not mean "unavailable".
 fn join24(id: Option<u8>, value: Option<u32>) -> u32 {
     let Some(value) = value else { return u32::MAX };
     let pair = u32::from(id.unwrap_or(0)) << 24 | value.min(0x00ff_ffff);
@@ -595,7 +605,7 @@ impl Layouts {
         }
     }
 
-    /// The layout of INT 2.x records.
+    /// Returns the layout of INT 2.x records.
     #[inline]
     pub(crate) fn int_2(&mut self, bitmap: u16, hop_ml: u8, domain: bool) -> Result<&Layout, Refusal> {
         let key = 2 << 32 | u64::from(domain) << 24 | u64::from(hop_ml) << 16 | u64::from(bitmap);
@@ -605,7 +615,7 @@ impl Layouts {
         Ok(&self.int.1)
     }
 
-    /// The layout of INT 1.0 records.
+    /// Returns the layout of INT 1.0 records.
     #[inline]
     pub(crate) fn int_10(&mut self, bitmap: u16, hop_ml: u8, dialect: Dialect) -> Result<&Layout, Refusal> {
         let key = key_10(bitmap, hop_ml, dialect);
@@ -615,7 +625,7 @@ impl Layouts {
         Ok(&self.int.1)
     }
 
-    /// The layout of INT 1.0 records, with a number that identifies it; `None` if there is none.
+    /// Returns the layout of INT 1.0 records, with a number that identifies it, or `None` if there is none.
     #[inline(always)]
     pub(crate) fn int_10_shaped(
         &mut self,
@@ -630,13 +640,14 @@ impl Layouts {
         Some((key, &self.int.1))
     }
 
-    /// The layout of INT 2.x records without domain words, likewise.
+    /// Returns the layout of INT 2.x records without domain words, with a number that identifies it, or
+    /// `None` if there is none.
     pub(crate) fn int_2_shaped(&mut self, bitmap: u16, hop_ml: u8) -> Option<(u64, &Layout)> {
         self.int_2(bitmap, hop_ml, false).ok()?;
         Some((self.int.0, &self.int.1))
     }
 
-    /// The layout of INT 0.5 records.
+    /// Returns the layout of INT 0.5 records.
     #[inline]
     pub(crate) fn int_05(&mut self, bitmap: u16) -> &Layout {
         let key = u64::from(bitmap);
@@ -646,7 +657,7 @@ impl Layouts {
         &self.int.1
     }
 
-    /// The layout of Report 2.0 main contents.
+    /// Returns the layout of Report 2.0 main contents.
     #[inline]
     pub(crate) fn report_20(&mut self, bits: u16) -> &Layout {
         let key = 2 << 32 | u64::from(bits);
@@ -656,7 +667,7 @@ impl Layouts {
         &self.metadata.1
     }
 
-    /// The layout of Report 1.0 optional metadata.
+    /// Returns the layout of Report 1.0 optional metadata.
     #[inline]
     pub(crate) fn report_10(&mut self, bits: u8) -> &Layout {
         let key = 1 << 32 | u64::from(bits);

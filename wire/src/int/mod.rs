@@ -47,13 +47,13 @@ impl Flags {
     /// M: a hop could add nothing because of the MTU (1.0 and 2.x).
     pub const MTU_EXCEEDED: Self = Self(4);
 
-    /// Whether all bits of `other` are in it.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// `self` and, if `on`, `other`.
+    /// Returns `self` and, if `on`, `other`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, on: bool) -> Self {
@@ -66,7 +66,7 @@ impl Flags {
 pub struct Stack<'a> {
     /// The records and nothing else: a whole number of them.
     pub bytes: &'a [u8],
-    /// Where their items lie.
+    /// The places of the items in the records.
     pub layout: Layout,
     /// Number of records on the stack.
     pub count: u8,
@@ -86,13 +86,14 @@ impl<'a> Stack<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there are no records.
+    /// Returns whether there are no records.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Record `i`, 0 being the most recent hop; empty beyond the last, so that every item of it is absent.
+    /// Returns record `i`, 0 being the most recent hop, or no bytes beyond the last, so that every item of it
+    /// is absent.
     #[inline]
     pub fn record(&self, i: usize) -> &'a [u8] {
         let len = self.layout.len();
@@ -102,13 +103,13 @@ impl<'a> Stack<'a> {
             .unwrap_or(&[])
     }
 
-    /// The records, the most recent hop first.
+    /// Returns the records, the most recent hop first.
     #[inline]
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
         self.bytes.chunks_exact(self.layout.len().max(1))
     }
 
-    /// The hop of record `i`.
+    /// Returns the hop of record `i`.
     pub fn hop(&self, i: usize) -> Hop {
         self.layout.hop(self.record(i))
     }
@@ -159,7 +160,7 @@ pub struct Int<'a> {
 }
 
 impl Int<'_> {
-    /// Whether this is one record of a set whose others are in other packets, so not a path.
+    /// Returns whether this is one record of a set whose others are in other packets, and so not a path.
     #[inline]
     pub fn is_single_record(&self) -> bool {
         self.sf.is_some_and(|sf| !sf.urgent)

@@ -52,7 +52,8 @@ pub struct Sf {
 }
 
 impl Sf {
-    /// Whether the packet carries only its own records. If so, they form one path, together with the sink's own record.
+    /// Returns whether the packet carries only its own records. If so, they form one path, together with the
+    /// sink's own record.
     #[inline]
     pub const fn is_of_one_packet(self) -> bool {
         self.urgent || matches!(self.state, State::Medium)
@@ -64,7 +65,7 @@ const FLAG: u16 = 0x0100;
 const URGENT: u16 = 0x0080;
 const STATE: u32 = 5;
 
-/// The bits of SF, U and State in the first 16 bits of a header.
+/// Returns the bits of SF, U and State in the first 16 bits of a header.
 pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     match sf {
         Some((urgent, state)) => FLAG | if urgent { URGENT } else { 0 } | (state as u16) << STATE,
@@ -72,7 +73,7 @@ pub(super) const fn bits(sf: Option<(bool, State)>) -> u16 {
     }
 }
 
-/// SF, U and State from the first 16 bits of a header; `None` without SF.
+/// Reads SF, U and State from the first 16 bits of a header. Returns `None` without SF.
 ///
 /// # Errors
 /// [`Refusal::BadSfHeader`] if State is 0.
@@ -85,7 +86,7 @@ pub(super) fn of_bits(first: u16) -> Result<Option<(bool, State)>, Refusal> {
     Ok(Some((first & URGENT != 0, state)))
 }
 
-/// Whether SF is set in the first 16 bits of a header.
+/// Returns whether SF is set in the first 16 bits of a header.
 #[inline]
 pub(crate) const fn is_set(first: u16) -> bool {
     first & FLAG != 0
@@ -103,7 +104,8 @@ pub(crate) const fn check(bitmap: u16, ds_instruction: u16, ds_flags: u16) -> Re
     if good { Ok(()) } else { Err(Refusal::BadSfHeader) }
 }
 
-/// Whether SF-INT may request records of these items. The node id must be among them, a checksum complement must not.
+/// Returns whether SF-INT may request records of these items. The node id must be among them, a checksum
+/// complement must not.
 pub const fn may_request(carried: Items) -> bool {
     carried.0 & (Items::NODE_ID.0 | Items::CHECKSUM_COMPLEMENT.0) == Items::NODE_ID.0
 }

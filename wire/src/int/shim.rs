@@ -228,8 +228,8 @@ pub(crate) struct ShimContext {
     pub(crate) sf: bool,
 }
 
-/// The table of section 1.2. `version` is the high nibble of the metadata header; `zero_is_10`: ruling (a)
-/// applies to this header.
+/// Detects INT by a shim and the table of section 1.2. `version` is the high nibble of the metadata header,
+/// and `zero_is_10` tells whether ruling (a) applies to this header.
 #[inline]
 pub(crate) fn detect(
     first: u8,

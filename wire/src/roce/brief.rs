@@ -86,9 +86,9 @@ pub struct HeaderTemplate {
     v6: bool,
 }
 
-/// Range of the bytes of a frame that the cached CRC does not cover, the frame's own CRC included. It begins up to twelve bytes
-/// before the changing part, so that its length is a multiple of 16. If those bytes differ from the learned frame, the CRC does
-/// not match, and the frame is not read here.
+/// Returns the range of the bytes of a frame that the cached CRC does not cover, the frame's own CRC
+/// included. It begins up to twelve bytes before the changing part, so that its length is a multiple of 16.
+/// If those bytes differ from the learned frame, the CRC does not match, and the frame is not read here.
 #[inline(always)]
 fn sealed(tail: usize, payload_len: usize) -> (usize, usize) {
     let len = TO_PAYLOAD + payload_len.next_multiple_of(4) + ICRC_LEN;
@@ -107,14 +107,15 @@ impl HeaderTemplate {
         }
     }
 
-    /// The same over IPv4 with payloads of `LEN` bytes; others are not read. The constant length saves a third of the work.
+    /// Reads a frame as [`read`](Self::read) does, over IPv4 with payloads of `LEN` bytes; others are not
+    /// read. The constant length saves a third of the work.
     #[inline(always)]
     pub fn read_v4<'a, const LEN: usize>(&self, frame: &'a [u8]) -> Option<Brief<'a>> {
         self.read_at::<WORDS_V4, START_V4, HEAD_V4>(frame, &MASK_V4, LEN)
     }
 
-    /// The fields of a frame at the offsets of such a write, unchecked, for prefetching only. `None`: it is
-    /// too short.
+    /// Reads the fields of a frame at the offsets of such a write, unchecked, for prefetching only. Returns
+    /// `None` if it is too short.
     #[inline(always)]
     pub fn peek(&self, frame: &[u8]) -> Option<UncheckedWrite> {
         let head = if self.v6 {
@@ -130,13 +131,13 @@ impl HeaderTemplate {
         })
     }
 
-    /// Whether such a write is over IPv6.
+    /// Returns whether a write that matches is over IPv6.
     #[inline]
     pub fn is_v6(&self) -> bool {
         self.v6
     }
 
-    /// Bytes that each such write contains.
+    /// Returns the bytes of payload of each write that matches.
     #[inline]
     pub fn payload_len(&self) -> u32 {
         self.payload_len
@@ -182,7 +183,7 @@ impl HeaderTemplate {
         })
     }
 
-    /// Bits in which a frame's headers differ.
+    /// Returns the bits in which a frame's headers differ.
     #[inline(always)]
     fn differ<const WORDS: usize, const START: usize>(&self, head: &[u8], mask: &[u64; WORDS]) -> u64 {
         let mut bits = 0;
@@ -212,7 +213,7 @@ impl HeaderTemplates {
         Self::with_crc(choose_crc_32)
     }
 
-    /// The same, with the caller's functions to compute CRCs.
+    /// Creates a cache without templates, with the caller's functions to compute CRCs.
     pub fn with_crc(choose: ChooseCrc32) -> Self {
         // No frame has these words.
         let crc = icrc::Running::new(0);
@@ -230,7 +231,8 @@ impl HeaderTemplates {
         }
     }
 
-    /// The queue pair of a frame without VLAN tag, if it is long enough for a write. Unchecked: the frame may be anything.
+    /// Returns the queue pair of a frame without VLAN tag, if it is long enough for a write. The frame may be
+    /// anything: it is not checked.
     #[inline(always)]
     pub fn queue_pair(frame: &[u8]) -> Option<u32> {
         let head = frame.first_chunk::<HEAD_V4>()?;
@@ -242,7 +244,7 @@ impl HeaderTemplates {
         Some(number & 0x00ff_ffff)
     }
 
-    /// The header template that a frame may match.
+    /// Returns the header template that a frame may match.
     #[inline]
     pub fn of(&self, frame: &[u8]) -> Option<&HeaderTemplate> {
         let head = frame.first_chunk::<HEAD_V4>()?;

@@ -23,7 +23,8 @@ const ONES_V4: [(u8, u8); 8] = [
     (32, 0xff),
     (39, 0),
 ];
-/// Likewise for an IPv6 packet: traffic class and flow label, hop limit, UDP checksum, congestion bits.
+/// Fields that count as ones in the head of an IPv6 packet: traffic class and flow label, hop limit, UDP
+/// checksum, congestion bits.
 const ONES_V6: [(u8, u8); 8] = [
     (0, 0x0f),
     (1, 0xff),
@@ -66,20 +67,20 @@ impl Running {
         Self(register)
     }
 
-    /// Number of known bytes to put before `len` others, up to twelve, for a multiple of 16, with which the CRC
-    /// instructions are fastest.
+    /// Returns the number of known bytes to put before `len` others, up to twelve, for a multiple of 16, with
+    /// which the CRC instructions are fastest.
     pub(super) const fn prefix_len(len: usize) -> usize {
         len.wrapping_neg() & 12
     }
 
-    /// Whether `bytes` end with the CRC of all preceding bytes.
+    /// Returns whether `bytes` end with the CRC of all preceding bytes.
     #[inline(always)]
     pub(super) fn ends_with_crc(self, by: Crc32, bytes: &[u8]) -> bool {
         // The CRC register after a string followed by its CRC is a constant.
         by(self.0, bytes) == 0xdebb_20e3
     }
 
-    /// The CRC continued over `bytes`.
+    /// Continues the CRC over `bytes`, and returns it.
     #[inline(always)]
     pub(super) fn finish(self, by: Crc32, bytes: &[u8]) -> u32 {
         !by(self.0, bytes)
@@ -102,7 +103,7 @@ pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
         .for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
-/// The CRC of an IPv4 packet, from its header to its last pad byte.
+/// Computes the CRC of an IPv4 packet, from its header to its last pad byte.
 #[inline]
 pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
     match shift_over(packet.len() - HEAD_V4) {
@@ -115,7 +116,7 @@ pub(super) fn of_v4(packet: &[u8], head: &[u8; HEAD_V4]) -> u32 {
     }
 }
 
-/// The CRC of an IPv6 packet, likewise.
+/// Computes the CRC of an IPv6 packet, from its header to its last pad byte.
 #[inline]
 pub(super) fn of_v6(packet: &[u8], head: &[u8; HEAD_V6]) -> u32 {
     match shift_over(packet.len() - HEAD_V6) {
@@ -143,7 +144,7 @@ const SHORT: usize = 96;
 type Shift = [[u32; 256]; 4];
 static SHIFTED: [Shift; SHORT / 4 + 1] = shifts();
 
-/// The change of the head's CRC when all masked bits are set.
+/// Returns the change of the head's CRC when all masked bits are set.
 #[inline(always)]
 fn difference(head: &[u8], ones: &[(u8, u8); 8], masked: &Masked) -> u32 {
     ones.iter().zip(masked).fold(0, |sum, ((at, ones), place)| {
@@ -158,7 +159,7 @@ fn shifted(shift: &Shift, crc: u32) -> u32 {
     shift[0][a] ^ shift[1][b] ^ shift[2][c] ^ shift[3][d]
 }
 
-/// The table that shifts over this many bytes, if there is one.
+/// Returns the table that shifts over this many bytes, if there is one.
 #[inline(always)]
 fn shift_over(len: usize) -> Option<&'static Shift> {
     if len.is_multiple_of(4) {
@@ -168,7 +169,7 @@ fn shift_over(len: usize) -> Option<&'static Shift> {
     }
 }
 
-/// A register after a zero byte.
+/// Returns a register after a zero byte.
 const fn over_zero(crc: u32, bytes: &[u32; 256]) -> u32 {
     crc >> 8 ^ bytes[(crc & 0xff) as usize]
 }

@@ -100,7 +100,8 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// Transport and operation of the number on the wire. Only numbers of reliable and unreliable connections have a transport.
+    /// Returns the transport and the operation of the number on the wire. Only numbers of reliable and
+    /// unreliable connections have a transport.
     #[inline(always)]
     pub const fn from_number(number: u8) -> (Option<Transport>, Self) {
         let transport = match number >> 5 {
@@ -125,8 +126,8 @@ impl Opcode {
         (transport, operation)
     }
 
-    /// The number on the wire; `None` if the transport does not have the operation. Congestion notifications and unsupported
-    /// opcodes have the same number on each transport.
+    /// Returns the number on the wire, or `None` if the transport does not have the operation. Congestion
+    /// notifications and unsupported opcodes have the same number on each transport.
     #[inline(always)]
     pub const fn number(self, transport: Transport) -> Option<u8> {
         let low = match self {
@@ -154,7 +155,7 @@ impl Opcode {
         })
     }
 
-    /// The operation as a word, for counters and JSON.
+    /// Returns the operation as a word, for counters and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendOnly => "send_only",
@@ -172,7 +173,7 @@ impl Opcode {
         }
     }
 
-    /// Whether it has a [`Reth`].
+    /// Returns whether the operation has a [`Reth`].
     #[inline]
     pub const fn has_reth(self) -> bool {
         matches!(
@@ -181,13 +182,13 @@ impl Opcode {
         )
     }
 
-    /// Whether it has immediate data.
+    /// Returns whether the operation has immediate data.
     #[inline]
     pub const fn has_immediate(self) -> bool {
         matches!(self, Self::WriteLastImmediate | Self::WriteOnlyImmediate)
     }
 
-    /// Bytes of the headers between base transport header and payload.
+    /// Returns the bytes of the headers between base transport header and payload.
     #[inline]
     pub const fn extension_len(self) -> usize {
         match self {
@@ -209,7 +210,7 @@ pub struct Psn(u32);
 impl Psn {
     const MASK: u32 = 0x00ff_ffff;
 
-    /// The low 24 bits of a number.
+    /// Creates a PSN from the low 24 bits of a number.
     #[inline]
     pub const fn new(number: u32) -> Self {
         Self(number & Self::MASK)
@@ -228,7 +229,7 @@ impl Psn {
         self.plus(1)
     }
 
-    /// The PSN `more` packets later.
+    /// Returns the PSN `more` packets later.
     #[inline]
     #[must_use]
     pub const fn plus(self, more: u32) -> Self {
@@ -403,7 +404,7 @@ impl Syndrome {
     /// An acknowledgement without credits.
     pub const ACK: Self = Self::Ack(31);
 
-    /// The syndrome of the byte on the wire.
+    /// Returns the syndrome of the byte on the wire.
     #[inline]
     pub const fn from_number(number: u8) -> Self {
         let value = number & 0x1f;
@@ -421,7 +422,7 @@ impl Syndrome {
         }
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     #[inline]
     pub const fn number(self) -> u8 {
         match self {
@@ -466,7 +467,7 @@ impl Aeth {
     }
 }
 
-/// Time that a requester waits after a receiver-not-ready NAK, nanoseconds, by its code (6.2).
+/// Returns the time that a requester waits after a receiver-not-ready NAK, nanoseconds, by its code (6.2).
 pub const fn rnr_nanoseconds(code: u8) -> u64 {
     const HUNDREDTHS_OF_MS: [u32; 32] = [
         65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
@@ -475,7 +476,8 @@ pub const fn rnr_nanoseconds(code: u8) -> u64 {
     HUNDREDTHS_OF_MS[(code & 31) as usize] as u64 * 10_000
 }
 
-/// Whether the partition key is the default one: the low 15 bits are all ones; the top bit is the membership type of the sender.
+/// Returns whether the partition key is the default one, whose low 15 bits are all ones. The top bit is the
+/// membership type of the sender.
 #[inline]
 fn is_default_partition(bytes: &[u8; BTH_LEN]) -> bool {
     u16_at(bytes, field::PARTITION) | 0x8000 == 0xffff

@@ -74,7 +74,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// A frame with VLAN tags, or one that is neither IPv4 nor IPv6.
+    /// Reads a frame with VLAN tags, or one that is neither IPv4 nor IPv6.
     #[inline(never)]
     fn tagged(frame: &'a [u8]) -> Result<Self, Refusal> {
         let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
@@ -211,7 +211,8 @@ impl<'a> Packet<'a> {
         Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
 
-    /// `crc_of` gets the bytes after the base transport header, and returns the CRC of the packet.
+    /// Reads the transport headers. `crc_of` gets the bytes after the base transport header, and returns the
+    /// CRC of the packet.
     ///
     /// Everything is computed before the structure is built, once: copying a structure of this size, or changing it in
     /// parts, costs more than all the rest.
@@ -307,7 +308,7 @@ struct LowerLayers {
     congestion: bool,
 }
 
-/// The Ethernet addresses of a frame that is long enough.
+/// Returns the Ethernet addresses of a frame that is long enough.
 #[inline(always)]
 fn macs(frame: &[u8]) -> ([u8; 6], [u8; 6]) {
     (array_at(frame, 0), array_at(frame, 6))
@@ -402,7 +403,8 @@ impl Extension {
     }
 }
 
-/// The payload in `rest`, and its fault; `whole` is the length of the message of which it is the first packet.
+/// Returns the payload in `rest`, and its fault. `whole` is the length of the message of which this is the
+/// first packet.
 #[inline(always)]
 fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refusal>) {
     if let Opcode::Other(_) = bth.opcode {
@@ -422,7 +424,7 @@ fn carried<'a>(bth: &Bth, whole: u32, rest: &'a [u8]) -> (&'a [u8], Option<Refus
     }
 }
 
-/// Whether the payload's length fits opcode and message length, as far as one packet alone shows.
+/// Returns whether the payload's length fits opcode and message length, as far as one packet alone shows.
 #[inline(always)]
 fn has_right_length(opcode: Opcode, len: usize, whole: usize) -> bool {
     match opcode {
@@ -441,7 +443,8 @@ fn is_pmtu(len: usize) -> bool {
     PMTUS.iter().any(|pmtu| usize::from(*pmtu) == len)
 }
 
-/// The UDP payload of an IP packet of `total` bytes, of which the first `at` are the IP header; `header` is that of UDP.
+/// Returns the UDP payload of an IP packet of `total` bytes, of which the first `at` are the IP header;
+/// `header` is that of UDP.
 #[inline(always)]
 fn udp<'a>(packet: &'a [u8], at: usize, header: &[u8; 8], total: usize) -> Result<&'a [u8], Refusal> {
     if u16_at(header, 2) != PORT {
@@ -490,7 +493,8 @@ fn short_v6(packet: &[u8]) -> Refusal {
     )
 }
 
-/// A whole packet that is too short for RoCEv2 is something else; one that was cut is truncated.
+/// Returns the cause for which a short packet is refused: a whole one that is too short for RoCEv2 is
+/// something else; one that was cut is truncated.
 fn short(
     packet: &[u8],
     header: usize,

@@ -48,7 +48,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path with the usual values: no VLAN, ECN capable, hop limit 64, identification and flow label 0; Ethernet addresses are zero.
+    /// Creates a path with the usual values: no VLAN, ECN capable, hop limit 64, identification and flow
+    /// label 0; Ethernet addresses are zero.
     pub const fn new(source: IpAddr, destination: IpAddr, source_port: u16) -> Self {
         Self {
             source_mac: [0; 6],
@@ -64,7 +65,7 @@ impl Path {
         }
     }
 
-    /// Bytes before the base transport header; a UDP socket sends the frame without them.
+    /// Returns the bytes before the base transport header; a UDP socket sends the frame without them.
     pub const fn headers_len(&self) -> usize {
         let ethernet = if self.vlan.is_some() { 18 } else { 14 };
         ethernet + if self.source.is_ipv4() { 20 } else { 40 } + 8
@@ -149,7 +150,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Without acknowledgement and solicited event.
+    /// Creates the head of a packet without acknowledgement request and solicited event.
     pub const fn new(psn: Psn) -> Self {
         Self {
             psn,
@@ -162,7 +163,7 @@ impl Head {
 /// The headers with which all frames with the same opcode, solicited event bit and length begin.
 #[derive(Clone, Debug)]
 struct HeaderTemplate {
-    /// Opcode, flags and payload length; `None`: unused.
+    /// Opcode, flags and payload length, or `None` if the template is unused.
     of: Option<(u8, u8, u16)>,
     /// The CRC of the bytes that do not change, except for the last `prefix_len` of them.
     crc: icrc::Running,
@@ -198,7 +199,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer of frames to the remote queue pair, 24 bits.
+    /// Creates a writer of frames to the remote queue pair, 24 bits.
     ///
     /// # Errors
     /// If the path's addresses are not of one family.
@@ -223,34 +224,34 @@ impl Writer {
         })
     }
 
-    /// The same, with the caller's functions to compute CRCs.
+    /// Returns this writer with the caller's functions to compute CRCs.
     #[must_use]
     pub fn with_crc(self, choose: ChooseCrc32) -> Self {
         Self { choose, ..self }
     }
 
-    /// The path of its frames.
+    /// Returns the path of the frames.
     pub const fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The remote queue pair.
+    /// Returns the remote queue pair.
     pub const fn queue_pair(&self) -> u32 {
         self.queue_pair
     }
 
-    /// Bytes of each frame before the base transport header.
+    /// Returns the bytes of each frame before the base transport header.
     pub const fn headers_len(&self) -> usize {
         self.path.headers_len()
     }
 
-    /// Bytes of a frame with this opcode and payload.
+    /// Returns the bytes of a frame with this opcode and payload.
     #[inline]
     pub const fn frame_len(&self, opcode: Opcode, payload_len: usize) -> usize {
         self.len + opcode.extension_len() + payload_len.next_multiple_of(4) + ICRC_LEN
     }
 
-    /// A write in one packet; `reth.len` must be the length of the payload.
+    /// Writes a write in one packet. `reth.len` must be the length of the payload.
     ///
     /// # Errors
     /// If `out` is too short, or the lengths are not allowed.
@@ -266,7 +267,7 @@ impl Writer {
         self.write_only_by(out, head, reth, |to| to.copy_from_slice(payload))
     }
 
-    /// A write in one packet of `reth.len` bytes, which `fill` writes in place.
+    /// Writes a write in one packet of `reth.len` bytes, which `fill` writes in place.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -284,7 +285,8 @@ impl Writer {
         })
     }
 
-    /// A write in one packet with immediate data, which notifies the CPU; `fill` as in [`write_only_by`](Self::write_only_by).
+    /// Writes a write in one packet with immediate data, which notifies the CPU; `fill` is used as in
+    /// [`write_only_by`](Self::write_only_by).
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -310,7 +312,7 @@ impl Writer {
         )
     }
 
-    /// A write in one packet with immediate data, which notifies the CPU.
+    /// Writes a write in one packet with immediate data, which notifies the CPU.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -327,7 +329,8 @@ impl Writer {
         self.write_only_immediate_by(out, head, reth, immediate, |to| to.copy_from_slice(payload))
     }
 
-    /// The first packet of a longer write; `reth.len` is the length of the message, that of the payload is the path MTU.
+    /// Writes the first packet of a longer write. `reth.len` is the length of the message, and that of the
+    /// payload is the path MTU.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -345,7 +348,7 @@ impl Writer {
         })
     }
 
-    /// A packet in the middle of a longer write.
+    /// Writes a packet in the middle of a longer write.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -356,7 +359,7 @@ impl Writer {
         })
     }
 
-    /// The last packet of a longer write.
+    /// Writes the last packet of a longer write.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -367,7 +370,7 @@ impl Writer {
         })
     }
 
-    /// The last packet of a longer write with immediate data, which notifies the CPU.
+    /// Writes the last packet of a longer write with immediate data, which notifies the CPU.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -385,7 +388,7 @@ impl Writer {
         })
     }
 
-    /// A message for the receive queue.
+    /// Writes a message for the receive queue.
     ///
     /// # Errors
     /// As [`write_only`](Self::write_only).
@@ -395,7 +398,7 @@ impl Writer {
         })
     }
 
-    /// Fetch-and-add on eight bytes; `atomic.compare` is 0. Only on reliable connections.
+    /// Writes a fetch-and-add on eight bytes, for reliable connections only. `atomic.compare` is 0.
     ///
     /// # Errors
     /// If `out` is too short, or the connection is not reliable.
@@ -435,7 +438,8 @@ impl Writer {
         )
     }
 
-    /// Receiver not ready for `psn`; `timer` is a code, see [`rnr_nanoseconds`](super::rnr_nanoseconds).
+    /// Writes a NAK "receiver not ready" for `psn`. `timer` is a code, see
+    /// [`rnr_nanoseconds`](super::rnr_nanoseconds).
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -450,7 +454,7 @@ impl Writer {
         )
     }
 
-    /// An acknowledgement with any header.
+    /// Writes an acknowledgement with any header.
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
@@ -482,7 +486,7 @@ impl Writer {
         })
     }
 
-    /// A congestion notification.
+    /// Writes a congestion notification.
     ///
     /// # Errors
     /// If `out` is too short.
@@ -492,7 +496,7 @@ impl Writer {
         })
     }
 
-    /// One frame: `fill` writes extension headers and payload.
+    /// Writes one frame, of which `fill` writes extension headers and payload.
     #[inline]
     fn put(
         &mut self,
@@ -526,7 +530,7 @@ impl Writer {
         Ok(len)
     }
 
-    /// The header template of such frames, created if it is not cached.
+    /// Returns the header template of such frames, and creates it if it is not cached.
     #[inline]
     fn template(
         &mut self,
@@ -608,7 +612,8 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Packets of a message of `len` bytes; an empty message has one. A path MTU of 0 counts as the smallest.
+    /// Iterates over the packets of a message of `len` bytes; an empty message has one. A path MTU of 0
+    /// counts as the smallest.
     #[inline]
     pub const fn new(len: usize, pmtu: u16) -> Self {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
@@ -620,7 +625,7 @@ impl Segments {
         }
     }
 
-    /// The number of packets, which is also the number of PSNs.
+    /// Returns the number of packets, which is also the number of PSNs.
     #[inline]
     pub const fn count(len: usize, pmtu: u16) -> usize {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };

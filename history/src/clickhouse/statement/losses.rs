@@ -6,7 +6,8 @@ use store::Span;
 use super::{Statement, part};
 
 impl Statement {
-    /// Dropped packets of a span by place and reason, the most first, and one place more than the most.
+    /// Counts the dropped packets of a span by place and reason, the most first, of at most `most` + 1
+    /// places.
     pub(in super::super) fn drop_places(mut self, span: Span, most: usize) -> Self {
         self.range(Some(span.from()), Some(span.to()));
         let source = self.source();
@@ -20,14 +21,14 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Lost reports by parts of a span.
+    /// Counts lost reports by parts of a span.
     pub(in super::super) fn losses(mut self, span: Span, column: u64) -> Self {
         let lost = self.lost(span, &format!("{} AS of", part(span, column)));
         self.text = format!("SELECT of, sum(a) AS n FROM ({lost}) GROUP BY of ORDER BY of");
         self.in_rows()
     }
 
-    /// Lost reports of a span by the node that sent them, and one more than the most.
+    /// Counts the lost reports of a span by the node that sent them, of at most `most` + 1 nodes.
     pub(in super::super) fn reporters(mut self, span: Span, most: usize) -> Self {
         let lost = self.lost(span, "0 AS of");
         let most = most + 1;
@@ -37,7 +38,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Lost reports of each sender in each part. Each collector of a pair counts for itself what it did not get: the one that lost more counts.
+    /// Returns SQL for the lost reports of each sender in each part. Each collector of a pair counts what it
+    /// did not receive itself, and the one that lost more counts.
     fn lost(&mut self, span: Span, of: &str) -> String {
         self.range(Some(span.from()), Some(span.to()));
         let whose = self.whose();
@@ -50,7 +52,7 @@ impl Statement {
         )
     }
 
-    /// The interfaces at both ends of links, from the latest hops of a span.
+    /// Selects the interfaces at both ends of links, from the latest hops of a span.
     pub(in super::super) fn ends(mut self, span: Span, hops: usize, links: usize) -> Self {
         // Records of SF-INT, with 0 hops, are not neighbours on a path.
         self.terms.push("hops > 1".to_owned());

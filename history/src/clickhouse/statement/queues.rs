@@ -6,7 +6,8 @@ use store::{HeatFilter, QueueFilter};
 use super::{super::DUPLICATE_SPAN, Statement};
 
 impl Statement {
-    /// The greatest values of nodes, queues and links in each column of a map: those with the greatest ones, and how many there are.
+    /// Selects the greatest values of nodes, queues and links in each column of a heat map: those of the
+    /// series with the greatest values, and the number of all series.
     pub(in super::super) fn heat(mut self, filter: &HeatFilter) -> Self {
         let interval = filter.interval.min(60);
         self.equal("metric", "String", Some(filter.metric.name().to_owned()));
@@ -34,7 +35,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Dropped packets at a node, the newest first.
+    /// Selects the dropped packets at a node, the newest first.
     pub(in super::super) fn drops_at(mut self, filter: &QueueFilter, most: usize) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         self.range(Some(filter.from), Some(filter.to));
@@ -46,7 +47,8 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Packets that passed a queue, as far as their hops are there, in order of time; each with the path of its report.
+    /// Selects the packets that passed a queue, as far as their hops are stored, in order of time; each with
+    /// the path of its report.
     pub(in super::super) fn passages(mut self, filter: &QueueFilter) -> Self {
         self.equal("node", "UInt32", Some(filter.node.to_string()));
         if let Some(queue) = filter.queue {
@@ -74,7 +76,7 @@ impl Statement {
         self.in_rows()
     }
 
-    /// The collectors that measured something at a node.
+    /// Selects the collectors that measured something at a node.
     pub(in super::super) fn collectors_of(mut self, filter: &QueueFilter, most: usize) -> Self {
         self.terms.push(
             "metric IN ('hop_latency', 'queue_occupancy', 'queue_congestion', 'link_utilization') AND flow = ''"

@@ -123,17 +123,17 @@ pub struct Role {
 /// A handle to the running exports, for the API.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    gauges: Gauges,
+    statuses: Statuses,
     /// Bytes that all may hold together.
     memory: u64,
 }
 
-/// Those of all streams. An outlet finds more partitions while it runs.
-type Gauges = Arc<Mutex<Vec<Arc<Gauge>>>>;
+/// The statuses of all streams. An outlet finds more partitions while it runs.
+type Statuses = Arc<Mutex<Vec<Arc<ExportStatus>>>>;
 
 /// The state of one stream of one export, as the API and the metrics show it.
 #[derive(Debug)]
-pub struct Gauge {
+pub struct ExportStatus {
     /// The export: NAME of `[exports.NAME]`.
     export: String,
     /// The system that receives.
@@ -149,9 +149,9 @@ pub struct Gauge {
     state: Mutex<State>,
 }
 
-impl Gauge {
-    /// Logs what people should read of a delivery, and shows how it is.
-    fn show<R: Keyed>(&self, delivery: &mut Delivery<R>) -> Ledger {
+impl ExportStatus {
+    /// Publishes the counters of a delivery, and logs its notices.
+    fn publish<R: Keyed>(&self, delivery: &mut Delivery<R>) -> Ledger {
         let export = self.export.as_str();
         let stream = self.stream.name();
         let partition = self.partition;
@@ -247,7 +247,7 @@ impl Role {
         let (stop, stopped) = watch::channel(false);
         let memory = settings.outlet.map_or(settings.memory, |outlet| outlet.memory).0;
         let handle = Handle {
-            gauges: Arc::default(),
+            statuses: Arc::default(),
             memory,
         };
         let mut role = Self {
@@ -255,12 +255,12 @@ impl Role {
             stop,
             threads: Vec::new(),
         };
-        let mut gauges = Vec::new();
+        let mut statuses = Vec::new();
         let shares = divided(settings, settings.exports)?;
         for (name, export) in settings.exports {
             let hops = hops.0.get(name).map(|tap| Arc::clone(&tap.queue));
             let exporters = exporters(name, export, settings, Reading::New(hops), &shares, silences)?;
-            gauges.extend(exporters.iter().map(Exporter::gauge));
+            statuses.extend(exporters.iter().map(Exporter::status));
             let stopped = stopped.clone();
             let runtime = runtime()?;
             let thread = control.spawn(&format!("export-{name}"), move || {
@@ -268,9 +268,9 @@ impl Role {
             })?;
             role.threads.push(thread);
         }
-        lock(&role.handle.gauges).extend(gauges);
+        lock(&role.handle.statuses).extend(statuses);
         if let Some(outlet) = settings.outlet {
-            let outlet = Outlet::open(&settings.store, outlet, Arc::clone(&role.handle.gauges))?;
+            let outlet = Outlet::open(&settings.store, outlet, Arc::clone(&role.handle.statuses))?;
             let runtime = built(runtimes().max_blocking_threads(OUTLET_THREADS))?;
             let thread = control.spawn("outlet", move || runtime.block_on(outlet.run(stopped)))?;
             role.threads.push(thread);
@@ -310,16 +310,19 @@ pub fn replay(
         name,
         export,
         settings,
-        Reading::Again(range.0, range.1),
+        Reading::Range {
+            from: range.0,
+            to: range.1,
+        },
         &shares,
         &Some(silences),
     )?;
-    let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
+    let statuses: Vec<Arc<ExportStatus>> = exporters.iter().map(Exporter::status).collect();
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
     runtime.block_on(worker::run_all(exporters, stopped));
     Ok(view::view(&Handle {
-        gauges: Arc::new(Mutex::new(gauges)),
+        statuses: Arc::new(Mutex::new(statuses)),
         memory: settings.memory.0,
     })
     .exports)
@@ -342,8 +345,8 @@ pub fn notifies_people(export: &ExportSettings) -> bool {
 enum Reading {
     /// New records; hops arrive in this queue.
     New(Option<Arc<HopQueue>>),
-    /// Stored records from the first time to the second, ns since the Unix epoch.
-    Again(u64, Option<u64>),
+    /// Stored records from one time to another, ns since the Unix epoch.
+    Range { from: u64, to: Option<u64> },
 }
 
 /// The memory of all exports, divided among these.
@@ -368,7 +371,7 @@ fn exporters(
         if stream.stored().is_none() && !matches!(reading, Reading::New(_)) {
             continue;
         }
-        let gauge = Gauge {
+        let status = ExportStatus {
             export: name.to_owned(),
             kind: export.kind.map_or("", |kind| kind.word()),
             authority: destination.authority.clone(),
@@ -382,7 +385,7 @@ fn exporters(
             state: Mutex::default(),
         };
         let sink = export.sink().map_err(|wrong| invalid(name, wrong))?;
-        let link = ExportLink::new(sink, destination.clone(), export.timeout, gauge.share.batch);
+        let link = ExportLink::new(sink, destination.clone(), export.timeout, status.share.batch);
         let silences = silences
             .clone()
             .filter(|_| stream == Stream::Alerts && notifies_people(export));
@@ -395,7 +398,7 @@ fn exporters(
             link.clean(stream, &origin.collector)
                 .map_err(|words| invalid(name, ("url", words)))?;
         }
-        exporters.push(Exporter::new(link, export, origin, gauge, &reading).map_err(CliError::new)?);
+        exporters.push(Exporter::new(link, export, origin, status, &reading).map_err(CliError::new)?);
     }
     if exporters.is_empty() {
         return Err(CliError::new(format!(

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{partition::Start, running::Running, source::Topic, space::Space};
-use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::ExportLink};
+use super::{ExportStatus, PROBE, Statuses, answered::Failure, files, in_time, link::ExportLink};
 use crate::settings::{
     ExportStart, Sink,
     outlet::{OutletSettings, Wrong},
@@ -40,7 +40,7 @@ pub(super) struct Outlet {
     tables: Arc<ClickHouse>,
     destination: Destination,
     directory: PathBuf,
-    gauges: Gauges,
+    statuses: Statuses,
     /// For batches and requests.
     space: Space,
     /// The lock of `directory`.
@@ -74,7 +74,11 @@ impl Outlet {
     ///
     /// # Errors
     /// A setting or the directory cannot be used; the message says what to do.
-    pub(super) fn open(store: &Path, settings: &OutletSettings, gauges: Gauges) -> Result<Self, CliError> {
+    pub(super) fn open(
+        store: &Path,
+        settings: &OutletSettings,
+        statuses: Statuses,
+    ) -> Result<Self, CliError> {
         let tables = settings.tables().map_err(invalid).map_err(CliError::new)?;
         let destination = settings.destination().map_err(invalid).map_err(CliError::new)?;
         let directory = settings.state.clone().unwrap_or_else(|| store.join("outlet"));
@@ -84,7 +88,7 @@ impl Outlet {
             destination,
             _lock: locked(&directory)?,
             directory,
-            gauges,
+            statuses,
             space: Space::new(settings.spaces().1),
             settings: settings.clone(),
         })
@@ -94,14 +98,14 @@ impl Outlet {
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut running = Running::default();
         // What is said of a topic while it cannot be found.
-        let lost: Vec<Arc<Gauge>> = self
+        let lost: Vec<Arc<ExportStatus>> = self
             .topics
             .iter()
-            .map(|topic| self.gauge(topic.stream, None, 0))
+            .map(|topic| self.status(topic.stream, None, 0))
             .collect();
         loop {
             let mut found = Vec::new();
-            for (topic, gauge) in self.topics.iter().zip(&lost) {
+            for (topic, status) in self.topics.iter().zip(&lost) {
                 let asked = tokio::select! {
                     asked = time::timeout(topic.timeout, topic.leaders()) => asked,
                     _ = stopped.wait_for(|stopped| *stopped) => break,
@@ -109,14 +113,14 @@ impl Outlet {
                 let asked = asked.unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned().into()));
                 match self.partitions(topic, asked) {
                     Ok(partitions) => {
-                        gauge.fails(None);
+                        status.fails(None);
                         found.extend(
                             partitions
                                 .into_iter()
                                 .map(|(partition, latest)| (topic, partition, latest)),
                         );
                     }
-                    Err(words) => gauge.fails(Some(words)),
+                    Err(words) => status.fails(Some(words)),
                 }
             }
             found.retain(|(topic, partition, _)| {
@@ -135,13 +139,13 @@ impl Outlet {
             for (topic, partition, latest) in found {
                 let key = (topic.stream, partition);
                 let settings = self.settings.delivery(partitions);
-                let gauge = running
-                    .gauge(key)
-                    .unwrap_or_else(|| self.gauge(topic.stream, Some(partition), settings.bytes));
+                let status = running
+                    .status(key)
+                    .unwrap_or_else(|| self.status(topic.stream, Some(partition), settings.bytes));
                 let start = Start {
                     topic: topic.clone(),
                     partition,
-                    gauge: Arc::clone(&gauge),
+                    status: Arc::clone(&status),
                     tables: Arc::clone(&self.tables),
                     destination: self.destination.clone(),
                     settings,
@@ -150,9 +154,9 @@ impl Outlet {
                     space: self.space.clone(),
                 };
                 let files = self.files(topic.stream, partition);
-                running.start(key, gauge, partition::run(start, files, stopped.clone()));
+                running.start(key, status, partition::run(start, files, stopped.clone()));
             }
-            let fails = lost.iter().any(|gauge| lock(&gauge.state).last_error.is_some());
+            let fails = lost.iter().any(|status| lock(&status.state).last_error.is_some());
             let rest = if fails { SEARCH } else { REFRESH };
             if running.rest(Instant::now() + rest, SEARCH, &mut stopped).await {
                 break;
@@ -215,13 +219,13 @@ impl Outlet {
         )
     }
 
-    fn gauge(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<Gauge> {
+    fn status(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<ExportStatus> {
         let memory = if batch > 0 {
             2 * FORMS * (batch + BEYOND)
         } else {
             0
         };
-        let gauge = Arc::new(Gauge {
+        let status = Arc::new(ExportStatus {
             export: "outlet".to_owned(),
             kind: "clickhouse",
             authority: self.destination.authority.clone(),
@@ -231,8 +235,8 @@ impl Outlet {
             share: super::Share { batch, memory },
             state: Mutex::default(),
         });
-        lock(&self.gauges).push(Arc::clone(&gauge));
-        gauge
+        lock(&self.statuses).push(Arc::clone(&status));
+        status
     }
 }
 

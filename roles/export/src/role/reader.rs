@@ -12,14 +12,14 @@ use export::{
 use store::{Chunk, Follower, StoredRecord, StreamPosition};
 
 use super::Silences;
-use super::{drive::ReadRequest, parts::Parts, records, since::Beginnings, spool::Hops};
+use super::{drive::ReadRequest, parts::Parts, records, since::Beginnings, spool::HopSpool};
 
 /// The reader of one stream of the store.
 #[derive(Debug)]
 pub(super) struct Reader {
     follower: Follower,
     /// Read instead of the store.
-    hops: Option<Arc<Hops>>,
+    hops: Option<Arc<HopSpool>>,
     stream: Stream,
     collector: Arc<str>,
     /// The position at which reading ends; `None`: at the end of the stream.
@@ -43,20 +43,20 @@ pub(super) struct ReadPage {
     /// Alerts that silences kept back, counted once.
     pub(super) silenced: u64,
     /// The request that sends the page.
-    pub(super) ahead: Option<Ahead>,
+    pub(super) prepared: Option<PreparedRequest>,
 }
 
 /// A request that sends all records between two positions.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct PreparedRequest {
     from: Position,
     end: Position,
     records: usize,
     request: sink::Request,
 }
 
-impl Ahead {
-    /// It sends the batch that begins at this cursor, and that has so many records.
+impl PreparedRequest {
+    /// Returns whether it sends the batch that begins at this cursor and has this many records.
     pub(super) fn is_of(&self, cursor: Cursor, records: usize) -> bool {
         (self.from, Some(self.end), self.records) == (cursor.settled, cursor.batch_end, records)
     }
@@ -94,7 +94,7 @@ impl Reader {
     }
 
     /// Reads these instead of the store.
-    pub(super) fn read_hops(&mut self, hops: Option<Arc<Hops>>) {
+    pub(super) fn read_hops(&mut self, hops: Option<Arc<HopSpool>>) {
         self.hops = hops;
     }
 
@@ -133,7 +133,7 @@ impl Reader {
                 .as_ref()
                 .ok_or("hops are not stored")?
                 .read(wanted, days)?;
-            let ahead = if page.is_last {
+            let prepared = if page.is_last {
                 None
             } else {
                 self.request(wanted.from, &page)
@@ -142,7 +142,7 @@ impl Reader {
                 page,
                 restarted: false,
                 silenced: 0,
-                ahead,
+                prepared,
             });
         };
         let mut silenced = HashSet::new();
@@ -191,7 +191,7 @@ impl Reader {
             is_last: chunk.is_last,
         };
         // A page that is not full may be read again, with more records.
-        let ahead = if page.is_last {
+        let prepared = if page.is_last {
             None
         } else {
             self.request(wanted.from, &page)
@@ -202,7 +202,7 @@ impl Reader {
             page,
             restarted: chunk.restarted,
             silenced: new,
-            ahead,
+            prepared,
         })
     }
 
@@ -282,7 +282,7 @@ impl Reader {
         }
     }
 
-    fn request(&self, from: Position, page: &Page<Record>) -> Option<Ahead> {
+    fn request(&self, from: Position, page: &Page<Record>) -> Option<PreparedRequest> {
         let records: Vec<&Record> = page.records.iter().collect();
         let batch = Batch {
             stream: self.stream,
@@ -290,7 +290,7 @@ impl Reader {
             collector: &self.collector,
         };
         let request = self.sink.as_ref()?.request(&batch)?;
-        Some(Ahead {
+        Some(PreparedRequest {
             from,
             end: page.end,
             records: records.len(),
@@ -315,7 +315,7 @@ fn whole(records: impl Iterator<Item = Option<Record>>, days: Option<usize>) -> 
     Ok(whole)
 }
 
-impl Hops {
+impl HopSpool {
     fn read(&self, wanted: ReadRequest, days: Option<usize>) -> Result<Page<Record>, String> {
         let ReadRequest {
             from,

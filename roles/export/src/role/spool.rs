@@ -128,14 +128,14 @@ impl SpoolFiles {
 /// An input or output error, on Linux.
 const EIO: i32 = 5;
 
-/// Where the hops of an export wait.
+/// The spool of an export's hops, in memory and in files.
 #[derive(Debug)]
-pub(super) struct Hops {
+pub(super) struct HopSpool {
     pub(super) queue: Arc<HopQueue>,
     pub(super) files: SpoolFiles,
 }
 
-impl Hops {
+impl HopSpool {
     /// Moves hops between inbox, memory and files until the queue is closed; then writes what is in memory. Blocks.
     pub(super) fn keep(&self, export: &str) {
         while self.queue.wait() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Budget, Gauge, Handle};
+use super::{Budget, ExportStatus, Handle};
 use runtime::lock::lock;
 use view::Stage;
 
@@ -113,22 +113,22 @@ pub struct ExportView {
 
 /// Returns the current state of all exports.
 pub fn view(handle: &Handle) -> ExportsView {
-    let gauges = lock(&handle.gauges).clone();
+    let statuses = lock(&handle.statuses).clone();
     // A topic is there as long as something is wrong with it.
-    let shown = gauges
+    let shown = statuses
         .iter()
-        .filter(|gauge| !gauge.is_topic || lock(&gauge.state).last_error.is_some());
+        .filter(|status| !status.is_topic || lock(&status.state).last_error.is_some());
     ExportsView {
-        exports: shown.map(|gauge| export_view(gauge)).collect(),
+        exports: shown.map(|status| export_view(status)).collect(),
         memory: handle.memory,
-        stage: stage(&gauges),
+        stage: stage(&statuses),
     }
 }
 
 /// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
-fn stage(gauges: &[Arc<Gauge>]) -> Stage {
+fn stage(statuses: &[Arc<ExportStatus>]) -> Stage {
     let mut stage = nothing();
-    for gauge in gauges {
+    for status in statuses {
         let Budget {
             into,
             out,
@@ -137,7 +137,7 @@ fn stage(gauges: &[Arc<Gauge>]) -> Stage {
             expired,
             shed,
             queued,
-        } = lock(&gauge.state).budget;
+        } = lock(&status.state).budget;
         stage.into += into;
         stage.out += out;
         stage.queued += queued;
@@ -154,15 +154,15 @@ fn stage(gauges: &[Arc<Gauge>]) -> Stage {
     stage
 }
 
-fn export_view(gauge: &Gauge) -> ExportView {
-    let state = lock(&gauge.state).clone();
+fn export_view(status: &ExportStatus) -> ExportView {
+    let state = lock(&status.state).clone();
     let ledger = state.ledger;
     ExportView {
-        export: gauge.export.clone(),
-        kind: gauge.kind.to_owned(),
-        server: gauge.authority.clone(),
-        stream: gauge.stream.name().to_owned(),
-        partition: gauge.partition,
+        export: status.export.clone(),
+        kind: status.kind.to_owned(),
+        server: status.authority.clone(),
+        stream: status.stream.name().to_owned(),
+        partition: status.partition,
         read: ledger.read + ledger.left_out,
         delivered: ledger.delivered.saturating_sub(state.left_out),
         left_out: state.left_out + ledger.left_out,
@@ -172,8 +172,8 @@ fn export_view(gauge: &Gauge) -> ExportView {
         held: ledger.held,
         waiting: state.waiting,
         memory: state.memory as u64,
-        memory_limit: gauge.share.memory as u64,
-        batch_size: gauge.share.batch as u64,
+        memory_limit: status.share.memory as u64,
+        batch_size: status.share.batch as u64,
         counted: state.counted,
         oldest: state.oldest,
         expired: ledger.expired,

@@ -1,4 +1,4 @@
-//! One stream to one system: executes what a [`Delivery`] wants.
+//! The task that exports one stream to one system: executes the actions of a [`Delivery`].
 
 use std::{
     path::{Path, PathBuf},
@@ -20,70 +20,94 @@ use tokio::{
 
 use super::Silences;
 use super::{
-    Budget, Gauge, Reading,
+    Budget, ExportStatus, Reading,
     answered::{Answered, Failure},
     budget,
     drive::{ReadRequest, Route, Tasks, drive},
     files::{self, Files},
     link::ExportLink,
-    reader::{Ahead, ReadPage, Reader},
+    reader::{PreparedRequest, ReadPage, Reader},
     records,
-    spool::{Hops, SpoolFiles},
+    spool::{HopSpool, SpoolFiles},
 };
 use crate::settings::{ExportSettings, ExportStart};
 use runtime::lock::lock;
 
-/// One stream of one export.
+/// Interval between two counts of waiting records, ns.
+const COUNT_INTERVAL: u64 = 1_000_000_000;
+
+/// The exporter of one stream of one export.
 #[derive(Debug)]
 pub(super) struct Exporter {
     delivery: Delivery<Record>,
-    /// The way to the system; `None` while it carries a request.
+    /// The connection to the system; `None` while a request is in flight.
     link: Option<ExportLink>,
-    /// `None` while it reads.
+    /// The reader of the records; `None` while it reads.
     reader: Option<Reader>,
     /// Bytes of the request that was sent last.
-    request: usize,
-    /// The request of the next batch.
-    ahead: Option<Ahead>,
+    request_bytes: usize,
+    /// The request for the next batch, encoded while the last one is sent.
+    prepared: Option<PreparedRequest>,
     files: Arc<Files>,
-    /// Where records wait that are in no store.
-    hops: Option<Arc<Hops>>,
+    /// Hops are in no store: they wait here.
+    spool: Option<Arc<HopSpool>>,
     /// Silences that leave alerts out.
     silences: Option<Arc<dyn Silences>>,
-    gauge: Arc<Gauge>,
+    status: Arc<ExportStatus>,
     directory: PathBuf,
     collector: Arc<str>,
     timeout: Duration,
-    counted_at: u64,
-    /// Knows where the store ends, also while it is read.
-    ends: Follower,
-    /// The last end of the store's records, and the records that had come until then.
-    counted_end: Option<(StreamPosition, u64)>,
-    /// Ends here, and saves no cursor.
-    only: Option<StreamPosition>,
+    /// Time of the last count of waiting records, ns since the Unix epoch.
+    last_count_ns: u64,
+    /// A second follower that only reads the end of the store, while `reader` is busy.
+    end_reader: Follower,
+    arrivals: Option<Arrivals>,
+    /// The end of a re-export of a time range. It saves no cursor.
+    until: Option<StreamPosition>,
 }
 
-/// A request that is sent.
+/// A request that is in flight.
 #[derive(Debug)]
-struct Sending {
+struct InFlight {
     id: RequestId,
     /// Indices in the batch.
     records: Vec<usize>,
-    /// There is an outcome until then.
+    /// Time by which there is an outcome.
     deadline: Instant,
 }
 
-/// A reader that has read.
-type Read = (Reader, Result<ReadPage, String>);
+/// A reader, and the page that it has read.
+type ReadResult = (Reader, Result<ReadPage, String>);
 
 /// The result of sending.
-pub(super) struct Done {
-    sending: Sending,
+pub(super) struct SendResult {
+    request: InFlight,
     link: ExportLink,
     sent: Result<(), Failure>,
 }
 
-/// Where records come from.
+/// The records that arrived up to an end of the store.
+#[derive(Clone, Copy, Debug)]
+struct Arrivals {
+    end: StreamPosition,
+    records: u64,
+}
+
+impl Arrivals {
+    /// Returns the records that arrived up to `end`, by the store's own row count since `last`. If that restarts, or
+    /// falls because files were deleted, they are the records accounted for.
+    fn up_to(last: Option<Self>, end: StreamPosition, accounted: u64) -> Self {
+        let records = match last {
+            Some(last) if last.end.base == end.base && last.end.row <= end.row => {
+                last.records + (end.row - last.end.row)
+            }
+            _ => accounted,
+        };
+        Self { end, records }
+    }
+}
+
+/// The source of records.
 pub(super) struct Origin<'a> {
     /// Directory of the store.
     pub(super) directory: &'a Path,
@@ -94,7 +118,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl Exporter {
-    /// Goes on at the saved cursor.
+    /// Creates an exporter that continues at the saved cursor.
     ///
     /// # Errors
     /// The cursor or the store cannot be read.
@@ -102,133 +126,107 @@ impl Exporter {
         link: ExportLink,
         settings: &ExportSettings,
         origin: Origin<'_>,
-        gauge: Gauge,
+        status: ExportStatus,
         reading: &Reading,
     ) -> Result<Self, String> {
-        let Origin {
-            directory,
-            collector,
-            silences,
-        } = origin;
-        let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
-        let collector: Arc<str> = collector.into();
-        let hops = match (gauge.stream.stored(), reading) {
-            (Some(_), _) => None,
-            (None, Reading::New(Some(queue))) => {
-                let files = SpoolFiles::new(directory, &gauge.export);
-                Some(Arc::new(Hops {
-                    queue: Arc::clone(queue),
-                    files,
-                }))
+        let directory = origin.directory;
+        let files = Files::new(directory, &status.export, status.stream, settings.rejected.0);
+        let collector: Arc<str> = origin.collector.into();
+        let spool = open_spool(directory, &status, reading)?;
+        let mut reader = Reader::new(directory, status.stream, Arc::clone(&collector), link.sink());
+        reader.read_hops(spool.clone());
+        reader.set_silences(origin.silences.clone());
+        let (cursor, until) = match reading {
+            Reading::Range { from, to } => {
+                let end = end_of_range(&mut reader, *to)?;
+                (cursor_at(&mut reader, *from)?, Some(end))
             }
-            (None, _) => return Err("hops are not stored".to_owned()),
+            Reading::New(_) if spool.is_some() => (files.cursor()?.unwrap_or_default(), None),
+            Reading::New(_) => (saved_cursor(&mut reader, &files, settings.start)?, None),
         };
-        let mut reader = Reader::new(directory, gauge.stream, Arc::clone(&collector), link.sink());
-        reader.read_hops(hops.clone());
-        reader.set_silences(silences.clone());
-        let mut only = None;
-        let cursor = if let Reading::Again(from, to) = *reading {
-            let end = match to {
-                Some(to) => reader.since(to.saturating_add(1)),
-                None => reader.end(),
-            };
-            only = Some(end.map_err(|error| error.to_string())?);
-            Cursor {
-                settled: since(&mut reader, from)?,
-                batch_end: None,
-            }
-        } else {
-            match (files.cursor()?, settings.start) {
-                (Some(cursor), _) => cursor,
-                (None, _) if hops.is_some() => Cursor::default(),
-                // By its place, so that what is deleted before it is sent can be counted.
-                (None, ExportStart::Oldest) => Cursor {
-                    settled: since(&mut reader, 0)?,
-                    batch_end: None,
-                },
-                (None, ExportStart::Newest) => {
-                    let end = reader.end().map_err(|error| error.to_string())?;
-                    let cursor = Cursor {
-                        settled: records::position(end),
-                        batch_end: None,
-                    };
-                    files.save(&cursor)?;
-                    cursor
-                }
-            }
-        };
-        only.iter().for_each(|end| reader.end_at(*end));
+        if let Some(end) = until {
+            reader.end_at(end);
+        }
         let mut delivery = DeliverySettings {
-            bytes: gauge.share.batch,
+            bytes: status.share.batch,
             ..settings.delivery()
         };
-        if only.is_some() {
+        if until.is_some() {
             // Nothing more comes.
             delivery.linger = 0;
         }
         Ok(Self {
             delivery: Delivery::new(delivery, cursor, runtime::host::seed()),
-            request: 0,
             link: Some(link),
             reader: Some(reader),
-            ahead: None,
+            request_bytes: 0,
+            prepared: None,
             files: Arc::new(files),
-            hops,
-            silences,
-            gauge: Arc::new(gauge),
+            spool,
+            silences: origin.silences,
+            status: Arc::new(status),
             directory: directory.to_owned(),
             collector,
             timeout: settings.timeout,
-            counted_at: 0,
-            ends: Follower::new(directory),
-            counted_end: None,
-            only,
+            last_count_ns: 0,
+            end_reader: Follower::new(directory),
+            arrivals: None,
+            until,
         })
     }
 
-    pub(super) fn gauge(&self) -> Arc<Gauge> {
-        Arc::clone(&self.gauge)
+    pub(super) fn status(&self) -> Arc<ExportStatus> {
+        Arc::clone(&self.status)
     }
 
     fn stream(&self) -> Stream {
-        self.gauge.stream
+        self.status.stream
+    }
+
+    /// Returns the records of the batch at these indices, without those that are no longer in it.
+    fn records(&self, indices: &[usize]) -> Vec<&Record> {
+        let batch = self.delivery.batch();
+        indices.iter().filter_map(|index| batch.get(*index)).collect()
     }
 
     async fn run(mut self, stopped: watch::Receiver<bool>) {
-        let keeper = self.keep_hops();
+        let spool_task = self.spawn_spool();
         drive(&mut self, stopped).await;
-        if let (Some(hops), Some(keeper)) = (&self.hops, keeper) {
-            hops.queue.close();
-            _ = keeper.await;
+        if let (Some(spool), Some(task)) = (&self.spool, spool_task) {
+            spool.queue.close();
+            // It ends when the queue is closed.
+            let _ = task.await;
         }
-        self.show(nic::time::now());
+        self.publish_status(nic::time::now());
     }
 
     fn new_reader(&self) -> Reader {
         let sink = self.link.as_ref().and_then(ExportLink::sink);
         let mut reader = Reader::new(&self.directory, self.stream(), Arc::clone(&self.collector), sink);
-        self.only.iter().for_each(|end| reader.end_at(*end));
-        reader.read_hops(self.hops.clone());
+        reader.read_hops(self.spool.clone());
         reader.set_silences(self.silences.clone());
+        if let Some(end) = self.until {
+            reader.end_at(end);
+        }
         reader
     }
 
     /// Begins to keep hops in memory and in files, on a thread that may wait for the disk.
-    fn keep_hops(&self) -> Option<JoinHandle<()>> {
-        let hops = self.hops.clone()?;
-        let gauge = Arc::clone(&self.gauge);
-        Some(task::spawn_blocking(move || hops.keep(&gauge.export)))
+    fn spawn_spool(&self) -> Option<JoinHandle<()>> {
+        let spool = self.spool.clone()?;
+        let status = Arc::clone(&self.status);
+        Some(task::spawn_blocking(move || spool.keep(&status.export)))
     }
 
-    /// Shows what became of the records, and logs what people should read.
-    fn show(&mut self, now: u64) {
-        let ledger = self.gauge.show(&mut self.delivery);
+    /// Publishes the counters, and logs notices.
+    fn publish_status(&mut self, now: u64) {
+        let ledger = self.status.publish(&mut self.delivery);
         let memory = self.memory();
-        let count = now.saturating_sub(self.counted_at) >= COUNT_INTERVAL || self.delivery.is_stopped();
+        let count = now.saturating_sub(self.last_count_ns) >= COUNT_INTERVAL || self.delivery.is_stopped();
         let counted = if count { self.count(&ledger) } else { None };
-        let mut state = lock(&self.gauge.state);
+        let mut state = lock(&self.status.state);
         if let Some((waiting, budget)) = counted {
-            self.counted_at = now;
+            self.last_count_ns = now;
             state.waiting = waiting;
             state.counted = now;
             state.budget = budget.unwrap_or(state.budget);
@@ -240,15 +238,17 @@ impl Exporter {
 
     /// Returns the bytes of batches, requests and hops in memory.
     fn memory(&self) -> usize {
-        let hops = self.hops.as_ref().map_or(0, |hops| hops.queue.bytes());
-        self.delivery.bytes() + self.request + self.ahead.as_ref().map_or(0, Ahead::bytes) + hops
+        let spool = self.spool.as_ref().map_or(0, |spool| spool.queue.bytes());
+        let prepared = self.prepared.as_ref().map_or(0, PreparedRequest::bytes);
+        self.delivery.bytes() + self.request_bytes + prepared + spool
     }
 
-    /// Committed records after the cursor, and the stage of the loss budget (`None`: the store begins its count anew just now).
+    /// Returns the number of records that wait after the cursor, and the stage of the loss budget, or `None` for it
+    /// while the store restarts its count.
     fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
         let settled = self.delivery.cursor().settled;
-        if let Some(hops) = &self.hops {
-            let (waiting, into, shed) = hops.queue.with(|spool| {
+        if let Some(spool) = &self.spool {
+            let (waiting, into, shed) = spool.queue.with(|spool| {
                 (
                     spool.after(settled),
                     spool.restored() + spool.offered(),
@@ -260,10 +260,10 @@ impl Exporter {
         }
         let settled = records::stream_position(settled);
         let stored = self.stream().stored()?;
-        let end = match self.only {
+        let end = match self.until {
             Some(end) => end,
-            // What was counted before stands.
-            None => self.ends.end(stored).ok()?,
+            // The previous count stays if the end cannot be read.
+            None => self.end_reader.end(stored).ok()?,
         };
         if end.base != settled.base {
             return Some((end.row, None));
@@ -271,32 +271,73 @@ impl Exporter {
         let waiting = end.row.saturating_sub(settled.row);
         let unread = waiting.saturating_sub(self.delivery.ahead());
         let accounted = ledger.read + ledger.left_out + ledger.expired + unread;
-        let came = came(&mut self.counted_end, end, accounted);
-        Some((waiting, Some(budget(came, ledger, 0, unread))))
+        let arrivals = Arrivals::up_to(self.arrivals, end, accounted);
+        self.arrivals = Some(arrivals);
+        Some((waiting, Some(budget(arrivals.records, ledger, 0, unread))))
     }
 }
 
-/// Returns the position of the first record at this time or later.
-fn since(reader: &mut Reader, ts: u64) -> Result<export::Position, String> {
-    let position = reader.since(ts).map_err(|error| error.to_string())?;
-    Ok(records::position(position))
+/// Returns the spool of hops, or `None` for a stream that is stored.
+fn open_spool(
+    directory: &Path,
+    status: &ExportStatus,
+    reading: &Reading,
+) -> Result<Option<Arc<HopSpool>>, String> {
+    if status.stream.stored().is_some() {
+        return Ok(None);
+    }
+    let Reading::New(Some(queue)) = reading else {
+        return Err("hops are not stored".to_owned());
+    };
+    Ok(Some(Arc::new(HopSpool {
+        queue: Arc::clone(queue),
+        files: SpoolFiles::new(directory, &status.export),
+    })))
 }
 
-/// Records that have come until `end`. The store's own count says how many came since the last end; where that count begins anew or falls,
-/// because files are gone, it is what is accounted for.
-fn came(counted: &mut Option<(StreamPosition, u64)>, end: StreamPosition, accounted: u64) -> u64 {
-    let came = match counted {
-        Some((last, came)) if last.base == end.base && last.row <= end.row => *came + (end.row - last.row),
-        _ => accounted,
+/// Returns the position after the last record of a time range.
+fn end_of_range(reader: &mut Reader, to: Option<u64>) -> Result<StreamPosition, String> {
+    let end = match to {
+        Some(to) => reader.since(to.saturating_add(1)),
+        None => reader.end(),
     };
-    *counted = Some((end, came));
-    came
+    end.map_err(|error| error.to_string())
+}
+
+/// Returns the saved cursor, or the one of an export that begins now.
+fn saved_cursor(reader: &mut Reader, files: &Files, start: ExportStart) -> Result<Cursor, String> {
+    if let Some(cursor) = files.cursor()? {
+        return Ok(cursor);
+    }
+    match start {
+        // By position, so that records deleted before they are sent are counted as expired.
+        ExportStart::Oldest => cursor_at(reader, 0),
+        ExportStart::Newest => {
+            let end = reader.end().map_err(|error| error.to_string())?;
+            let cursor = cursor_from(end);
+            files.save(&cursor)?;
+            Ok(cursor)
+        }
+    }
+}
+
+/// Returns the cursor at the first record of this time or later.
+fn cursor_at(reader: &mut Reader, ts: u64) -> Result<Cursor, String> {
+    let first = reader.since(ts).map_err(|error| error.to_string())?;
+    Ok(cursor_from(first))
+}
+
+fn cursor_from(position: StreamPosition) -> Cursor {
+    Cursor {
+        settled: records::position(position),
+        batch_end: None,
+    }
 }
 
 impl Route for Exporter {
     type Record = Record;
-    type Sent = Done;
-    type Read = Read;
+    type Sent = SendResult;
+    type Read = ReadResult;
 
     fn delivery(&mut self) -> &mut Delivery<Record> {
         &mut self.delivery
@@ -314,7 +355,7 @@ impl Route for Exporter {
         });
     }
 
-    fn read(&mut self, read: Option<Read>) {
+    fn read(&mut self, read: Option<ReadResult>) {
         let now = nic::time::now();
         let Some((reader, found)) = read else {
             self.reader = Some(self.new_reader());
@@ -327,15 +368,14 @@ impl Route for Exporter {
                 page,
                 restarted,
                 silenced,
-                ahead,
+                prepared,
             }) => {
-                {
-                    let mut state = lock(&self.gauge.state);
-                    state.restarted += u64::from(restarted);
-                    state.silenced += silenced;
-                }
+                let mut state = lock(&self.status.state);
+                state.restarted += u64::from(restarted);
+                state.silenced += silenced;
+                drop(state);
                 if restarted {
-                    let export = &*self.gauge.export;
+                    let export = &*self.status.export;
                     let stream = self.stream().name();
                     tracing::warn!(
                         export,
@@ -343,10 +383,10 @@ impl Route for Exporter {
                         "the store begins its count of records anew; the number of records that were lost unsent is unknown"
                     );
                 }
-                self.ahead = ahead;
-                // Of a range nothing is left, and nothing is in flight.
+                self.prepared = prepared;
+                // The range is finished: nothing was read and nothing is in flight.
                 let is_empty = page.records.is_empty() && page.left_out == 0;
-                let is_over = self.only.is_some() && is_empty && self.delivery.batch().is_empty();
+                let is_over = self.until.is_some() && is_empty && self.delivery.batch().is_empty();
                 self.delivery.page(page, now);
                 if is_over {
                     self.delivery.stop(now, 0);
@@ -355,89 +395,73 @@ impl Route for Exporter {
         }
     }
 
-    fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
+    fn begin_send(&mut self, id: RequestId, indices: Vec<usize>, tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
         let Some(mut link) = self.link.take() else {
             let outcome = Outcome::failed("the last request has not ended");
             return self.delivery.answer(id, outcome, now);
         };
-        let chosen: Vec<&Record> = records
-            .iter()
-            .filter_map(|i| self.delivery.batch().get(*i))
-            .collect();
+        let is_whole = indices.len() == self.delivery.batch().len();
+        let cursor = self.delivery.cursor();
+        let prepared = self
+            .prepared
+            .take_if(|prepared| is_whole && prepared.is_of(cursor, indices.len()));
+        let records = self.records(&indices);
         let batch = Batch {
             stream: self.stream(),
-            records: &chosen,
+            records: &records,
             collector: &self.collector,
         };
-        let is_whole = records.len() == self.delivery.batch().len();
-        let cursor = self.delivery.cursor();
-        let ahead = self
-            .ahead
-            .take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
-        let is_something = link.begin(&batch, ahead.map(Ahead::into_request));
-        self.request = link.bytes();
-        if is_something {
-            let deadline = Instant::now() + self.timeout;
-            return start(
-                link,
-                Sending {
-                    id,
-                    records,
-                    deadline,
-                },
-                &mut tasks.sending,
-            );
+        let has_request = link.begin(&batch, prepared.map(PreparedRequest::into_request));
+        self.request_bytes = link.bytes();
+        if has_request {
+            let request = InFlight {
+                id,
+                records: indices,
+                deadline: Instant::now() + self.timeout,
+            };
+            return spawn_send(link, request, &mut tasks.sending);
         }
         self.link = Some(link);
-        lock(&self.gauge.state).left_out += records.len() as u64;
+        lock(&self.status.state).left_out += indices.len() as u64;
         self.delivery.answer(id, Outcome::DONE, now);
     }
 
-    /// A task that panicked is one whose time is over.
-    fn sent(&mut self, sent: Option<Done>, tasks: &mut Tasks<Self>) {
-        let Some(Done {
-            sending,
-            mut link,
-            sent,
-        }) = sent
-        else {
-            return;
-        };
-        let Sending { id, records, .. } = &sending;
-        let chosen: Vec<&Record> = records
-            .iter()
-            .filter_map(|i| self.delivery.batch().get(*i))
-            .collect();
-        let answered = match sent {
+    /// Processes the result of sending. Without one, because the task panicked, the delivery lets the request time out.
+    fn sent(&mut self, sent: Option<SendResult>, tasks: &mut Tasks<Self>) {
+        let Some(result) = sent else { return };
+        let request = result.request;
+        let mut link = result.link;
+        let records = self.records(&request.records);
+        let answered = match result.sent {
             Err(failure) => Answered::done(failure.into()),
-            // It came too late: other records are in memory, and the delivery counts it.
-            Ok(()) if chosen.len() < records.len() => {
+            // Late: the batch has been replaced. The delivery counts it.
+            Ok(()) if records.len() < request.records.len() => {
                 Answered::done(Failure::Passing("too late".to_owned()).into())
             }
             Ok(()) => {
                 let batch = Batch {
                     stream: self.stream(),
-                    records: &chosen,
+                    records: &records,
                     collector: &self.collector,
                 };
                 link.answered(&batch)
             }
         };
         let (outcome, left_out) = match answered {
-            Answered::More => return start(link, sending, &mut tasks.sending),
+            Answered::More => return spawn_send(link, request, &mut tasks.sending),
             Answered::Done { outcome, left_out } => (outcome, left_out as u64),
         };
         self.link = Some(link);
         let late = self.delivery.ledger().late;
-        self.delivery.answer(*id, outcome, nic::time::now());
+        self.delivery.answer(request.id, outcome, nic::time::now());
         if self.delivery.ledger().late == late {
-            lock(&self.gauge.state).left_out += left_out;
+            lock(&self.status.state).left_out += left_out;
         }
     }
 
     fn cursor_files(&self) -> Option<Arc<Files>> {
-        self.only.is_none().then(|| Arc::clone(&self.files))
+        self.until.is_none().then(|| Arc::clone(&self.files))
     }
 
     fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
@@ -449,19 +473,17 @@ impl Route for Exporter {
     }
 
     fn saved(&mut self, cursor: Cursor, now: u64) {
-        if let Some(hops) = &self.hops {
-            hops.queue.with(|spool| spool.settle(cursor.settled));
+        if let Some(spool) = &self.spool {
+            spool.queue.with(|spool| spool.settle(cursor.settled));
         }
-        if self
-            .only
-            .is_some_and(|end| end <= records::stream_position(cursor.settled))
-        {
+        let settled = records::stream_position(cursor.settled);
+        if self.until.is_some_and(|end| end <= settled) {
             self.delivery.stop(now, 0);
         }
     }
 
     fn report(&mut self, now: u64, _tasks: &mut Tasks<Self>) {
-        self.show(now);
+        self.publish_status(now);
     }
 
     fn is_busy(&self) -> bool {
@@ -469,16 +491,16 @@ impl Route for Exporter {
     }
 }
 
-fn start(mut link: ExportLink, sending: Sending, requests: &mut JoinSet<Done>) {
+fn spawn_send(mut link: ExportLink, request: InFlight, requests: &mut JoinSet<SendResult>) {
     requests.spawn(async move {
-        let sent = time::timeout_at(sending.deadline, link.send())
+        let sent = time::timeout_at(request.deadline, link.send())
             .await
             .unwrap_or_else(|_| Err("the server does not answer in time".to_owned().into()));
-        Done { sending, link, sent }
+        SendResult { request, link, sent }
     });
 }
 
-/// Runs until each has stopped.
+/// Runs all exporters until each has stopped.
 pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<bool>) {
     let mut tasks = JoinSet::new();
     for exporter in exporters {
@@ -487,25 +509,26 @@ pub(super) async fn run_all(exporters: Vec<Exporter>, stopped: watch::Receiver<b
     while tasks.join_next().await.is_some() {}
 }
 
-/// Time between two counts of what waits.
-const COUNT_INTERVAL: u64 = 1_000_000_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_came_is_counted_by_the_store_and_not_by_what_is_accounted_for() {
-        let end = |base, row| StreamPosition { base, row };
-        let mut counted = None;
-        assert_eq!(came(&mut counted, end(1, 10), 10), 10);
-        // An export that counts a record twice does not make one more come.
-        assert_eq!(came(&mut counted, end(1, 14), 15), 14);
-        assert_eq!(came(&mut counted, end(1, 14), 16), 14);
+    fn arrivals_are_counted_by_the_store_and_not_by_the_records_accounted_for() {
+        let mut last = None;
+        let mut arrivals = |base, row, accounted| {
+            let found = Arrivals::up_to(last, StreamPosition { base, row }, accounted);
+            last = Some(found);
+            found.records
+        };
+        assert_eq!(arrivals(1, 10, 10), 10);
+        // An export that counts a record twice does not make one more arrive.
+        assert_eq!(arrivals(1, 14, 15), 14);
+        assert_eq!(arrivals(1, 14, 16), 14);
         // Files are gone: the end falls, also to one above the first, or the count begins anew.
-        assert_eq!(came(&mut counted, end(1, 12), 16), 16);
-        assert_eq!(came(&mut counted, end(1, 13), 17), 17);
-        assert_eq!(came(&mut counted, end(9, 13), 20), 20);
-        assert_eq!(came(&mut counted, end(9, 15), 21), 22);
+        assert_eq!(arrivals(1, 12, 16), 16);
+        assert_eq!(arrivals(1, 13, 17), 17);
+        assert_eq!(arrivals(9, 13, 20), 20);
+        assert_eq!(arrivals(9, 15, 21), 22);
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     super::{
-        Gauge, budget,
+        ExportStatus, budget,
         drive::{ReadRequest, Route, Tasks, drive},
         files::Files,
         http::{message, response},
@@ -33,7 +33,7 @@ use runtime::lock::lock;
 pub(super) struct Start {
     pub(super) topic: Topic,
     pub(super) partition: i32,
-    pub(super) gauge: Arc<Gauge>,
+    pub(super) status: Arc<ExportStatus>,
     pub(super) tables: Arc<ClickHouse>,
     pub(super) destination: Destination,
     pub(super) settings: Settings,
@@ -56,7 +56,7 @@ struct Partition {
     topic: Topic,
     partition: i32,
     files: Arc<Files>,
-    gauge: Arc<Gauge>,
+    status: Arc<ExportStatus>,
     tables: Arc<ClickHouse>,
     destination: Destination,
     timeout: Duration,
@@ -93,7 +93,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
     let Start {
         topic,
         partition,
-        gauge,
+        status,
         tables,
         destination,
         settings,
@@ -112,7 +112,7 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         topic,
         partition,
         files: Arc::new(files),
-        gauge,
+        status,
         tables,
         destination,
         timeout,
@@ -138,7 +138,7 @@ async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
         });
         match saved {
             Ok(cursor) => return cursor,
-            Err(words) => start.gauge.fails(Some(words)),
+            Err(words) => start.status.fails(Some(words)),
         }
         time::sleep(AGAIN).await;
     }
@@ -170,7 +170,7 @@ impl Partition {
             empty => *empty = Some(space),
         }
         if restarted {
-            lock(&self.gauge.state).restarted += 1;
+            lock(&self.status.state).restarted += 1;
             tracing::warn!(
                 topic = &*self.topic.name,
                 partition = self.partition,
@@ -183,11 +183,11 @@ impl Partition {
 
     /// Shows what became of the messages, and logs what people should read.
     fn show(&mut self) {
-        let ledger = self.gauge.show(&mut self.delivery);
+        let ledger = self.status.publish(&mut self.delivery);
         self.held
             .iter_mut()
             .for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
-        let mut state = lock(&self.gauge.state);
+        let mut state = lock(&self.status.state);
         state.memory = self.held.as_ref().map_or(0, Reservation::bytes);
         let Some((end, at)) = self.end else { return };
         let settled = self.delivery.cursor().settled;

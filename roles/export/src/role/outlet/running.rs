@@ -9,7 +9,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::super::Gauge;
+use super::super::ExportStatus;
 
 type Key = (Stream, i32);
 
@@ -18,7 +18,7 @@ type Key = (Stream, i32);
 pub(super) struct Running {
     tasks: JoinSet<()>,
     /// Each partition that was started, and its task while that runs.
-    known: BTreeMap<Key, (Option<Id>, Arc<Gauge>)>,
+    known: BTreeMap<Key, (Option<Id>, Arc<ExportStatus>)>,
 }
 
 impl Running {
@@ -39,18 +39,18 @@ impl Running {
     }
 
     /// That of a partition that was started before.
-    pub(super) fn gauge(&self, key: Key) -> Option<Arc<Gauge>> {
-        self.known.get(&key).map(|(_, gauge)| Arc::clone(gauge))
+    pub(super) fn status(&self, key: Key) -> Option<Arc<ExportStatus>> {
+        self.known.get(&key).map(|(_, status)| Arc::clone(status))
     }
 
     pub(super) fn start(
         &mut self,
         key: Key,
-        gauge: Arc<Gauge>,
+        status: Arc<ExportStatus>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let id = self.tasks.spawn(task).id();
-        self.known.insert(key, (Some(id), gauge));
+        self.known.insert(key, (Some(id), status));
     }
 
     /// Waits until then, or for so long after a task panicked; `true`: everything stops.
@@ -80,11 +80,11 @@ impl Running {
             Err(error) => (error.id(), true),
         };
         let known = self.known.values_mut().find(|(task, _)| *task == Some(id));
-        if let Some((task, gauge)) = known {
+        if let Some((task, status)) = known {
             *task = None;
             if has_panicked {
                 let words = "a fault in hopwise: the task of this partition ended, and is restarted";
-                gauge.fails(Some(words.to_owned()));
+                status.fails(Some(words.to_owned()));
             }
         }
         has_panicked
@@ -112,7 +112,7 @@ mod tests {
 
     async fn panics() {
         let mut running = Running::default();
-        let gauge = Arc::new(Gauge {
+        let status = Arc::new(ExportStatus {
             export: "outlet".to_owned(),
             kind: "clickhouse",
             authority: String::new(),
@@ -124,17 +124,17 @@ mod tests {
         });
         let (stop, mut stopped) = watch::channel(false);
         let (key, other) = ((Stream::Drops, 1), (Stream::Drops, 2));
-        running.start(other, Arc::clone(&gauge), std::future::pending());
-        running.start(key, Arc::clone(&gauge), async { panic!("a test") });
+        running.start(other, Arc::clone(&status), std::future::pending());
+        running.start(key, Arc::clone(&status), async { panic!("a test") });
         // An hour, unless it is seen.
         let hour = Duration::from_secs(3600);
         let rest = running.rest(Instant::now() + hour, Duration::from_millis(1), &mut stopped);
         assert_eq!(time::timeout(Duration::from_secs(60), rest).await, Ok(false));
         assert_eq!([running.has(key), running.has(other)], [false, true]);
         assert_eq!(running.len(), 1);
-        let words = lock(&gauge.state).last_error.clone().unwrap();
+        let words = lock(&status.state).last_error.clone().unwrap();
         assert!(words.contains("is restarted"), "{words}");
-        let again = running.gauge(key).unwrap();
+        let again = running.status(key).unwrap();
         running.start(key, again, std::future::ready(()));
         assert!(running.has(key));
         stop.send(true).unwrap();

@@ -1,4 +1,5 @@
-//! A filter as a condition of ClickHouse about our tables. What a row lacks is NULL, so that its logic is that of [`crate::Filter::matches`].
+//! Renders a filter as a ClickHouse condition. A field that a row lacks is NULL, so three-valued SQL logic
+//! gives the same result as [`crate::Filter::matches`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,10 +9,20 @@ use crate::field::Field;
 use crate::path::{Pattern, Step};
 use crate::test::{Expression, Test};
 
-type Parameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
+/// Adds a query parameter of this ClickHouse type and value, and returns its placeholder.
+type AddParameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
 
-/// The condition. Its result is 1, 0 or NULL.
-pub(crate) fn condition(expression: &Expression, parameter: Parameter<'_>) -> String {
+/// First and last IPv4 address, as IPv6 columns have them.
+const MAPPED: (&str, &str) = ("::ffff:0.0.0.0", "::ffff:255.255.255.255");
+/// ClickHouse condition: the flow has addresses.
+const HAS_ADDRESSES: &str = "flow != '' AND NOT startsWith(flow, 'flow-id:')";
+/// ClickHouse condition: the flow's text has ports, as `a:1>b:2/6` and `[a]:1>[b]:2/6` have.
+pub const HAS_PORTS: &str = "match(flow, '^([0-9.]+|\\\\[[^>]*\\\\]):[0-9]+>')";
+/// The number of a field that a row lacks.
+const UNKNOWN: u32 = u32::MAX;
+
+/// Renders a condition that evaluates to 1, 0 or NULL.
+pub(crate) fn condition(expression: &Expression, parameter: AddParameter<'_>) -> String {
     match expression {
         Expression::And(parts) => join(parts, " AND ", "1", parameter),
         Expression::Or(parts) => join(parts, " OR ", "0", parameter),
@@ -20,7 +31,7 @@ pub(crate) fn condition(expression: &Expression, parameter: Parameter<'_>) -> St
     }
 }
 
-fn join(parts: &[Expression], word: &str, none: &str, parameter: Parameter<'_>) -> String {
+fn join(parts: &[Expression], word: &str, none: &str, parameter: AddParameter<'_>) -> String {
     let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
     if parts.is_empty() {
         none.to_owned()
@@ -29,43 +40,21 @@ fn join(parts: &[Expression], word: &str, none: &str, parameter: Parameter<'_>) 
     }
 }
 
-fn test_condition(test: &Test, parameter: Parameter<'_>) -> String {
+fn test_condition(test: &Test, parameter: AddParameter<'_>) -> String {
     match test {
-        Test::Address(field, prefixes) => {
-            let columns: &[&str] = match field {
-                Field::Src => &["src"],
-                Field::Dst => &["dst"],
-                _ => &["src", "dst"],
-            };
-            let mut terms = Vec::new();
-            for column in columns {
-                for prefix in prefixes {
-                    let (first, last) = bounds(prefix);
-                    let first = parameter("IPv6", first);
-                    let last = parameter("IPv6", last);
-                    let mut term = format!("{column} BETWEEN {first} AND {last}");
-                    if prefix.is_v6() && prefix.len() < 96 {
-                        let v4 = parameter("IPv6", MAPPED.0.to_owned());
-                        let end = parameter("IPv6", MAPPED.1.to_owned());
-                        term = format!("({term} AND NOT {column} BETWEEN {v4} AND {end})");
-                    }
-                    terms.push(term);
-                }
-            }
-            format!("if({ADDRESSED}, {}, NULL)", any(&terms))
-        }
+        Test::Address(field, prefixes) => address_condition(*field, prefixes, parameter),
         Test::Number(Field::Port, ranges) => {
             let terms: Vec<String> = ["sport", "dport"]
                 .iter()
-                .flat_map(|column| within(column, ranges, parameter))
+                .flat_map(|column| range_terms(column, ranges, parameter))
                 .collect();
-            format!("if({WITH_PORTS}, {}, NULL)", any(&terms))
+            format!("if({HAS_PORTS}, {}, NULL)", or_terms(&terms))
         }
         Test::Number(field, ranges) => {
-            let (column, is_known) = column(*field);
+            let (column, is_known) = numeric_expression(*field);
             format!(
                 "if({is_known}, {}, NULL)",
-                any(&within(&column, ranges, parameter))
+                or_terms(&range_terms(&column, ranges, parameter))
             )
         }
         Test::Text(field, texts) => {
@@ -73,7 +62,7 @@ fn test_condition(test: &Test, parameter: Parameter<'_>) -> String {
                 .iter()
                 .map(|text| format!("{} = {}", field.name(), parameter("String", text.clone())))
                 .collect();
-            format!("if({} = '', NULL, {})", field.name(), any(&terms))
+            format!("if({} = '', NULL, {})", field.name(), or_terms(&terms))
         }
         Test::Contains(field, part) => {
             let part = parameter("String", part.clone());
@@ -83,14 +72,39 @@ fn test_condition(test: &Test, parameter: Parameter<'_>) -> String {
             let text = "concat('>', arrayStringConcat(path, '>'), '>')";
             let terms: Vec<String> = patterns
                 .iter()
-                .map(|pattern| format!("match({text}, {})", parameter("String", expression_of(pattern))))
+                .map(|pattern| format!("match({text}, {})", parameter("String", path_regex(pattern))))
                 .collect();
-            format!("if(empty(path), NULL, {})", any(&terms))
+            format!("if(empty(path), NULL, {})", or_terms(&terms))
         }
     }
 }
 
-fn any(terms: &[String]) -> String {
+fn address_condition(field: Field, prefixes: &[Prefix], parameter: AddParameter<'_>) -> String {
+    let columns: &[&str] = match field {
+        Field::Src => &["src"],
+        Field::Dst => &["dst"],
+        _ => &["src", "dst"],
+    };
+    let mut terms = Vec::new();
+    for column in columns {
+        for prefix in prefixes {
+            let (first, last) = bounds(prefix);
+            let first = parameter("IPv6", first);
+            let last = parameter("IPv6", last);
+            let mut term = format!("{column} BETWEEN {first} AND {last}");
+            // IPv4 addresses are stored mapped into ::ffff:0:0/96; an IPv6 prefix must not match them.
+            if prefix.is_v6() && prefix.len() < 96 {
+                let v4 = parameter("IPv6", MAPPED.0.to_owned());
+                let end = parameter("IPv6", MAPPED.1.to_owned());
+                term = format!("({term} AND NOT {column} BETWEEN {v4} AND {end})");
+            }
+            terms.push(term);
+        }
+    }
+    format!("if({HAS_ADDRESSES}, {}, NULL)", or_terms(&terms))
+}
+
+fn or_terms(terms: &[String]) -> String {
     if terms.is_empty() {
         "0".to_owned()
     } else {
@@ -98,7 +112,7 @@ fn any(terms: &[String]) -> String {
     }
 }
 
-fn within(column: &str, ranges: &[(u64, u64)], parameter: Parameter<'_>) -> Vec<String> {
+fn range_terms(column: &str, ranges: &[(u64, u64)], parameter: AddParameter<'_>) -> Vec<String> {
     ranges
         .iter()
         .map(|(first, last)| {
@@ -109,11 +123,11 @@ fn within(column: &str, ranges: &[(u64, u64)], parameter: Parameter<'_>) -> Vec<
         .collect()
 }
 
-/// The expression of a field that is a number, and the condition that the row has it.
-fn column(field: Field) -> (String, String) {
+/// Returns the expression of a numeric field, and the condition that it is known.
+fn numeric_expression(field: Field) -> (String, String) {
     match field {
-        Field::SrcPort | Field::DstPort => (field.name().to_owned(), WITH_PORTS.to_owned()),
-        Field::Proto => ("proto".to_owned(), ADDRESSED.to_owned()),
+        Field::SrcPort | Field::DstPort => (field.name().to_owned(), HAS_PORTS.to_owned()),
+        Field::Proto => ("proto".to_owned(), HAS_ADDRESSES.to_owned()),
         Field::Hops => ("length(path)".to_owned(), "notEmpty(path)".to_owned()),
         Field::Value(metric) => {
             let value = format!("if(metric = '{}', value, {})", metric.name(), first_value(metric));
@@ -122,12 +136,12 @@ fn column(field: Field) -> (String, String) {
         Field::Reason => ("reason".to_owned(), "reason IS NOT NULL".to_owned()),
         _ => (
             field.name().to_owned(),
-            format!("{} != {}", field.name(), u32::MAX),
+            format!("{} != {}", field.name(), UNKNOWN),
         ),
     }
 }
 
-/// The expression of the value that the first report of a path measured: the row is of metric `flow_path`.
+/// Returns the expression of the value that a path's first report had, for an event of metric `flow_path`.
 fn first_value(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency => "flow_latency",
@@ -139,7 +153,7 @@ fn first_value(metric: Metric) -> &'static str {
     }
 }
 
-/// First and last address of a prefix.
+/// Returns the first and the last address of a prefix.
 fn bounds(prefix: &Prefix) -> (String, String) {
     match prefix.network() {
         IpAddr::V4(first) => {
@@ -160,8 +174,8 @@ fn bounds(prefix: &Prefix) -> (String, String) {
     }
 }
 
-/// A pattern of a path as a regular expression about `>101>102>`.
-fn expression_of(pattern: &Pattern) -> String {
+/// Renders a path pattern as a regular expression over `>101>102>`.
+fn path_regex(pattern: &Pattern) -> String {
     let mut text = String::from(">");
     for step in pattern.steps() {
         match step {
@@ -172,10 +186,3 @@ fn expression_of(pattern: &Pattern) -> String {
     }
     text
 }
-
-/// Addresses of IPv4 as IPv6 has them.
-const MAPPED: (&str, &str) = ("::ffff:0.0.0.0", "::ffff:255.255.255.255");
-/// The flow has addresses.
-const ADDRESSED: &str = "flow != '' AND NOT startsWith(flow, 'flow-id:')";
-/// A condition of ClickHouse: the flow has ports. Its text has them behind colons, and those of IPv6 addresses are in brackets.
-pub const WITH_PORTS: &str = "match(flow, '^([0-9.]+|\\\\[[^>]*\\\\]):[0-9]+>')";
