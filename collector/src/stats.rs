@@ -203,11 +203,11 @@ impl Stats {
         }
         self.sf.combine(&other.sf, &mut with);
         self.postcards.combine(&other.postcards, &mut with);
-        each(&mut self.refused, &other.refused, &mut with);
-        each(&mut self.int_refused, &other.int_refused, &mut with);
+        each(&mut *self.refused, &*other.refused, &mut with);
+        each(&mut *self.int_refused, &*other.int_refused, &mut with);
         each(&mut self.events, &other.events, &mut with);
         each(&mut self.unadmitted, &other.unadmitted, &mut with);
-        each(&mut self.refused_datagrams, &other.refused_datagrams, &mut with);
+        each(&mut *self.refused_datagrams, &*other.refused_datagrams, &mut with);
     }
 
     /// Good reports whose flow has no entry in the table.

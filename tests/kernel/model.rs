@@ -406,10 +406,10 @@ impl Model {
         };
         assert_eq!(paths(&self.few), paths(&self.all));
         let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
-        assert_eq!(both(&kernel.refused, &few.refused), all.refused);
+        assert_eq!(both(&kernel.refused.0, &few.refused.0), all.refused.0);
         assert_eq!(
-            both(&kernel.refused_datagrams, &few.refused_datagrams),
-            all.refused_datagrams
+            both(&kernel.refused_datagrams.0, &few.refused_datagrams.0),
+            all.refused_datagrams.0
         );
         assert_eq!(kernel.to_user, self.up);
         assert_eq!((kernel.ring_full, kernel.contended), (0, 0));
