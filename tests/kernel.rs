@@ -484,7 +484,7 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
 
 #[test]
 fn the_common_report_is_decided_at_once_and_as_any_other() {
-    use collector::workload::{CASES, Values};
+    use testkit::workload::collector::{CASES, Values};
     for case in CASES
         .iter()
         .filter(|case| case.flows == 1000 && case.values != Values::Constant)
@@ -817,7 +817,7 @@ fn two_processors_report_what_the_collector_reported_last() {
     };
     kernel.configure(&config);
     kernel.tables.set_sequence(false);
-    let frame = collector::workload::CASES[0]
+    let frame = testkit::workload::collector::CASES[0]
         .feed()
         .whole()
         .next()

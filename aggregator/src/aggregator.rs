@@ -201,7 +201,7 @@ impl Core {
     fn new(config: Config) -> Self {
         Self {
             table: Table::new(&config),
-            stats: Stats::NEW,
+            stats: Stats::default(),
             pending: Vec::with_capacity(BATCH),
             sequences: vec![0; config.destinations],
             streams: if config.interop {

@@ -1,6 +1,8 @@
 //! Sequence numbers of the nodes that send postcards. The aggregator does not forward these numbers, so only it can count their
 //! losses.
 
+use serde::{Deserialize, Serialize};
+
 /// Maximum number of tracked nodes.
 const MAX_NODES: usize = 4096;
 /// Table entries that are searched for a node.
@@ -19,24 +21,28 @@ pub(super) struct Stream {
     pub(super) short: bool,
 }
 
-/// Sequence numbers of one subsystem of a node, for one report version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Sequence numbers of a node's postcards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AggregatorNode"))]
 pub struct Node {
-    /// ID of the node.
+    /// Node id in the postcards.
     pub node: u32,
     /// Subsystem of the node.
     pub hw_id: u8,
-    /// Sequence numbers received: of datagrams in version 2.0, of reports in earlier versions.
+    /// Datagrams with a sequence number.
     pub numbered: u64,
-    /// Sequence numbers that were lost.
+    /// Sequence numbers never received.
     pub lost: u64,
-    /// Numbers that arrived after a higher one; they are not in `lost`.
+    /// Datagrams received after one with a higher sequence number.
     pub reordered: u64,
-    /// Numbers that arrived twice in a row.
+    /// Datagrams received more than once.
     pub duplicated: u64,
     /// Restarts of the sequence.
     pub restarts: u64,
+    #[serde(skip)]
     key: u64,
+    #[serde(skip)]
     last: u32,
 }
 

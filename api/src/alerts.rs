@@ -2,14 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{State, rejection::JsonRejection},
-};
+use axum::{Json, extract::State};
 use collector::{Collector, FlowView, Kind};
 use detect::{Metric, RuleSet};
 use serde::Deserialize;
-use serde_json::Value;
 use store::{EventFilter, EventRow, RecordingRow};
 use wire::FlowKey;
 
@@ -19,12 +15,11 @@ use super::{
     holds::nanos,
     names,
     page::{self, Prepared},
-    params::{Form, Param, Params, SINCE, Segment, UNTIL},
+    params::{Body, Form, NoParams, Param, Params, SINCE, Segment, UNTIL},
     question::{history_of, place, respond},
     refusal::Refusal,
     session::Requester,
     stored::whole,
-    switch::read,
 };
 use history::{
     EventQuestion, Permit, RecordingQuestion,
@@ -286,15 +281,13 @@ fn yes() -> bool {
 pub(crate) async fn acknowledge(
     State(context): State<Arc<Context>>,
     Requester(by): Requester,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
-) -> Result<Json<AcknowledgedView>, Refusal> {
-    params.only(&[])?;
-    let Acknowledge {
+    _: NoParams,
+    Body(Acknowledge {
         id,
         comment,
         acknowledged,
-    } = read(body)?;
+    }): Body<Acknowledge>,
+) -> Result<Json<AcknowledgedView>, Refusal> {
     let number = super::cursor::parse_id(&id);
     let number = number.ok_or_else(|| {
         Refusal::bad(format!(
@@ -315,9 +308,8 @@ pub(crate) async fn acknowledge(
 /// Returns the silences of alerts.
 pub(crate) async fn silences(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<Silences>, Refusal> {
-    params.only(&[])?;
     Ok(Json(Silences {
         silences: notes_of(&context)?.silences(nic::time::now()),
     }))
@@ -345,15 +337,13 @@ pub(crate) struct NewSilence {
 pub(crate) async fn silence(
     State(context): State<Arc<Context>>,
     Requester(by): Requester,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
-) -> Result<Json<SilenceView>, Refusal> {
-    params.only(&[])?;
-    let NewSilence {
+    _: NoParams,
+    Body(NewSilence {
         filter,
         seconds,
         comment,
-    } = read(body)?;
+    }): Body<NewSilence>,
+) -> Result<Json<SilenceView>, Refusal> {
     let seconds = seconds.unwrap_or(3_600);
     if filter.trim().is_empty() {
         return Err(Refusal::bad(
@@ -384,9 +374,8 @@ pub(crate) async fn silence(
 pub(crate) async fn unsilence(
     State(context): State<Arc<Context>>,
     Segment(id): Segment,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<SilenceView>, Refusal> {
-    params.only(&[])?;
     let notes = notes_of(&context)?;
     let missing =
         || Refusal::not_found("no active silence has this number; /api/v1/alerts/silences lists them");
@@ -440,11 +429,9 @@ pub(crate) struct TryRule {
 /// Judges the stored events of a span by a rule that is not in use.
 pub(crate) async fn try_rule(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(TryRule { when, from, to }): Body<TryRule>,
 ) -> Result<Prepared, Refusal> {
-    params.only(&[])?;
-    let TryRule { when, from, to } = read(body)?;
     let now = nic::time::now();
     let to = to.unwrap_or(now).min(now);
     let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);

@@ -13,7 +13,7 @@ use tokio::task;
 
 use super::{
     context::Context,
-    params::{Form, Param, Params, Segment},
+    params::{Form, NoParams, Param, Params, Segment},
     refusal::Refusal,
 };
 use dta::calculate::{self, Calculation};
@@ -80,9 +80,8 @@ fn required_key(params: &Params) -> Result<Key, Refusal> {
 /// Returns the counters and connections of the collector memory.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<MemoryView>, Refusal> {
-    params.only(&[])?;
     Ok(Json(memory(&context)?.view()))
 }
 
@@ -98,9 +97,8 @@ pub(crate) struct Stores {
 /// Returns all stores, with their occupancy and expected answers.
 pub(crate) async fn stores(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<Stores>, Refusal> {
-    params.only(&[])?;
     run_blocking(&context, |memory| {
         let stores = memory.source.stores().iter();
         Ok(Json(Stores {
@@ -374,9 +372,8 @@ pub(crate) struct Snapshots {
 /// Lists all snapshots, newest first.
 pub(crate) async fn snapshots(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<Snapshots>, Refusal> {
-    params.only(&[])?;
     run_blocking(&context, |memory| {
         Ok(Json(Snapshots {
             snapshots: memory.snapshot_list(),
@@ -398,10 +395,9 @@ pub(crate) struct Wanted {
 /// Takes snapshots now; answers when they are on disk.
 pub(crate) async fn snapshot(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     wanted: Result<Json<Wanted>, JsonRejection>,
 ) -> Result<Json<Snapshots>, Refusal> {
-    params.only(&[])?;
     let Json(wanted) = wanted.map_err(|error| {
         Refusal::bad(format!(
             "the body cannot be read: {}; send {{\"stores\": [\"NAME\"]}}",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{State, rejection::JsonRejection},
+    extract::State,
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -12,10 +12,9 @@ use serde_json::Value;
 
 use super::{
     context::Context,
-    params::{Form, Param, Params, Segment},
+    params::{Body, Form, NoParams, Param, Params, Segment},
     refusal::Refusal,
     session::Requester,
-    switch::json,
 };
 use manage_role::role as manager_role;
 use manage_role::role::{
@@ -35,23 +34,21 @@ pub(super) const NO_MANAGER: &str = "there is no manager in this process; add [m
 /// Lists all intents and their states.
 pub(crate) async fn list(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<IntentsView>, Refusal> {
-    params.only(&[])?;
     ask(&context, |core, now| Ok(core.intents(now))).await
 }
 
 /// Adds or replaces an intent.
 pub(crate) async fn put(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     Requester(by): Requester,
     headers: HeaderMap,
-    body: Result<Json<Value>, JsonRejection>,
+    Body(body): Body<Value>,
 ) -> Result<Json<IntentView>, Refusal> {
-    params.only(&[])?;
     let request = PutIntent {
-        body: json(body)?,
+        body,
         by,
         if_match: etag(&headers, header::IF_MATCH),
         is_new: etag(&headers, header::IF_NONE_MATCH).as_deref() == Some("*"),
@@ -62,11 +59,9 @@ pub(crate) async fn put(
 /// Plans the addition of an intent without applying it.
 pub(crate) async fn dry_run(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(body): Body<Value>,
 ) -> Result<Json<PlanView>, Refusal> {
-    params.only(&[])?;
-    let body = json(body)?;
     let wanted = body.clone();
     let Json(expecting) = ask(&context, move |core, now| core.expecting(&wanted, now)).await?;
     let expected = manager_role::expect(&*context.monitor, expecting).await;
@@ -77,9 +72,8 @@ pub(crate) async fn dry_run(
 pub(crate) async fn show(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<IntentView>, Refusal> {
-    params.only(&[])?;
     ask(&context, move |core, now| core.intent(&name, now)).await
 }
 
@@ -87,11 +81,10 @@ pub(crate) async fn show(
 pub(crate) async fn remove(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-    params: Params,
+    _: NoParams,
     Requester(by): Requester,
     headers: HeaderMap,
 ) -> Result<Json<IntentsView>, Refusal> {
-    params.only(&[])?;
     let if_match = etag(&headers, header::IF_MATCH);
     change(&context, move |core, now| {
         core.remove(&name, if_match.as_deref(), &by, now)
@@ -103,9 +96,8 @@ pub(crate) async fn remove(
 /// Lists the devices of the inventory.
 pub(crate) async fn devices(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<DevicesView>, Refusal> {
-    params.only(&[])?;
     ask(&context, |core, now| Ok(core.devices(now))).await
 }
 
@@ -113,9 +105,8 @@ pub(crate) async fn devices(
 pub(crate) async fn device(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<DeviceView>, Refusal> {
-    params.only(&[])?;
     ask(&context, move |core, now| core.device(&name, now)).await
 }
 
@@ -123,10 +114,9 @@ pub(crate) async fn device(
 pub(crate) async fn forget(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
-    params: Params,
+    _: NoParams,
     Requester(by): Requester,
 ) -> Result<Json<DevicesView>, Refusal> {
-    params.only(&[])?;
     change(&context, move |core, now| {
         core.forget_leaving(&name, &by, now).map(|()| core.devices(now))
     })
@@ -136,38 +126,34 @@ pub(crate) async fn forget(
 /// Returns the plan: changes that wait for approval or for the domain to settle.
 pub(crate) async fn plan(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<PlanView>, Refusal> {
-    params.only(&[])?;
     ask(&context, |core, _| Ok(core.plan())).await
 }
 
 /// Approves the pending plan.
 pub(crate) async fn apply(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     Requester(by): Requester,
 ) -> Result<Json<PlanView>, Refusal> {
-    params.only(&[])?;
     change(&context, move |core, now| Ok(core.apply(&by, now))).await
 }
 
 /// Returns the state of the manager and its domain.
 pub(crate) async fn domain(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<DomainView>, Refusal> {
-    params.only(&[])?;
     ask(&context, |core, now| Ok(core.domain(now))).await
 }
 
 /// Returns the state that a manager on standby copies.
 pub(crate) async fn copy(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    params.only(&[])?;
     let known = etag(&headers, header::IF_NONE_MATCH);
     let Json((etag, copy)) = ask(&context, move |core, _| Ok(core.copy(known.as_deref()))).await?;
     let etag = [(header::ETAG, format!("\"{etag}\""))];
@@ -180,20 +166,18 @@ pub(crate) async fn copy(
 /// Removes all INT from the devices; the intents stay.
 pub(crate) async fn stop(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     Requester(by): Requester,
 ) -> Result<Json<DomainView>, Refusal> {
-    params.only(&[])?;
     change(&context, move |core, now| core.stop(true, &by, now)).await
 }
 
 /// Installs the intents again after [`stop`].
 pub(crate) async fn start(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     Requester(by): Requester,
 ) -> Result<Json<DomainView>, Refusal> {
-    params.only(&[])?;
     change(&context, move |core, now| core.stop(false, &by, now)).await
 }
 

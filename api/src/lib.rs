@@ -2,13 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-mod aggregator;
 mod alerts;
 mod connections;
 mod context;
 mod cursor;
 mod dta;
-mod exports;
 mod filters;
 mod flows;
 mod guard;
@@ -28,7 +26,7 @@ mod paths;
 mod question;
 mod queues;
 mod refusal;
-mod reporter;
+mod roles;
 mod router;
 mod rules;
 #[cfg(test)]
@@ -40,7 +38,6 @@ mod stored;
 mod stream;
 mod switch;
 mod traffic;
-mod translator;
 mod transport;
 
 pub use context::{Context, READS, UNSENT};

@@ -1,5 +1,23 @@
 //! `/metrics`: the figures in Prometheus' text format or as OpenMetrics. Names and labels exist only here; a flow is never a label.
 
+/// Writes metrics, each as `name => value, help;`: a head, and a sample for each item of the loops. Loops and labels, if there
+/// are any, apply to every metric of the call.
+macro_rules! metrics {
+    ($text:ident { $($metrics:tt)+ }) => { metrics!($text [] [] { $($metrics)+ }) };
+    ($text:ident $loops:tt $labels:tt { $($name:expr => $value:expr, $help:expr;)+ }) => {$(
+        $text.metric(&$name, $help);
+        metrics!(@each $loops $text.sample(&$name, metrics!(@labels $labels), $value));
+    )+};
+    (@each [] $sample:expr) => { $sample };
+    (@each [for $item:pat in $items:expr $(; $($inner:tt)+)?] $sample:expr) => {
+        for $item in IntoIterator::into_iter($items) {
+            metrics!(@each [$($($inner)+)?] $sample);
+        }
+    };
+    (@labels [$($label:literal = $word:expr),*]) => { &[$(($label, &$word as &dyn std::fmt::Display)),*] };
+    (@labels ($labels:expr)) => { &$labels };
+}
+
 #[cfg(test)]
 mod check;
 mod dta;
@@ -13,7 +31,7 @@ mod tests;
 
 use std::fmt::{Display, Write};
 
-use collector::{StreamView, Summary, stats::Table};
+use collector::StreamView;
 use store::ProblemKind;
 
 use ::export_role::role::view::ExportsView;
@@ -27,7 +45,7 @@ use manage_role::role::view::DeviceCounterView;
 use net::dns::Counts;
 use net::tls::{Endpoint, Failure};
 use runtime::save;
-use switch_role::role::{FilterView, PortView, SwitchView};
+use switch_role::role::SwitchView;
 
 /// The format of the document.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -71,24 +89,6 @@ fn is_open_metrics(range: &str) -> bool {
         })
 }
 
-/// TLS connections to the API.
-fn handshakes(text: &mut Text, tls: &Endpoint) {
-    let about = "TLS handshakes of clients of the API that succeeded.";
-    text.single("tls_handshakes_total", "counter", about, tls.completed());
-    text.metric(
-        "tls_handshakes_failed_total",
-        "counter",
-        "TLS handshakes of clients of the API that failed.",
-    );
-    for failure in Failure::ALL {
-        text.sample(
-            "tls_handshakes_failed_total",
-            &[("reason", &failure.word())],
-            tls.failed(failure),
-        );
-    }
-}
-
 /// A document under construction.
 #[derive(Debug, Default)]
 struct Text {
@@ -97,31 +97,27 @@ struct Text {
 }
 
 impl Text {
-    /// The head of a metric, once before its samples.
-    fn metric(&mut self, name: &str, kind: &str, help: &str) {
-        self.head(&format!("hopwise_{name}"), kind, help);
-    }
-
-    /// The same for a name that has no prefix.
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // In OpenMetrics the suffix belongs to the sample of a counter, not to the name of the metric.
-        let family = match self.format {
-            Format::OpenMetrics if kind == "counter" => name.strip_suffix("_total").unwrap_or(name),
-            // So does that of information, a type that Prometheus' own format does not have.
-            Format::OpenMetrics if kind == "info" => name.strip_suffix("_info").unwrap_or(name),
-            _ => name,
-        };
-        let kind = if kind == "info" && self.format == Format::Prometheus {
-            "gauge"
+    /// Writes the head of a metric, once before its samples. The suffix of the name says the kind.
+    fn metric(&mut self, name: &str, help: &str) {
+        // In OpenMetrics the suffix belongs to the sample, not to the name; Prometheus' own format has no type for information.
+        let is_open = self.format == Format::OpenMetrics;
+        let (family, kind) = if let Some(family) = name.strip_suffix("_total") {
+            (if is_open { family } else { name }, "counter")
+        } else if let Some(family) = name.strip_suffix("_info").filter(|_| is_open) {
+            (family, "info")
         } else {
-            kind
+            (name, "gauge")
         };
-        let _ = writeln!(self.out, "# HELP {family} {help}\n# TYPE {family} {kind}");
+        let prefix = prefix(name);
+        let _ = writeln!(
+            self.out,
+            "# HELP {prefix}{family} {help}\n# TYPE {prefix}{family} {kind}"
+        );
     }
 
-    /// One sample. Label values are escaped as the format demands.
+    /// Writes a sample. Label values are escaped as the format demands.
     fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let _ = write!(self.out, "hopwise_{name}");
+        let _ = write!(self.out, "{}{name}", prefix(name));
         for (index, (label, text)) in labels.iter().enumerate() {
             let text = text
                 .to_string()
@@ -136,31 +132,14 @@ impl Text {
         }
         let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
+}
 
-    /// A sample without labels, of a name that has no prefix.
-    fn line(&mut self, name: &str, value: impl Display) {
-        let _ = writeln!(self.out, "{name} {value}");
-    }
-
-    /// A metric with one sample and no labels.
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.metric(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    /// A metric of a role, with one sample if this process has the role.
-    fn role<V, N: Display>(
-        &mut self,
-        view: Option<&V>,
-        name: &str,
-        kind: &str,
-        help: &str,
-        value: impl Fn(&V) -> N,
-    ) {
-        self.metric(name, kind, help);
-        if let Some(view) = view {
-            self.sample(name, &[], value(view));
-        }
+/// The prefix of a name. Metrics of the process have the names that every client library of Prometheus uses.
+fn prefix(name: &str) -> &'static str {
+    if name.starts_with("process_") {
+        ""
+    } else {
+        "hopwise_"
     }
 }
 
@@ -204,933 +183,297 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         dns,
         tls,
     } = parts;
-    let mut text = Text {
+    let mut document = Text {
         format,
         ..Text::default()
     };
-    text.metric("info", "gauge", "Version of hopwise.");
-    text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-    text.single(
-        "uptime_seconds",
-        "gauge",
-        "Seconds since the start.",
-        monitor.uptime().as_secs(),
-    );
+    let text = &mut document;
+    metrics!(text [] ["version" = env!("CARGO_PKG_VERSION")] { "info" => 1, "Version of hopwise."; });
+    metrics!(text { "uptime_seconds" => monitor.uptime().as_secs(), "Seconds since the start."; });
     let export = exports.map(|exports| exports.stage.clone());
     stages(
-        &mut text,
+        text,
         &[monitor.stages(detail.losses), Vec::from_iter(export)].concat(),
     );
-    inputs(&mut text, monitor);
-    collecting(&mut text, monitor);
-    losses(&mut text, &detail.streams);
-    tables(&mut text, &detail.tables);
-    network(&mut text, &detail);
-    named(&mut text, names, dns);
-    store(&mut text, monitor);
-    let streams = monitor.hub().stats();
-    text.single(
-        "stream_clients",
-        "gauge",
-        "Clients of the live stream.",
-        streams.clients,
-    );
-    text.single(
-        "stream_events_sent_total",
-        "counter",
-        "Events sent to clients of the live stream.",
-        streams.sent,
-    );
-    text.single(
-        "stream_events_shed_total",
-        "counter",
-        "Events dropped because a client of the live stream was too slow.",
-        streams.shed,
-    );
-    handshakes(&mut text, tls);
-    switching(&mut text, switch, devices);
-    reporting::reporting(&mut text, switch.and_then(|switch| switch.dta.as_ref()));
-    aggregating(&mut text, aggregator);
-    exporting::exporting(&mut text, exports);
-    recording::recording(&mut text, monitor.flight_recorder());
-    reporting::host(&mut text, reporter);
-    dta::translating(&mut text, translator);
-    dta::keeping(&mut text, memory);
-    process::process(&mut text);
-    if format == Format::OpenMetrics {
-        text.out.push_str("# EOF\n");
-    }
-    text.out
-}
-
-fn tables(text: &mut Text, tables: &[(&'static str, Table)]) {
-    table(
-        text,
-        tables,
-        "table_entries",
-        "gauge",
-        "Entries in a table.",
-        |table| table.used,
-    );
-    table(
-        text,
-        tables,
-        "table_capacity",
-        "gauge",
-        "Capacity of a table.",
-        |table| table.capacity,
-    );
-    table(
-        text,
-        tables,
-        "table_evicted_total",
-        "counter",
-        "Entries evicted from a full table.",
-        |table| table.evicted,
-    );
-    let help = "New entries refused because a table was full.";
-    table(text, tables, "table_refused_total", "counter", help, |table| {
-        table.refused
+    inputs(text, &monitor.inputs());
+    collecting(text, monitor);
+    losses(text, &detail.streams);
+    metrics!(text [for (table, counts) in &detail.tables] ["table" = table] {
+        "table_entries" => counts.used, "Entries in a table.";
+        "table_capacity" => counts.capacity, "Capacity of a table.";
+        "table_evicted_total" => counts.evicted, "Entries evicted from a full table.";
+        "table_refused_total" => counts.refused, "New entries refused because a table was full.";
     });
-}
-
-fn table(
-    text: &mut Text,
-    tables: &[(&'static str, Table)],
-    name: &str,
-    kind: &str,
-    help: &str,
-    value: fn(&Table) -> u64,
-) {
-    text.metric(name, kind, help);
-    for (table, counts) in tables {
-        text.sample(name, &[("table", table)], value(counts));
+    network(text, &detail);
+    named(text, names, dns);
+    store(text, monitor);
+    let streams = monitor.hub().stats();
+    metrics!(text {
+        "stream_clients" => streams.clients, "Clients of the live stream.";
+        "stream_events_sent_total" => streams.sent, "Events sent to clients of the live stream.";
+        "stream_events_shed_total" => streams.shed, "Events dropped because a client of the live stream was too slow.";
+        "tls_handshakes_total" => tls.completed(), "TLS handshakes of clients of the API that succeeded.";
+    });
+    metrics!(text [for failure in Failure::ALL] ["reason" = failure.word()] {
+        "tls_handshakes_failed_total" => tls.failed(failure), "TLS handshakes of clients of the API that failed.";
+    });
+    switching::switching(text, switch);
+    switching::devices(text, devices);
+    reporting::reporting(text, switch.and_then(|switch| switch.dta.as_ref()));
+    aggregating(text, aggregator);
+    exporting::exporting(text, exports);
+    recording::recording(text, monitor.flight_recorder());
+    reporting::host(text, reporter);
+    dta::translating(text, translator);
+    dta::keeping(text, memory);
+    process::process(text);
+    if format == Format::OpenMetrics {
+        document.out.push_str("# EOF\n");
     }
+    document.out
 }
 
 fn stages(text: &mut Text, stages: &[view::Stage]) {
-    text.metric(
-        "stage_in_total",
-        "counter",
-        "Units that entered a stage of the loss budget.",
-    );
-    stages.iter().for_each(|stage| {
-        text.sample(
-            "stage_in_total",
-            &[("stage", &stage.stage), ("unit", &stage.unit)],
-            stage.into,
-        )
+    metrics!(text [for stage in stages] ["stage" = stage.stage, "unit" = stage.unit] {
+        "stage_in_total" => stage.into, "Units that entered a stage of the loss budget.";
+        "stage_out_total" => stage.out, "Units that left a stage: in = out + drops + queued.";
+        "stage_queued" => stage.queued, "Units in a stage now.";
     });
-    text.metric(
-        "stage_out_total",
-        "counter",
-        "Units that left a stage: in = out + drops + queued.",
-    );
-    stages.iter().for_each(|stage| {
-        text.sample(
-            "stage_out_total",
-            &[("stage", &stage.stage), ("unit", &stage.unit)],
-            stage.out,
-        )
+    metrics!(text [for stage in stages; for (reason, count) in &stage.drops] ["stage" = stage.stage, "reason" = reason] {
+        "drops_total" => count, "Units lost, by stage of the loss budget and reason.";
     });
-    text.metric("stage_queued", "gauge", "Units in a stage now.");
-    stages.iter().for_each(|stage| {
-        text.sample(
-            "stage_queued",
-            &[("stage", &stage.stage), ("unit", &stage.unit)],
-            stage.queued,
-        )
-    });
-    text.metric(
-        "drops_total",
-        "counter",
-        "Units lost, by stage of the loss budget and reason.",
-    );
-    for stage in stages {
-        for (reason, count) in &stage.drops {
-            text.sample(
-                "drops_total",
-                &[("stage", &stage.stage), ("reason", reason)],
-                count,
-            );
-        }
-    }
     let evidence = stages.iter().find_map(|stage| stage.evidence).unwrap_or_default();
-    let help = "Datagrams missing in sequences, and not counted as lost, because the datagrams received do not support it.";
-    text.single("unconfirmed_losses", "gauge", help, evidence.unconfirmed);
-    let help = "Datagrams received in the streams in which any are missing: the evidence for losses.";
-    text.single("loss_evidence_datagrams", "gauge", help, evidence.datagrams);
+    metrics!(text {
+        "unconfirmed_losses" => evidence.unconfirmed,
+            "Datagrams missing in sequences, and not counted as lost, because the datagrams received do not support it.";
+        "loss_evidence_datagrams" => evidence.datagrams,
+            "Datagrams received in the streams in which any are missing: the evidence for losses.";
+    });
 }
 
-fn inputs(text: &mut Text, monitor: &Monitor) {
-    let inputs = monitor.inputs();
-    text.metric("input_datagrams_total", "counter", "Datagrams received.");
-    inputs.iter().for_each(|input| {
-        text.sample(
-            "input_datagrams_total",
-            &[("listen", &input.listen)],
-            input.datagrams,
-        )
+fn inputs(text: &mut Text, inputs: &[view::InputView]) {
+    metrics!(text [for input in inputs] ["listen" = input.listen] {
+        "input_datagrams_total" => input.datagrams, "Datagrams received.";
+        "input_handled_in_kernel_total" => input.handled_in_kernel,
+            "Of these, datagrams without a significant change that the kernel program aggregated (mode = \"kernel\").";
+        "input_bytes_total" => input.bytes, "Payload bytes received.";
+        "input_truncated_total" => input.truncated,
+            "Datagrams truncated because they are longer than [collector] datagram.";
+        "input_kernel_drops_total" => input.kernel_drops,
+            "Datagrams that the kernel dropped because the receive buffer was full.";
+        "input_up" => u8::from(input.up), "1 while an input receives, 0 while it cannot be opened.";
     });
-    text.metric(
-        "input_handled_in_kernel_total",
-        "counter",
-        "Of these, datagrams without a significant change that the kernel program aggregated (mode = \"kernel\").",
-    );
-    inputs.iter().for_each(|input| {
-        text.sample(
-            "input_handled_in_kernel_total",
-            &[("listen", &input.listen)],
-            input.handled_in_kernel,
-        )
+    metrics!(text [for input in inputs] ["listen" = input.listen, "kind" = input.kind] {
+        "input_kind" => 1, "1 for the receive path of an input, from xdp-zerocopy to udp.";
     });
-    text.metric("input_bytes_total", "counter", "Payload bytes received.");
-    inputs
-        .iter()
-        .for_each(|input| text.sample("input_bytes_total", &[("listen", &input.listen)], input.bytes));
-    text.metric(
-        "input_truncated_total",
-        "counter",
-        "Datagrams truncated because they are longer than [collector] datagram.",
-    );
-    inputs.iter().for_each(|input| {
-        text.sample(
-            "input_truncated_total",
-            &[("listen", &input.listen)],
-            input.truncated,
-        )
+    metrics!(text [for input in inputs] ["listen" = input.listen] {
+        "input_reopened_total" => input.reopened, "Times an input was reopened.";
     });
-    text.metric(
-        "input_kernel_drops_total",
-        "counter",
-        "Datagrams that the kernel dropped because the receive buffer was full.",
-    );
-    inputs.iter().for_each(|input| {
-        text.sample(
-            "input_kernel_drops_total",
-            &[("listen", &input.listen)],
-            input.kernel_drops,
-        )
+    metrics!(text [for input in inputs; for (reason, count) in &input.drops] ["listen" = input.listen, "reason" = reason] {
+        "input_drops_total" => count, "Datagrams sent to an input and not received, by reason.";
     });
-    receive_paths(text, &inputs);
-}
-
-/// The receive path of each input, and its losses.
-fn receive_paths(text: &mut Text, inputs: &[view::InputView]) {
-    text.metric(
-        "input_up",
-        "gauge",
-        "1 while an input receives, 0 while it cannot be opened.",
-    );
-    inputs
-        .iter()
-        .for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
-    text.metric(
-        "input_kind",
-        "gauge",
-        "1 for the receive path of an input, from xdp-zerocopy to udp.",
-    );
-    for input in inputs {
-        text.sample(
-            "input_kind",
-            &[("listen", &input.listen), ("kind", &input.kind)],
-            1,
-        );
-    }
-    text.metric("input_reopened_total", "counter", "Times an input was reopened.");
-    inputs.iter().for_each(|input| {
-        text.sample(
-            "input_reopened_total",
-            &[("listen", &input.listen)],
-            input.reopened,
-        )
+    metrics!(text [for input in inputs; for (reason, count) in &input.passed] ["listen" = input.listen, "reason" = reason] {
+        "input_passed_total" => count,
+            "Telemetry frames that the XDP program passed to the network stack, by reason; a socket receives them.";
     });
-    text.metric(
-        "input_drops_total",
-        "counter",
-        "Datagrams sent to an input and not received, by reason.",
-    );
-    for input in inputs {
-        for (reason, count) in &input.drops {
-            text.sample(
-                "input_drops_total",
-                &[("listen", &input.listen), ("reason", reason)],
-                count,
-            );
-        }
-    }
-    text.metric(
-        "input_passed_total",
-        "counter",
-        "Telemetry frames that the XDP program passed to the network stack, by reason; a socket receives them.",
-    );
-    for input in inputs {
-        for (reason, count) in &input.passed {
-            text.sample(
-                "input_passed_total",
-                &[("listen", &input.listen), ("reason", reason)],
-                count,
-            );
-        }
-    }
-    text.metric(
-        "input_device_drops_total",
-        "counter",
-        "Frames of any destination that the interface dropped before the XDP program.",
-    );
-    for input in inputs.iter().filter(|input| input.interface.is_some()) {
-        text.sample(
-            "input_device_drops_total",
-            &[("listen", &input.listen)],
-            input.device_drops,
-        );
-    }
+    metrics!(text [for input in inputs.iter().filter(|input| input.interface.is_some())] ["listen" = input.listen] {
+        "input_device_drops_total" => input.device_drops,
+            "Frames of any destination that the interface dropped before the XDP program.";
+    });
 }
 
 fn postcards(text: &mut Text, view: &view::PostcardsView) {
-    let help = "Postcards: in = joined + pending + partial + unjoinable.";
-    text.single("postcards_total", "counter", help, view.received);
-    text.single(
-        "postcards_joined_total",
-        "counter",
-        "Postcards that gave or confirmed a path.",
-        view.joined,
-    );
-    text.single(
-        "postcards_pending",
-        "gauge",
-        "Postcards that wait for others of the same packet.",
-        view.pending,
-    );
-    text.metric(
-        "postcards_partial_total",
-        "counter",
-        "Postcards that waited and were not joined, by reason.",
-    );
-    for (reason, count) in &view.partial {
-        text.sample("postcards_partial_total", &[("reason", reason)], count);
-    }
-    text.metric(
-        "postcards_unjoinable_total",
-        "counter",
-        "Postcards that could not be joined, by reason.",
-    );
-    for (reason, count) in &view.unjoinable {
-        text.sample("postcards_unjoinable_total", &[("reason", reason)], count);
-    }
-    let help = "Postcards whose Flow ID matches several known flows.";
-    text.single("postcards_ambiguous_total", "counter", help, view.ambiguous);
-    text.single(
-        "aggregates_total",
-        "counter",
-        "Valid aggregates received.",
-        view.aggregates,
-    );
-    text.single(
-        "aggregate_postcards_total",
-        "counter",
-        "Postcards in them.",
-        view.unfolded,
-    );
-    text.single(
-        "aggregate_summaries_total",
-        "counter",
-        "Summaries in them.",
-        view.summaries,
-    );
+    metrics!(text {
+        "postcards_total" => view.received, "Postcards: in = joined + pending + partial + unjoinable.";
+        "postcards_joined_total" => view.joined, "Postcards that gave or confirmed a path.";
+        "postcards_pending" => view.pending, "Postcards that wait for others of the same packet.";
+    });
+    metrics!(text [for (reason, count) in &view.partial] ["reason" = reason] {
+        "postcards_partial_total" => count, "Postcards that waited and were not joined, by reason.";
+    });
+    metrics!(text [for (reason, count) in &view.unjoinable] ["reason" = reason] {
+        "postcards_unjoinable_total" => count, "Postcards that could not be joined, by reason.";
+    });
+    metrics!(text {
+        "postcards_ambiguous_total" => view.ambiguous, "Postcards whose Flow ID matches several known flows.";
+        "aggregates_total" => view.aggregates, "Valid aggregates received.";
+        "aggregate_postcards_total" => view.unfolded, "Postcards in them.";
+        "aggregate_summaries_total" => view.summaries, "Summaries in them.";
+    });
 }
 
 fn collecting(text: &mut Text, monitor: &Monitor) {
-    text.single(
-        "reports_total",
-        "counter",
-        "Valid reports.",
-        monitor.total(|stats| stats.reports),
-    );
-    text.metric(
-        "reports_refused_total",
-        "counter",
-        "Reports, or remainders of datagrams, refused, by reason.",
-    );
-    monitor
-        .refused()
+    metrics!(text { "reports_total" => monitor.total(|stats| stats.reports), "Valid reports."; });
+    metrics!(text [for (reason, count) in monitor.refused()] ["reason" = reason] {
+        "reports_refused_total" => count, "Reports, or remainders of datagrams, refused, by reason.";
+    });
+    let refused = wire::Refusal::ALL
         .iter()
-        .for_each(|(reason, count)| text.sample("reports_refused_total", &[("reason", reason)], count));
-    let help = "Valid reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.";
-    text.metric("int_refused_total", "counter", help);
-    for refusal in wire::Refusal::ALL {
-        let count = monitor.total(|stats| stats.int_refused[refusal.index()]);
-        if count > 0 {
-            text.sample("int_refused_total", &[("reason", &refusal.name())], count);
-        }
-    }
+        .map(|refusal| {
+            (
+                refusal.name(),
+                monitor.total(|stats| stats.int_refused[refusal.index()]),
+            )
+        })
+        .filter(|(_, count)| *count > 0);
+    metrics!(text [for (reason, count) in refused] ["reason" = reason] {
+        "int_refused_total" => count,
+            "Valid reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.";
+    });
     postcards(text, &monitor.postcards());
-    let help = "Reports of dropped packets.";
-    text.single(
-        "drop_reports_total",
-        "counter",
-        help,
-        monitor.total(|stats| stats.drop_reports),
-    );
-    let help = "Implausible hop latencies, not included in any other metric.";
-    let implausible = monitor.total(|stats| stats.implausible_latencies);
-    text.single("implausible_latencies_total", "counter", help, implausible);
-    let help = "Paths truncated because the table of hops was full.";
-    text.single(
-        "truncated_paths_total",
-        "counter",
-        help,
-        monitor.total(|stats| stats.truncated_paths),
-    );
-    let help = "Flows whose path is truncated now.";
-    text.single(
-        "truncated_flows",
-        "gauge",
-        help,
-        monitor.total(|stats| stats.truncated_flows),
-    );
-    text.metric("events_total", "counter", "Events emitted, by kind.");
-    for (index, kind) in collector::Kind::ALL.iter().enumerate() {
-        text.sample(
-            "events_total",
-            &[("kind", &kind.name())],
-            monitor.total(|stats| stats.events[index]),
-        );
-    }
+    metrics!(text {
+        "drop_reports_total" => monitor.total(|stats| stats.drop_reports), "Reports of dropped packets.";
+        "implausible_latencies_total" => monitor.total(|stats| stats.implausible_latencies),
+            "Implausible hop latencies, not included in any other metric.";
+        "truncated_paths_total" => monitor.total(|stats| stats.truncated_paths),
+            "Paths truncated because the table of hops was full.";
+        "truncated_flows" => monitor.total(|stats| stats.truncated_flows), "Flows whose path is truncated now.";
+    });
+    metrics!(text [for (index, kind) in collector::Kind::ALL.iter().enumerate()] ["kind" = kind.name()] {
+        "events_total" => monitor.total(|stats| stats.events[index]), "Events emitted, by kind.";
+    });
 }
 
 /// Losses per reporting node. The number of series is bounded, in case of forged node ids.
 fn losses(text: &mut Text, streams: &[StreamView]) {
-    let help = "Datagrams missing in a reporter's sequence beyond those lost: the datagrams received do not support it.";
-    stream(
-        text,
-        streams,
-        "source_unconfirmed_losses",
-        "gauge",
-        help,
-        |stream| stream.unconfirmed,
-    );
-    stream(
-        text,
-        streams,
-        "source_lost_total",
-        "counter",
-        "Datagrams missing in a reporter's sequence, with those that were recovered later.",
-        |stream| stream.lost + stream.recovered,
-    );
-    stream(
-        text,
-        streams,
-        "source_recovered_total",
-        "counter",
-        "Datagrams that arrived after they were counted as lost.",
-        |stream| stream.recovered,
-    );
-    stream(
-        text,
-        streams,
-        "source_reordered_total",
-        "counter",
-        "Datagrams that arrived reordered.",
-        |stream| stream.reordered,
-    );
-    stream(
-        text,
-        streams,
-        "source_duplicated_total",
-        "counter",
-        "Datagrams that arrived twice.",
-        |stream| stream.duplicated,
-    );
-    stream(
-        text,
-        streams,
-        "source_restarts_total",
-        "counter",
-        "Restarts of a reporter's sequence numbers.",
-        |stream| stream.restarts,
-    );
-    let uncountable = streams.iter().filter(|stream| !stream.countable).count();
-    text.single(
-        "sources_uncountable",
-        "gauge",
-        "Reporters whose sequence number is constant, or that of several nodes: their losses are unknown.",
-        uncountable,
-    );
-}
-
-fn stream(
-    text: &mut Text,
-    streams: &[StreamView],
-    name: &str,
-    kind: &str,
-    help: &str,
-    count: fn(&StreamView) -> u64,
-) {
-    text.metric(name, kind, help);
-    for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES) {
-        let node = stream.id.node.map_or_else(String::new, |node| node.to_string());
-        let version = version_name(stream.id.version);
-        let source = std::net::Ipv6Addr::from(stream.id.source).to_canonical();
-        let labels: [(&str, &dyn Display); 5] = [
-            ("node", &node),
-            ("hw_id", &stream.id.hw_id),
-            ("source", &source),
-            ("version", &version),
-            ("listener", &stream.id.listener),
-        ];
-        text.sample(name, &labels, count(stream));
-    }
+    metrics!(text [for stream in streams.iter().filter(|stream| stream.countable).take(MAX_SERIES)] [
+        "node" = stream.id.node.map_or_else(String::new, |node| node.to_string()),
+        "hw_id" = stream.id.hw_id,
+        "source" = std::net::Ipv6Addr::from(stream.id.source).to_canonical(),
+        "version" = version_name(stream.id.version),
+        "listener" = stream.id.listener
+    ] {
+        "source_unconfirmed_losses" => stream.unconfirmed,
+            "Datagrams missing in a reporter's sequence beyond those lost: the datagrams received do not support it.";
+        "source_lost_total" => stream.lost + stream.recovered,
+            "Datagrams missing in a reporter's sequence, with those that were recovered later.";
+        "source_recovered_total" => stream.recovered, "Datagrams that arrived after they were counted as lost.";
+        "source_reordered_total" => stream.reordered, "Datagrams that arrived reordered.";
+        "source_duplicated_total" => stream.duplicated, "Datagrams that arrived twice.";
+        "source_restarts_total" => stream.restarts, "Restarts of a reporter's sequence numbers.";
+    });
+    metrics!(text {
+        "sources_uncountable" => streams.iter().filter(|stream| !stream.countable).count(),
+            "Reporters whose sequence number is constant, or that of several nodes: their losses are unknown.";
+    });
 }
 
 /// Latest values of nodes: gauges per node, queue and link.
 fn network(text: &mut Text, detail: &Detail) {
     let entries = &detail.entries;
     let latencies = merged(entries.iter().map(|entries| &entries.nodes));
-    for (name, help, value) in [
-        (
-            "hop_latency_median_seconds",
-            "Time inside a node, median over the last second that had values.",
-            (|last| last.p50) as fn(&Summary) -> Option<u64>,
-        ),
-        (
-            "hop_latency_p99_seconds",
-            "Time inside a node, 99th percentile over the last second that had values.",
-            |last| last.p99,
-        ),
-    ] {
-        text.metric(name, "gauge", help);
-        for latency in latencies.values().take(MAX_SERIES) {
-            if let Some(value) = value(&latency.last) {
-                text.sample(name, &[("node", &latency.node)], value as f64 / 1e9);
-            }
-        }
-    }
-    text.metric(
-        "queue_occupancy",
-        "gauge",
-        "Latest occupancy of a queue, device units.",
-    );
-    for queue in merged(entries.iter().map(|entries| &entries.queues))
-        .values()
-        .take(MAX_SERIES)
-    {
+    metrics!(text [for one in latencies.values().take(MAX_SERIES); for value in one.last.p50] ["node" = one.node] {
+        "hop_latency_median_seconds" => value as f64 / 1e9,
+            "Time inside a node, median over the last second that had values.";
+    });
+    metrics!(text [for one in latencies.values().take(MAX_SERIES); for value in one.last.p99] ["node" = one.node] {
+        "hop_latency_p99_seconds" => value as f64 / 1e9,
+            "Time inside a node, 99th percentile over the last second that had values.";
+    });
+    let queues = merged(entries.iter().map(|entries| &entries.queues));
+    metrics!(text [for queue in queues.values().take(MAX_SERIES)] [
+        "node" = queue.node,
         // The entry for all queues of the node has no number.
-        match u8::try_from(queue.part) {
-            Ok(number) => text.sample(
-                "queue_occupancy",
-                &[("node", &queue.node), ("queue", &number)],
-                queue.latest,
-            ),
-            Err(_) => text.sample(
-                "queue_occupancy",
-                &[("node", &queue.node), ("queue", &"all")],
-                queue.latest,
-            ),
-        }
-    }
-    text.metric(
-        "link_utilization_ratio",
-        "gauge",
-        "Latest utilization of an egress link, as a fraction of 1.",
-    );
-    for link in merged(entries.iter().map(|entries| &entries.links))
-        .values()
-        .take(MAX_SERIES)
-    {
-        let value = view::fraction(link.latest);
-        text.sample(
-            "link_utilization_ratio",
-            &[("node", &link.node), ("interface", &link.part)],
-            value,
-        );
-    }
+        "queue" = u8::try_from(queue.part).map_or_else(|_| "all".to_owned(), |number| number.to_string())
+    ] {
+        "queue_occupancy" => queue.latest, "Latest occupancy of a queue, device units.";
+    });
+    let links = merged(entries.iter().map(|entries| &entries.links));
+    metrics!(text [for link in links.values().take(MAX_SERIES)] ["node" = link.node, "interface" = link.part] {
+        "link_utilization_ratio" => view::fraction(link.latest),
+            "Latest utilization of an egress link, as a fraction of 1.";
+    });
 }
 
 /// Names of nodes and interfaces, to be joined with the metrics that have their ids.
 fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
-    text.metric("node_info", "info", "Name of a node; 1.");
-    for node in names.nodes.iter().take(MAX_NAMES) {
-        if let Some(name) = &node.name {
-            text.sample("node_info", &[("node", &node.node), ("name", name)], 1);
-        }
-    }
-    text.metric("interface_info", "info", "Name of an interface of a node; 1.");
+    metrics!(text [for node in names.nodes.iter().take(MAX_NAMES); for name in &node.name] [
+        "node" = node.node, "name" = name
+    ] {
+        "node_info" => 1, "Name of a node; 1.";
+    });
     let interfaces = names
         .nodes
         .iter()
         .flat_map(|node| node.interfaces.iter().map(|one| (node.node, one)));
-    for (node, one) in interfaces.take(MAX_NAMES) {
-        let labels: [(&str, &dyn Display); 3] = [
-            ("node", &node),
-            ("interface", &one.interface),
-            ("name", &one.name),
-        ];
-        text.sample("interface_info", &labels, 1);
-    }
-    text.metric(
-        "dns_lookups_total",
-        "counter",
-        "Lookups of names of hosts by DNS, by result.",
-    );
-    if let Some(Counts {
-        found,
-        without,
-        refused,
-        ..
-    }) = dns
-    {
-        for (result, count) in [("found", found), ("none", without), ("queue_full", refused)] {
-            text.sample("dns_lookups_total", &[("result", &result)], count);
-        }
-    }
-    text.metric(
-        "dns_waiting",
-        "gauge",
-        "Addresses that wait for a lookup of their name.",
-    );
-    if let Some(dns) = dns {
-        text.sample("dns_waiting", &[], dns.waiting);
-    }
+    metrics!(text [for (node, one) in interfaces.take(MAX_NAMES)] [
+        "node" = node, "interface" = one.interface, "name" = one.name
+    ] {
+        "interface_info" => 1, "Name of an interface of a node; 1.";
+    });
+    metrics!(text [
+        for dns in dns;
+        for (result, count) in [("found", dns.found), ("none", dns.without), ("queue_full", dns.refused)]
+    ] ["result" = result] {
+        "dns_lookups_total" => count, "Lookups of names of hosts by DNS, by result.";
+    });
+    metrics!(text [for dns in dns] [] {
+        "dns_waiting" => dns.waiting, "Addresses that wait for a lookup of their name.";
+    });
 }
 
 fn store(text: &mut Text, monitor: &Monitor) {
-    let stats = monitor.pipeline().store();
-    let stats = stats.as_ref();
-    text.role(
-        stats,
-        "store_up",
-        "gauge",
-        "1 while the store works, 0 while it fails or its directory cannot be used.",
-        |stats| f64::from(stats.state == store::State::Ok),
-    );
-    text.role(
-        stats,
-        "store_committed_total",
-        "counter",
-        "Records on disk.",
-        |stats| stats.committed as f64,
-    );
-    text.role(stats, "store_bytes", "gauge", "Size of all files.", |stats| {
-        stats.bytes as f64
+    metrics!(text [for stats in &monitor.pipeline().store()] [] {
+        "store_up" => u8::from(stats.state == store::State::Ok),
+            "1 while the store works, 0 while it fails or its directory cannot be used.";
+        "store_committed_total" => stats.committed, "Records on disk.";
+        "store_bytes" => stats.bytes, "Size of all files.";
+        "store_files" => stats.files, "Files.";
+        "store_indexed_later_total" => stats.indexed_later,
+            "Files written without indexes on events at a high rate, and indexed when they were complete.";
+        "store_index_failures_total" => stats.index_failures, "Failed attempts to index such a file.";
+        "store_files_moved_total" => stats.moved_files,
+            "Files removed or replaced by anything but retention while hopwise ran.";
+        "store_removed_records_total" => stats.removed,
+            "Records of hopwise_store_committed_total that were in files that were removed, replaced or set aside.";
+        "store_files_set_aside_total" => stats.set_aside, "Damaged files that were set aside since the start.";
+        "store_damaged_files" => stats.problems.count(ProblemKind::Damaged),
+            "Damaged files pending for `hopwise store check`.";
+        "store_unreadable_files" => stats.problems.count(ProblemKind::Unreadable),
+            "Files of earlier periods that cannot be opened.";
+        "store_last_commit_seconds" => stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9),
+            "Time of the last commit, Unix time.";
     });
-    text.role(stats, "store_files", "gauge", "Files.", |stats| {
-        stats.files as f64
+    metrics!(text {
+        "files_restored_total" => save::restored(),
+            "State files, such as cursors, that something else removed, and that were written again.";
+        "files_replaced" => save::replaced().len(),
+            "State files that something else replaced, and that are not written until a restart.";
+        "store_queue_bytes" => monitor.pipeline().store_queue().bytes, "Bytes of records queued for the disk.";
     });
-    let help = "Files written without indexes on events at a high rate, and indexed when they were complete.";
-    text.role(stats, "store_indexed_later_total", "counter", help, |stats| {
-        stats.indexed_later as f64
-    });
-    let help = "Failed attempts to index such a file.";
-    text.role(stats, "store_index_failures_total", "counter", help, |stats| {
-        stats.index_failures as f64
-    });
-    let help = "Files removed or replaced by anything but retention while hopwise ran.";
-    text.role(stats, "store_files_moved_total", "counter", help, |stats| {
-        stats.moved_files as f64
-    });
-    let help = "Records of hopwise_store_committed_total that were in files that were removed, replaced or set aside.";
-    text.role(stats, "store_removed_records_total", "counter", help, |stats| {
-        stats.removed as f64
-    });
-    let help = "Damaged files that were set aside since the start.";
-    text.role(stats, "store_files_set_aside_total", "counter", help, |stats| {
-        stats.set_aside as f64
-    });
-    let help = "Damaged files pending for `hopwise store check`.";
-    text.role(stats, "store_damaged_files", "gauge", help, |stats| {
-        stats.problems.count(ProblemKind::Damaged) as f64
-    });
-    let help = "Files of earlier periods that cannot be opened.";
-    text.role(stats, "store_unreadable_files", "gauge", help, |stats| {
-        stats.problems.count(ProblemKind::Unreadable) as f64
-    });
-    text.role(
-        stats,
-        "store_last_commit_seconds",
-        "gauge",
-        "Time of the last commit, Unix time.",
-        |stats| stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9),
-    );
-    let help = "State files, such as cursors, that something else removed, and that were written again.";
-    text.single("files_restored_total", "counter", help, save::restored());
-    let help = "State files that something else replaced, and that are not written until a restart.";
-    text.single("files_replaced", "gauge", help, save::replaced().len());
-    let queued = monitor.pipeline().store_queue().bytes;
-    text.single(
-        "store_queue_bytes",
-        "gauge",
-        "Bytes of records queued for the disk.",
-        queued,
-    );
-}
-
-/// Metrics of the switch of this process.
-fn switching(text: &mut Text, switch: Option<&SwitchView>, devices: &[(String, Vec<DeviceCounterView>)]) {
-    let ports = switch.map_or(&[][..], |switch| &switch.ports);
-    port(
-        text,
-        ports,
-        "switch_received_total",
-        "counter",
-        "Frames received by a port.",
-        |port| port.received,
-    );
-    port(
-        text,
-        ports,
-        "switch_received_bytes_total",
-        "counter",
-        "Their bytes.",
-        |port| port.received_bytes,
-    );
-    port(
-        text,
-        ports,
-        "switch_sent_total",
-        "counter",
-        "Frames sent by a port.",
-        |port| port.sent,
-    );
-    port(
-        text,
-        ports,
-        "switch_sent_bytes_total",
-        "counter",
-        "Their bytes.",
-        |port| port.sent_bytes,
-    );
-    let help = "Frames dropped because a port's RX ring was full; not counted as received.";
-    port(text, ports, "switch_ring_full_total", "counter", help, |port| {
-        port.ring_full
-    });
-    port(
-        text,
-        ports,
-        "switch_queue_bytes",
-        "gauge",
-        "Bytes in a port's egress queue.",
-        |port| port.queue.bytes.into(),
-    );
-    text.metric(
-        "switch_drops_total",
-        "counter",
-        "Frames dropped, by responsible port and reason.",
-    );
-    for port in ports {
-        for (reason, count) in &port.drops {
-            text.sample(
-                "switch_drops_total",
-                &[("port", &port.number), ("reason", reason)],
-                count,
-            );
-        }
-    }
-    let help =
-        "Frames originated by the switch: ARP, neighbor discovery, ICMP errors, messages to DTA reporters.";
-    text.role(switch, "switch_originated_total", "counter", help, |switch| {
-        switch.totals.originated
-    });
-    let help = "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
-    text.role(switch, "switch_consumed_total", "counter", help, |switch| {
-        switch.totals.consumed
-    });
-    let help = "Frames in queues, on links, or waiting for neighbor resolution.";
-    text.role(switch, "switch_queued", "gauge", help, |switch| {
-        switch.totals.queued
-    });
-    text.role(
-        switch,
-        "switch_reports_sent_total",
-        "counter",
-        "Datagrams with reports sent.",
-        |switch| switch.reports.sent,
-    );
-    let help = "Datagrams with reports that could not be sent.";
-    text.role(switch, "switch_reports_unsent_total", "counter", help, |switch| {
-        switch.reports.unsent
-    });
-    switching::int(text, switch);
-    switching::devices(text, devices);
-}
-
-fn port(
-    text: &mut Text,
-    ports: &[PortView],
-    name: &str,
-    kind: &str,
-    help: &str,
-    value: fn(&PortView) -> u64,
-) {
-    text.metric(name, kind, help);
-    for port in ports {
-        text.sample(name, &[("port", &port.number)], value(port));
-    }
-}
-
-/// DTA reports that the switch intercepts, and the messages to their reporters.
-fn intercepting(text: &mut Text, switch: Option<&SwitchView>) {
-    let help = "DTA reports intercepted for the translator of this process; part of the frames consumed.";
-    text.role(switch, "switch_intercepted_total", "counter", help, |switch| {
-        switch.totals.intercepted
-    });
-    let help = "DTA reports with VLAN tags, forwarded instead of intercepted.";
-    text.role(
-        switch,
-        "switch_intercept_tagged_total",
-        "counter",
-        help,
-        |switch| switch.totals.intercept_tagged,
-    );
-    let help =
-        "Messages to DTA reporters sent for the translator of this process; part of the frames originated.";
-    text.role(switch, "switch_replies_total", "counter", help, |switch| {
-        switch.totals.replies
-    });
-    let help = "Messages to DTA reporters without a route, or longer than the MTU.";
-    text.role(
-        switch,
-        "switch_replies_refused_total",
-        "counter",
-        help,
-        |switch| switch.totals.replies_refused,
-    );
-}
-
-/// Decisions of each filter of the switch.
-fn filtering(text: &mut Text, filters: &[FilterView]) {
-    let help = "Packets by filter (index from 0) and decision; all but `suppressed` were reported.";
-    text.metric("switch_filter_total", "counter", help);
-    for (index, filter) in filters.iter().enumerate() {
-        let reported = &filter.reported;
-        for (decision, count) in [
-            ("event", reported.event),
-            ("first", reported.first),
-            ("ended", reported.ended),
-            ("keep_alive", reported.keep_alive),
-            ("missing_value", reported.missing_value),
-            ("suppressed", filter.suppressed),
-        ] {
-            text.sample(
-                "switch_filter_total",
-                &[("filter", &index), ("decision", &decision)],
-                count,
-            );
-        }
-    }
-    let help = "Register collisions of a filter: another flow or node took the register over.";
-    text.metric("switch_filter_collisions_total", "counter", help);
-    for (index, filter) in filters.iter().enumerate() {
-        text.sample(
-            "switch_filter_collisions_total",
-            &[("filter", &index)],
-            filter.collisions,
-        );
-    }
 }
 
 /// Metrics of the aggregator of this process.
-fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
-    text.role(
-        aggregator,
-        "aggregator_datagrams_total",
-        "counter",
-        "Datagrams received by the aggregator.",
-        |s| s.datagrams,
-    );
-    let help = "Datagrams that the kernel dropped because the aggregator's receive buffer was full.";
-    text.role(
-        aggregator,
-        "aggregator_kernel_drops_total",
-        "counter",
-        help,
-        |s| s.kernel_drops,
-    );
-    let help = "Postcards accepted: sent + pending.";
-    text.role(aggregator, "aggregator_postcards_total", "counter", help, |s| {
-        s.postcards
+fn aggregating(text: &mut Text, view: Option<&AggregatorView>) {
+    metrics!(text [for view in view] [] {
+        "aggregator_datagrams_total" => view.datagrams, "Datagrams received by the aggregator.";
+        "aggregator_kernel_drops_total" => view.kernel_drops,
+            "Datagrams that the kernel dropped because the aggregator's receive buffer was full.";
+        "aggregator_postcards_total" => view.postcards, "Postcards accepted: sent + pending.";
+        "aggregator_pending" => view.pending, "Postcards pending in registers.";
+        "aggregator_occupied" => view.occupied, "Registers with pending postcards.";
     });
-    text.role(
-        aggregator,
-        "aggregator_pending",
-        "gauge",
-        "Postcards pending in registers.",
-        |s| s.pending,
-    );
-    text.role(
-        aggregator,
-        "aggregator_occupied",
-        "gauge",
-        "Registers with pending postcards.",
-        |s| s.occupied,
-    );
-    text.metric(
-        "aggregator_refused_total",
-        "counter",
-        "Datagrams and reports refused, by reason.",
-    );
-    for (reason, count) in aggregator
-        .iter()
-        .flat_map(|view| view.refused.iter().chain(&view.unreadable))
-    {
-        text.sample("aggregator_refused_total", &[("reason", reason)], count);
-    }
-    text.metric(
-        "aggregator_sent_postcards_total",
-        "counter",
-        "Postcards sent, by cause of the flush.",
-    );
-    for (cause, sent) in aggregator.iter().flat_map(|view| &view.sent) {
-        text.sample(
-            "aggregator_sent_postcards_total",
-            &[("cause", cause)],
-            sent.postcards,
-        );
-    }
-    let help = "Aggregates sent, by cause of the flush.";
-    text.metric("aggregator_aggregates_total", "counter", help);
-    for (cause, sent) in aggregator.iter().flat_map(|view| &view.sent) {
-        text.sample("aggregator_aggregates_total", &[("cause", cause)], sent.datagrams);
-    }
-    let to = aggregator.map_or(&[][..], |view| &view.forward);
-    text.metric(
-        "aggregator_sent_datagrams_total",
-        "counter",
-        "Datagrams passed to the kernel.",
-    );
-    for f in to {
-        text.sample("aggregator_sent_datagrams_total", &[("to", &f.to)], f.datagrams);
-    }
-    text.metric(
-        "aggregator_sent_bytes_total",
-        "counter",
-        "Payload bytes of these datagrams.",
-    );
-    for f in to {
-        text.sample("aggregator_sent_bytes_total", &[("to", &f.to)], f.bytes);
-    }
-    text.metric(
-        "aggregator_unsent_total",
-        "counter",
-        "Datagrams that the kernel refused, by reason.",
-    );
-    for f in to {
-        text.sample(
-            "aggregator_unsent_total",
-            &[("to", &f.to), ("reason", &"no_buffers")],
-            f.no_buffers,
-        );
-        text.sample(
-            "aggregator_unsent_total",
-            &[("to", &f.to), ("reason", &"failed")],
-            f.failed,
-        );
-    }
-    let help = "Postcards lost (missing sequence numbers), by node.";
-    text.metric("aggregator_lost_total", "counter", help);
-    for node in aggregator.iter().flat_map(|view| &view.nodes) {
-        text.sample("aggregator_lost_total", &[("node", &node.node)], node.lost);
-    }
+    metrics!(text [for view in view; for (reason, count) in view.refused.iter().chain(&view.unreadable)] ["reason" = reason] {
+        "aggregator_refused_total" => count, "Datagrams and reports refused, by reason.";
+    });
+    metrics!(text [for view in view; for (cause, sent) in &view.sent] ["cause" = cause] {
+        "aggregator_sent_postcards_total" => sent.postcards, "Postcards sent, by cause of the flush.";
+        "aggregator_aggregates_total" => sent.datagrams, "Aggregates sent, by cause of the flush.";
+    });
+    metrics!(text [for view in view; for to in &view.forward] ["to" = to.to] {
+        "aggregator_sent_datagrams_total" => to.datagrams, "Datagrams passed to the kernel.";
+        "aggregator_sent_bytes_total" => to.bytes, "Payload bytes of these datagrams.";
+    });
+    metrics!(text [
+        for view in view;
+        for to in &view.forward;
+        for (reason, count) in [("no_buffers", to.no_buffers), ("failed", to.failed)]
+    ] ["to" = to.to, "reason" = reason] {
+        "aggregator_unsent_total" => count, "Datagrams that the kernel refused, by reason.";
+    });
+    metrics!(text [for view in view; for node in &view.nodes] ["node" = node.node] {
+        "aggregator_lost_total" => node.lost, "Postcards lost (missing sequence numbers), by node.";
+    });
 }
 
 /// Maximum number of reporters, nodes, queues and links with samples of their own.

@@ -9,14 +9,13 @@ use wire::FlowKey;
 use super::{
     context::Context,
     page::{self, Prepared},
-    params::Params,
+    params::NoParams,
     refusal::Refusal,
 };
 use view::NamesView;
 
 /// Names of nodes, interfaces and hosts.
-pub(crate) async fn names(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
-    params.only(&[])?;
+pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let make = known(&context).await;
     let dns = context.dns.clone();
     page::make(&context, move || {

@@ -3,11 +3,14 @@
 use std::str::FromStr;
 
 use axum::{
-    extract::{FromRequestParts, Path, Query},
+    Json,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::request::Parts,
 };
 use collector::Kind;
 use detect::Metric;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use wire::FlowKey;
 
 use super::refusal::Refusal;
@@ -333,8 +336,7 @@ impl Params {
 
     /// Returns a kind of event.
     pub(crate) fn kind(&self) -> Option<Kind> {
-        self.text(KIND.name)
-            .and_then(|text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
+        self.text(KIND.name).and_then(Kind::from_name)
     }
 
     /// Returns the value of [`METRIC`].
@@ -374,6 +376,43 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
             .await
             .map_err(|error| Refusal::bad(format!("the path cannot be read: {}", error.body_text())))?;
         Ok(Self(text))
+    }
+}
+
+/// A request without parameters: any parameter is refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoParams;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoParams {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let params = Params::from_request_parts(parts, state).await?;
+        params.only(&[]).map(|_| Self)
+    }
+}
+
+/// The body of a request, which is JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let Json(value) = Json::<Value>::from_request(request, state)
+            .await
+            .map_err(|error| {
+                Refusal::bad(format!(
+                    "the body is not JSON: {}; send it with content-type: application/json",
+                    error.body_text()
+                ))
+            })?;
+        serde_json::from_value(value).map(Self).map_err(|error| {
+            Refusal::bad(format!(
+                "{error}; /api/v1/openapi.json describes the body of this request"
+            ))
+        })
     }
 }
 

@@ -12,11 +12,11 @@ use axum::{
 };
 
 use crate::{
-    aggregator, alerts,
+    alerts,
     context::{Context, MAX_BODY},
-    dta, exports, filters, flows, guard, intents, losses, names, notes, openapi, pages, past, paths, queues,
+    dta, filters, flows, guard, intents, losses, names, notes, openapi, pages, past, paths, queues,
     refusal::Refusal,
-    reporter, rules, session, state, stored, stream, switch, traffic, translator,
+    roles, rules, session, state, stored, stream, switch, traffic,
 };
 
 /// Declares the routes once: for the router, and for the test that compares them with the OpenAPI document.
@@ -73,10 +73,10 @@ routes! {
     patch "/api/v1/switch/rules" => rules::change,
     post "/api/v1/switch/claim" => rules::claim,
     post "/api/v1/switch/renew" => rules::renew,
-    get "/api/v1/aggregator" => aggregator::view,
-    get "/api/v1/reporter" => reporter::view,
-    get "/api/v1/exports" => exports::view,
-    get "/api/v1/translator" => translator::view,
+    get "/api/v1/aggregator" => roles::aggregator,
+    get "/api/v1/reporter" => roles::reporter,
+    get "/api/v1/exports" => roles::exports,
+    get "/api/v1/translator" => roles::translator,
     get "/api/v1/dta" => dta::view,
     get "/api/v1/dta/stores" => dta::stores,
     get "/api/v1/dta/stores/{name}" => dta::store,

@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Json,
-    extract::{State, rejection::JsonRejection},
+    extract::State,
     http::{HeaderMap, header},
 };
 use manager::device::{Change, Etag};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     context::Context,
-    params::{Form, Param, Params},
+    params::{Body, Form, NoParams, Param, Params},
     refusal::Refusal,
     session::Session,
-    switch::{handle, read, silent},
+    switch::{handle, silent},
 };
 use config::sections::Role;
 use switch_role::role::{Proposal, Refused, Requester, RulesError};
@@ -73,11 +72,9 @@ pub(crate) async fn rules(
 /// Makes the requester the only writer.
 pub(crate) async fn claim(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(election): Body<ElectionView>,
 ) -> Result<Json<RulesView>, Refusal> {
-    params.only(&[])?;
-    let election: ElectionView = read(body)?;
     Ok(Json(
         handle(&context)?
             .propose(Proposal::Claim(election.into()))
@@ -88,11 +85,9 @@ pub(crate) async fn claim(
 /// Renews the lease of the manager that claimed the switch.
 pub(crate) async fn renew(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(election): Body<ElectionView>,
 ) -> Result<Json<CountersView>, Refusal> {
-    params.only(&[])?;
-    let election: ElectionView = read(body)?;
     let renewed = handle(&context)?
         .ask(move |forwarder| {
             forwarder
@@ -106,11 +101,10 @@ pub(crate) async fn renew(
 /// Changes rules, if they are still those of the version in `If-Match`.
 pub(crate) async fn change(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
     headers: HeaderMap,
-    body: Result<Json<Value>, JsonRejection>,
+    body: Result<Body<ChangesBody>, Refusal>,
 ) -> Result<Json<RulesView>, Refusal> {
-    params.only(&[])?;
     let etag = headers
         .get(header::IF_MATCH)
         .and_then(|value| value.to_str().ok());
@@ -120,7 +114,7 @@ pub(crate) async fn change(
             "a change needs the version that it was made from; send the `etag` as If-Match: \"ETAG\"",
         )
     })?;
-    let ChangesBody { election, changes } = read(body)?;
+    let Body(ChangesBody { election, changes }) = body?;
     let changes: Result<Vec<Change>, String> = changes.iter().map(Change::try_from).collect();
     let changes = changes.map_err(Refusal::bad)?;
     let proposal = Proposal::Apply {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use settings::values::Secret;
 
-use super::{context::Context, params::Params, refusal::Refusal};
+use super::{context::Context, params::NoParams, refusal::Refusal};
 use config::sections::Role;
 
 /// The rights and the name that the token of a request proves.
@@ -80,9 +80,8 @@ pub(crate) enum RoleView {
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
-    params: Params,
-) -> Result<Json<SessionView>, Refusal> {
-    params.only(&[])?;
+    _: NoParams,
+) -> Json<SessionView> {
     let role = match session.role {
         Role::Read => RoleView::Read,
         Role::Operate => RoleView::Operate,
@@ -95,13 +94,13 @@ pub(crate) async fn view(
         .as_ref()
         .map(|console| console.collectors.clone())
         .unwrap_or_default();
-    Ok(Json(SessionView {
+    Json(SessionView {
         role,
         name: session.name,
         needs_token,
         console,
         collectors,
-    }))
+    })
 }
 
 /// The requester, for the history: the name of the token; without one, the name that the request gives, which

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     context::Context,
     page::{self, Prepared},
-    params::{Param, Params, SINCE, UNTIL},
+    params::{NoParams, Param, Params, SINCE, UNTIL},
     past,
     refusal::Refusal,
 };
@@ -24,8 +24,7 @@ use config::Settings;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
 /// The state of the program: rates, loss budget, inputs, tables, store.
-pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
-    params.only(&[])?;
+pub(crate) async fn status(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let monitor = Arc::clone(&context.monitor);
     let settings = context.active_config.get();
     let exports = context.exports.clone();
@@ -40,14 +39,10 @@ pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) 
 }
 
 /// Rates, second by second.
-pub(crate) async fn rates(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<RateHistory>, Refusal> {
-    params.only(&[])?;
-    Ok(Json(RateHistory {
+pub(crate) async fn rates(State(context): State<Arc<Context>>, _: NoParams) -> Json<RateHistory> {
+    Json(RateHistory {
         rates: context.monitor.rate_history(),
-    }))
+    })
 }
 
 /// The parameters of `/nodes`.
@@ -186,12 +181,8 @@ pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -
 }
 
 /// The active configuration, secrets hidden.
-pub(crate) async fn config(
-    State(context): State<Arc<Context>>,
-    params: Params,
-) -> Result<Json<serde_json::Value>, Refusal> {
-    params.only(&[])?;
-    Ok(Json(context.active_config.get().to_json()))
+pub(crate) async fn config(State(context): State<Arc<Context>>, _: NoParams) -> Json<serde_json::Value> {
+    Json(context.active_config.get().to_json())
 }
 
 /// The response of `/config/reload`.
@@ -207,9 +198,8 @@ pub(crate) struct Reload {
 /// Reads the configuration file again.
 pub(crate) async fn reload(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<Reload>, Refusal> {
-    params.only(&[])?;
     match context.control.reload().await {
         Ok(Ok(restart_required)) => Ok(Json(Reload {
             reloaded: true,
@@ -224,9 +214,8 @@ pub(crate) async fn reload(
 pub(crate) async fn metrics(
     State(context): State<Arc<Context>>,
     headers: HeaderMap,
-    params: Params,
-) -> Result<([(HeaderName, &'static str); 1], String), Refusal> {
-    params.only(&[])?;
+    _: NoParams,
+) -> ([(HeaderName, &'static str); 1], String) {
     let accept: Vec<&str> = headers
         .get_all(header::ACCEPT)
         .iter()
@@ -267,7 +256,7 @@ pub(crate) async fn metrics(
         tls: &context.tls,
     };
     let text = metrics::text(&context.monitor, parts, format);
-    Ok(([(header::CONTENT_TYPE, format.content_type())], text))
+    ([(header::CONTENT_TYPE, format.content_type())], text)
 }
 
 /// Checks the health of the program: 503 with the reason if the store fails.

@@ -20,7 +20,7 @@ use super::{
     context::Context,
     filters,
     guard::is_token_valid,
-    params::{EVENT_FILTER, FLOW, KIND, NODE, Param, Params},
+    params::{EVENT_FILTER, FLOW, KIND, NODE, NoParams, Param, Params},
     refusal::Refusal,
     session::Session,
 };
@@ -50,9 +50,8 @@ pub(crate) async fn events(
 pub(crate) async fn domain(
     State(context): State<Arc<Context>>,
     Extension(session): Extension<Session>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    params.only(&[])?;
     if context.manager.is_none() {
         return Err(Refusal::not_found(super::intents::NO_MANAGER));
     }

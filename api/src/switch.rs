@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{State, rejection::JsonRejection},
-};
-use serde::de::DeserializeOwned;
+use axum::{Json, extract::State};
 use serde_json::Value;
 
 use super::{
     context::Context,
-    params::{Params, Segment},
+    params::{Body, NoParams, Segment},
     refusal::Refusal,
 };
 use switch_role::{
@@ -23,9 +19,8 @@ use view::switch::CountersView;
 /// Returns the state and the counters of the switch.
 pub(crate) async fn view(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<SwitchView>, Refusal> {
-    params.only(&[])?;
     let view = handle(&context)?.ask(|forwarder| forwarder.view()).await;
     view.map(Json).ok_or_else(silent)
 }
@@ -33,9 +28,8 @@ pub(crate) async fn view(
 /// Returns the INT counters now: a short answer, for clients that ask often.
 pub(crate) async fn counters(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<CountersView>, Refusal> {
-    params.only(&[])?;
     let view = handle(&context)?.ask(|forwarder| forwarder.counters_view()).await;
     view.map(Json).ok_or_else(silent)
 }
@@ -43,35 +37,43 @@ pub(crate) async fn counters(
 /// Replaces the watched flows until the configuration is reloaded.
 pub(crate) async fn watch(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(body): Body<Value>,
 ) -> Result<Json<SwitchView>, Refusal> {
-    params.only(&[])?;
-    let body = json(body)?;
-    let changed = handle(&context)?
-        .ask(move |forwarder| {
-            own(forwarder)?;
-            let watch = switch::watch(forwarder.settings(), body)?;
-            forwarder.watch(watch)?;
-            Ok(forwarder.view())
-        })
-        .await;
-    done(changed)
+    change(&context, body, |forwarder, body| {
+        let watch = switch::watch(forwarder.settings(), body)?;
+        forwarder.watch(watch)
+    })
+    .await
 }
 
 /// Replaces the filters of the sink until the configuration is reloaded.
 pub(crate) async fn filters(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(body): Body<Value>,
 ) -> Result<Json<SwitchView>, Refusal> {
-    params.only(&[])?;
-    let body = json(body)?;
-    let changed = handle(&context)?
+    change(&context, body, |forwarder, body| {
+        let filters = switch::filters(forwarder.settings(), body)?;
+        forwarder.set_filters(filters)
+    })
+    .await
+}
+
+/// Applies the body to a switch whose watchlist and filters no manager decides.
+async fn change(
+    context: &Context,
+    body: Value,
+    apply: impl FnOnce(&mut switch::Forwarder, Value) -> Result<(), String> + Send + 'static,
+) -> Result<Json<SwitchView>, Refusal> {
+    let changed = handle(context)?
         .ask(move |forwarder| {
-            own(forwarder)?;
-            let filters = switch::filters(forwarder.settings(), body)?;
-            forwarder.set_filters(filters)?;
+            if forwarder.is_managed() {
+                let message =
+                    "the watchlist and filters of this switch are managed; add an intent at the manager";
+                return Err(message.to_owned());
+            }
+            apply(forwarder, body)?;
             Ok(forwarder.view())
         })
         .await;
@@ -82,11 +84,9 @@ pub(crate) async fn filters(
 pub(crate) async fn port(
     State(context): State<Arc<Context>>,
     Segment(number): Segment,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(body): Body<Value>,
 ) -> Result<Json<PortView>, Refusal> {
-    params.only(&[])?;
-    let body = json(body)?;
     let handle = handle(&context)?;
     let number = number.parse::<u16>().ok();
     let known = handle
@@ -113,9 +113,8 @@ pub(crate) async fn port(
 /// Clears the SF-INT registers of all flows.
 pub(crate) async fn wipe(
     State(context): State<Arc<Context>>,
-    params: Params,
+    _: NoParams,
 ) -> Result<Json<SwitchView>, Refusal> {
-    params.only(&[])?;
     let wiped = handle(&context)?
         .ask(|forwarder| {
             forwarder.wipe_registers();
@@ -125,37 +124,9 @@ pub(crate) async fn wipe(
     wiped.map(Json).ok_or_else(silent)
 }
 
-/// Refuses a change of what a manager decides.
-fn own(forwarder: &switch::Forwarder) -> Result<(), String> {
-    let message = "the watchlist and filters of this switch are managed; add an intent at the manager";
-    if forwarder.is_managed() {
-        Err(message.to_owned())
-    } else {
-        Ok(())
-    }
-}
-
 pub(super) fn handle(context: &Context) -> Result<&Handle, Refusal> {
     let missing = "there is no switch in this process; add [switch] to its configuration";
     context.switch.as_ref().ok_or_else(|| Refusal::not_found(missing))
-}
-
-pub(super) fn json(body: Result<Json<Value>, JsonRejection>) -> Result<Value, Refusal> {
-    body.map(|Json(value)| value).map_err(|error| {
-        Refusal::bad(format!(
-            "the body is not JSON: {}; send it with content-type: application/json",
-            error.body_text()
-        ))
-    })
-}
-
-/// Reads the body of a request as `T`.
-pub(super) fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
-    serde_json::from_value(json(body)?).map_err(|error| {
-        Refusal::bad(format!(
-            "{error}; /api/v1/openapi.json describes the body of this request"
-        ))
-    })
 }
 
 fn done<T>(result: Option<Result<T, String>>) -> Result<Json<T>, Refusal> {

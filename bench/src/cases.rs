@@ -30,7 +30,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::harness::{Failure, LoadMeter, Outcome, Plan};
-pub(crate) use self::harness::{core_time, load, machine};
 use crate::page;
 use clap::Parser;
 use terminal::CliError;

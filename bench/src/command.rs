@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 use clap::{CommandFactory, Parser};
 use terminal::{CliError, generate};
 
-use crate::{cases, experiment};
+use crate::cases;
 
 /// Write man pages and shell completions (for packagers)
 #[derive(Parser, Debug)]
@@ -23,7 +23,7 @@ struct Generate {
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, CliError> {
     let arguments: Vec<OsString> = arguments.collect();
     match arguments.get(1).and_then(|word| word.to_str()) {
-        Some("experiment") => experiment::run(experiment::Args::parse_from(&arguments[1..])),
+        Some("experiment") => experiments::run(experiments::Args::parse_from(&arguments[1..])),
         Some("generate") => write(&Generate::parse_from(&arguments[1..])),
         _ => cases::run(cases::Args::parse_from(arguments)),
     }
@@ -31,7 +31,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, CliErr
 
 fn write(args: &Generate) -> Result<ExitCode, CliError> {
     generate::man_pages(cases::Args::command(), &args.directory)?;
-    generate::man_pages(experiment::Args::command(), &args.directory)?;
+    generate::man_pages(experiments::Args::command(), &args.directory)?;
     generate::completions("hopwise-bench", cases::Args::command(), &args.directory)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         cases::Args::command().debug_assert();
-        experiment::Args::command().debug_assert();
+        experiments::Args::command().debug_assert();
         Generate::command().debug_assert();
     }
 }

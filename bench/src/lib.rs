@@ -1,14 +1,10 @@
-//! Benchmarks of the program, and the experiments of the papers with their tables and plots: the library of the program
-//! `hopwise-bench`.
+//! Benchmarks of the program: the library of the program `hopwise-bench`, which also runs the experiments of the papers.
 //!
-//! `cases` is `hopwise bench`, `experiment` is `hopwise experiment`; both use `figures`; `svg` draws plots.
+//! `cases` is `hopwise bench`, with the pages that `page` makes of its figures.
 #![forbid(unsafe_code)]
 
 mod cases;
 mod command;
-mod experiment;
-mod figures;
 mod page;
-mod svg;
 
 pub use command::run;

@@ -311,7 +311,7 @@ impl Written {
         }
         let reporting = self.reporting();
         if !reporting.is_empty() {
-            intent["tell"] = Value::Object(reporting);
+            intent["report"] = Value::Object(reporting);
         }
         if let Some(budget) = self.budget {
             intent["budget"] = json!(budget.to_string());
@@ -482,14 +482,14 @@ fn option_in(message: &str) -> Option<(&'static str, &str)> {
         ("mode", "--mode"),
         ("at.edges", "--edges"),
         ("at.between", "--between"),
-        ("tell.filter", "--filter"),
-        ("tell.rule", "--rule"),
-        ("tell.then.watch", "--then"),
-        ("tell.then.match", "--then-match"),
-        ("tell.then.for", "--then-for"),
+        ("report.filter", "--filter"),
+        ("report.rule", "--rule"),
+        ("report.then.watch", "--then"),
+        ("report.then.match", "--then-match"),
+        ("report.then.for", "--then-for"),
         ("until", "--until"),
     ];
-    let is_threshold = key.starts_with("tell.thresholds.");
+    let is_threshold = key.starts_with("report.thresholds.");
     let found = options
         .into_iter()
         .find(|(one, _)| *one == key)
@@ -786,7 +786,7 @@ mod tests {
             text(400, "`match.dport`: found the text \"x\"; write y"),
             "--dport: found the text \"x\"; write y"
         );
-        assert_eq!(text(400, "`tell.thresholds.hop_latency`: z"), "--threshold: z");
+        assert_eq!(text(400, "`report.thresholds.hop_latency`: z"), "--threshold: z");
         assert_eq!(text(400, "something else"), "something else");
         assert_eq!(
             text(404, "there is no intent `a`; b"),

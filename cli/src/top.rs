@@ -82,15 +82,17 @@ pub(crate) enum View {
     Links,
 }
 
-/// The order of the rows.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
-    /// The slowest flow or node first
-    Latency,
-    /// The fullest queue comes first
-    Queue,
-    /// The most reports (links: the highest utilization)
-    Rate,
+wire::named! {
+    /// The order of the rows.
+    #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Order, name {
+        /// The slowest flow or node first
+        Latency => "latency",
+        /// The fullest queue comes first
+        Queue => "queue",
+        /// The most reports (links: the highest utilization)
+        Rate => "rate",
+    }
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -216,14 +218,6 @@ impl Order {
             Self::Latency => Self::Queue,
             Self::Queue => Self::Rate,
             Self::Rate => Self::Latency,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Queue => "queue",
-            Self::Rate => "rate",
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use collector::workload::{CASES, Case, Feed, Input};
 use collector::{Batch, Collector};
+use testkit::workload::collector::{CASES, Case, Feed, Input};
 
 const RUNS: usize = 31;
 

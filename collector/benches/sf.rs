@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use collector::workload::{Feed, Input, SF_CASES, SfCase};
 use collector::{Batch, Collector};
+use testkit::workload::collector::{Feed, Input, SF_CASES, SfCase};
 
 const RUNS: usize = 101;
 

@@ -1,4 +1,4 @@
-//! Which flows get an entry in a full table, and which one makes room.
+//! Admission to a full table: decides which flows get an entry, and which one is evicted.
 //!
 //! A flow is *on probation* until its second report, and *established* from then on.
 //!

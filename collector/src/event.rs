@@ -9,122 +9,62 @@ use crate::stream::StreamId;
 /// Nanoseconds since the Unix epoch (or since the start of simulated time).
 pub type Nanos = u64;
 
-/// The kind of an event.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// A metric key seen for the first time.
-    New = 0,
-    /// A value differs from the last reported value by more than its threshold.
-    Change = 1,
-    /// A flow's path differs from the previous one.
-    PathChange = 2,
-    /// A path visits a node twice.
-    PathLoop = 3,
-    /// A rule became true for a flow.
-    RuleOn = 4,
-    /// A rule became false for a flow.
-    RuleOff = 5,
-    /// A drop report arrived.
-    Drop = 6,
-    /// Reports are missing in a reporter's sequence.
-    Loss = 7,
-    /// A flow or key had no reports for its timeout.
-    Expired = 8,
-    /// The E bit: a hop could not add data because the hop limit was reached. Again after a minute of the clock without it.
-    HopLimit = 9,
-    /// The M bit: a hop could not add data because of the MTU. Likewise.
-    Mtu = 10,
-    /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not a change.
-    Latest = 11,
-    /// Packets of a flow did not arrive: a sink found numbers of its source missing (Host-INT). Its value is their count, its path the
-    /// source and the sink.
-    PacketLoss = 12,
-}
-
-impl Kind {
-    /// All, in numeric order.
-    pub const ALL: [Self; 13] = [
-        Self::New,
-        Self::Change,
-        Self::PathChange,
-        Self::PathLoop,
-        Self::RuleOn,
-        Self::RuleOff,
-        Self::Drop,
-        Self::Loss,
-        Self::Expired,
-        Self::HopLimit,
-        Self::Mtu,
-        Self::Latest,
-        Self::PacketLoss,
-    ];
-
-    /// The name used in the store, the API and the UI.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Change => "change",
-            Self::PathChange => "path_change",
-            Self::PathLoop => "path_loop",
-            Self::RuleOn => "rule_on",
-            Self::RuleOff => "rule_off",
-            Self::Drop => "drop",
-            Self::Loss => "loss",
-            Self::Expired => "expired",
-            Self::HopLimit => "hop_limit",
-            Self::Mtu => "mtu",
-            Self::Latest => "latest",
-            Self::PacketLoss => "packet_loss",
-        }
+wire::named! {
+    /// The kind of an event.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Kind, name {
+        /// A metric key seen for the first time.
+        New = 0 => "new",
+        /// A value differs from the last reported value by more than its threshold.
+        Change = 1 => "change",
+        /// A flow's path differs from the previous one.
+        PathChange = 2 => "path_change",
+        /// A path visits a node twice.
+        PathLoop = 3 => "path_loop",
+        /// A rule became true for a flow.
+        RuleOn = 4 => "rule_on",
+        /// A rule became false for a flow.
+        RuleOff = 5 => "rule_off",
+        /// A drop report arrived.
+        Drop = 6 => "drop",
+        /// Reports are missing in a reporter's sequence.
+        Loss = 7 => "loss",
+        /// A flow or key had no reports for its timeout.
+        Expired = 8 => "expired",
+        /// The E bit: a hop could not add data because the hop limit was reached. Again after a minute of the clock without it.
+        HopLimit = 9 => "hop_limit",
+        /// The M bit: a hop could not add data because of the MTU. Likewise.
+        Mtu = 10 => "mtu",
+        /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not a change.
+        Latest = 11 => "latest",
+        /// Packets of a flow did not arrive: a sink found numbers of its source missing (Host-INT). Its value is their count, its path the
+        /// source and the sink.
+        PacketLoss = 12 => "packet_loss",
     }
 }
 
-/// The way in which a latency, or the order of a path, was obtained. Displays must show any basis other than `Measured`
-/// with the value.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[repr(u8)]
-pub enum Basis {
-    /// Measured by one clock, or by clocks that are synchronised according to the profile.
-    #[default]
-    Measured = 0,
-    /// Sum of the hop latencies, without the time on links.
-    HopSum = 1,
-    /// Corrected by an estimated clock offset.
-    Corrected = 2,
-    /// The clocks disagree (egress before ingress); the value is not usable as a latency.
-    Unsynchronised = 3,
-    /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
-    HopLimit = 4,
-    /// The same, in the order of timestamps of synchronised clocks.
-    Timestamps = 5,
-    /// The same, in the order of the configured links.
-    Topology = 6,
-}
-
-impl Basis {
-    /// All, in numeric order.
-    pub const ALL: [Self; 7] = [
-        Self::Measured,
-        Self::HopSum,
-        Self::Corrected,
-        Self::Unsynchronised,
-        Self::HopLimit,
-        Self::Timestamps,
-        Self::Topology,
-    ];
-
-    /// The name used in the store, the API, the UI and exports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::HopSum => "hop_sum",
-            Self::Corrected => "corrected",
-            Self::Unsynchronised => "unsynchronised",
-            Self::HopLimit => "hop_limit",
-            Self::Timestamps => "timestamps",
-            Self::Topology => "topology",
-        }
+wire::named! {
+    /// The way in which a latency, or the order of a path, was obtained. Displays must show any basis other than `Measured`
+    /// with the value.
+    #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+    #[repr(u8)]
+    pub enum Basis, name {
+        /// Measured by one clock, or by clocks that are synchronised according to the profile.
+        #[default]
+        Measured = 0 => "measured",
+        /// Sum of the hop latencies, without the time on links.
+        HopSum = 1 => "hop_sum",
+        /// Corrected by an estimated clock offset.
+        Corrected = 2 => "corrected",
+        /// The clocks disagree (egress before ingress); the value is not usable as a latency.
+        Unsynchronised = 3 => "unsynchronised",
+        /// A path joined from postcards, in the order of the packet's hop limit (or time to live).
+        HopLimit = 4 => "hop_limit",
+        /// The same, in the order of timestamps of synchronised clocks.
+        Timestamps = 5 => "timestamps",
+        /// The same, in the order of the configured links.
+        Topology = 6 => "topology",
     }
 }
 
@@ -383,40 +323,20 @@ pub fn sender_of(source: &[u8; 16]) -> u32 {
 /// Seed of the hash in [`sender_of`].
 const SENDERS: u64 = 0x5e4d_e125;
 
-/// A stream of results: records of one kind.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Stream {
-    /// Events of every [`Kind`]: changes, transitions of rules, losses.
-    Events,
-    /// A metric of a key over an interval.
-    Rollups,
-    /// The latest state of a flow.
-    Flows,
-    /// Dropped packets that switches reported.
-    Drops,
-    /// Reports that were lost on the way to the collector.
-    Losses,
-}
-
-impl Stream {
-    /// All, in the order of their codes.
-    pub const ALL: [Self; 5] = [
-        Self::Events,
-        Self::Rollups,
-        Self::Flows,
-        Self::Drops,
-        Self::Losses,
-    ];
-
-    /// Returns the stream's name in SQL, topics, tables and settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Rollups => "rollups",
-            Self::Flows => "flows",
-            Self::Drops => "drops",
-            Self::Losses => "losses",
-        }
+wire::named! {
+    /// A stream of results: records of one kind.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Stream, name {
+        /// Events of every [`Kind`]: changes, transitions of rules, losses.
+        Events => "events",
+        /// A metric of a key over an interval.
+        Rollups => "rollups",
+        /// The latest state of a flow.
+        Flows => "flows",
+        /// Dropped packets that switches reported.
+        Drops => "drops",
+        /// Reports that were lost on the way to the collector.
+        Losses => "losses",
     }
 }
 

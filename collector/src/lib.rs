@@ -71,7 +71,6 @@ mod sources;
 mod state;
 pub mod stats;
 mod stream;
-pub mod workload;
 
 pub use access::{Access, Grant, Senders};
 pub use batch::Batch;

@@ -1,7 +1,7 @@
 //! The sources: one entry per source address, with its profile and its counters of refusals.
 
 use detect::Prefix;
-use wire::Refusal;
+use wire::{Refusal, RefusalCounts};
 
 use crate::event::{Nanos, sender_of};
 use crate::hash::fold_octets;
@@ -16,7 +16,7 @@ pub struct SourceView {
     /// Datagrams received from the address.
     pub datagrams: u64,
     /// Datagrams and reports refused, by [`Refusal::index`].
-    pub refused: [u64; Refusal::COUNT],
+    pub refused: RefusalCounts,
     /// Receive time of the latest datagram.
     pub last_seen: Nanos,
 }
@@ -114,7 +114,7 @@ impl Sources {
         let view = SourceView {
             source: *address,
             datagrams: 1,
-            refused: [0; Refusal::COUNT],
+            refused: RefusalCounts::default(),
             last_seen: now,
         };
         let slot = match self
@@ -147,6 +147,13 @@ impl Sources {
             .iter()
             .find(|(prefix, _)| prefix.contains_octets(address))
             .map_or(0, |(_, profile)| *profile)
+    }
+
+    /// Takes back the count of a datagram that [`Sources::enter`] counted.
+    pub(crate) fn uncount(&mut self, source: Source) {
+        if let Some(entry) = self.entries.get_mut(source.slot as usize) {
+            entry.view.datagrams = entry.view.datagrams.saturating_sub(1);
+        }
     }
 
     /// Counts a refusal of this source.

@@ -8,7 +8,7 @@ mod postcards;
 
 use std::ops::AddAssign;
 
-use wire::Refusal;
+use wire::{Refusal, RefusalCounts};
 
 use crate::event::Kind;
 
@@ -84,43 +84,32 @@ impl Tables {
     }
 }
 
-/// The reason for which a report's flow has no entry in the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unadmitted {
-    /// The table is full, and the flow was not seen before.
-    FirstSight,
-    /// It was seen before, but all flows that could make room for it are established and not idle.
-    TableFull,
-}
-
-impl Unadmitted {
-    /// All reasons, in numeric order.
-    pub const ALL: [Self; 2] = [Self::FirstSight, Self::TableFull];
-
-    /// Returns the reason's name in metrics and the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FirstSight => "first_sight",
-            Self::TableFull => "flow_table_full",
-        }
+wire::named! {
+    /// The reason for which a report's flow has no entry in the table.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Unadmitted, name {
+        /// The table is full, and the flow was not seen before.
+        FirstSight => "first_sight",
+        /// It was seen before, but all flows that could make room for it are established and not idle.
+        TableFull => "flow_table_full",
     }
 }
 
 /// Counters of a collector, since its start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Number of datagrams received.
     pub datagrams: u64,
     /// Datagrams with at least one good report, or a good aggregate.
     pub accepted: u64,
     /// Datagrams without one, by the first reason ([`Refusal::index`]).
-    pub refused_datagrams: [u64; Refusal::COUNT],
+    pub refused_datagrams: RefusalCounts,
     /// Good reports, that is, decoded and accepted.
     pub reports: u64,
     /// Reports (or remaining parts of datagrams) refused, by reason, including those inside accepted datagrams.
-    pub refused: [u64; Refusal::COUNT],
+    pub refused: RefusalCounts,
     /// Good reports from which INT or IOAM of the packet was left out because it cannot be read, by reason.
-    pub int_refused: [u64; Refusal::COUNT],
+    pub int_refused: RefusalCounts,
     /// Aggregates of postcards, among the datagrams accepted.
     pub aggregates: u64,
     /// Postcards in them. Each counts as a good report below.
@@ -153,33 +142,6 @@ pub struct Stats {
     pub sf: JoinStats,
 }
 
-impl Default for Stats {
-    fn default() -> Self {
-        Self {
-            datagrams: 0,
-            accepted: 0,
-            refused_datagrams: [0; Refusal::COUNT],
-            reports: 0,
-            refused: [0; Refusal::COUNT],
-            int_refused: [0; Refusal::COUNT],
-            aggregates: 0,
-            aggregate_postcards: 0,
-            summaries: 0,
-            flow_reports: 0,
-            node_reports: 0,
-            unadmitted: [0; Unadmitted::ALL.len()],
-            drop_reports: 0,
-            implausible_latencies: 0,
-            expired: 0,
-            truncated_paths: 0,
-            truncated_flows: 0,
-            postcards: PostcardStats::default(),
-            events: [0; Kind::ALL.len()],
-            sf: JoinStats::default(),
-        }
-    }
-}
-
 /// Input = output + Σ drops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balance {
@@ -196,6 +158,13 @@ impl Balance {
     pub fn is_balanced(&self) -> bool {
         self.input == self.output + self.drops.iter().map(|(_, count)| count).sum::<u64>()
     }
+}
+
+/// Combines the counters of two arrays.
+fn each(ones: &mut [u64], others: &[u64], mut with: impl FnMut(&mut u64, u64)) {
+    ones.iter_mut()
+        .zip(others)
+        .for_each(|(one, other)| with(one, *other));
 }
 
 impl AddAssign<&Self> for Stats {
@@ -234,24 +203,11 @@ impl Stats {
         }
         self.sf.combine(&other.sf, &mut with);
         self.postcards.combine(&other.postcards, &mut with);
-        self.refused
-            .iter_mut()
-            .zip(other.refused)
-            .for_each(|(one, other)| with(one, other));
-        self.int_refused
-            .iter_mut()
-            .zip(other.int_refused)
-            .for_each(|(one, other)| with(one, other));
-        self.events
-            .iter_mut()
-            .zip(other.events)
-            .for_each(|(one, other)| with(one, other));
-        self.unadmitted
-            .iter_mut()
-            .zip(other.unadmitted)
-            .for_each(|(one, other)| with(one, other));
-        let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);
-        datagrams.for_each(|(one, other)| with(one, other));
+        each(&mut self.refused, &other.refused, &mut with);
+        each(&mut self.int_refused, &other.int_refused, &mut with);
+        each(&mut self.events, &other.events, &mut with);
+        each(&mut self.unadmitted, &other.unadmitted, &mut with);
+        each(&mut self.refused_datagrams, &other.refused_datagrams, &mut with);
     }
 
     /// Good reports whose flow has no entry in the table.

@@ -5,8 +5,8 @@ use testkit::allocations::{Counting, allocations};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-use collector::workload::{CASES, Feed, Input, SF_CASES};
 use collector::{Batch, Collector};
+use testkit::workload::collector::{CASES, Feed, Input, SF_CASES};
 
 #[test]
 fn a_warm_collector_allocates_nothing() {
@@ -43,7 +43,7 @@ fn allocates_nothing(name: &str, mut collector: Collector, mut feed: Feed) {
 
 /// Postcards of aggregates, unfolded and joined.
 fn unfolding_and_joining_allocate_nothing() {
-    for case in collector::workload::aggregate::CASES {
+    for case in testkit::workload::collector::aggregate::CASES {
         let (mut collector, mut feed) = (case.collector(), case.feed());
         let mut batch = Batch::with_capacity(1 << 16);
         let mut deliver = |postcards: u64, batch: &mut Batch| {

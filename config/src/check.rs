@@ -607,10 +607,10 @@ impl Checker<'_, '_> {
         let store = &settings.store;
         self.queue(&["store", "queue"], store.queue);
         let commit = store.commit_every.as_millis();
-        if !(10..=60_000).contains(&commit) {
+        if !(10..=5_000).contains(&commit) {
             self.refuse(
                 &["store", "commit_every"],
-                "write a duration from \"10ms\" to \"60s\"",
+                "write a duration from \"10ms\" to \"5s\"",
             );
         }
         if store.max_age.is_some_and(|age| age.as_secs() < 3600) {

@@ -38,7 +38,8 @@ section! {
         /// When the disk is too slow: `shed` drops records and counts them; `block` makes the workers wait, and the kernel
         /// then drops and counts what does not fit into the socket buffers.
         pub policy: Policy = Policy::Shed,
-        /// Delete files whose period ended longer ago than this. Not set: never.
+        /// Delete files that were last written longer ago than this. Not set: never. For an hour after the clock was set, no file
+        /// is deleted for its age.
         [live] pub max_age: Option<Duration> = Some(Duration::from_secs(30 * 86_400)),
         /// Delete the oldest files when the total size exceeds this. Not set: unlimited.
         [live] pub max_bytes: Option<Size> = Some(Size(100 << 30)),

@@ -1,5 +1,6 @@
 //! The state of one switch, which its parts share: the report paths, the filters and its own record.
 
+use serde::{Deserialize, Serialize};
 use wire::int::{Flags, Sf, Stack, Version};
 use wire::{FlowKey, Profile, Refusal};
 
@@ -11,51 +12,56 @@ use crate::report::Exporter;
 use crate::sf::Registers;
 use crate::visit::{Verdict, Visit};
 
-/// Counters of a switch since its start. Every packet is in one of the first nine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// INT counters; each packet is in one of the first eight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchInt"))]
 pub struct Stats {
-    /// Packets without INT that leave without it.
+    /// Number of packets without INT.
     pub plain: u64,
-    /// Packets whose INT is malformed or of a kind that this switch does not support; forwarded unchanged, except for
-    /// [`Stats::malformed_stripped`] and [`Stats::edge_refused`].
+    /// Packets with malformed or unsupported INT.
     pub refused: u64,
-    /// Packets that leave with this switch's record.
+    /// Packets to which this switch added its metadata.
     pub recorded: u64,
-    /// Packets of SF-INT that leave with another node's record: the one they arrived with, or the one in the register.
+    /// SF-INT: packets with metadata of another switch, received or from a register.
     pub swapped: u64,
-    /// Packets whose hop count was used up: nothing added, E set.
+    /// Remaining hop count was zero (E bit).
     pub hops_exceeded: u64,
-    /// Packets without space for a record (M set) or, at the source, for INT.
+    /// Metadata would exceed the MTU (M bit), or INT was not added for this reason.
     pub mtu_exceeded: u64,
-    /// Packets that this source left plain because a sink could not restore their IPv6 options or checksums.
+    /// INT was not added because a sink could not restore the packet.
     pub not_restorable: u64,
-    /// Packets reported: by the sink, or by a node of INT-MX or postcards.
+    /// Number of packets that were reported.
     pub reported: u64,
-    /// Packets whose measurement ended here and whose report the [`Filters`] suppressed.
+    /// Packets at the sink that `[[switch.filter]]` suppressed.
     pub filtered: u64,
-    /// Dropped packets that were reported.
+    /// Number of drop reports.
     pub drops_reported: u64,
-    /// Reports of queues that became congested or recovered.
+    /// Number of queue reports.
     pub queues_reported: u64,
-    /// Packets reported because they passed a congested queue; see [`Congestion::quota`](crate::switch::Congestion::quota).
+    /// Packets reported because they passed a congested queue (`quota`).
     pub congested_reported: u64,
     /// Refused packets of SF-INT with more than one record: a plain INT node is on their path.
+    #[serde(skip)]
     pub plain_nodes: u64,
     /// Refused packets with a malformed stack but a valid header. This sink removed their INT, so that no host
     /// receives it.
+    #[serde(skip)]
     pub malformed_stripped: u64,
-    /// Packets that arrived with INT at the border of the domain. Their INT was removed, and they are counted again as what they became.
+    /// Packets that arrived with INT from outside the domain: INT was removed, and they are counted again by their further
+    /// treatment.
     pub edge_stripped: u64,
-    /// Refused packets that arrived so, and would carry INT, or its mark, after one was removed: dropped.
+    /// Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped.
     pub edge_refused: u64,
     /// Number of applications of each rule of SF-INT, by the rule's number; 0: the hop count was used up.
+    #[serde(skip)]
     pub sf_rules: [u64; 10],
     /// Packets that this source marked urgent.
+    #[serde(skip)]
     pub urgent: u64,
-    /// Packets whose L4 checksum this sink verified after it stripped INT: one in 64.
+    /// Packets whose L4 checksum was examined after INT was stripped: one of 64.
     pub checksums_examined: u64,
-    /// Those of them with a wrong checksum, which the host drops. Either they were sent so, or a node of the domain does not treat
-    /// the checksum as set in [`Config::l4_checksum`](crate::switch::Config::l4_checksum).
+    /// Number of these packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`.
     pub checksums_wrong: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Which packets of a watchlist entry are measured, if only one of N is to be.
+//! Sampling: selects one of N packets of a watchlist entry.
 //!
 //! **At a source** (INT-MD, INT-MX, SF-INT), each entry counts down to its next packet. The number of packets that are skipped is a
 //! different one each time, uniform from 0 to 2·(N − 1), so that its mean is N − 1: traffic with a period does not always have the same packets

@@ -1,4 +1,4 @@
-//! Which flows a switch watches, and how.
+//! The watchlist of a switch: the flows that it measures, and how.
 
 use detect::Match;
 use wire::FlowKey;

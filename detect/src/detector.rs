@@ -1,4 +1,4 @@
-//! Which packets a sink reports: event detection in the data plane, before any collector.
+//! Selects the packets that a sink reports: event detection in the data plane, before any collector.
 //!
 //! The algorithms are those of "Programmable Event Detection for In-Band Network Telemetry" (section III.C there: per-hop, per-flow, moving average,
 //! noop, and an expression in conjunctive normal form) and the change detection of fabric-tna. A [`Monitor`] is one of them

@@ -19,7 +19,6 @@
 
 pub mod detector;
 pub mod metric;
-mod named;
 pub mod observation;
 pub mod prefix;
 pub mod rule;
@@ -36,6 +35,7 @@ pub use prefix::Prefix;
 pub use rule::{RuleError, RuleSet};
 pub use table::{Program, Split, Table};
 pub use threshold::{Match, PortRange, ThresholdError, Thresholds};
+pub use wire::named;
 
 /// The complete detection configuration. The collector replaces it as a whole (behind an `Arc`) while it runs.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-crate::named! {
+wire::named! {
     /// A measured quantity. The text of each begins with the ids to which its values belong.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     #[repr(u8)]
@@ -19,16 +19,6 @@ crate::named! {
         QueueCongestion = 4 => "queue_congestion",
         /// Node and egress interface: utilization, device units (scaled to a fraction of 1 by the profile).
         LinkUtilization = 5 => "link_utilization",
-    }
-}
-
-impl Metric {
-    /// Number of metrics.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// The metric of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|metric| metric.name() == name)
     }
 }
 

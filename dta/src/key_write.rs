@@ -14,35 +14,18 @@ use crate::header::BODY;
 use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
-/// The rule that decides which copies make an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Policy {
-    /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Every report writes copy 0, whatever
-    /// its number of copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
-    First,
-    /// The value of more than half of the copies that have the key's checksum.
-    #[default]
-    Majority,
-    /// At least two copies, all equal. (One, if the query is for one copy.)
-    Strict,
-}
-
-impl Policy {
-    /// All policies in the order of their declaration.
-    pub const ALL: [Self; 3] = [Self::First, Self::Majority, Self::Strict];
-
-    /// Returns the policy as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Majority => "majority",
-            Self::Strict => "strict",
-        }
-    }
-
-    /// Returns the policy with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name)
+wire::named! {
+    /// The rule that decides which copies make an answer.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub enum Policy, name {
+        /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Every report writes copy 0, whatever
+        /// its number of copies, so that it is never older than the others; the others answer where copy 0 was overwritten.
+        First => "first",
+        /// The value of more than half of the copies that have the key's checksum.
+        #[default]
+        Majority => "majority",
+        /// At least two copies, all equal. (One, if the query is for one copy.)
+        Strict => "strict",
     }
 }
 

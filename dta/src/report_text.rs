@@ -54,56 +54,28 @@ pub fn merge_op(text: &str) -> Result<MergeOp, String> {
     MergeOp::from_name(text).ok_or_else(|| "write sum, max, min or sample".to_owned())
 }
 
-/// The reason why a line is no report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineError {
-    /// The line is longer than [`MAX_LINE`].
-    TooLong,
-    /// The line is not UTF-8.
-    NotText,
-    /// No words, or more than one line.
-    NotOneLine,
-    /// The first word is no operation.
-    UnknownOperation,
-    /// A word that the operation does not have.
-    UnknownWord,
-    /// A word is repeated that must not be.
-    RepeatedWord,
-    /// A word is missing that the operation needs.
-    MissingWord,
-    /// A value that cannot be read.
-    BadValue,
-    /// Values outside the limits of DTA.
-    OutOfBounds,
-}
-
-impl LineError {
-    /// All reasons, by their index.
-    pub const ALL: [Self; 9] = [
-        Self::TooLong,
-        Self::NotText,
-        Self::NotOneLine,
-        Self::UnknownOperation,
-        Self::UnknownWord,
-        Self::RepeatedWord,
-        Self::MissingWord,
-        Self::BadValue,
-        Self::OutOfBounds,
-    ];
-
-    /// Returns the name in counters.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TooLong => "too_long",
-            Self::NotText => "not_text",
-            Self::NotOneLine => "not_one_line",
-            Self::UnknownOperation => "unknown_operation",
-            Self::UnknownWord => "unknown_word",
-            Self::RepeatedWord => "repeated_word",
-            Self::MissingWord => "missing_word",
-            Self::BadValue => "bad_value",
-            Self::OutOfBounds => "out_of_bounds",
-        }
+wire::named! {
+    /// The reason why a line is no report.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum LineError, name {
+        /// The line is longer than [`MAX_LINE`].
+        TooLong => "too_long",
+        /// The line is not UTF-8.
+        NotText => "not_text",
+        /// No words, or more than one line.
+        NotOneLine => "not_one_line",
+        /// The first word is no operation.
+        UnknownOperation => "unknown_operation",
+        /// A word that the operation does not have.
+        UnknownWord => "unknown_word",
+        /// A word is repeated that must not be.
+        RepeatedWord => "repeated_word",
+        /// A word is missing that the operation needs.
+        MissingWord => "missing_word",
+        /// A value that cannot be read.
+        BadValue => "bad_value",
+        /// Values outside the limits of DTA.
+        OutOfBounds => "out_of_bounds",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pauses between attempts.
+//! Pauses between attempts to send a batch (retries).
 
 /// A time or a duration, nanoseconds.
 pub type Nanos = u64;

@@ -12,37 +12,28 @@ use crate::hop::Hop;
 /// Version of the schema: fields are only added.
 pub const SCHEMA: u64 = 1;
 
-/// A stream: records of one kind.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Stream {
-    /// Significant changes of metrics and paths.
-    Events,
-    /// A metric of a key over an interval.
-    Rollups,
-    /// The latest state of a flow.
-    Flows,
-    /// Dropped packets that switches reported.
-    Drops,
-    /// Reports that were lost in transit to the collector.
-    Losses,
-    /// Rules that became true or false: a part of the events, in a form of their own.
-    Alerts,
-    /// The hops of reports. They are not stored.
-    Hops,
+wire::named! {
+    /// A stream: records of one kind.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Stream, message {
+        /// Significant changes of metrics and paths.
+        Events => "Event",
+        /// A metric of a key over an interval.
+        Rollups => "Rollup",
+        /// The latest state of a flow.
+        Flows => "FlowState",
+        /// Dropped packets that switches reported.
+        Drops => "Drop",
+        /// Reports that were lost in transit to the collector.
+        Losses => "Loss",
+        /// Rules that became true or false: a part of the events, in a form of their own.
+        Alerts => "Alert",
+        /// The hops of reports. They are not stored.
+        Hops => "Hop",
+    }
 }
 
 impl Stream {
-    /// Each of the streams, once.
-    pub const ALL: [Self; 7] = [
-        Self::Events,
-        Self::Rollups,
-        Self::Flows,
-        Self::Drops,
-        Self::Losses,
-        Self::Alerts,
-        Self::Hops,
-    ];
-
     /// Returns the name in topics, tables and settings.
     pub fn name(self) -> &'static str {
         match self {
@@ -65,19 +56,6 @@ impl Stream {
             Self::Drops => Some(Stored::Drops),
             Self::Losses => Some(Stored::Losses),
             Self::Hops => None,
-        }
-    }
-
-    /// Returns the name of its message in `record.proto`.
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::Events => "Event",
-            Self::Rollups => "Rollup",
-            Self::Flows => "FlowState",
-            Self::Drops => "Drop",
-            Self::Losses => "Loss",
-            Self::Alerts => "Alert",
-            Self::Hops => "Hop",
         }
     }
 

@@ -2,25 +2,14 @@
 
 use detect::Metric;
 
-/// The kind of rows that a filter selects from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum View {
-    /// Flows: a row is the state of a flow.
-    Flows,
-    /// Events: a row is one event.
-    Events,
-}
-
-impl View {
-    /// Both kinds of rows.
-    pub const ALL: [Self; 2] = [Self::Flows, Self::Events];
-
-    /// The name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flows => "flows",
-            Self::Events => "events",
-        }
+wire::named! {
+    /// The kind of rows that a filter selects from.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum View, name {
+        /// Flows: a row is the state of a flow.
+        Flows => "flows",
+        /// Events: a row is one event.
+        Events => "events",
     }
 }
 
@@ -86,42 +75,18 @@ pub(crate) enum Form {
     Text,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operator {
-    Equal,
-    Unequal,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-    In,
-    Contains,
-}
-
-impl Operator {
-    /// Longer ones before those that they begin with.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Equal,
-        Self::Unequal,
-        Self::AtMost,
-        Self::AtLeast,
-        Self::Less,
-        Self::Greater,
-        Self::In,
-        Self::Contains,
-    ];
-
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::Equal => "==",
-            Self::Unequal => "!=",
-            Self::Less => "<",
-            Self::AtMost => "<=",
-            Self::Greater => ">",
-            Self::AtLeast => ">=",
-            Self::In => "in",
-            Self::Contains => "~",
-        }
+wire::named! {
+    /// A comparison; longer ones before those that they begin with.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Operator, text {
+        Equal => "==",
+        Unequal => "!=",
+        AtMost => "<=",
+        AtLeast => ">=",
+        Less => "<",
+        Greater => ">",
+        In => "in",
+        Contains => "~",
     }
 }
 

@@ -242,7 +242,7 @@ watch = ["hop_latency", "queue_occupancy", "link_utilization"]
 mode = "auto"
 sample = "1 in 1"
 at = { edges = ["leaf*"], between = ["h1", "h9"] }
-tell = { thresholds = { hop_latency = "20us" }, rule = "max(queue_occupancy) > 50", filter = "per_hop" }
+report = { thresholds = { hop_latency = "20us" }, rule = "max(queue_occupancy) > 50", filter = "per_hop" }
 budget = "2000 reports/s"
 until = "2h"
 priority = 100
@@ -251,7 +251,7 @@ priority = 100
 intents = [
     { name = "all", watch = ["flow_path"], match = "all", mode = "md", until = "2033-05-18T03:33:20+01:00" },
     { name = "deep", watch = ["flow_latency"], match = { src = "10.0.0.1" }, mode = "postcard",
-      tell = { rule = "hops > 2", filter = "change", then = { watch = ["queue_congestion"], match = "this queue", for = "30s" } } },
+      report = { rule = "hops > 2", filter = "change", then = { watch = ["queue_congestion"], match = "this queue", for = "30s" } } },
 ]
 "#,
         r#"

@@ -63,6 +63,11 @@ impl Conditions {
             .collect()
     }
 
+    /// The active faults in words.
+    pub(crate) fn described(&self) -> Vec<String> {
+        self.faults.iter().map(ActiveFault::describe).collect()
+    }
+
     /// Describes the measurement mode.
     pub(crate) fn measuring(&self) -> &str {
         self.mode.as_deref().unwrap_or("as the file says")

@@ -13,7 +13,7 @@ use crate::file::Verbatim;
 use crate::managed;
 use crate::plan::{COLLECTOR, MANAGEMENT, SWITCH_API, namespace};
 use crate::routes::routes;
-use crate::tables::{entry, get_at, plain, set, set_at, table, text};
+use crate::tables::{default_at, entry, get_at, plain, set, set_at, table, text};
 use crate::topology::{Node, Port, Topology};
 
 /// UDP port of telemetry reports.
@@ -72,14 +72,11 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
         set_at(&mut settings, &["store", "max_bytes"], Size(most).show());
     }
     if get_at(&settings, &["collector", "memory"]).is_some() {
-        let [rdma, exchange] =
-            MEMORY_PORTS.map(|port| plain(SocketAddr::from((COLLECTOR, port)).to_string()));
+        let [rdma, exchange] = MEMORY_PORTS.map(at_collector);
         set_at(&mut settings, &["collector", "memory", "listen"], rdma);
         set_at(&mut settings, &["collector", "memory", "exchange"], exchange);
-        if get_at(&settings, &["collector", "memory", "directory"]).is_none() {
-            let directory = plain(dir.join("memory").to_string_lossy());
-            set_at(&mut settings, &["collector", "memory", "directory"], directory);
-        }
+        let directory = plain(dir.join("memory").to_string_lossy());
+        default_at(&mut settings, &["collector", "memory", "directory"], directory);
     }
     if managed::is_managed(&topology.file) {
         managed::add(
@@ -98,27 +95,17 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
         .map(|watch| get_at(&watch.0, &["hops"]));
     if let Some(Some(first)) = hops.next()
         && hops.all(|other| other == Some(first))
-        && get_at(&settings, &["collector", "sf", "hop_limit"]).is_none()
     {
-        set_at(&mut settings, &["collector", "sf", "hop_limit"], first.clone());
+        default_at(&mut settings, &["collector", "sf", "hop_limit"], first.clone());
     }
-    if get_at(&settings, &["collector", "postcards", "links"]).is_none() {
-        set_at(
-            &mut settings,
-            &["collector", "postcards", "links"],
-            Shown::List(links(topology)),
-        );
-    }
-    // The switches of a lab share one clock.
-    if get_at(&settings, &["profiles", "default"]).is_none() {
-        let reasons = dataplane::demo::drop_reasons().map(|(code, name)| (code.to_string(), plain(name)));
-        let mut default = vec![entry("drop_reasons", Shown::Table(reasons.collect()))];
-        // Each BMv2 counts its own time.
-        if !topology.has_bmv2() {
-            default.insert(0, entry("clocks", plain("synchronised")));
-        }
-        set_at(&mut settings, &["profiles", "default"], Shown::Table(default));
-    }
+    let links = Shown::List(links(topology));
+    default_at(&mut settings, &["collector", "postcards", "links"], links);
+    // The switches of a lab share one clock, but each BMv2 counts its own time.
+    let clocks = (!topology.has_bmv2()).then(|| entry("clocks", plain("synchronised")));
+    let reasons = dataplane::demo::drop_reasons().map(|(code, name)| (code.to_string(), plain(name)));
+    let reasons = entry("drop_reasons", Shown::Table(reasons.collect()));
+    let profile = Shown::Table(clocks.into_iter().chain([reasons]).collect());
+    default_at(&mut settings, &["profiles", "default"], profile);
     settings.to_toml()
 }
 
@@ -181,26 +168,19 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     if file.translator.is_some()
         && let Some((_, Shown::Table(dta))) = entries.iter_mut().find(|(key, _)| key == "dta")
     {
-        let translator = plain(SocketAddr::from((COLLECTOR, DTA_PORT)).to_string());
-        set(dta, "collectors", Shown::List(vec![translator]));
+        set(dta, "collectors", Shown::List(vec![at_collector(DTA_PORT)]));
     }
-    entries.push(entry(
-        "ports",
-        Shown::List(
-            switch
-                .ports
-                .iter()
-                .map(|port| self::port(topology, port, conditions))
-                .collect(),
-        ),
-    ));
+    let ports = switch
+        .ports
+        .iter()
+        .map(|port| self::port(topology, port, conditions));
+    entries.push(entry("ports", Shown::List(ports.collect())));
     let routes = routes(topology, index, &conditions.closed(topology))
         .into_iter()
         .flat_map(|route| {
             let to = route.to.to_string();
-            route.ports.into_iter().map(move |port| {
-                Shown::Table(vec![entry("to", plain(to.as_str())), entry("port", plain(port))])
-            })
+            let ports = route.ports.into_iter();
+            ports.map(move |port| table([("to", plain(to.as_str())), ("port", plain(port))]))
         });
     entries.push(entry("routes", Shown::List(routes.collect())));
     if managed {
@@ -213,8 +193,18 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     if !filter.is_empty() {
         entries.push(entry("filter", list(filter)));
     }
-    let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
-    Shown::Table(vec![entry("switch", Shown::Table(entries)), entry("api", api)]).to_toml()
+    role("switch", entries, SWITCH_API)
+}
+
+/// The configuration of a process with one role and its API, as TOML.
+fn role(name: &str, entries: Vec<(String, Shown)>, api: &str) -> String {
+    let api = table([("listen", plain(api))]);
+    table([(name, Shown::Table(entries)), ("api", api)]).to_toml()
+}
+
+/// An address of the collector's host.
+fn at_collector(port: u16) -> Shown {
+    plain(SocketAddr::from((COLLECTOR, port)).to_string())
 }
 
 /// The configuration of the aggregator, as TOML; `None` without aggregator.
@@ -227,21 +217,10 @@ pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
         .iter()
         .any(|(key, value)| key == "interop" && *value == plain(true));
     let to = if interop { TELEMETRY_PORT } else { AGGREGATE_PORT };
-    let forward = plain(SocketAddr::from((COLLECTOR, to)).to_string());
-    set(
-        &mut entries,
-        "listen",
-        plain(format!("udp://{COLLECTOR}:{AGGREGATOR_PORT}")),
-    );
-    set(&mut entries, "forward", Shown::List(vec![forward]));
-    let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
-    Some(
-        Shown::Table(vec![
-            entry("aggregator", Shown::Table(entries)),
-            entry("api", api),
-        ])
-        .to_toml(),
-    )
+    let listen = plain(format!("udp://{COLLECTOR}:{AGGREGATOR_PORT}"));
+    set(&mut entries, "listen", listen);
+    set(&mut entries, "forward", Shown::List(vec![at_collector(to)]));
+    Some(role("aggregator", entries, SWITCH_API))
 }
 
 /// The configuration of the translator, as TOML; `None` without translator.
@@ -250,22 +229,11 @@ pub(crate) fn translator(topology: &Topology) -> Option<String> {
         return None;
     };
     let mut entries = written.clone();
-    let [_, exchange] = MEMORY_PORTS.map(|port| plain(SocketAddr::from((COLLECTOR, port)).to_string()));
-    set(
-        &mut entries,
-        "listen",
-        plain(SocketAddr::from((COLLECTOR, DTA_PORT)).to_string()),
-    );
-    let memory = Shown::Table(vec![entry("exchange", exchange)]);
+    let [_, exchange] = MEMORY_PORTS.map(at_collector);
+    set(&mut entries, "listen", at_collector(DTA_PORT));
+    let memory = table([("exchange", exchange)]);
     set(&mut entries, "collectors", Shown::List(vec![memory]));
-    let api = Shown::Table(vec![entry("listen", plain(TRANSLATOR_API))]);
-    Some(
-        Shown::Table(vec![
-            entry("translator", Shown::Table(entries)),
-            entry("api", api),
-        ])
-        .to_toml(),
-    )
+    Some(role("translator", entries, TRANSLATOR_API))
 }
 
 /// The watch list of a switch.

@@ -145,6 +145,30 @@ impl Builder<'_, '_> {
         self.reader.refuse(span_of(self.root, path), message);
     }
 
+    /// Refuses a key of an item of a list, or with an empty key the item.
+    fn refuse_item(&mut self, list: &str, index: usize, key: &str, message: impl Into<String>) {
+        let index = index.to_string();
+        let path = [list, &index, key];
+        self.refuse(&path[..if key.is_empty() { 2 } else { 3 }], message);
+    }
+
+    /// Refuses what is written at this path.
+    fn refuse_written(&mut self, path: &[&str], why: &str) {
+        if is_written(self.root, path) {
+            self.refuse(path, format!("{why}; remove this"));
+        }
+    }
+
+    /// Refuses what is written at `path` if a process rejects the configuration that the lab makes of it.
+    fn check(&mut self, config: &str, process: &str, file: &str, path: &[&str]) -> bool {
+        let result = Settings::parse(config, file);
+        if let Err(error) = &result {
+            let message = format!("{process} rejects the configuration that results:\n{error}");
+            self.refuse(path, message);
+        }
+        result.is_ok()
+    }
+
     fn lab_name(&mut self, file: &LabFile) {
         if !is_written(self.root, &["name"]) {
             self.refuse(
@@ -207,18 +231,19 @@ impl Builder<'_, '_> {
             .map(|(index, switch)| ("switches", index, &switch.name, Node::Switch(index)));
         let mut names = Names::new();
         for (list, index, name, node) in hosts.chain(switches) {
-            let path = [list, &index.to_string(), "name"];
-            if !is_word(name) {
-                let message = format!(
+            let message = if !is_word(name) {
+                format!(
                     "`{name}` cannot be a name; write letters, digits or `_`, such as \"{}1\"",
                     &list[..1]
-                );
-                self.refuse(&path, message);
+                )
             } else if RESERVED.contains(&name.as_str()) {
-                self.refuse(&path, format!("`{name}` is a reserved name; choose another"));
+                format!("`{name}` is a reserved name; choose another")
             } else if names.insert(name, node).is_some() {
-                self.refuse(&path, format!("there are two nodes called `{name}`; rename one"));
-            }
+                format!("there are two nodes called `{name}`; rename one")
+            } else {
+                continue;
+            };
+            self.refuse_item(list, index, "name", message);
         }
         names
     }
@@ -228,19 +253,14 @@ impl Builder<'_, '_> {
         let mut seen = BTreeMap::new();
         let mut ids = Vec::new();
         for (index, switch) in file.switches.iter().enumerate() {
-            let path = ["switches", &index.to_string(), "node"];
             let id = switch.node.unwrap_or(index as u32 + 1);
             if id == 0 || id == u32::MAX {
-                self.refuse(
-                    &path,
-                    format!(
-                        "{id} means \"unknown\" in reports; write a number from 1 to {}",
-                        u32::MAX - 1
-                    ),
-                );
+                let most = u32::MAX - 1;
+                let message = format!("{id} means \"unknown\" in reports; write a number from 1 to {most}");
+                self.refuse_item("switches", index, "node", message);
             } else if let Some(other) = seen.insert(id, &switch.name) {
                 let message = format!("the node id {id} is used by `{other}`; write another `node`");
-                self.refuse(&path, message);
+                self.refuse_item("switches", index, "node", message);
             }
             ids.push(id);
         }
@@ -252,21 +272,17 @@ impl Builder<'_, '_> {
         let mut seen: BTreeMap<IpAddr, &str> = BTreeMap::new();
         let mut all = Vec::new();
         for (index, host) in file.hosts.iter().enumerate() {
-            let place = index.to_string();
             let mut own = Vec::new();
             for (key, ipv6, written) in [
                 ("address", false, host.address),
                 ("address6", true, host.address6),
             ] {
-                let path = ["hosts", &place, key];
                 let Some(address) = written else { continue };
                 if let Err(message) = usable(address, ipv6) {
-                    self.refuse(&path, message);
+                    self.refuse_item("hosts", index, key, message);
                 } else if let Some(other) = seen.insert(address.ip, &host.name) {
-                    self.refuse(
-                        &path,
-                        format!("{} is the address of `{other}`; write another", address.ip),
-                    );
+                    let message = format!("{} is the address of `{other}`; write another", address.ip);
+                    self.refuse_item("hosts", index, key, message);
                 }
                 own.push(address);
             }
@@ -276,7 +292,7 @@ impl Builder<'_, '_> {
                     host.name,
                     index + 1
                 );
-                self.refuse(&["hosts", &place], message);
+                self.refuse_item("hosts", index, "", message);
             }
             all.push(own);
         }
@@ -408,7 +424,7 @@ impl Builder<'_, '_> {
             match own[..] {
                 [] => {
                     let message = format!("`{name}` has no link; write [[links]] between = [\"{name}\", …]");
-                    self.refuse(&["hosts", &index.to_string()], message);
+                    self.refuse_item("hosts", index, "", message);
                 }
                 [_] => {}
                 [_, second, ..] => {
@@ -436,7 +452,7 @@ impl Builder<'_, '_> {
                     "hosts send packets of up to {longest} bytes; write at least {} (with room for INT), or a smaller mtu at the hosts",
                     longest + INT_ROOM
                 );
-                self.refuse(&["links", &index.to_string(), "mtu"], message);
+                self.refuse_item("links", index, "mtu", message);
             }
         }
     }
@@ -483,9 +499,7 @@ impl Builder<'_, '_> {
                 "the lab sets where its switches are",
             ),
         ] {
-            if is_written(self.root, path) {
-                self.refuse(path, format!("{why}; remove this"));
-            }
+            self.refuse_written(path, why);
         }
     }
 
@@ -543,10 +557,7 @@ impl Builder<'_, '_> {
         let api = ([127, 0, 0, 1], 0).into();
         let directory = Path::new("/");
         let config = configs::collector(topology, api, directory, &Conditions::default());
-        if let Err(error) = Settings::parse(&config, "collector.toml") {
-            let message = format!("the collector rejects the configuration that results:\n{error}");
-            self.refuse(&["collector"], message);
-        }
+        self.check(&config, "the collector", "collector.toml", &["collector"]);
     }
 
     /// Checks that switches of kind `bmv2` can do what the file asks for.
@@ -556,7 +567,7 @@ impl Builder<'_, '_> {
                 let message = format!(
                     "a manager drives switches of this kind, and `{key}` leaves it out; remove one of the two"
                 );
-                self.refuse(&["switches", &index.to_string(), "kind"], message);
+                self.refuse_item("switches", index, "kind", message);
             }
         }
         for (index, switch) in topology.file.switches.iter().enumerate() {
@@ -577,23 +588,19 @@ impl Builder<'_, '_> {
             } else {
                 "kind"
             };
-            self.refuse(&["switches", &index.to_string(), key], message);
+            self.refuse_item("switches", index, key, message);
         }
         for (index, link) in topology.links.iter().enumerate() {
             let Some(end) = link.ends.iter().find(|end| topology.is_bmv2_node(**end)) else {
                 continue;
             };
             for key in ["rate", "depth", "delay", "loss"] {
-                let index = index.to_string();
-                let path = ["links", &index, key];
-                if is_written(self.root, &path) {
+                if is_written(self.root, &["links", &index.to_string(), key]) {
                     let name = topology.name_of(*end);
-                    self.refuse(
-                        &path,
-                        format!(
-                            "`{name}` is of kind \"bmv2\", which sends packets as they come; remove `{key}`"
-                        ),
+                    let message = format!(
+                        "`{name}` is of kind \"bmv2\", which sends packets as they come; remove `{key}`"
                     );
+                    self.refuse_item("links", index, key, message);
                 }
             }
         }
@@ -610,77 +617,53 @@ impl Builder<'_, '_> {
             .enumerate()
             .filter(|(index, _)| !topology.is_bmv2(*index))
         {
-            let file = format!("{}.toml", switch.name);
             let config = configs::switch(topology, index, &Conditions::default());
-            let Err(error) = Settings::parse(&config, &file) else {
-                continue;
-            };
             let passed_on = ["switch", "filter", "watch"]
                 .into_iter()
                 .find(|key| is_written(self.root, &[key]));
             let index = index.to_string();
             let path = passed_on.map_or(vec!["switches", index.as_str()], |key| vec![key]);
-            self.refuse(
-                &path,
-                format!(
-                    "switch `{}` rejects the configuration that results:\n{error}",
-                    switch.name
-                ),
-            );
-            break;
+            let process = format!("switch `{}`", switch.name);
+            if !self.check(&config, &process, &format!("{}.toml", switch.name), &path) {
+                break;
+            }
         }
     }
 
     fn aggregator(&mut self, topology: &Topology) {
         for key in ["listen", "forward"] {
-            if is_written(self.root, &["aggregator", key]) {
-                self.refuse(
-                    &["aggregator", key],
-                    "the lab decides where its aggregator listens and sends to; remove this",
-                );
-            }
+            let why = "the lab decides where its aggregator listens and sends to";
+            self.refuse_written(&["aggregator", key], why);
         }
-        let Some(text) = configs::aggregator(topology).filter(|_| self.reader.has_no_problems()) else {
-            return;
-        };
-        if let Err(error) = Settings::parse(&text, "aggregator.toml") {
-            self.refuse(
-                &["aggregator"],
-                format!("the aggregator rejects the configuration that results:\n{error}"),
-            );
+        if let Some(text) = configs::aggregator(topology).filter(|_| self.reader.has_no_problems()) {
+            self.check(&text, "the aggregator", "aggregator.toml", &["aggregator"]);
         }
     }
 
     fn translator(&mut self, topology: &Topology) {
-        let refused = [
+        for (path, why) in [
             (
                 &["translator", "listen"][..],
-                "the lab decides where its translator listens; remove this",
+                "the lab decides where its translator listens",
             ),
             (
                 &["translator", "collectors"],
-                "the translator of a lab writes to the lab's collector; remove this",
+                "the translator of a lab writes to the lab's collector",
             ),
             (
                 &["collector", "collector", "memory", "listen"],
-                "the lab decides where the memory listens; remove this",
+                "the lab decides where the memory listens",
             ),
             (
                 &["collector", "collector", "memory", "exchange"],
-                "the lab decides where the exchange listens; remove this",
+                "the lab decides where the exchange listens",
             ),
-        ];
-        let by_translator = &["switch", "dta", "collectors"][..];
-        let refused = refused
-            .into_iter()
-            .chain(topology.file.translator.is_some().then_some((
-                by_translator,
-                "switches report to the lab's translator; remove this",
-            )));
-        for (path, why) in refused {
-            if is_written(self.root, path) {
-                self.refuse(path, why);
-            }
+        ] {
+            self.refuse_written(path, why);
+        }
+        if topology.file.translator.is_some() {
+            let why = "switches report to the lab's translator";
+            self.refuse_written(&["switch", "dta", "collectors"], why);
         }
         let Some(text) = configs::translator(topology).filter(|_| self.reader.has_no_problems()) else {
             return;
@@ -690,10 +673,7 @@ impl Builder<'_, '_> {
                 "the translator needs memory to write to; add [collector.collector.memory] with its stores";
             return self.refuse(&["translator"], why);
         }
-        if let Err(error) = Settings::parse(&text, "translator.toml") {
-            let message = format!("the translator rejects the configuration that results:\n{error}");
-            self.refuse(&["translator"], message);
-        }
+        self.check(&text, "the translator", "translator.toml", &["translator"]);
     }
 
     /// Checks that every host reaches every other.
@@ -706,15 +686,13 @@ impl Builder<'_, '_> {
                     "there is no path from `{first}` to `{}`; add a link between their switches",
                     host.name
                 );
-                self.refuse(&["hosts", &index.to_string()], message);
+                self.refuse_item("hosts", index, "", message);
             }
         }
         for (index, switch) in topology.switches.iter().enumerate() {
             if switch.ports.is_empty() {
-                self.refuse(
-                    &["switches", &index.to_string()],
-                    format!("`{}` has no link; add one, or remove it", switch.name),
-                );
+                let message = format!("`{}` has no link; add one, or remove it", switch.name);
+                self.refuse_item("switches", index, "", message);
             }
         }
     }

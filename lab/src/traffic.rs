@@ -93,7 +93,7 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
     if named == "all" {
         return Ok((0..topology.hosts.len()).collect());
     }
-    let mut found = named
+    let found = named
         .split(',')
         .map(|name| {
             topology
@@ -110,9 +110,7 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
                 })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+    Ok(by_host(found))
 }
 
 /// Outcomes of the packets from one sender to one receiver.
@@ -143,15 +141,28 @@ impl Figures {
     }
 
     fn arrived(&mut self, late: bool, delay: u64) {
-        self.min = if self.received == 0 {
-            delay
-        } else {
-            self.min.min(delay)
-        };
-        self.max = self.max.max(delay);
-        self.sum += u128::from(delay);
-        self.received += 1;
-        self.reordered += u64::from(late);
+        self.merge(&Self {
+            received: 1,
+            reordered: u64::from(late),
+            min: delay,
+            max: delay,
+            sum: delay.into(),
+            ..Self::default()
+        });
+    }
+
+    /// Merges the figures of a pair: sender and receiver each know one part.
+    fn merge(&mut self, part: &Self) {
+        self.sent += part.sent;
+        self.refused += part.refused;
+        if part.received > 0 {
+            let first = self.received == 0;
+            self.min = if first { part.min } else { self.min.min(part.min) };
+            self.max = self.max.max(part.max);
+            self.sum += part.sum;
+            self.received += part.received;
+            self.reordered += part.reordered;
+        }
     }
 }
 
@@ -257,31 +268,18 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     for part in parts {
         let part = part.map_err(|_| CliError::new("a thread of the traffic panicked; this is a bug"))?;
         for (whole, part) in figures.iter_mut().zip(part) {
-            merge(whole, &part);
+            whole.merge(&part);
         }
     }
     Ok(figures)
 }
 
-fn by_host(hosts: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut hosts: Vec<usize> = hosts.collect();
+/// Each host once, in order.
+fn by_host(hosts: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut hosts: Vec<usize> = hosts.into_iter().collect();
     hosts.sort_unstable();
     hosts.dedup();
     hosts
-}
-
-/// Merges the figures of a pair: sender and receiver each know one part.
-fn merge(whole: &mut Figures, part: &Figures) {
-    whole.sent += part.sent;
-    whole.refused += part.refused;
-    if part.received > 0 {
-        let first = whole.received == 0;
-        whole.min = if first { part.min } else { whole.min.min(part.min) };
-        whole.max = whole.max.max(part.max);
-        whole.sum += part.sum;
-        whole.received += part.received;
-        whole.reordered += part.reordered;
-    }
 }
 
 fn address(lab: &Lab, host: usize, ipv6: bool) -> IpAddr {
@@ -550,14 +548,11 @@ mod tests {
             sent: 4,
             ..Figures::default()
         };
-        merge(&mut whole, &receiver);
-        merge(
-            &mut whole,
-            &Figures {
-                refused: 2,
-                ..Figures::default()
-            },
-        );
+        whole.merge(&receiver);
+        whole.merge(&Figures {
+            refused: 2,
+            ..Figures::default()
+        });
         let found = (
             whole.sent,
             whole.refused,

@@ -79,22 +79,14 @@ impl std::str::FromStr for Budget {
     }
 }
 
-/// The quantity that a budget counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Reports of the data plane.
-    Reports,
-    /// Events of the collector.
-    Events,
-}
-
-impl Unit {
-    /// Returns the word for this unit in a budget.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Reports => "reports/s",
-            Self::Events => "events/s",
-        }
+wire::named! {
+    /// The quantity that a budget counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Unit, word {
+        /// Reports of the data plane.
+        Reports => "reports/s",
+        /// Events of the collector.
+        Events => "events/s",
     }
 }
 

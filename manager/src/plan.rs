@@ -12,23 +12,25 @@ use crate::instruction::{self, Bits};
 /// Longest packet of a host if its MTU is not known, bytes.
 pub const USUAL_MTU: u32 = 1500;
 
-/// Steps in the order in which they are executed. A device does not wait for others except where a step needs all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Sinks, sessions, maps of DTA collectors and filters are added.
-    AddSinks,
-    /// Instructions of transit nodes are added.
-    AddTransits,
-    /// Devices that wait for it may forward.
-    Forward,
-    /// Entries of sources are removed.
-    RemoveSources,
-    /// Entries of sources are added.
-    AddSources,
-    /// Instructions are removed, when no packet that asks for them can be in flight.
-    RemoveTransits,
-    /// Sinks are removed, when no packet with INT can be in flight.
-    RemoveSinks,
+wire::named! {
+    /// Steps in the order in which they are executed. A device does not wait for others except where a step needs all of them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Stage, text {
+        /// Sinks, sessions, maps of DTA collectors and filters are added.
+        AddSinks => "add sinks",
+        /// Instructions of transit nodes are added.
+        AddTransits => "add transit instructions",
+        /// Devices that wait for it may forward.
+        Forward => "let devices forward",
+        /// Entries of sources are removed.
+        RemoveSources => "remove sources",
+        /// Entries of sources are added.
+        AddSources => "add sources",
+        /// Instructions are removed, when no packet that asks for them can be in flight.
+        RemoveTransits => "remove transit instructions after the last packet",
+        /// Sinks are removed, when no packet with INT can be in flight.
+        RemoveSinks => "remove sinks after the last packet",
+    }
 }
 
 impl Stage {
@@ -42,19 +44,6 @@ impl Stage {
             (Rule::Forwarding, _) => Self::Forward,
             (_, true) => Self::AddSinks,
             (_, false) => Self::RemoveSinks,
-        }
-    }
-
-    /// Describes the step for people.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::AddSinks => "add sinks",
-            Self::AddTransits => "add transit instructions",
-            Self::Forward => "let devices forward",
-            Self::RemoveSources => "remove sources",
-            Self::AddSources => "add sources",
-            Self::RemoveTransits => "remove transit instructions after the last packet",
-            Self::RemoveSinks => "remove sinks after the last packet",
         }
     }
 }

@@ -151,27 +151,20 @@ impl XdpFeatures {
     }
 }
 
-/// Where an XDP program runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// The program runs in the driver.
-    Native,
-    /// In the kernel's network stack.
-    Generic,
-    /// The program runs in the device.
-    Offloaded,
+wire::named! {
+    /// Where an XDP program runs.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Mode, name {
+        /// The program runs in the driver.
+        Native => "native",
+        /// In the kernel's network stack.
+        Generic => "generic",
+        /// The program runs in the device.
+        Offloaded => "offloaded",
+    }
 }
 
 impl Mode {
-    /// Returns `"native"`, `"generic"` or `"offloaded"`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-            Self::Offloaded => "offloaded",
-        }
-    }
-
     /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE` of linux/if_link.h.
     pub(crate) fn flag(self) -> u32 {
         match self {

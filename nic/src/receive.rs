@@ -18,45 +18,20 @@ pub use filter::{Filter, filter};
 pub use watch::{Counters, State, Watch};
 pub use xdp::memory_needed;
 
-/// A receive path, from the fastest down.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum RxPath {
-    /// AF_XDP; the NIC writes into our memory.
-    ZeroCopy,
-    /// AF_XDP; the driver copies frames into our memory.
-    Native,
-    /// AF_XDP; the stack copies them, on any driver.
-    Generic,
-    /// AF_PACKET: a ring in addition to the stack.
-    Packet,
-    /// UDP sockets of the kernel.
-    Udp,
-}
-
-impl RxPath {
-    /// All of them, the best first.
-    pub const ALL: [Self; 5] = [
-        Self::ZeroCopy,
-        Self::Native,
-        Self::Generic,
-        Self::Packet,
-        Self::Udp,
-    ];
-
-    /// Returns the name of the path, as [`Source::kind`] returns it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ZeroCopy => "xdp-zerocopy",
-            Self::Native => "xdp-native",
-            Self::Generic => "xdp-generic",
-            Self::Packet => "packet",
-            Self::Udp => "udp",
-        }
-    }
-
-    /// The receive path with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rx_path| rx_path.name() == name)
+wire::named! {
+    /// A receive path, from the fastest down.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum RxPath, name {
+        /// AF_XDP; the NIC writes into our memory.
+        ZeroCopy => "xdp-zerocopy",
+        /// AF_XDP; the driver copies frames into our memory.
+        Native => "xdp-native",
+        /// AF_XDP; the stack copies them, on any driver.
+        Generic => "xdp-generic",
+        /// AF_PACKET: a ring in addition to the stack.
+        Packet => "packet",
+        /// UDP sockets of the kernel.
+        Udp => "udp",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
-use wire::Refusal;
+use wire::RefusalCounts;
 
 use crate::error::Error;
 
@@ -24,7 +24,7 @@ pub struct Packet<'a> {
 
 /// Counters of a source. The datagrams sent to it are [`datagrams`](Self::datagrams) + [`lost`](Self::lost): each reason is
 /// counted separately.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Number of datagrams delivered.
     pub datagrams: u64,
@@ -44,28 +44,10 @@ pub struct Stats {
     pub ring_full: u64,
     /// Frames dropped because the fill ring was empty: frames were not returned fast enough.
     pub fill_empty: u64,
-    /// Frames without a readable datagram, by [`Refusal::index`].
-    pub refused: [u64; Refusal::COUNT],
+    /// Frames without a readable datagram, by [`Refusal::index`](wire::Refusal::index).
+    pub refused: RefusalCounts,
     /// Bursts: `datagrams / bursts` is the number of datagrams per system call.
     pub bursts: u64,
-}
-
-// Arrays of more than 32 elements do not implement `Default`.
-impl Default for Stats {
-    fn default() -> Self {
-        Self {
-            datagrams: 0,
-            bytes: 0,
-            truncated: 0,
-            handled_in_kernel: 0,
-            kernel_drops: 0,
-            bad_checksum: 0,
-            ring_full: 0,
-            fill_empty: 0,
-            refused: [0; Refusal::COUNT],
-            bursts: 0,
-        }
-    }
 }
 
 impl Stats {

@@ -1,4 +1,4 @@
-//! Clocks and cores.
+//! Clocks, and the cores of this process.
 
 use std::io;
 use std::time::Duration;

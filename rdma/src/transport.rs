@@ -42,34 +42,25 @@ impl Credit {
     }
 }
 
-/// The reason why a transport did not accept an operation. Nothing of it was done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Blocked {
-    /// The maximum of outstanding operations is reached.
-    Full,
-    /// The collector requested a pause, or its memory does not keep up.
-    Paused,
-    /// No connection to this collector.
-    Broken,
-    /// This collector has no such region, or the region does not permit the access.
-    NoRegion,
-    /// The bytes do not lie within the region, or the address of a counter is not aligned.
-    OutOfRegion,
+wire::named! {
+    /// The reason why a transport did not accept an operation. Nothing of it was done.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Blocked, name {
+        /// The maximum of outstanding operations is reached.
+        Full => "full",
+        /// The collector requested a pause, or its memory does not keep up.
+        Paused => "paused",
+        /// No connection to this collector.
+        Broken => "broken",
+        /// This collector has no such region, or the region does not permit the access.
+        NoRegion => "no_region",
+        /// The bytes do not lie within the region, or the address of a counter is not aligned.
+        OutOfRegion => "out_of_region",
+    }
 }
 
 impl Blocked {
-    /// Returns the reason as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Paused => "paused",
-            Self::Broken => "broken",
-            Self::NoRegion => "no_region",
-            Self::OutOfRegion => "out_of_region",
-        }
-    }
-
     /// Returns whether the same operation can succeed later.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Full | Self::Paused | Self::Broken)

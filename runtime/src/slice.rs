@@ -52,7 +52,7 @@ const SLOTS_PER_LOOK: u32 = 64;
 
 #[cfg(test)]
 mod tests {
-    use collector::workload::{CASES, Input};
+    use testkit::workload::collector::{CASES, Input};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! `hopwise console`
+//! The command `hopwise console`.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 

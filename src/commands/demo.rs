@@ -121,7 +121,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     devices::add_intents(&client, || network.obey())?;
     introduce(
         &url,
-        (input, *translator),
+        input,
+        *translator,
         moved.then_some(args.listen),
         &network,
         dir,
@@ -223,7 +224,8 @@ fn free(wanted: SocketAddr) -> (SocketAddr, bool) {
 /// Prints the addresses and the schedule.
 fn introduce(
     url: &str,
-    (input, translator): (SocketAddr, SocketAddr),
+    input: SocketAddr,
+    translator: SocketAddr,
     moved: Option<SocketAddr>,
     network: &Network,
     dir: Option<&Path>,

@@ -1,4 +1,4 @@
-//! `hopwise outlet`
+//! The command `hopwise outlet`.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `hopwise run`
+//! The command `hopwise run`.
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 

@@ -13,31 +13,20 @@ use crate::identity::check_access;
 use crate::join;
 use crate::salvage::{self, Records, Salvaged};
 
-/// The state of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileState {
-    /// SQLite finds no fault with it.
-    Good,
-    /// It was just created, and nothing is in it yet.
-    Empty,
-    /// The contents are damaged.
-    Damaged,
-    /// It was damaged, and what could be read of it is in another file.
-    Salvaged,
-    /// It cannot be opened, or is of a newer version or of another program.
-    Unreadable,
-}
-
-impl FileState {
-    /// Returns `good`, `empty`, `damaged`, `salvaged` or `unreadable`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Empty => "empty",
-            Self::Damaged => "damaged",
-            Self::Salvaged => "salvaged",
-            Self::Unreadable => "unreadable",
-        }
+wire::named! {
+    /// The state of a file.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum FileState, name {
+        /// SQLite finds no fault with it.
+        Good => "good",
+        /// It was just created, and nothing is in it yet.
+        Empty => "empty",
+        /// The contents are damaged.
+        Damaged => "damaged",
+        /// It was damaged, and what could be read of it is in another file.
+        Salvaged => "salvaged",
+        /// It cannot be opened, or is of a newer version or of another program.
+        Unreadable => "unreadable",
     }
 }
 

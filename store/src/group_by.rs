@@ -94,86 +94,42 @@ pub struct FlowParts {
 }
 
 impl FlowParts {
-    fn add(&mut self, other: Self) {
-        self.all |= other.all;
-        self.src = self.src.max(other.src);
-        self.dst = self.dst.max(other.dst);
-        self.src_port |= other.src_port;
-        self.dst_port |= other.dst_port;
-        self.proto |= other.proto;
-    }
-
-    fn from_dimension(dimension: Dimension) -> Self {
-        let none = Self::default();
+    fn add_dimension(&mut self, dimension: Dimension) {
         match dimension {
-            Dimension::Src => Self {
-                src: Needed::All,
-                ..none
-            },
-            Dimension::Dst => Self {
-                dst: Needed::All,
-                ..none
-            },
-            Dimension::SrcPrefix => Self {
-                src: Needed::Prefix,
-                ..none
-            },
-            Dimension::DstPrefix => Self {
-                dst: Needed::Prefix,
-                ..none
-            },
-            Dimension::SrcPort => Self {
-                src_port: true,
-                ..none
-            },
-            Dimension::DstPort => Self {
-                dst_port: true,
-                ..none
-            },
-            Dimension::Port => Self {
-                src_port: true,
-                dst_port: true,
-                ..none
-            },
-            Dimension::Proto => Self { proto: true, ..none },
-            Dimension::Flow => Self { all: true, ..none },
-            _ => none,
+            Dimension::Src => self.src = Needed::All,
+            Dimension::Dst => self.dst = Needed::All,
+            Dimension::SrcPrefix => self.src = self.src.max(Needed::Prefix),
+            Dimension::DstPrefix => self.dst = self.dst.max(Needed::Prefix),
+            Dimension::SrcPort => self.src_port = true,
+            Dimension::DstPort => self.dst_port = true,
+            Dimension::Port => {
+                self.src_port = true;
+                self.dst_port = true;
+            }
+            Dimension::Proto => self.proto = true,
+            Dimension::Flow => self.all = true,
+            _ => {}
         }
     }
 
-    fn from_field(field: Field) -> Self {
-        let none = Self::default();
+    fn add_field(&mut self, field: Field) {
         match field {
-            Field::Src => Self {
-                src: Needed::All,
-                ..none
-            },
-            Field::Dst => Self {
-                dst: Needed::All,
-                ..none
-            },
-            Field::Host => Self {
-                src: Needed::All,
-                dst: Needed::All,
-                ..none
-            },
-            Field::SrcPort => Self {
-                src_port: true,
-                ..none
-            },
-            Field::DstPort => Self {
-                dst_port: true,
-                ..none
-            },
-            Field::Port => Self {
-                src_port: true,
-                dst_port: true,
-                ..none
-            },
-            Field::Proto => Self { proto: true, ..none },
+            Field::Src => self.src = Needed::All,
+            Field::Dst => self.dst = Needed::All,
+            Field::Host => {
+                self.src = Needed::All;
+                self.dst = Needed::All;
+            }
+            Field::SrcPort => self.src_port = true,
+            Field::DstPort => self.dst_port = true,
+            Field::Port => {
+                self.src_port = true;
+                self.dst_port = true;
+            }
+            Field::Proto => self.proto = true,
             // Sums are looked up by the whole flow.
-            Field::Flow | Field::Reports | Field::Value(_) => Self { all: true, ..none },
-            _ => none,
+            Field::Flow | Field::Reports | Field::Value(_) => self.all = true,
+            _ => {}
         }
     }
 }
@@ -384,10 +340,10 @@ impl TrafficQuestion {
     pub fn flow_parts(&self) -> FlowParts {
         let mut parts = FlowParts::default();
         for dimension in &self.by {
-            parts.add(FlowParts::from_dimension(*dimension));
+            parts.add_dimension(*dimension);
         }
         for field in self.fields() {
-            parts.add(FlowParts::from_field(field));
+            parts.add_field(field);
         }
         parts
     }
@@ -455,9 +411,9 @@ fn has_any(fields: &[Field], wanted: &[Field]) -> bool {
 }
 
 const DAY: u64 = 86_400 * SECOND;
-/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches written
-/// once a second.
-const LATE: u64 = 35 * SECOND;
+/// The time after the end of a minute at which the last of its reports have been stored: flows are visited once in 30 s at most, and batches
+/// are committed every 5 s at most.
+const LATE: u64 = 40 * SECOND;
 /// Lengths of columns, seconds.
 const COLUMNS: [u64; 18] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,

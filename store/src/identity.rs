@@ -21,13 +21,15 @@ pub struct FileIdentity {
     created: Option<SystemTime>,
 }
 
-/// The reason why a file that was open is not at its path any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileChange {
-    /// There is no file at the path.
-    Removed,
-    /// Another file is at the path.
-    Replaced,
+wire::named! {
+    /// The reason why a file that was open is not at its path any more.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum FileChange, name {
+        /// There is no file at the path.
+        Removed => "removed",
+        /// Another file is at the path.
+        Replaced => "replaced",
+    }
 }
 
 impl FileIdentity {
@@ -66,16 +68,6 @@ impl FileIdentity {
     /// Returns false if [`FileIdentity::change`] finds that another file or none is at the path.
     pub fn is_in_place(&self) -> bool {
         self.change().is_none()
-    }
-}
-
-impl FileChange {
-    /// Returns `removed` or `replaced`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Removed => "removed",
-            Self::Replaced => "replaced",
-        }
     }
 }
 

@@ -5,33 +5,22 @@ use std::path::Path;
 
 use collector::event::Nanos;
 
-/// The kind of a problem of a file.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum ProblemKind {
-    /// The file, of an earlier period, cannot be opened. It is used as soon as it can.
-    Unreadable,
-    /// The file is damaged. A name `….corrupt-N` says that it was set aside.
-    Damaged,
-    /// The file, or its log, was removed while it was in use.
-    Removed,
-    /// Another file was put in its place while it was in use.
-    Replaced,
+wire::named! {
+    /// The kind of a problem of a file.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum ProblemKind, name {
+        /// The file, of an earlier period, cannot be opened. It is used as soon as it can.
+        Unreadable => "unreadable",
+        /// The file is damaged. A name `….corrupt-N` says that it was set aside.
+        Damaged => "damaged",
+        /// The file, or its log, was removed while it was in use.
+        Removed => "removed",
+        /// Another file was put in its place while it was in use.
+        Replaced => "replaced",
+    }
 }
 
 impl ProblemKind {
-    /// Returns `unreadable`, `damaged`, `removed` or `replaced`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::Damaged => "damaged",
-            Self::Removed => "removed",
-            Self::Replaced => "replaced",
-        }
-    }
-
-    /// All kinds of problems.
-    pub const ALL: [Self; 4] = [Self::Unreadable, Self::Damaged, Self::Removed, Self::Replaced];
-
     /// Returns true if the problem lasts until somebody does something: it is not an event of the past.
     fn is_state(self) -> bool {
         matches!(self, Self::Unreadable | Self::Damaged)

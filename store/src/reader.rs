@@ -45,7 +45,7 @@ pub struct Reader {
     stop: Option<Arc<AtomicBool>>,
     /// Sentences about files that answers lack.
     notes: Arc<Mutex<BTreeSet<String>>>,
-    /// Of the store of this process that writes there.
+    /// The store of this process that writes to the directory.
     moved: Option<MovedFiles>,
 }
 

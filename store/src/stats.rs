@@ -4,35 +4,21 @@ use collector::event::Nanos;
 
 use crate::problems::Problems;
 
-/// The state of the writer.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum State {
-    /// Rows are written to disk.
-    #[default]
-    Ok,
-    /// The disk is full: rows are shed until there is space again.
-    Full,
-    /// The directory cannot be used (see [`Stats::message`]): rows are written into the open file only, and no file can be opened there.
-    Degraded,
-    /// Another error (see [`Stats::message`]): rows are shed, and writing is retried every second.
-    Failing,
-    /// The store is closed.
-    Closed,
-}
-
-impl State {
-    /// All states that a store can have.
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Full, Self::Degraded, Self::Failing, Self::Closed];
-
-    /// Returns `ok`, `full`, `degraded`, `failing` or `closed`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Full => "full",
-            Self::Degraded => "degraded",
-            Self::Failing => "failing",
-            Self::Closed => "closed",
-        }
+wire::named! {
+    /// The state of the writer.
+    #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+    pub enum State, name {
+        /// Rows are written to disk.
+        #[default]
+        Ok => "ok",
+        /// The disk is full: rows are shed until there is space again.
+        Full => "full",
+        /// The directory cannot be used (see [`Stats::message`]): rows are written into the open file only, and no file can be opened there.
+        Degraded => "degraded",
+        /// Another error (see [`Stats::message`]): rows are shed, and writing is retried every second.
+        Failing => "failing",
+        /// The store is closed.
+        Closed => "closed",
     }
 }
 

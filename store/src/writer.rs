@@ -1,6 +1,7 @@
 //! The thread that writes: receives batches from the queue, commits in time, rolls files over, deletes old ones, and recovers
 //! from full disks and damaged files.
 
+mod clock;
 mod obstacles;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::segment::{self, Segment};
 use crate::shared::Shared;
 use crate::stats::State;
 use crate::watch::Watch;
+use clock::ClockWatch;
 
 /// A message to the writer; processed in order.
 #[derive(Debug)]
@@ -107,6 +109,7 @@ pub(crate) struct Writer {
     check_at: Instant,
     /// The wall clock; another one in tests.
     wall: fn() -> SystemTime,
+    clock: ClockWatch,
 }
 
 /// The conditions under which files are written without indexes on events, which are then built at once.
@@ -159,6 +162,7 @@ impl Writer {
             housekeeping_at: Instant::now(),
             check_at: Instant::now(),
             wall: SystemTime::now,
+            clock: ClockWatch::default(),
         }
     }
 
@@ -505,7 +509,7 @@ impl Writer {
         self.log_retry_at = None;
         self.check_paths(now);
         let Some(mut found) = self.rescan() else { return };
-        let expired = self.expire(&found);
+        let expired = self.expire(&found, now);
         found.files.retain(|file| !expired.contains(&file.path));
         found.set_aside.retain(|file| !expired.contains(&file.path));
         self.update_problems(&found);
@@ -522,7 +526,9 @@ impl Writer {
     }
 
     /// Deletes files by age and total size, also those that were set aside. Returns their paths.
-    fn expire(&mut self, found: &Listing) -> Vec<PathBuf> {
+    fn expire(&mut self, found: &Listing, now: Instant) -> Vec<PathBuf> {
+        let wall = (self.wall)();
+        let counts_age = self.clock.is_settled(wall, now);
         let newest = found.files.last().map(|file| file.path.clone());
         let current = self
             .segment
@@ -534,8 +540,8 @@ impl Writer {
         let expired = files::expired(
             &all,
             current.as_deref(),
-            (self.wall)(),
-            self.config.max_age,
+            wall,
+            self.config.max_age.filter(|_| counts_age),
             self.config.max_bytes,
         );
         let deleted: Vec<StoreFile> = expired

@@ -604,7 +604,7 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
     fabric.wait_for_devices("in sync", in_sync);
     let put = |name: &str, port: u16, rule: &str| {
         let intent = json!({"name": name, "match": {"dport": port}, "watch": ["hop_latency"], "mode": "md",
-                            "tell": {"rule": rule, "thresholds": {"hop_latency": "1s"}}});
+                            "report": {"rule": rule, "thresholds": {"hop_latency": "1s"}}});
         assert_eq!(
             fabric
                 .manager
@@ -668,7 +668,7 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
     let Some(fabric) = Fabric::start() else { return };
     fabric.wait_for_devices("in sync", in_sync);
     let intent = json!({"name": "web", "match": {"dport": "5000-5001"}, "watch": ["flow_path", "hop_latency"], "mode": "md",
-                        "tell": {"rule": "max(hop_latency) > 0",
+                        "report": {"rule": "max(hop_latency) > 0",
                                  "then": {"watch": ["queue_occupancy"], "match": "this flow", "for": "4s"}}});
     assert_eq!(
         fabric
@@ -997,12 +997,12 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
             "add a filter per_hop or per_flow",
         ),
         (
-            json!({"name": "a", "watch": ["hop_latency"], "tell": {"rule": "hops > 5ms"}}),
+            json!({"name": "a", "watch": ["hop_latency"], "report": {"rule": "hops > 5ms"}}),
             "hops",
         ),
         (
-            json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}, "tell": {"rule": "hops > 1"}}),
-            "remove `dscp`, or `tell`",
+            json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}, "report": {"rule": "hops > 1"}}),
+            "remove `dscp`, or `report`",
         ),
     ];
     for (body, reason) in intents {

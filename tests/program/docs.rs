@@ -36,7 +36,8 @@ fn normal(path: &Path) -> PathBuf {
     })
 }
 
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+/// Adds the files below `folder` that have one of these extensions, without what builds make.
+fn files(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(root().join(folder)).expect("a folder") {
         let entry = entry.expect("an entry");
         let path = normal(&folder.join(entry.file_name()));
@@ -47,16 +48,22 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
             continue;
         }
         if entry.file_type().expect("its type").is_dir() {
-            pages(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
+            files(&path, extensions, found);
+        } else if has_extension(&path, extensions) {
             found.push(path);
         }
     }
 }
 
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension()
+        .and_then(|extension| extension.to_str())
+        .is_some_and(|extension| extensions.contains(&extension))
+}
+
 fn all_pages() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    pages(Path::new("."), &mut found);
+    files(Path::new("."), &["md"], &mut found);
     found
 }
 
@@ -70,6 +77,36 @@ fn links_lead_somewhere() {
         .filter(|(_, target)| !root().join(target).exists())
         .collect();
     assert!(dead.is_empty(), "dead links: {dead:#?}");
+}
+
+/// The source files that a page names in backquotes, with at least one folder.
+fn source_files(page: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(root().join(page)).expect("a page that exists");
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|words| words.contains('/') && !words.contains([' ', '\n', ':', '*']))
+        .map(PathBuf::from)
+        .filter(|path| path.is_relative() && has_extension(path, SOURCES))
+        .collect()
+}
+
+/// Extensions of source files.
+const SOURCES: &[&str] = &["rs", "c", "h", "p4", "ts", "tsx"];
+
+#[test]
+fn source_files_that_pages_name_exist() {
+    let mut sources = Vec::new();
+    files(Path::new("."), SOURCES, &mut sources);
+    let mut missing = Vec::new();
+    for page in all_pages() {
+        for named in source_files(&page) {
+            if !sources.iter().any(|file| file.ends_with(&named)) {
+                missing.push((page.clone(), named));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "named, but not there: {missing:#?}");
 }
 
 #[test]

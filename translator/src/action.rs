@@ -1,4 +1,4 @@
-//! Executes triggers.
+//! Executes the triggers of DTA reports.
 
 use rdma::transport::Transport;
 use wire::dta::Report;

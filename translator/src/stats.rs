@@ -1,128 +1,65 @@
 //! Counters of the translator. They add up: see [`Stats::is_balanced`].
 
-use wire::Refusal;
+use serde::{Deserialize, Serialize};
+use wire::RefusalCounts;
 
-/// A reason why a valid report was dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Reason {
-    /// The report's layout is not accepted here.
-    NotAccepted,
-    /// For a collector that this translator does not have.
-    NoCollector,
-    /// There is no such store.
-    UnknownStore,
-    /// There is no such list.
-    UnknownList,
-    /// There is no such sketch.
-    UnknownSketch,
-    /// More data than the store's slots hold.
-    TooMuchData,
-    /// Entries of another size than the list's.
-    WrongEntry,
-    /// A hop beyond the store's.
-    WrongHop,
-    /// Depth, width, operation or columns are not the sketch's.
-    WrongShape,
-    /// The sketch has all its reporters, and this is not one of them.
-    OneReporterTooMany,
-    /// This reporter's columns were merged before.
-    DuplicateColumn,
-    /// Columns of this reporter are missing before these.
-    ColumnGap,
-    /// An epoch that is over.
-    EpochOver,
-    /// An epoch too far ahead.
-    EpochAhead,
-    /// An essential report that was accepted before.
-    Duplicate,
-    /// Essential reports are missing before this one; it will be sent again.
-    Gap,
-    /// The reporter ID belongs to another address.
-    Forged,
-    /// The table of reporters' sequences is full.
-    ReportersFull,
-    /// The sender exceeds its rate.
-    Metered,
-    /// Congestion, and the report is of low priority.
-    CongestedLow,
-    /// Congestion, and the report is of medium priority.
-    CongestedMedium,
-    /// The collector is not connected, and the report is of low priority.
-    AbsentLow,
-    /// The collector is not connected, and the report is of medium priority.
-    AbsentMedium,
-    /// Congestion or no collector, and the local memory is full. The reporter of an essential report gets a NACK, and sends it again.
-    LocalFull,
-    /// The transport refused the rest of an operation that was partly done.
-    CutShort,
-    /// The transport does not know the region, or the region does not permit the access, or the address is outside it or not aligned.
-    TransportRefused,
-}
-
-impl Reason {
-    /// The number of reasons.
-    pub const COUNT: usize = Self::ALL.len();
-    /// All reasons, in order of their numbers.
-    pub const ALL: [Self; 26] = [
-        Self::NotAccepted,
-        Self::NoCollector,
-        Self::UnknownStore,
-        Self::UnknownList,
-        Self::UnknownSketch,
-        Self::TooMuchData,
-        Self::WrongEntry,
-        Self::WrongHop,
-        Self::WrongShape,
-        Self::OneReporterTooMany,
-        Self::DuplicateColumn,
-        Self::ColumnGap,
-        Self::EpochOver,
-        Self::EpochAhead,
-        Self::Duplicate,
-        Self::Gap,
-        Self::Forged,
-        Self::ReportersFull,
-        Self::Metered,
-        Self::CongestedLow,
-        Self::CongestedMedium,
-        Self::AbsentLow,
-        Self::AbsentMedium,
-        Self::LocalFull,
-        Self::CutShort,
-        Self::TransportRefused,
-    ];
-
-    /// The reason as a word, for counters.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotAccepted => "not_accepted",
-            Self::NoCollector => "no_collector",
-            Self::UnknownStore => "unknown_store",
-            Self::UnknownList => "unknown_list",
-            Self::UnknownSketch => "unknown_sketch",
-            Self::TooMuchData => "too_much_data",
-            Self::WrongEntry => "wrong_entry",
-            Self::WrongHop => "wrong_hop",
-            Self::WrongShape => "wrong_shape",
-            Self::OneReporterTooMany => "one_reporter_too_many",
-            Self::DuplicateColumn => "duplicate_column",
-            Self::ColumnGap => "column_gap",
-            Self::EpochOver => "epoch_over",
-            Self::EpochAhead => "epoch_ahead",
-            Self::Duplicate => "duplicate",
-            Self::Gap => "gap",
-            Self::Forged => "forged",
-            Self::ReportersFull => "reporters_full",
-            Self::Metered => "metered",
-            Self::CongestedLow => "congested_low",
-            Self::CongestedMedium => "congested_medium",
-            Self::AbsentLow => "absent_low",
-            Self::AbsentMedium => "absent_medium",
-            Self::LocalFull => "local_full",
-            Self::CutShort => "cut_short",
-            Self::TransportRefused => "transport_refused",
-        }
+wire::named! {
+    /// A reason why a valid report was dropped.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Reason, name {
+        /// The report's layout is not accepted here.
+        NotAccepted => "not_accepted",
+        /// For a collector that this translator does not have.
+        NoCollector => "no_collector",
+        /// There is no such store.
+        UnknownStore => "unknown_store",
+        /// There is no such list.
+        UnknownList => "unknown_list",
+        /// There is no such sketch.
+        UnknownSketch => "unknown_sketch",
+        /// More data than the store's slots hold.
+        TooMuchData => "too_much_data",
+        /// Entries of another size than the list's.
+        WrongEntry => "wrong_entry",
+        /// A hop beyond the store's.
+        WrongHop => "wrong_hop",
+        /// Depth, width, operation or columns are not the sketch's.
+        WrongShape => "wrong_shape",
+        /// The sketch has all its reporters, and this is not one of them.
+        OneReporterTooMany => "one_reporter_too_many",
+        /// This reporter's columns were merged before.
+        DuplicateColumn => "duplicate_column",
+        /// Columns of this reporter are missing before these.
+        ColumnGap => "column_gap",
+        /// An epoch that is over.
+        EpochOver => "epoch_over",
+        /// An epoch too far ahead.
+        EpochAhead => "epoch_ahead",
+        /// An essential report that was accepted before.
+        Duplicate => "duplicate",
+        /// Essential reports are missing before this one; it will be sent again.
+        Gap => "gap",
+        /// The reporter ID belongs to another address.
+        Forged => "forged",
+        /// The table of reporters' sequences is full.
+        ReportersFull => "reporters_full",
+        /// The sender exceeds its rate.
+        Metered => "metered",
+        /// Congestion, and the report is of low priority.
+        CongestedLow => "congested_low",
+        /// Congestion, and the report is of medium priority.
+        CongestedMedium => "congested_medium",
+        /// The collector is not connected, and the report is of low priority.
+        AbsentLow => "absent_low",
+        /// The collector is not connected, and the report is of medium priority.
+        AbsentMedium => "absent_medium",
+        /// Congestion or no collector, and the local memory is full. The reporter of an essential report gets a NACK, and sends it again.
+        LocalFull => "local_full",
+        /// The transport refused the rest of an operation that was partly done.
+        CutShort => "cut_short",
+        /// The transport does not know the region, or the region does not permit the access, or the address is outside it or not aligned.
+        TransportRefused => "transport_refused",
     }
 }
 
@@ -135,53 +72,31 @@ pub const PRIMITIVES: [&str; 5] = [
     "sketch_merge",
 ];
 
-/// A reason why a batch, a path or an epoch was written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Cause {
-    /// The batch, path or epoch was complete.
-    Full,
-    /// The timer of the data expired.
-    Timer,
-    /// A report requested an immediate notification.
-    Immediate,
-    /// Another path needed its place, or the next epoch its buffer.
-    Evicted,
-    /// The translator stopped, or the collector's stores changed.
-    Stopped,
-}
-
-impl Cause {
-    /// The number of causes.
-    pub const COUNT: usize = Self::ALL.len();
-    /// All causes, in order of their numbers.
-    pub const ALL: [Self; 5] = [
-        Self::Full,
-        Self::Timer,
-        Self::Immediate,
-        Self::Evicted,
-        Self::Stopped,
-    ];
-
-    /// The cause as a word, for counters.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Timer => "timer",
-            Self::Immediate => "immediate",
-            Self::Evicted => "evicted",
-            Self::Stopped => "stopped",
-        }
+wire::named! {
+    /// A reason why a batch, a path or an epoch was written.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum Cause, name {
+        /// The batch, path or epoch was complete.
+        Full => "full",
+        /// The timer of the data expired.
+        Timer => "timer",
+        /// A report requested an immediate notification.
+        Immediate => "immediate",
+        /// Another path needed its place, or the next epoch its buffer.
+        Evicted => "evicted",
+        /// The translator stopped, or the collector's stores changed.
+        Stopped => "stopped",
     }
 }
 
 /// Reports, counted by outcome.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reports {
     /// Datagrams received; each is a report, or malformed.
     pub received: u64,
-    /// Malformed ones, by [`Refusal::index`].
-    pub unreadable: [u64; Refusal::COUNT],
+    /// Malformed ones, by [`Refusal::index`](wire::Refusal::index).
+    pub unreadable: RefusalCounts,
     /// Dropped ones, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
     /// Executed ones, by primitive: [`PRIMITIVES`].
@@ -211,16 +126,18 @@ pub struct Operations {
     pub blocked: [u64; 5],
 }
 
-/// Copies of data that Key-Write reports request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Copies of Key-Write reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorCopies"))]
 pub struct Copies {
-    /// Requested by completed reports.
+    /// Copies that reports requested.
     pub requested: u64,
     /// Copies that were written.
     pub written: u64,
-    /// Skipped because of load.
+    /// Copies skipped under load.
     pub skipped: u64,
-    /// Not written because the transport refused them after the first.
+    /// Copies that the transport refused.
     pub dropped: u64,
 }
 
@@ -277,17 +194,19 @@ pub struct Sketches {
     pub dropped: u64,
 }
 
-/// Sequences of essential reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Counters of essential reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorEssential"))]
 pub struct Sequences {
     /// Essential reports that were accepted.
     pub accepted: u64,
-    /// Lost: given up after NACKs.
+    /// Requested by a NACK and never received.
     pub lost: u64,
+    /// Reporters whose sequence numbers are tracked.
+    pub reporters: u64,
     /// Restarts of reporters that were detected.
     pub restarts: u64,
-    /// Reporters with sequence state now.
-    pub reporters: u64,
 }
 
 /// Control messages to reporters.
@@ -304,7 +223,7 @@ pub struct Controls {
 }
 
 /// Counters since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Reports, counted by outcome.
     pub reports: Reports,
@@ -329,72 +248,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Counters that are all 0.
-    pub const NEW: Self = Self {
-        reports: Reports {
-            received: 0,
-            unreadable: [0; Refusal::COUNT],
-            dropped: [0; Reason::COUNT],
-            done: [0; 5],
-            queued: 0,
-            queued_bytes: 0,
-            diverted: 0,
-        },
-        operations: Operations {
-            writes: 0,
-            fetch_adds: 0,
-            bytes: 0,
-            immediates: 0,
-            reliable: 0,
-            blocked: [0; 5],
-        },
-        copies: Copies {
-            requested: 0,
-            written: 0,
-            skipped: 0,
-            dropped: 0,
-        },
-        entries: Entries {
-            accepted: 0,
-            triggered: 0,
-            written: 0,
-            pending: 0,
-            dropped: 0,
-            missed: 0,
-            suppressed: 0,
-            batches: [0; Cause::COUNT],
-        },
-        postcards: Postcards {
-            accepted: 0,
-            written: 0,
-            pending: 0,
-            replaced: 0,
-            dropped: 0,
-            paths: [0; Cause::COUNT],
-        },
-        sketches: Sketches {
-            merged: 0,
-            written: 0,
-            complete: 0,
-            partial: 0,
-            dropped: 0,
-        },
-        sequences: Sequences {
-            accepted: 0,
-            lost: 0,
-            restarts: 0,
-            reporters: 0,
-        },
-        controls: Controls {
-            acks: 0,
-            nacks: [0; 4],
-            sketch_nacks: 0,
-            notices: 0,
-        },
-        levels: [0; 3],
-        senders: 0,
-    };
-
     /// Returns whether reports are malformed, dropped, done or waiting; copies, entries and postcards written, pending, or lost
     /// for a counted reason.
     pub fn is_balanced(&self) -> bool {
@@ -411,11 +264,5 @@ impl Stats {
             && entries.accepted + entries.triggered == entries.written + entries.pending + entries.dropped
             && postcards.accepted
                 == postcards.written + postcards.pending + postcards.replaced + postcards.dropped
-    }
-}
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self::NEW
     }
 }

@@ -78,7 +78,7 @@ impl Translator {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let mut translator = Self {
-            stats: Stats::NEW,
+            stats: Stats::default(),
             operations: Operations::default(),
             collectors: config
                 .collectors

@@ -158,7 +158,9 @@ class Files {
   private async png(): Promise<string | null> {
     const sheet = this.subject.sheet?.() ?? null;
     const cut = sheet?.cut ?? '';
-    const zone = this.drawing === null ? [] : [`Times on the axis: ${zoneText(times.now())}.`];
+    const shown = this.times();
+    const text = zoneText(Math.min(...shown), Math.max(...shown));
+    const zone = this.drawing === null ? [] : [`Times on the axis: ${text}.`];
     const caption: Caption = {
       title: this.title,
       lines: [`${document.title} · ${timeText(this.isNow)}`],

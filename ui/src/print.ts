@@ -15,7 +15,10 @@ export function printHead(): HTMLElement {
     const now = times.now();
     setText(title, document.title);
     setText(range, timeText());
-    setText(printed, `printed ${dateTime(now * 1e6).slice(0, 19)}, times: ${zoneText(now)}`);
+    setText(
+      printed,
+      `printed ${dateTime(now * 1e6).slice(0, 19)}, times: ${zoneText(times.limits().from, now)}`,
+    );
     document.documentElement.classList.add('printing');
     restore ??= useLight();
   };

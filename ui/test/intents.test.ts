@@ -53,7 +53,7 @@ test('a form becomes an intent with the keys of the file', () => {
     mode: 'md',
     sample: '1 in 10',
     at: { edges: ['leaf*'], between: ['h1', 'h9'] },
-    tell: {
+    report: {
       filter: 'per_hop',
       thresholds: { hop_latency: '20us' },
       rule: 'max(queue_occupancy) > 50',
@@ -64,9 +64,9 @@ test('a form becomes an intent with the keys of the file', () => {
     priority: 7,
   });
   // Thresholds need no filter.
-  assert.deepEqual(toIntent({ ...EMPTY, threshold: '5us' })['tell'], { thresholds: { hop_latency: '5us' } });
+  assert.deepEqual(toIntent({ ...EMPTY, threshold: '5us' })['report'], { thresholds: { hop_latency: '5us' } });
   assert.deepEqual(toIntent({ ...EMPTY, name: 'all' }), { name: 'all', watch: EMPTY.watch });
-  assert.deepEqual(toIntent({ ...EMPTY, filter: 'change', threshold: '5' })['tell'], { filter: 'change' });
+  assert.deepEqual(toIntent({ ...EMPTY, filter: 'change', threshold: '5' })['report'], { filter: 'change' });
 });
 
 test('a drill-down names its intent, and the intent its drill-downs', () => {
@@ -172,7 +172,7 @@ test('an intent is edited as it is, and replaces only the version that was read'
     watch: ['hop_latency', 'queue_occupancy'],
     match: { dst: '10.0.0.0/8', dport: ['443', '8000-8999'] },
     mode: 'auto',
-    tell: {
+    report: {
       filter: 'per_hop',
       thresholds: { hop_latency: '20us' },
       rule: 'hops > 2',
@@ -193,13 +193,13 @@ test('an intent is edited as it is, and replaces only the version that was read'
   assert.equal(condition({ ...draft, name: 'web2' }), 'new');
   assert.equal(condition(EMPTY), 'new');
   // What the form cannot say would be lost.
-  const { tell } = intent;
+  const { report } = intent;
   const more = [
     { ...intent, match: { ...intent.match, dscp: [10] } },
     { ...intent, match: 'any' },
     { ...intent, watch: ['new_metric'] },
-    { ...intent, tell: { ...tell, coarsest: { hop_latency: '1ms' } } },
-    { ...intent, tell: { ...tell, thresholds: { hop_latency: '20us', queue_occupancy: '5' } } },
+    { ...intent, report: { ...report, coarsest: { hop_latency: '1ms' } } },
+    { ...intent, report: { ...report, thresholds: { hop_latency: '20us', queue_occupancy: '5' } } },
   ];
   for (const one of more) assert.equal(fromIntent({ name: 'web', etag: '2a', intent: one }), null);
 });
@@ -211,7 +211,7 @@ test('everything that an intent says is shown', () => {
     watch: ['hop_latency', 'flow_path'],
     sample: '1 in 10',
     at: { edges: ['leaf*'], between: ['h1', 'h3'] },
-    tell: {
+    report: {
       filter: 'per_hop',
       thresholds: { hop_latency: 20_000 },
       rule: 'hops > 2',

@@ -10,6 +10,7 @@ import {
   shift,
   utcText,
   writeRange,
+  zoneText,
   zoomOut,
   type Range,
 } from '../src/model/range';
@@ -70,6 +71,25 @@ test('a range is said in the local zone, with its day', () => {
   for (const [range, text] of cases) assert.equal(rangeText(range, now), text);
   const utc = { from: Date.parse('2026-11-26T03:12:00Z'), to: Date.parse('2026-11-26T03:13:00.500Z') };
   assert.equal(utcText(utc), '2026-11-26 03:12:00 to 2026-11-26 03:13:00 UTC');
+});
+
+test('the zone is that of the times that are shown, on both sides of a change of the clocks', () => {
+  const before = process.env['TZ'];
+  try {
+    const zones: [string, string, string, string][] = [
+      ['Europe/London', '2026-10-24T12:00:00Z', '2026-10-24T13:00:00Z', 'local time, UTC+01:00'],
+      ['Europe/London', '2026-11-05T12:00:00Z', '2026-11-05T13:00:00Z', 'UTC'],
+      ['Europe/London', '2026-10-24T12:00:00Z', '2026-11-05T12:00:00Z', 'local time, UTC+01:00 to UTC'],
+      ['America/St_Johns', '2026-11-05T12:00:00Z', '2026-11-05T12:00:00Z', 'local time, UTC−03:30'],
+    ];
+    for (const [zone, from, to, text] of zones) {
+      process.env['TZ'] = zone;
+      assert.equal(zoneText(Date.parse(from), Date.parse(to)), text);
+    }
+  } finally {
+    process.env['TZ'] = before;
+    if (before === undefined) delete process.env['TZ'];
+  }
 });
 
 test('an answer that is not about everything says so', () => {

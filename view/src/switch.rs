@@ -37,11 +37,8 @@ pub struct RulesView {
 
 /// Capabilities of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(JsonSchema),
-    schemars(rename = "SwitchCapabilities")
-)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchCapabilities"))]
 pub struct CapabilitiesView {
     /// Instruction bits that it can fill.
     pub bits: u16,
@@ -101,7 +98,7 @@ pub struct CountersView {
     /// Node id of the switch.
     pub node: u32,
     /// Counters of packets, by their treatment.
-    pub int: IntView,
+    pub int: Stats,
     /// Counters of report datagrams, or null without reports.
     #[serde(default)]
     pub reports: Option<ReportsView>,
@@ -120,68 +117,6 @@ pub struct LeaseView {
     pub election: ElectionView,
     /// Time since that manager claimed it, changed its rules or renewed the lease, or since the start, ns.
     pub silence: u64,
-}
-
-/// INT counters; each packet is in one of the first eight.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "SwitchInt"))]
-pub struct IntView {
-    /// Number of packets without INT.
-    pub plain: u64,
-    /// Packets with malformed or unsupported INT.
-    pub refused: u64,
-    /// Packets to which this switch added its metadata.
-    pub recorded: u64,
-    /// SF-INT: packets with metadata of another switch, received or from a register.
-    pub swapped: u64,
-    /// Remaining hop count was zero (E bit).
-    pub hops_exceeded: u64,
-    /// Metadata would exceed the MTU (M bit), or INT was not added for this reason.
-    pub mtu_exceeded: u64,
-    /// INT was not added because a sink could not restore the packet.
-    pub not_restorable: u64,
-    /// Number of packets that were reported.
-    pub reported: u64,
-    /// Packets at the sink that `[[switch.filter]]` suppressed.
-    pub filtered: u64,
-    /// Number of drop reports.
-    pub drops_reported: u64,
-    /// Number of queue reports.
-    pub queues_reported: u64,
-    /// Packets reported because they passed a congested queue (`quota`).
-    pub congested_reported: u64,
-    /// Packets that arrived with INT from outside the domain: INT was removed, and they are counted again by their further
-    /// treatment.
-    pub edge_stripped: u64,
-    /// Refused packets that arrived so, and carried more INT, or its mark, behind it: dropped.
-    pub edge_refused: u64,
-    /// Packets whose L4 checksum was examined after INT was stripped: one of 64.
-    pub checksums_examined: u64,
-    /// Number of these packets with a wrong checksum, which hosts drop: see `l4_checksum` in `[switch]`.
-    pub checksums_wrong: u64,
-}
-
-impl From<Stats> for IntView {
-    fn from(int: Stats) -> Self {
-        Self {
-            plain: int.plain,
-            refused: int.refused,
-            recorded: int.recorded,
-            swapped: int.swapped,
-            hops_exceeded: int.hops_exceeded,
-            mtu_exceeded: int.mtu_exceeded,
-            not_restorable: int.not_restorable,
-            reported: int.reported,
-            filtered: int.filtered,
-            drops_reported: int.drops_reported,
-            queues_reported: int.queues_reported,
-            congested_reported: int.congested_reported,
-            edge_stripped: int.edge_stripped,
-            edge_refused: int.edge_refused,
-            checksums_examined: int.checksums_examined,
-            checksums_wrong: int.checksums_wrong,
-        }
-    }
 }
 
 /// Counters of datagrams with reports.

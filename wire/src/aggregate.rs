@@ -55,36 +55,28 @@ mod field {
     pub(super) const SAMPLES: usize = 20;
 }
 
-/// Contents of an aggregate: which postcards belong together, and whether it contains them or only a summary of them. The
-/// discriminants are the numbers on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// Agg(R): postcards in order of arrival.
-    Agg = 1,
-    /// Agg_N(R): postcards of one node.
-    AggNode = 2,
-    /// Agg_{N,F}(R): postcards of one node about one flow.
-    AggNodeFlow = 3,
-    /// Cor(R): summary of postcards in order of arrival.
-    Cor = 5,
-    /// Cor_N(R): summary of postcards of one node.
-    CorNode = 6,
-    /// Cor_{N,F}(R): summary of postcards of one node about one flow.
-    CorNodeFlow = 7,
+crate::named! {
+    /// Contents of an aggregate: which postcards belong together, and whether it contains them or only a summary of them. The
+    /// discriminants are the numbers on the wire.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    #[repr(u8)]
+    pub enum Kind, name {
+        /// Agg(R): postcards in order of arrival.
+        Agg = 1 => "agg",
+        /// Agg_N(R): postcards of one node.
+        AggNode = 2 => "agg_n",
+        /// Agg_{N,F}(R): postcards of one node about one flow.
+        AggNodeFlow = 3 => "agg_nf",
+        /// Cor(R): summary of postcards in order of arrival.
+        Cor = 5 => "cor",
+        /// Cor_N(R): summary of postcards of one node.
+        CorNode = 6 => "cor_n",
+        /// Cor_{N,F}(R): summary of postcards of one node about one flow.
+        CorNodeFlow = 7 => "cor_nf",
+    }
 }
 
 impl Kind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
-        Self::Agg,
-        Self::AggNode,
-        Self::AggNodeFlow,
-        Self::Cor,
-        Self::CorNode,
-        Self::CorNodeFlow,
-    ];
-
     /// The kind with this number; `None` for 0, 4 and more than 7.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
@@ -97,23 +89,6 @@ impl Kind {
             7 => Some(Self::CorNodeFlow),
             _ => None,
         }
-    }
-
-    /// The kind as a word, for JSON and configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Agg => "agg",
-            Self::AggNode => "agg_n",
-            Self::AggNodeFlow => "agg_nf",
-            Self::Cor => "cor",
-            Self::CorNode => "cor_n",
-            Self::CorNodeFlow => "cor_nf",
-        }
-    }
-
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns whether the records of this kind are summaries.

@@ -1,58 +1,33 @@
 //! Settings to read the bytes of one source: its dialect, and the marks of INT in its network.
 
-/// A variant of the formats that an implementation uses (wire-formats section 8.1).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[repr(u8)]
-pub enum Dialect {
-    /// Formats as the specifications define them.
-    #[default]
-    Strict,
-    /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 ports.
-    Geant,
-    /// Intel host-int: INT 0.5 with a private shim type, reports 0.5 with two private kinds.
-    HostInt,
-    /// The generator of INTCollector: Report 1.0 with a wrong length nibble, Report 0.5 with version nibble 1, INT 1.0
-    /// with version nibble 0 and one word for both level-2 ports, INT 0.5 without a length. INT is in every packet: its
-    /// DSCP is 0.
-    IntCollectorGen,
-    /// ONOS: Report 1.0 with the flags before the reserved bits.
-    Onos,
-    /// The p4-int family: Report 2.0 with lengths of 0, one report up to the end of the datagram.
-    P4Int,
+crate::named! {
+    /// A variant of the formats that an implementation uses (wire-formats section 8.1).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    #[repr(u8)]
+    pub enum Dialect, name {
+        /// Formats as the specifications define them.
+        #[default]
+        Strict => "strict",
+        /// GÉANT int-platforms: INT 1.0 with 8-byte timestamps and 2 + 2 byte level-2 ports.
+        Geant => "geant",
+        /// Intel host-int: INT 0.5 with a private shim type, reports 0.5 with two private kinds.
+        HostInt => "hostint",
+        /// The generator of INTCollector: Report 1.0 with a wrong length nibble, Report 0.5 with version nibble 1, INT 1.0
+        /// with version nibble 0 and one word for both level-2 ports, INT 0.5 without a length. INT is in every packet: its
+        /// DSCP is 0.
+        IntCollectorGen => "intcollector-gen",
+        /// ONOS: Report 1.0 with the flags before the reserved bits.
+        Onos => "onos",
+        /// The p4-int family: Report 2.0 with lengths of 0, one report up to the end of the datagram.
+        P4Int => "p4int",
+    }
 }
 
 impl Dialect {
-    /// All dialects, the default one first.
-    pub const ALL: [Self; 6] = [
-        Self::Strict,
-        Self::Geant,
-        Self::HostInt,
-        Self::IntCollectorGen,
-        Self::Onos,
-        Self::P4Int,
-    ];
-
-    /// The name used in configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Strict => "strict",
-            Self::Geant => "geant",
-            Self::HostInt => "hostint",
-            Self::IntCollectorGen => "intcollector-gen",
-            Self::Onos => "onos",
-            Self::P4Int => "p4int",
-        }
-    }
-
     /// Whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. Also without its profile, because such a
     /// datagram has no other reading.
     pub(crate) const fn reads_length_zero(self) -> bool {
         matches!(self, Self::Strict | Self::P4Int)
-    }
-
-    /// Returns the dialect with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dialect| dialect.name() == name)
     }
 }
 

@@ -7,10 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::{
-    Json,
-    extract::{State, rejection::JsonRejection},
-};
+use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
@@ -18,7 +15,11 @@ use tokio::{
     task::{self, JoinError},
 };
 
-use crate::{context::Context, params::Params, refusal::Refusal, switch::read};
+use crate::{
+    context::Context,
+    params::{Body, NoParams},
+    refusal::Refusal,
+};
 use config::Settings;
 use runtime::save;
 use view::EnabledView;
@@ -38,11 +39,9 @@ pub(crate) struct NewRule {
 /// Enables a rule. What is wrong with it is a refusal; a configuration that cannot be changed is an answer with the text to put there.
 pub(crate) async fn enable(
     State(context): State<Arc<Context>>,
-    params: Params,
-    body: Result<Json<Value>, JsonRejection>,
+    _: NoParams,
+    Body(NewRule { name, when }): Body<NewRule>,
 ) -> Result<Json<EnabledView>, Refusal> {
-    params.only(&[])?;
-    let NewRule { name, when } = read(body)?;
     let settings = context.active_config.get();
     if !settings.collects() {
         return Err(Refusal::not_found(

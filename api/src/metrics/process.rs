@@ -10,65 +10,25 @@ pub(super) fn process(text: &mut Text) {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let system = fs::read_to_string("/proc/stat").unwrap_or_default();
     let stat = Stat::parse(&stat);
-    let files = fs::read_dir("/proc/self/fd")
-        .map(|files| files.count() as f64)
-        .ok();
+    let files = fs::read_dir("/proc/self/fd").map(|files| files.count() as f64);
     let booted = system
         .lines()
         .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
-    let stat = stat.as_ref();
-    let help = "CPU time, user and system, seconds.";
-    optional(
-        text,
-        "process_cpu_seconds_total",
-        "counter",
-        help,
-        stat.map(|stat| stat.cpu),
-    );
-    optional(text, "process_open_fds", "gauge", "Open file descriptors.", files);
-    let help = "Limit on open file descriptors.";
-    optional(
-        text,
-        "process_max_fds",
-        "gauge",
-        help,
-        limit(&limits, "Max open files"),
-    );
-    let help = "Virtual memory, bytes.";
-    optional(
-        text,
-        "process_virtual_memory_bytes",
-        "gauge",
-        help,
-        stat.map(|stat| stat.virtual_memory),
-    );
-    let help = "Resident memory, bytes.";
-    optional(
-        text,
-        "process_resident_memory_bytes",
-        "gauge",
-        help,
-        stat.map(|stat| stat.resident),
-    );
-    let help = "Start of the process, Unix time.";
-    let start = booted
-        .zip(stat.map(|stat| stat.start))
-        .map(|(booted, start)| booted + start);
-    optional(text, "process_start_time_seconds", "gauge", help, start);
-    optional(
-        text,
-        "process_threads",
-        "gauge",
-        "Threads.",
-        stat.map(|stat| stat.threads),
-    );
-}
-
-fn optional(text: &mut Text, name: &str, kind: &str, help: &str, value: Option<f64>) {
-    text.head(name, kind, help);
-    if let Some(value) = value {
-        text.line(name, value);
-    }
+    metrics!(text [for stat in &stat] [] {
+        "process_cpu_seconds_total" => stat.cpu, "CPU time, user and system, seconds.";
+    });
+    metrics!(text [for files in files] [] { "process_open_fds" => files, "Open file descriptors."; });
+    metrics!(text [for limit in limit(&limits, "Max open files")] [] {
+        "process_max_fds" => limit, "Limit on open file descriptors.";
+    });
+    metrics!(text [for stat in &stat] [] {
+        "process_virtual_memory_bytes" => stat.virtual_memory, "Virtual memory, bytes.";
+        "process_resident_memory_bytes" => stat.resident, "Resident memory, bytes.";
+    });
+    metrics!(text [for stat in &stat; for booted in booted] [] {
+        "process_start_time_seconds" => booted + stat.start, "Start of the process, Unix time.";
+    });
+    metrics!(text [for stat in &stat] [] { "process_threads" => stat.threads, "Threads."; });
 }
 
 /// The values in `/proc/self/stat`.

@@ -1,13 +1,53 @@
-//! Metrics of INT in the switch of this process, and of the devices that its manager drives.
+//! Metrics of the switch of this process, and of the devices that its manager drives.
 
-use super::{MAX_SERIES, Text, filtering, intercepting};
+use super::{MAX_SERIES, Text};
 use manage_role::role::view::DeviceCounterView;
 use switch_role::role::SwitchView;
 
-/// INT of the switch of this process.
-pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
-    text.metric("switch_int_total", "counter", "Packets sent, by INT action.");
-    for int in switch.iter().map(|switch| &switch.int) {
+/// Metrics of the switch of this process.
+pub(super) fn switching(text: &mut Text, switch: Option<&SwitchView>) {
+    metrics!(text [for switch in switch; for port in &switch.ports] ["port" = port.number] {
+        "switch_received_total" => port.received, "Frames received by a port.";
+        "switch_received_bytes_total" => port.received_bytes, "Their bytes.";
+        "switch_sent_total" => port.sent, "Frames sent by a port.";
+        "switch_sent_bytes_total" => port.sent_bytes, "Their bytes.";
+        "switch_ring_full_total" => port.ring_full,
+            "Frames dropped because a port's RX ring was full; not counted as received.";
+        "switch_queue_bytes" => port.queue.bytes, "Bytes in a port's egress queue.";
+    });
+    metrics!(text [for switch in switch; for port in &switch.ports; for (reason, count) in &port.drops] [
+        "port" = port.number, "reason" = reason
+    ] {
+        "switch_drops_total" => count, "Frames dropped, by responsible port and reason.";
+    });
+    metrics!(text [for switch in switch] [] {
+        "switch_originated_total" => switch.totals.originated,
+            "Frames originated by the switch: ARP, neighbor discovery, ICMP errors, messages to DTA reporters.";
+        "switch_consumed_total" => switch.totals.consumed,
+            "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
+        "switch_queued" => switch.totals.queued, "Frames in queues, on links, or waiting for neighbor resolution.";
+        "switch_reports_sent_total" => switch.reports.sent, "Datagrams with reports sent.";
+        "switch_reports_unsent_total" => switch.reports.unsent, "Datagrams with reports that could not be sent.";
+    });
+    int(text, switch);
+    filters(text, switch);
+    metrics!(text [for switch in switch] [] {
+        "switch_intercepted_total" => switch.totals.intercepted,
+            "DTA reports intercepted for the translator of this process; part of the frames consumed.";
+        "switch_intercept_tagged_total" => switch.totals.intercept_tagged,
+            "DTA reports with VLAN tags, forwarded instead of intercepted.";
+        "switch_replies_total" => switch.totals.replies,
+            "Messages to DTA reporters sent for the translator of this process; part of the frames originated.";
+        "switch_replies_refused_total" => switch.totals.replies_refused,
+            "Messages to DTA reporters without a route, or longer than the MTU.";
+    });
+}
+
+/// INT of the switch.
+fn int(text: &mut Text, switch: Option<&SwitchView>) {
+    let int = switch.map(|switch| &switch.int);
+    metrics!(text [
+        for int in int;
         for (what, count) in [
             ("plain", int.plain),
             ("refused", int.refused),
@@ -18,64 +58,66 @@ pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
             ("not_restorable", int.not_restorable),
             ("reported", int.reported),
             ("filtered", int.filtered),
-        ] {
-            text.sample("switch_int_total", &[("what", &what)], count);
-        }
-    }
-    let help = "Packets from outside the domain with INT, by outcome.";
-    text.metric("switch_edge_int_total", "counter", help);
-    for int in switch.iter().map(|switch| &switch.int) {
-        text.sample(
-            "switch_edge_int_total",
-            &[("what", &"stripped")],
-            int.edge_stripped,
-        );
-        text.sample("switch_edge_int_total", &[("what", &"dropped")], int.edge_refused);
-    }
-    let help = "Packets whose L4 checksum the sink examined after it stripped INT, one of 64, by result.";
-    text.metric("switch_checksums_total", "counter", help);
-    for int in switch.iter().map(|switch| &switch.int) {
-        let right = int.checksums_examined - int.checksums_wrong;
-        text.sample("switch_checksums_total", &[("result", &"right")], right);
-        text.sample(
-            "switch_checksums_total",
-            &[("result", &"wrong")],
-            int.checksums_wrong,
-        );
-    }
-    filtering(text, switch.map_or(&[], |switch| &switch.filters));
-    intercepting(text, switch);
+        ]
+    ] ["what" = what] {
+        "switch_int_total" => count, "Packets sent, by INT action.";
+    });
+    metrics!(text [
+        for int in int;
+        for (what, count) in [("stripped", int.edge_stripped), ("dropped", int.edge_refused)]
+    ] ["what" = what] {
+        "switch_edge_int_total" => count, "Packets from outside the domain with INT, by outcome.";
+    });
+    metrics!(text [
+        for int in int;
+        for (result, count) in
+            [("right", int.checksums_examined - int.checksums_wrong), ("wrong", int.checksums_wrong)]
+    ] ["result" = result] {
+        "switch_checksums_total" => count,
+            "Packets whose L4 checksum the sink examined after it stripped INT, one of 64, by result.";
+    });
+}
+
+/// Decisions of each filter of the switch.
+fn filters(text: &mut Text, switch: Option<&SwitchView>) {
+    metrics!(text [
+        for switch in switch;
+        for (index, filter) in switch.filters.iter().enumerate();
+        for (decision, count) in [
+            ("event", filter.reported.event),
+            ("first", filter.reported.first),
+            ("ended", filter.reported.ended),
+            ("keep_alive", filter.reported.keep_alive),
+            ("missing_value", filter.reported.missing_value),
+            ("suppressed", filter.suppressed),
+        ]
+    ] ["filter" = index, "decision" = decision] {
+        "switch_filter_total" => count,
+            "Packets by filter (index from 0) and decision; all but `suppressed` were reported.";
+    });
+    metrics!(text [for switch in switch; for (index, filter) in switch.filters.iter().enumerate()] ["filter" = index] {
+        "switch_filter_collisions_total" => filter.collisions,
+            "Register collisions of a filter: another flow or node took the register over.";
+    });
 }
 
 /// Counters of the devices that the manager drives.
 pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView>)]) {
-    let help = "Packets that the program of a managed device counted, by device and counter.";
-    text.metric("device_packets_total", "counter", help);
-    for (device, counters) in devices.iter().take(MAX_SERIES) {
-        for DeviceCounterView { name, packets, .. } in counters.iter().filter(|one| one.object.is_none()) {
-            text.sample(
-                "device_packets_total",
-                &[("device", device), ("what", name)],
-                packets,
-            );
-        }
-    }
-    let help = "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
-    text.metric("device_object_packets_total", "counter", help);
-    for (device, counters) in devices.iter().take(MAX_SERIES) {
-        for DeviceCounterView {
-            object,
-            name,
-            packets,
-            ..
-        } in counters
-        {
-            let Some(object) = object else { continue };
-            let labels: [(&str, &dyn std::fmt::Display); 3] =
-                [("device", device), ("object", object), ("what", name)];
-            text.sample("device_object_packets_total", &labels, packets);
-        }
-    }
+    metrics!(text [
+        for (device, counters) in devices.iter().take(MAX_SERIES);
+        for one in counters.iter().filter(|one| one.object.is_none())
+    ] ["device" = device, "what" = one.name] {
+        "device_packets_total" => one.packets,
+            "Packets that the program of a managed device counted, by device and counter.";
+    });
+    metrics!(text [
+        for (device, counters) in devices.iter().take(MAX_SERIES);
+        for one in counters;
+        for object in &one.object
+    ] ["device" = device, "object" = object, "what" = one.name] {
+        "device_object_packets_total" => one.packets,
+            "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
+    });
 }
 
 #[cfg(test)]

@@ -16,10 +16,11 @@ use runtime::control::Control;
 #[test]
 fn samples_are_escaped() {
     let mut text = Text::default();
-    text.metric("x", "counter", "Things.");
-    text.sample("x", &[("a", &"b\"c\\d\ne"), ("f", &1)], 2);
-    text.sample("x", &[], 3);
-    let expected = "# HELP hopwise_x Things.\n# TYPE hopwise_x counter\nhopwise_x{a=\"b\\\"c\\\\d\\ne\",f=\"1\"} 2\nhopwise_x 3\n";
+    text.metric("x_total", "Things.");
+    text.sample("x_total", &[("a", &"b\"c\\d\ne"), ("f", &1)], 2);
+    text.sample("x_total", &[], 3);
+    let expected = "# HELP hopwise_x_total Things.\n# TYPE hopwise_x_total counter\n\
+        hopwise_x_total{a=\"b\\\"c\\\\d\\ne\",f=\"1\"} 2\nhopwise_x_total 3\n";
     assert_eq!(text.out, expected);
 }
 
@@ -75,7 +76,8 @@ fn names_are_information_about_ids() {
 #[test]
 fn both_formats_are_valid_and_say_the_same() {
     let monitor = idle();
-    let (tls, names) = (Endpoint::default(), names());
+    let tls = Endpoint::default();
+    let names = names();
     let parts = Parts {
         dns: Some(Counts::default()),
         ..empty(&tls, &names)
@@ -116,7 +118,8 @@ fn openmetrics_is_for_those_that_ask_for_it() {
 
 #[test]
 fn the_reference_page_is_up_to_date() {
-    let (tls, names) = (Endpoint::default(), view::NamesView::default());
+    let tls = Endpoint::default();
+    let names = view::NamesView::default();
     let made = reference(&super::text(&idle(), empty(&tls, &names), Format::Prometheus));
     testkit::compare_page("docs/reference/metrics.md", &made);
 }

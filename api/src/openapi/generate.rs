@@ -3,12 +3,24 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::schema;
-use crate::{
-    alerts as of_alerts, dta, filters, flows, losses,
-    params::{Form, Param},
-    past, paths as of_paths, queues as of_queues, refusal, session, state, stored, stream, traffic,
+use ::export_role::role::view::ExportsView;
+use aggregate_role::view::AggregatorView;
+use dta_role::{memory::view::MemoryView, reporter::view::ReporterView, translator::view::TranslatorView};
+use manage_role::role::view as manager;
+use switch_role::role::{PortView, SwitchView};
+use view::{
+    rules::ElectionView,
+    switch::{CountersView, RulesView},
 };
+
+use crate::{
+    alerts, dta, filters, flows, intents, losses,
+    params::{Form, Param},
+    past, paths, queues, refusal, rules,
+    schema::{answer, calculation::Calculation},
+    session, state, stored, stream, traffic,
+};
+use ResponseBody::{Json, Stream, Text};
 
 /// Makes a schema, and notes the named types in it.
 type Make = fn(&mut SchemaGenerator) -> Value;
@@ -42,607 +54,150 @@ fn objects(_: &mut SchemaGenerator) -> Value {
     json!({"type": "array", "items": {"type": "object"}})
 }
 
-const fn get(
-    path: &'static str,
-    about: &'static str,
-    parameters: &'static [Param],
-    response: Make,
-) -> Operation {
-    Operation {
-        method: "get",
-        path,
-        about,
-        parameters,
-        body: None,
-        response: ResponseBody::Json(response),
-    }
-}
-
-const fn change(
-    method: &'static str,
-    path: &'static str,
-    about: &'static str,
-    body: Option<Make>,
-    response: Make,
-) -> Operation {
-    Operation {
-        method,
-        path,
-        about,
-        parameters: &[],
-        body,
-        response: ResponseBody::Json(response),
-    }
-}
-
-/// All operations, in the order of the routes.
-fn operations() -> Vec<Operation> {
-    let mut all = network();
-    all.extend(paths());
-    all.extend(queues());
-    all.extend(alerts());
-    all.extend(roles());
-    all.extend(rules());
-    all.extend(manager());
-    all.extend(domain());
-    all.extend(exports());
-    all.extend(memory());
-    all.extend(program());
-    all
-}
-
-fn network() -> Vec<Operation> {
-    let events = "Live events as server-sent events: each data line is an Event. `event: shed` with {\"shed\": n} after a slow client lost n events.";
-    vec![
-        get(
-            "/api/v1/status",
-            "State of the program: rates, loss budget, sources, tables, store.",
-            &[],
-            of::<view::StatusView>,
-        ),
-        get(
-            "/api/v1/rates",
-            "Rates per second, over the last 15 minutes at most. The store has older ones.",
-            &[],
-            of::<view::RateHistory>,
-        ),
-        get(
-            "/api/v1/nodes",
-            "Nodes with latencies and queues, by id.",
-            state::NODES,
-            of::<view::Nodes>,
-        ),
-        get(
-            "/api/v1/links",
-            "Links, learnt from paths.",
-            state::LINKS,
-            of::<view::Links>,
-        ),
-        get(
-            "/api/v1/flows",
-            "Flows, largest first.",
-            flows::FLOWS,
-            of::<view::Flows>,
-        ),
-        get(
-            "/api/v1/flows/{id}",
-            "One flow, hop by hop.",
-            flows::FLOW,
-            of::<view::FlowDetail>,
-        ),
-        get(
-            "/api/v1/flows/{id}/history",
-            "Latencies and paths of a flow over time.",
-            stored::HISTORY,
-            of::<view::HistoryView>,
-        ),
-        get(
-            "/api/v1/paths",
-            "Paths, most used first.",
-            state::PATHS,
-            of::<view::Paths>,
-        ),
-        get(
-            "/api/v1/names",
-            "Names of nodes, interfaces and hosts.",
-            &[],
-            of::<view::NamesView>,
-        ),
-        get(
-            "/api/v1/filter",
-            "Checks a filter of flows or events; returns completions and fields.",
-            filters::FILTER,
-            of::<view::FilterHelp>,
-        ),
-        get(
-            "/api/v1/events",
-            "Stored events, newest first.",
-            stored::EVENTS,
-            of::<view::Events>,
-        ),
-        Operation {
-            method: "get",
-            path: "/api/v1/events/stream",
-            about: events,
-            parameters: stream::EVENTS,
-            body: None,
-            response: ResponseBody::Stream(of::<view::EventView>),
-        },
-        get(
-            "/api/v1/rollups",
-            "Rollups in ascending order of time: the latest that match.",
-            stored::ROLLUPS,
-            of::<view::Rollups>,
-        ),
-        change(
-            "post",
-            "/api/v1/query",
-            "Read-only SQL over the views events, rollups, flows, drops, losses, reports, recordings.",
-            Some(of::<stored::SqlQuery>),
-            of::<history::sql::Rows>,
-        ),
-    ]
-}
-
-/// Paths, and what was lost on them, over time.
-fn paths() -> Vec<Operation> {
-    vec![
-        get(
-            "/api/v1/flows/{id}/latencies",
-            "Latency of a flow's packets at each hop, as a distribution over time.",
-            of_paths::LATENCIES,
-            of::<view::HopLatencies>,
-        ),
-        get(
-            "/api/v1/paths/changes",
-            "Changes of the paths of flows in a span of time: the path before and the path after.",
-            of_paths::OF_FLOWS,
-            of::<view::PathChanges>,
-        ),
-        get(
-            "/api/v1/paths/uses",
-            "Use of each path by flows in a span of time, in both directions.",
-            of_paths::OF_FLOWS,
-            of::<view::PathUses>,
-        ),
-        get(
-            "/api/v1/losses",
-            "Packet losses by location in a span of time, with their evidence; lost reports separately.",
-            losses::LOSSES,
-            of::<view::LossMap>,
-        ),
-    ]
-}
-
-/// Counts and queues over time.
-fn queues() -> Vec<Operation> {
-    vec![
-        get(
-            "/api/v1/activity",
-            "Reports, events and losses of a span of time, over time.",
-            past::ACTIVITY,
-            of::<view::Activity>,
-        ),
-        get(
-            "/api/v1/traffic",
-            "Reports, events, latencies or occupancies over time: the largest groups by the selected measure, and all others together.",
-            traffic::TRAFFIC,
-            of::<view::TrafficView>,
-        ),
-        get(
-            "/api/v1/queues",
-            "A heat map: the greatest value of each queue (node, link) in each part of a span of time, worst first.",
-            of_queues::HEAT,
-            of::<view::HeatView>,
-        ),
-        get(
-            "/api/v1/queues/{node}",
-            "Flows that filled a queue, and flows that waited in it, from the stored reports of a span of time.",
-            of_queues::BURST,
-            of::<view::BurstView>,
-        ),
-        get(
-            "/api/v1/recordings",
-            "Recordings of the flight recorder, with their causes.",
-            of_queues::RECORDINGS,
-            of::<view::Recordings>,
-        ),
-    ]
-}
-
-/// Alerts.
-fn alerts() -> Vec<Operation> {
-    vec![
-        get(
-            "/api/v1/alerts",
-            "Alerts: rules that are or were true, with times, counts, acknowledgements and comments. Worst first.",
-            of_alerts::ALERTS,
-            of::<view::Alerts>,
-        ),
-        change(
-            "post",
-            "/api/v1/alerts/acknowledge",
-            "Acknowledges an alert until it fires again, or withdraws the acknowledgement.",
-            Some(of::<of_alerts::Acknowledge>),
-            of::<view::AcknowledgedView>,
-        ),
-        get(
-            "/api/v1/alerts/silences",
-            "Active silences, and those that ended recently.",
-            &[],
-            of::<view::Silences>,
-        ),
-        change(
-            "post",
-            "/api/v1/alerts/silences",
-            "Adds a silence: webhook, alertmanager and syslog do not send alerts that start during it. Alerts that still fire at its end are sent then.",
-            Some(of::<of_alerts::NewSilence>),
-            of::<view::SilenceView>,
-        ),
-        change(
-            "delete",
-            "/api/v1/alerts/silences/{id}",
-            "Ends a silence.",
-            None,
-            of::<view::SilenceView>,
-        ),
-        change(
-            "post",
-            "/api/v1/alerts/try",
-            "How often a rule would have become true in a span, judged by stored events; nothing changes.",
-            Some(of::<of_alerts::TryRule>),
-            of::<view::Trial>,
-        ),
-        change(
-            "post",
-            "/api/v1/alerts/rules",
-            "Enables a rule: adds it to the configuration file and reloads it. If the file cannot be changed, the response has the reason and the text to add.",
-            Some(of::<of_alerts::NewRule>),
-            of::<view::EnabledView>,
-        ),
-    ]
-}
-
-/// Intents, devices and plans.
-fn manager() -> Vec<Operation> {
-    use manage_role::role::view as of_manager;
-    vec![
-        get(
-            "/api/v1/intents",
-            "The intents of the manager, by name.",
-            &[],
-            of::<of_manager::IntentsView>,
-        ),
-        change(
-            "put",
-            "/api/v1/intents",
-            "Adds an intent, or replaces the one of its name. The body is a table as in `[[intents]]`. 409: it is in the configuration file.",
-            Some(object),
-            of::<of_manager::IntentView>,
-        ),
-        change(
-            "post",
-            "/api/v1/intents/plan",
-            "Dry run: the changes and the cost of adding an intent.",
-            Some(object),
-            of::<of_manager::PlanView>,
-        ),
-        get(
-            "/api/v1/intents/{name}",
-            "One intent.",
-            &[],
-            of::<of_manager::IntentView>,
-        ),
-        change(
-            "delete",
-            "/api/v1/intents/{name}",
-            "Removes an intent; the response has those that remain.",
-            None,
-            of::<of_manager::IntentsView>,
-        ),
-        get(
-            "/api/v1/devices",
-            "The devices of the manager, by node id.",
-            &[],
-            of::<of_manager::DevicesView>,
-        ),
-        get(
-            "/api/v1/devices/{name}",
-            "One device.",
-            &[],
-            of::<of_manager::DeviceView>,
-        ),
-        change(
-            "delete",
-            "/api/v1/devices/{name}",
-            "Stops driving a device that is permanently off and not in the inventory; the response has those that remain.",
-            None,
-            of::<of_manager::DevicesView>,
-        ),
-        get(
-            "/api/v1/plan",
-            "Pending changes: those that wait until the network is stable, and those that need approval.",
-            &[],
-            of::<of_manager::PlanView>,
-        ),
-        change(
-            "post",
-            "/api/v1/plan/apply",
-            "Approves the plan.",
-            None,
-            of::<of_manager::PlanView>,
-        ),
-    ]
-}
-
-/// The domain of a manager.
-fn domain() -> Vec<Operation> {
-    use crate::intents;
-    use manage_role::role::view as of_manager;
-    vec![
-        get(
-            "/api/v1/domain",
-            "The domain: links, encoding of INT, collectors.",
-            &[],
-            of::<of_manager::DomainView>,
-        ),
-        change(
-            "post",
-            "/api/v1/domain/stop",
-            "Removes all INT from the devices; the intents stay, and can be started again.",
-            None,
-            of::<of_manager::DomainView>,
-        ),
-        change(
-            "post",
-            "/api/v1/domain/start",
-            "Installs the intents again.",
-            None,
-            of::<of_manager::DomainView>,
-        ),
-        get(
-            "/api/v1/domain/intents",
-            "State that a manager on standby copies from the active one: the intents that were added while it ran.",
-            &[],
-            of::<of_manager::CopyView>,
-        ),
-        get(
-            "/api/v1/domain/history",
-            "History of actions and their results, newest first.",
-            intents::HISTORY,
-            of::<of_manager::ManagerHistoryView>,
-        ),
-        Operation {
-            method: "get",
-            path: "/api/v1/domain/stream",
-            about: "Changes at the manager as server-sent events: each data line is a ManagerChange, and the name of the event is its kind. It begins with the state of each device and intent. `event: shed` with {\"shed\": n} after a slow client lost n changes: read the lists again.",
-            parameters: &[],
-            body: None,
-            response: ResponseBody::Stream(of::<of_manager::ChangeView>),
-        },
-    ]
-}
-
-/// What a manager reads and writes.
-fn rules() -> Vec<Operation> {
-    use view::{
-        rules::ElectionView,
-        switch::{CountersView, RulesView},
+/// Declares operations: method, path, [query parameters], {body} => response, and what the operation does.
+macro_rules! operations {
+    ($($method:ident $path:literal $([$parameters:expr])? $({$body:expr})? => $response:expr, $about:literal;)+) => {
+        /// All operations, in the order of the routes.
+        const OPERATIONS: &[Operation] = &[$(Operation {
+            method: stringify!($method),
+            path: $path,
+            about: $about,
+            parameters: [$($parameters,)? &[] as &[Param]][0],
+            body: [$(Some($body as Make),)? None][0],
+            response: $response,
+        }),+];
     };
-    vec![
-        get(
-            "/api/v1/switch/int",
-            "INT counters of the switch of this process.",
-            &[],
-            of::<CountersView>,
-        ),
-        get(
-            "/api/v1/switch/rules",
-            "Rules of a managed switch, its ports and what it can do.",
-            crate::rules::RULES,
-            of::<RulesView>,
-        ),
-        change(
-            "patch",
-            "/api/v1/switch/rules",
-            "Changes rules, all or none, on disk before the response if the switch has a state file. 409: another manager has a higher election; 412: the rules have another version.",
-            Some(of::<crate::rules::ChangesBody>),
-            of::<RulesView>,
-        ),
-        change(
-            "post",
-            "/api/v1/switch/claim",
-            "Makes the requester the only writer of the rules. 409: another manager has a higher election.",
-            Some(of::<ElectionView>),
-            of::<RulesView>,
-        ),
-        change(
-            "post",
-            "/api/v1/switch/renew",
-            "Renews the lease of the manager that claimed the switch with this election. 409: another one did.",
-            Some(of::<ElectionView>),
-            of::<CountersView>,
-        ),
-    ]
 }
 
-fn roles() -> Vec<Operation> {
-    use aggregate_role::view::AggregatorView;
-    use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
-    use switch_role::role::{PortView, SwitchView};
-    vec![
-        get(
-            "/api/v1/switch",
-            "The switch of this process: ports, queues, drops, INT.",
-            &[],
-            of::<SwitchView>,
-        ),
-        change(
-            "put",
-            "/api/v1/switch/watch",
-            "Replaces the watched flows until the configuration is reloaded. The body is a list as in `[[switch.watch]]`.",
-            Some(objects),
-            of::<SwitchView>,
-        ),
-        change(
-            "put",
-            "/api/v1/switch/filters",
-            "Replaces the filters of the sink until the configuration is reloaded; unchanged ones keep their state. The body is a list as in `[[switch.filter]]`.",
-            Some(objects),
-            of::<SwitchView>,
-        ),
-        change(
-            "patch",
-            "/api/v1/switch/ports/{number}",
-            "Changes a running port: `up`, `mtu`, `rate`, `depth`, `delay`, `loss`, `reorder`, `reorder_delay`, and the same with `in_`, as in `[[switch.ports]]`; null restores a setting.",
-            Some(object),
-            of::<PortView>,
-        ),
-        change(
-            "post",
-            "/api/v1/switch/registers/wipe",
-            "Clears the SF-INT registers of all flows.",
-            None,
-            of::<SwitchView>,
-        ),
-        get(
-            "/api/v1/aggregator",
-            "The aggregator of this process: postcards in, aggregates out.",
-            &[],
-            of::<AggregatorView>,
-        ),
-        get(
-            "/api/v1/reporter",
-            "The DTA reporter of this machine: reports of programs in, DTA out.",
-            &[],
-            of::<ReporterView>,
-        ),
-        get(
-            "/api/v1/translator",
-            "The DTA translator of this process.",
-            &[],
-            of::<TranslatorView>,
-        ),
-    ]
-}
-
-fn exports() -> Vec<Operation> {
-    use ::export_role::role::view::ExportsView;
-    vec![get(
-        "/api/v1/exports",
-        "Exports: each stream of each `[exports.NAME]`.",
-        &[],
-        of::<ExportsView>,
-    )]
-}
-
-fn memory() -> Vec<Operation> {
-    use dta_role::memory::view::MemoryView;
-    use schema::answer;
-    vec![
-        get(
-            "/api/v1/dta",
-            "Collector memory of this process: RoCEv2 received, data written, translators connected.",
-            &[],
-            of::<MemoryView>,
-        ),
-        get(
-            "/api/v1/dta/stores",
-            "All stores of the memory, with their fill and the share of keys that a query is expected to find.",
-            &[],
-            of::<dta::Stores>,
-        ),
-        get(
-            "/api/v1/dta/stores/{name}",
-            "One store.",
-            dta::STORE,
-            of::<answer::StoreView>,
-        ),
-        get(
-            "/api/v1/dta/stores/{name}/get",
-            "The data (key-write) or the path (postcarding) of a key.",
-            dta::GET,
-            of::<answer::Answer>,
-        ),
-        get(
-            "/api/v1/dta/stores/{name}/count",
-            "The count of a key (key-increment).",
-            dta::COUNT,
-            of::<answer::CountAnswer>,
-        ),
-        get(
-            "/api/v1/dta/stores/{name}/sketch",
-            "The estimate of a sketch: of a key (count-min, count), or of everything (hyperloglog, aroma).",
-            dta::SKETCH,
-            of::<answer::SketchAnswer>,
-        ),
-        get(
-            "/api/v1/dta/lists",
-            "The lists of the memory.",
-            dta::LISTS,
-            of::<dta::Lists>,
-        ),
-        get(
-            "/api/v1/dta/lists/{list}",
-            "Entries of a list: the newest, or from a batch on.",
-            dta::TAIL,
-            of::<answer::TailAnswer>,
-        ),
-        get(
-            "/api/v1/dta/snapshots",
-            "Existing snapshots, newest first.",
-            &[],
-            of::<dta::Snapshots>,
-        ),
-        change(
-            "post",
-            "/api/v1/dta/snapshots",
-            "Takes snapshots, and responds when they are on disk.",
-            Some(of::<dta::Wanted>),
-            of::<dta::Snapshots>,
-        ),
-        get(
-            "/api/v1/dta/calculate",
-            "The probability that a key-write store answers, by the exact formula.",
-            dta::CALCULATE,
-            of::<schema::calculation::Calculation>,
-        ),
-    ]
-}
-
-fn program() -> Vec<Operation> {
-    let text = |path, about| Operation {
-        method: "get",
-        path,
-        about,
-        parameters: &[],
-        body: None,
-        response: ResponseBody::Text,
-    };
-    vec![
-        get(
-            "/api/v1/session",
-            "Role and name of the requester's token.",
-            &[],
-            of::<session::SessionView>,
-        ),
-        get(
-            "/api/v1/config",
-            "The effective configuration, without secrets.",
-            &[],
-            object,
-        ),
-        change(
-            "post",
-            "/api/v1/config/reload",
-            "Reloads the configuration file. An invalid file changes nothing.",
-            None,
-            of::<state::Reload>,
-        ),
-        get("/api/v1/openapi.json", "This document.", &[], object),
-        text("/metrics", "Metrics for Prometheus."),
-        text("/healthz", "200 while healthy, 503 when nothing can be stored."),
-    ]
+operations! {
+    get "/api/v1/status" => Json(of::<view::StatusView>),
+        "State of the program: rates, loss budget, sources, tables, store.";
+    get "/api/v1/rates" => Json(of::<view::RateHistory>),
+        "Rates per second, over the last 15 minutes at most. The store has older ones.";
+    get "/api/v1/nodes" [state::NODES] => Json(of::<view::Nodes>), "Nodes with latencies and queues, by id.";
+    get "/api/v1/links" [state::LINKS] => Json(of::<view::Links>), "Links, learnt from paths.";
+    get "/api/v1/flows" [flows::FLOWS] => Json(of::<view::Flows>), "Flows, largest first.";
+    get "/api/v1/flows/{id}" [flows::FLOW] => Json(of::<view::FlowDetail>), "One flow, hop by hop.";
+    get "/api/v1/flows/{id}/history" [stored::HISTORY] => Json(of::<view::HistoryView>),
+        "Latencies and paths of a flow over time.";
+    get "/api/v1/paths" [state::PATHS] => Json(of::<view::Paths>), "Paths, most used first.";
+    get "/api/v1/names" => Json(of::<view::NamesView>), "Names of nodes, interfaces and hosts.";
+    get "/api/v1/filter" [filters::FILTER] => Json(of::<view::FilterHelp>),
+        "Checks a filter of flows or events; returns completions and fields.";
+    get "/api/v1/events" [stored::EVENTS] => Json(of::<view::Events>), "Stored events, newest first.";
+    get "/api/v1/events/stream" [stream::EVENTS] => Stream(of::<view::EventView>),
+        "Live events as server-sent events: each data line is an Event. `event: shed` with {\"shed\": n} after a slow client lost n events.";
+    get "/api/v1/rollups" [stored::ROLLUPS] => Json(of::<view::Rollups>),
+        "Rollups in ascending order of time: the latest that match.";
+    post "/api/v1/query" {of::<stored::SqlQuery>} => Json(of::<history::sql::Rows>),
+        "Read-only SQL over the views events, rollups, flows, drops, losses, reports, recordings.";
+    get "/api/v1/flows/{id}/latencies" [paths::LATENCIES] => Json(of::<view::HopLatencies>),
+        "Latency of a flow's packets at each hop, as a distribution over time.";
+    get "/api/v1/paths/changes" [paths::OF_FLOWS] => Json(of::<view::PathChanges>),
+        "Changes of the paths of flows in a span of time: the path before and the path after.";
+    get "/api/v1/paths/uses" [paths::OF_FLOWS] => Json(of::<view::PathUses>),
+        "Use of each path by flows in a span of time, in both directions.";
+    get "/api/v1/losses" [losses::LOSSES] => Json(of::<view::LossMap>),
+        "Packet losses by location in a span of time, with their evidence; lost reports separately.";
+    get "/api/v1/activity" [past::ACTIVITY] => Json(of::<view::Activity>),
+        "Reports, events and losses of a span of time, over time.";
+    get "/api/v1/traffic" [traffic::TRAFFIC] => Json(of::<view::TrafficView>),
+        "Reports, events, latencies or occupancies over time: the largest groups by the selected measure, and all others together.";
+    get "/api/v1/queues" [queues::HEAT] => Json(of::<view::HeatView>),
+        "A heat map: the greatest value of each queue (node, link) in each part of a span of time, worst first.";
+    get "/api/v1/queues/{node}" [queues::BURST] => Json(of::<view::BurstView>),
+        "Flows that filled a queue, and flows that waited in it, from the stored reports of a span of time.";
+    get "/api/v1/recordings" [queues::RECORDINGS] => Json(of::<view::Recordings>),
+        "Recordings of the flight recorder, with their causes.";
+    get "/api/v1/alerts" [alerts::ALERTS] => Json(of::<view::Alerts>),
+        "Alerts: rules that are or were true, with times, counts, acknowledgements and comments. Worst first.";
+    post "/api/v1/alerts/acknowledge" {of::<alerts::Acknowledge>} => Json(of::<view::AcknowledgedView>),
+        "Acknowledges an alert until it fires again, or withdraws the acknowledgement.";
+    get "/api/v1/alerts/silences" => Json(of::<view::Silences>),
+        "Active silences, and those that ended recently.";
+    post "/api/v1/alerts/silences" {of::<alerts::NewSilence>} => Json(of::<view::SilenceView>),
+        "Adds a silence: webhook, alertmanager and syslog do not send alerts that start during it. Alerts that still fire at its end are sent then.";
+    delete "/api/v1/alerts/silences/{id}" => Json(of::<view::SilenceView>), "Ends a silence.";
+    post "/api/v1/alerts/try" {of::<alerts::TryRule>} => Json(of::<view::Trial>),
+        "How often a rule would have become true in a span, judged by stored events; nothing changes.";
+    post "/api/v1/alerts/rules" {of::<alerts::NewRule>} => Json(of::<view::EnabledView>),
+        "Enables a rule: adds it to the configuration file and reloads it. If the file cannot be changed, the response has the reason and the text to add.";
+    get "/api/v1/switch" => Json(of::<SwitchView>), "The switch of this process: ports, queues, drops, INT.";
+    put "/api/v1/switch/watch" {objects} => Json(of::<SwitchView>),
+        "Replaces the watched flows until the configuration is reloaded. The body is a list as in `[[switch.watch]]`.";
+    put "/api/v1/switch/filters" {objects} => Json(of::<SwitchView>),
+        "Replaces the filters of the sink until the configuration is reloaded; unchanged ones keep their state. The body is a list as in `[[switch.filter]]`.";
+    patch "/api/v1/switch/ports/{number}" {object} => Json(of::<PortView>),
+        "Changes a running port: `up`, `mtu`, `rate`, `depth`, `delay`, `loss`, `reorder`, `reorder_delay`, and the same with `in_`, as in `[[switch.ports]]`; null restores a setting.";
+    post "/api/v1/switch/registers/wipe" => Json(of::<SwitchView>),
+        "Clears the SF-INT registers of all flows.";
+    get "/api/v1/aggregator" => Json(of::<AggregatorView>),
+        "The aggregator of this process: postcards in, aggregates out.";
+    get "/api/v1/reporter" => Json(of::<ReporterView>),
+        "The DTA reporter of this machine: reports of programs in, DTA out.";
+    get "/api/v1/translator" => Json(of::<TranslatorView>), "The DTA translator of this process.";
+    get "/api/v1/switch/int" => Json(of::<CountersView>), "INT counters of the switch of this process.";
+    get "/api/v1/switch/rules" [rules::RULES] => Json(of::<RulesView>),
+        "Rules of a managed switch, its ports and what it can do.";
+    patch "/api/v1/switch/rules" {of::<rules::ChangesBody>} => Json(of::<RulesView>),
+        "Changes rules, all or none, on disk before the response if the switch has a state file. 409: another manager has a higher election; 412: the rules have another version.";
+    post "/api/v1/switch/claim" {of::<ElectionView>} => Json(of::<RulesView>),
+        "Makes the requester the only writer of the rules. 409: another manager has a higher election.";
+    post "/api/v1/switch/renew" {of::<ElectionView>} => Json(of::<CountersView>),
+        "Renews the lease of the manager that claimed the switch with this election. 409: another one did.";
+    get "/api/v1/intents" => Json(of::<manager::IntentsView>), "The intents of the manager, by name.";
+    put "/api/v1/intents" {object} => Json(of::<manager::IntentView>),
+        "Adds an intent, or replaces the one of its name. The body is a table as in `[[intents]]`. 409: it is in the configuration file.";
+    post "/api/v1/intents/plan" {object} => Json(of::<manager::PlanView>),
+        "Dry run: the changes and the cost of adding an intent.";
+    get "/api/v1/intents/{name}" => Json(of::<manager::IntentView>), "One intent.";
+    delete "/api/v1/intents/{name}" => Json(of::<manager::IntentsView>),
+        "Removes an intent; the response has those that remain.";
+    get "/api/v1/devices" => Json(of::<manager::DevicesView>), "The devices of the manager, by node id.";
+    get "/api/v1/devices/{name}" => Json(of::<manager::DeviceView>), "One device.";
+    delete "/api/v1/devices/{name}" => Json(of::<manager::DevicesView>),
+        "Stops driving a device that is permanently off and not in the inventory; the response has those that remain.";
+    get "/api/v1/plan" => Json(of::<manager::PlanView>),
+        "Pending changes: those that wait until the network is stable, and those that need approval.";
+    post "/api/v1/plan/apply" => Json(of::<manager::PlanView>), "Approves the plan.";
+    get "/api/v1/domain" => Json(of::<manager::DomainView>),
+        "The domain: links, encoding of INT, collectors.";
+    post "/api/v1/domain/stop" => Json(of::<manager::DomainView>),
+        "Removes all INT from the devices; the intents stay, and can be started again.";
+    post "/api/v1/domain/start" => Json(of::<manager::DomainView>), "Installs the intents again.";
+    get "/api/v1/domain/intents" => Json(of::<manager::CopyView>),
+        "State that a manager on standby copies from the active one: the intents that were added while it ran.";
+    get "/api/v1/domain/history" [intents::HISTORY] => Json(of::<manager::ManagerHistoryView>),
+        "History of actions and their results, newest first.";
+    get "/api/v1/domain/stream" => Stream(of::<manager::ChangeView>),
+        "Changes at the manager as server-sent events: each data line is a ManagerChange, and the name of the event is its kind. It begins with the state of each device and intent. `event: shed` with {\"shed\": n} after a slow client lost n changes: read the lists again.";
+    get "/api/v1/exports" => Json(of::<ExportsView>), "Exports: each stream of each `[exports.NAME]`.";
+    get "/api/v1/dta" => Json(of::<MemoryView>),
+        "Collector memory of this process: RoCEv2 received, data written, translators connected.";
+    get "/api/v1/dta/stores" => Json(of::<dta::Stores>),
+        "All stores of the memory, with their fill and the share of keys that a query is expected to find.";
+    get "/api/v1/dta/stores/{name}" [dta::STORE] => Json(of::<answer::StoreView>), "One store.";
+    get "/api/v1/dta/stores/{name}/get" [dta::GET] => Json(of::<answer::Answer>),
+        "The data (key-write) or the path (postcarding) of a key.";
+    get "/api/v1/dta/stores/{name}/count" [dta::COUNT] => Json(of::<answer::CountAnswer>),
+        "The count of a key (key-increment).";
+    get "/api/v1/dta/stores/{name}/sketch" [dta::SKETCH] => Json(of::<answer::SketchAnswer>),
+        "The estimate of a sketch: of a key (count-min, count), or of everything (hyperloglog, aroma).";
+    get "/api/v1/dta/lists" [dta::LISTS] => Json(of::<dta::Lists>), "The lists of the memory.";
+    get "/api/v1/dta/lists/{list}" [dta::TAIL] => Json(of::<answer::TailAnswer>),
+        "Entries of a list: the newest, or from a batch on.";
+    get "/api/v1/dta/snapshots" => Json(of::<dta::Snapshots>), "Existing snapshots, newest first.";
+    post "/api/v1/dta/snapshots" {of::<dta::Wanted>} => Json(of::<dta::Snapshots>),
+        "Takes snapshots, and responds when they are on disk.";
+    get "/api/v1/dta/calculate" [dta::CALCULATE] => Json(of::<Calculation>),
+        "The probability that a key-write store answers, by the exact formula.";
+    get "/api/v1/session" => Json(of::<session::SessionView>), "Role and name of the requester's token.";
+    get "/api/v1/config" => Json(object), "The effective configuration, without secrets.";
+    post "/api/v1/config/reload" => Json(of::<state::Reload>),
+        "Reloads the configuration file. An invalid file changes nothing.";
+    get "/api/v1/openapi.json" => Json(object), "This document.";
+    get "/metrics" => Text, "Metrics for Prometheus.";
+    get "/healthz" => Text, "200 while healthy, 503 when nothing can be stored.";
 }
 
 /// Returns the whole document.
@@ -655,7 +210,7 @@ pub(super) fn document() -> Value {
     let mut bodies = base.clone().for_deserialize().into_generator();
     let mut generator = base.for_serialize().into_generator();
     let mut paths = Map::new();
-    for operation in operations() {
+    for operation in OPERATIONS {
         let described = operation.describe(&mut generator, &mut bodies);
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = described;
@@ -707,9 +262,9 @@ impl Operation {
         parameters.extend(self.parameters.iter().map(query));
         parameters.extend(conditions(self.method, self.path));
         let content = match self.response {
-            ResponseBody::Json(make) => json!({"application/json": {"schema": make(generator)}}),
-            ResponseBody::Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
-            ResponseBody::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+            Json(make) => json!({"application/json": {"schema": make(generator)}}),
+            Stream(make) => json!({"text/event-stream": {"schema": make(generator)}}),
+            Text => json!({"text/plain": {"schema": {"type": "string"}}}),
         };
         let mut responses = json!({"200": {"description": "Success.", "content": content}});
         let statuses: &[&str] = match self.path {

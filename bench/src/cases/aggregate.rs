@@ -1,9 +1,9 @@
 //! Unpacks aggregates of postcards on one core, in process.
 
 use collector::Batch;
-use collector::workload::aggregate::CASES;
+use testkit::workload::collector::aggregate::CASES;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
 use terminal::CliError;
 
 /// Aggregates per clock reading.
@@ -12,10 +12,7 @@ const BATCH: usize = 8192;
 
 /// `aggregate-unfold…`: UDP payloads through checks and flow, node and queue state; time per postcard.
 pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = CASES
-        .into_iter()
-        .find(|case| case.name == name)
-        .ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`; this is a bug")))?;
+    let case = workload(CASES, name, |case| case.name)?;
     let mut collector = case.collector();
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(BATCH);
@@ -49,7 +46,6 @@ pub(super) fn unfold(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("flows", case.flows)
         .number("r", case.r)
         .number("payload_bytes", feed.payload_len())
-        .ratio("joined_per_postcard", joined)
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .ratio("joined_per_postcard", joined);
+    Ok(Outcome::measured(name, measured, conditions))
 }

@@ -3,7 +3,7 @@
 use aggregator::Aggregator;
 use testkit::workload::aggregator::{CASES, LEN, NODES};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
 use terminal::CliError;
 
 /// Datagrams per call, as in a burst from a socket.
@@ -25,10 +25,7 @@ impl aggregator::Output for CountingOutput {
 
 /// `aggregator-…`: UDP payloads through reading, register and writing.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let Some(case) = CASES.into_iter().find(|case| case.name == name) else {
-        let what = format!("the aggregator has no workload `{name}`; this is a bug");
-        return Err(CliError::new(what).into());
-    };
+    let case = workload(CASES, name, |case| case.name)?;
     let mut aggregator =
         Aggregator::new(case.config()).map_err(|error| CliError::new(format!("{name}: {error}")))?;
     let datagrams = case.datagrams();
@@ -62,7 +59,6 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
             aggregates as f64 / stats.postcards.max(1) as f64,
         )
         .ratio("evicted_of_aggregates", evicted as f64 / aggregates.max(1) as f64)
-        .number("register_bytes", aggregator.config().bytes())
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .number("register_bytes", aggregator.config().bytes());
+    Ok(Outcome::measured(name, measured, conditions))
 }

@@ -4,16 +4,18 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::harness::processor_time;
+use experiments::machine::Process;
 use terminal::{CliError, programs};
 
-/// The process. Killed when dropped.
+/// The process of `hopwise run`.
 #[derive(Debug)]
 pub(super) struct Program {
-    child: Child,
+    process: Process,
     store: PathBuf,
     /// An outlet has none.
     input: Option<SocketAddr>,
@@ -65,7 +67,7 @@ impl Program {
     }
 
     fn run(dir: &Path, config: &str, has_input: bool) -> Result<Self, CliError> {
-        let mut child = Command::new(hopwise()?)
+        let mut process = Command::new(hopwise()?)
             .args(["run", "-c"])
             .arg(configure(dir, config)?)
             .current_dir(dir)
@@ -74,15 +76,21 @@ impl Program {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
+            .map(Process)
             .map_err(cannot_start)?;
         let mut input = None;
         let mut api = None;
         let mut said = String::new();
-        let mut output = BufReader::new(child.stderr.take().ok_or_else(|| CliError::new("no output"))?);
+        let mut output = BufReader::new(
+            process
+                .0
+                .stderr
+                .take()
+                .ok_or_else(|| CliError::new("no output"))?,
+        );
         while has_input && input.is_none() || api.is_none() {
             let mut line = String::new();
             if output.read_line(&mut line).map_err(cannot_start)? == 0 {
-                let _ = child.wait();
                 return Err(CliError::new(format!("hopwise ended: {said}")));
             }
             input = input.or_else(|| address(&line, "udp://"));
@@ -92,7 +100,7 @@ impl Program {
         // What else it says: nobody reads a full pipe.
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         api.map(|api| Self {
-            child,
+            process,
             store: dir.join("store"),
             input,
             api,
@@ -130,7 +138,7 @@ impl Program {
         let metrics = self
             .get("/metrics")
             .ok_or_else(|| CliError::new("hopwise does not answer"))?;
-        let (user, system) = processor_time(&format!("/proc/{}/stat", self.child.id()));
+        let (user, system) = processor_time(&format!("/proc/{}/stat", self.process.0.id()));
         Ok(Usage {
             received: sum(&metrics, "hopwise_input_datagrams_total"),
             dropped: sum(&metrics, "hopwise_drops_total") - network(&metrics),
@@ -181,7 +189,7 @@ impl Program {
 
     /// Resident memory of the process, bytes.
     pub(super) fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         kib.unwrap_or(0) * 1024
@@ -201,14 +209,6 @@ impl Program {
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         head.contains(" 200 ").then(|| body.to_owned())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -258,20 +258,6 @@ fn network(metrics: &str) -> u64 {
     sum(&of_network.collect::<Vec<_>>().join("\n"), "hopwise_drops_total")
 }
 
-/// Seconds of user and system time in a `stat` file of a process.
-fn processor_time(path: &str) -> (f64, f64) {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let after = text.rsplit(')').next().unwrap_or("");
-    let mut ticks = after
-        .split_whitespace()
-        .skip(11)
-        .filter_map(|text| text.parse::<f64>().ok());
-    (
-        ticks.next().unwrap_or(0.0) / TICKS,
-        ticks.next().unwrap_or(0.0) / TICKS,
-    )
-}
-
 /// Files as old as a benchmark likes. Thresholds that only the changed hop latency exceeds; no address is a secret on loopback.
 const CONFIG: &str = "\
 collector.listen = [\"udp://127.0.0.1:0\"]
@@ -290,8 +276,6 @@ link_utilization = \"10%\"
 
 /// No address is a secret on loopback.
 const LISTEN: &str = "api.listen = \"127.0.0.1:0\"\n";
-/// The kernel counts processor time in hundredths of a second.
-const TICKS: f64 = 100.0;
 /// Looks that must find nothing waiting, one after the other.
 const QUIET: u32 = 4;
 /// Time limit of an answer.

@@ -4,18 +4,18 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
 use dta::{Answer, Next, Policy};
+use experiments::figures::reports::{BURST, KEY, Reports, append_store, key_write_store, sketch_store};
 use memory::{Pages, Region};
-use testkit::workload::rdma as workload;
+use testkit::workload::rdma::CASES;
 use translator::StoreEntry;
 use wire::dta::hash::Family;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure, median};
-use crate::figures::keys::{Key, Keys, Kind, mix};
-use crate::figures::pipeline::Pipeline;
-use crate::figures::slots::Slots;
-use crate::figures::{failed, large, unwritten};
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, median, workload};
+use experiments::figures::keys::{Key, Keys, Kind, mix};
+use experiments::figures::pipeline::Pipeline;
+use experiments::figures::slots::Slots;
+use experiments::figures::{failed, large, unwritten};
 use terminal::CliError;
 
 /// A run of a few milliseconds only tests the benchmark itself and uses little memory.
@@ -189,8 +189,7 @@ fn copying(plan: &Plan) -> Result<f64, Failure> {
 
 /// `rdma-key-write`, `rdma-append`: frames in memory to bytes in a region.
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = workload::CASES.into_iter().find(|case| case.name == name);
-    let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`")))?;
+    let case = workload(CASES, name, |case| case.name)?;
     let memory = Arc::new(Region::anonymous(bytes(plan), true).map_err(failed)?);
     memory.populate().map_err(failed)?;
     let mut feed = case
@@ -341,7 +340,6 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("list_mib", ring.list_len() >> 20)
         .ratio("read_gbytes_per_s", read)
         .ratio("copied_gbytes_per_s", copied)
-        .ratio("of_copy", read / copied)
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .ratio("of_copy", read / copied);
+    Ok(Outcome::measured(name, measured, conditions))
 }

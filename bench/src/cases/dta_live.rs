@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::figures::reports::{Reports, key_write_store};
+use experiments::figures::reports::{Reports, key_write_store};
 use nic::frames::{self, Options, PollFds};
 use nic::netns::{Namespace, Pair};
 use nic::time;
@@ -13,10 +13,10 @@ use nic::udp::{Burst, Receiver, Sender};
 use wire::dta::REPORT_PORT;
 use wire::roce::Path;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, panicked, sum_of};
-use super::rx::cpu_time;
-use crate::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
-use crate::figures::{failed, unwritten};
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked, processor_time, sum_of};
+use super::rx::THREAD;
+use experiments::figures::pipeline::{CollectorHalf, Pipeline, TranslatorHalf};
+use experiments::figures::{failed, unwritten};
 use terminal::CliError;
 
 /// Slots of the store, each for a path of five nodes: 32 bytes each, 128 MiB together.
@@ -112,9 +112,7 @@ impl Measurement {
 }
 
 pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let testbed = Testbed::new().map_err(|error| {
-        Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
-    })?;
+    let testbed = Testbed::new().map_err(|error| Failure::needs("network namespaces", error))?;
     let mut runs = Vec::new();
     for run in 0..=plan.runs {
         let measurement = measure(&testbed, plan)?;
@@ -240,7 +238,7 @@ fn report(mut sender: Sender, end: &AtomicBool) -> Result<Measurement, CliError>
         let burst: Vec<&[u8]> = reports.burst().collect();
         measurement.reported += sender.send_burst(&burst).map_err(failed)? as u64;
     }
-    measurement.cpu_time[0] = cpu_time();
+    measurement.cpu_time[0] = processor_time(THREAD);
     Ok(measurement)
 }
 
@@ -275,7 +273,7 @@ fn translate(
     }
     measurement.received = sending.translated().reports.received;
     measurement.socket_drops = socket.stats().kernel_drops;
-    measurement.cpu_time[1] = cpu_time();
+    measurement.cpu_time[1] = processor_time(THREAD);
     Ok(measurement)
 }
 
@@ -303,6 +301,6 @@ fn collect(
     measurement.written = stats.messages;
     measurement.refused = stats.refused.iter().chain(&stats.dropped).sum();
     measurement.ring_full = port.stats().ring_full;
-    measurement.cpu_time[2] = cpu_time();
+    measurement.cpu_time[2] = processor_time(THREAD);
     Ok(measurement)
 }

@@ -1,4 +1,4 @@
-//! What a record costs that leaves the program: as protobuf, as JSON, as a message of Kafka, and as a row of ClickHouse.
+//! The cost of encoding a record that leaves the program: as protobuf, as JSON, as a message of Kafka, and as a row of ClickHouse.
 
 use std::hint::black_box;
 
@@ -60,11 +60,7 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     if format == Format::Json {
         conditions = conditions.ratio("times_serde_json", serde_json(plan, &records)? / ns);
     }
-    Ok(Outcome::new(
-        name,
-        encoded.ns_per_op.clone(),
-        conditions.on_core(&encoded),
-    ))
+    Ok(Outcome::measured(name, encoded, conditions))
 }
 
 /// `export-native`: records as a request to ClickHouse.
@@ -85,11 +81,7 @@ pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let conditions = Conditions::of("one record", INCLUDED)
         .number("bytes_per_record", bytes / records.len())
         .number("batch", records.len());
-    Ok(Outcome::new(
-        name,
-        encoded.ns_per_op.clone(),
-        conditions.on_core(&encoded),
-    ))
+    Ok(Outcome::measured(name, encoded, conditions))
 }
 
 /// `export-hop`: hops of reports of five nodes into chunks, and the chunks into the spool: all that a hop costs before an export reads it.
@@ -129,11 +121,7 @@ pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     }
     let about = "hops of IPv4 flows in memory, nine fields each, to the spool in memory; no CRC, which is made with the file, and no I/O";
     let conditions = Conditions::of("one hop", about).number("bytes_per_hop", bytes / spool.offered().max(1));
-    Ok(Outcome::new(
-        name,
-        written.ns_per_op.clone(),
-        conditions.on_core(&written),
-    ))
+    Ok(Outcome::measured(name, written, conditions))
 }
 
 fn hop(number: u32) -> Hop {

@@ -16,8 +16,9 @@ use terminal::CliError;
 
 use self::servers::{Broker, Engine, Http, Sink};
 use super::child::Program;
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, median};
 use super::{live, store};
+use experiments::machine::Scratch;
 
 /// Records in the store.
 const EVENTS: u64 = 1_000_000;

@@ -3,11 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use collector::workload::{BURST, CASES, Case};
 use nic::source::Packet;
+use testkit::workload::collector::{BURST, CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, median_of};
+use super::harness::{Conditions, Failure, Outcome, Plan, median, median_of};
 use super::workers::{self, Processed};
+use experiments::machine::on_core;
 use terminal::CliError;
 
 /// Bursts between two readings of the clock.
@@ -120,20 +121,19 @@ fn processed(workers: usize, case: &Case, payloads: &[&[u8]], span: Duration) ->
     let mut input_ns = 0;
     let collectors = (0..workers).map(|_| case.collector()).collect();
     let processed = workers::process(collectors, &mut |deliver| {
-        let before = core_time();
-        for payloads in payloads.chunks(BURST).chain(payloads.chunks(BURST)) {
-            sent += deliver_burst(payloads, deliver);
-        }
-        let started = Instant::now();
-        let mut bursts = payloads.chunks(BURST).cycle();
-        while started.elapsed() < span {
-            for payloads in bursts.by_ref().take(BURSTS) {
+        let ((), ns) = on_core(|| {
+            for payloads in payloads.chunks(BURST).chain(payloads.chunks(BURST)) {
                 sent += deliver_burst(payloads, deliver);
             }
-        }
-        input_ns = before
-            .zip(core_time())
-            .map_or(0, |(before, after)| after - before);
+            let started = Instant::now();
+            let mut bursts = payloads.chunks(BURST).cycle();
+            while started.elapsed() < span {
+                for payloads in bursts.by_ref().take(BURSTS) {
+                    sent += deliver_burst(payloads, deliver);
+                }
+            }
+        });
+        input_ns = ns;
     });
     let Processed {
         handled,

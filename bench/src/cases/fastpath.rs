@@ -1,19 +1,19 @@
 //! The fast path on one core, in process: from frames in memory to state, with events in a batch.
 
 use std::path::Path;
-use std::time::Duration;
 
 use collector::flight::{Chunk, Kept, Ring};
-use collector::workload::{CASES, Case, Feed, Input};
 use collector::{Batch, Collector, Datagram, Output};
 use nic::capture::{self, LinkType, Writer};
+use testkit::workload::collector::{CASES, Case, Feed, Input};
 use wire::{Decoder, Dialect, Profile};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
-use crate::figures::decode_payloads;
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
 use collect_role::capture::{Account, bursts};
 use collect_role::datagram::AggregatePorts;
 use collect_role::replay::{Options, Replay, ReplayOutput, Speed};
+use experiments::figures::decode_payloads;
+use experiments::machine::Scratch;
 use terminal::CliError;
 use terminal::progress::Progress;
 
@@ -22,14 +22,12 @@ const BURSTS: u32 = 50;
 /// Capacity of a batch, records. A batch that is half full is passed on (here: cleared).
 const BATCH: usize = 8192;
 
-fn workload(name: &str) -> Result<Case, CliError> {
-    let case = CASES.into_iter().find(|case| case.name == name);
-    case.ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`; this is a bug")))
-}
+/// The workload of the cases that have no variants.
+const USUAL: Case = CASES[0];
 
 /// `fastpath-…`: whole frames, Ethernet first, through decoding, state and threshold detection.
 pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let mut case = workload(name)?;
+    let mut case = workload(CASES, name, |case| case.name)?;
     case.flows = plan.flows(case.flows);
     let mut collector = case.collector();
     let mut feed = case.feed();
@@ -56,9 +54,8 @@ pub(super) fn collect(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
         .number("frame_bytes", feed.frame_len())
         .ratio("events_per_report", events)
         .number("flows_not_admitted", stats.unadmitted_total())
-        .number("table_bytes", collector.bytes())
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .number("table_bytes", collector.bytes());
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 /// Two passes over all flows, since the first report of a flow is an event. Returns an empty batch.
@@ -99,15 +96,10 @@ const CAPTURED: usize = 500_000;
 
 /// `replay`: a capture file through the whole collector, as in `hopwise replay`.
 pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = workload("fastpath-6x8-1k")?;
-    let feed = case.feed();
+    let feed = USUAL.feed();
     let dir = Scratch::new(name)?;
     let file = dir.path().join("reports.pcap");
-    let frames = if plan.each < Duration::from_millis(50) {
-        10_000
-    } else {
-        CAPTURED
-    };
+    let frames = if plan.is_trial() { 10_000 } else { CAPTURED };
     write(&file, feed.whole().cycle().take(frames)).map_err(|error| {
         CliError::new(format!(
             "{}: {error}; set TMPDIR to a directory with room",
@@ -124,11 +116,10 @@ pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         "reading the file (in the page cache), frame parsing, the collector with its start and end; no store";
     let conditions = Conditions::of("one report", included)
         .text("order", "flows in the order in which their state was created")
-        .number("flows", case.flows)
+        .number("flows", USUAL.flows)
         .number("frames", frames)
-        .number("frame_bytes", feed.frame_len())
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .number("frame_bytes", feed.frame_len());
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 /// Replays one file at full speed. Returns the number of its reports.
@@ -166,8 +157,7 @@ fn write<'a>(file: &Path, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), 
 /// `flight-recorder`: payloads copied into a ring of 64 MiB, whose chunks are exchanged as the program does, without its lock.
 pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     const MEMORY: usize = 64 << 20;
-    let case = workload("fastpath-6x8-1k")?;
-    let feed = case.feed();
+    let feed = USUAL.feed();
     let mut ring = Ring::new();
     let mut kept = Kept::new(MEMORY / Chunk::BYTES);
     let mut spare = None;
@@ -204,24 +194,21 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         "a datagram copied with its time and sender; no decoding",
     )
     .number("payload_bytes", bytes)
-    .number("ring_bytes", MEMORY)
-    .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+    .number("ring_bytes", MEMORY);
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 /// `decode-only`: UDP payloads to reports with every hop located, and no state.
 pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = workload("fastpath-6x8-1k")?;
-    let feed = case.feed();
+    let feed = USUAL.feed();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
     let measured = measure(plan, || Ok(decode_payloads(&mut decoder, feed.payloads())))?;
     let conditions = Conditions::of(
         "one report",
         "UDP payload to report, the node of each hop read; no state, no I/O",
     )
-    .number("hops", case.hops)
-    .number("items_per_hop", case.bitmap.count_ones())
-    .number("payload_bytes", feed.payloads().next().map_or(0, <[u8]>::len))
-    .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+    .number("hops", USUAL.hops)
+    .number("items_per_hop", USUAL.bitmap.count_ones())
+    .number("payload_bytes", feed.payloads().next().map_or(0, <[u8]>::len));
+    Ok(Outcome::measured(name, measured, conditions))
 }

@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use experiments::machine::{Machine, on_core};
 use terminal::CliError;
 use terminal::json::{self, Object};
 
@@ -127,6 +126,13 @@ pub(super) enum Failure {
     Failed(CliError),
 }
 
+impl Failure {
+    /// Without root, the machine does not give what the case needs.
+    pub(super) fn needs(what: &str, error: impl std::fmt::Display) -> Self {
+        Self::Skipped(format!("needs {what}, so run it as root ({error})"))
+    }
+}
+
 impl From<CliError> for Failure {
     fn from(error: CliError) -> Self {
         Self::Failed(error)
@@ -190,14 +196,6 @@ impl Conditions {
         }
     }
 
-    /// Adds the CPU time of the measuring thread.
-    pub(super) fn on_core(self, measured: &Measured) -> Self {
-        match measured.on_core {
-            Some(ns) => self.ratio("ns_on_core", rounded(ns)),
-            None => self,
-        }
-    }
-
     fn write(&self, object: &mut Object<'_>) {
         for (name, value) in &self.0 {
             match value {
@@ -222,46 +220,6 @@ impl Conditions {
     }
 }
 
-struct Machine {
-    cpu: String,
-    cores: usize,
-    kernel: String,
-    load: Option<f64>,
-}
-
-impl Machine {
-    fn read() -> Self {
-        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let [cpu, kernel] = [model.map_or("", |(_, name)| name.trim()), kernel.trim()]
-            .map(|text| if text.is_empty() { "unknown" } else { text }.to_owned());
-        Self {
-            cpu,
-            cores: thread::available_parallelism().map_or(1, usize::from),
-            kernel,
-            load: fs::read_to_string("/proc/loadavg")
-                .ok()
-                .and_then(|text| text.split(' ').next()?.parse().ok()),
-        }
-    }
-}
-
-/// Reads the description of the machine.
-pub(crate) fn machine() -> String {
-    let Machine {
-        cpu, cores, kernel, ..
-    } = Machine::read();
-    format!("{cpu}, {cores} cores, Linux {kernel}")
-}
-
-/// Load average of the last minute.
-pub(crate) fn load() -> Option<f64> {
-    Machine::read().load
-}
-
 impl Outcome {
     /// An outcome from the time per operation of each run.
     pub(super) fn new(name: &'static str, ns_per_op: Vec<f64>, conditions: Conditions) -> Self {
@@ -271,6 +229,15 @@ impl Outcome {
             conditions: conditions.on_this_machine(),
             others: None,
         }
+    }
+
+    /// The outcome of a call of [`measure`].
+    pub(super) fn measured(name: &'static str, measured: Measured, conditions: Conditions) -> Self {
+        let conditions = match measured.on_core {
+            Some(ns) => conditions.ratio("ns_on_core", rounded(ns)),
+            None => conditions,
+        };
+        Self::new(name, measured.ns_per_op, conditions)
     }
 
     /// The same, measured while `load` was running.
@@ -353,28 +320,41 @@ pub(super) fn measure(
     mut body: impl FnMut() -> Result<u64, Failure>,
 ) -> Result<Measured, Failure> {
     run_for(plan.each / 2, &mut body)?;
-    let before = core_time();
     let mut ns_per_op = Vec::new();
     let mut operations = 0;
-    for _ in 0..plan.runs {
-        let (elapsed, done) = run_for(plan.each, &mut body)?;
-        ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
-        operations += done;
-    }
-    let on_core = before
-        .zip(core_time())
-        .map(|(before, after)| (after - before) as f64 / operations.max(1) as f64);
-    Ok(Measured { ns_per_op, on_core })
+    let (measured, ns) = on_core(|| {
+        for _ in 0..plan.runs {
+            let (elapsed, done) = run_for(plan.each, &mut body)?;
+            ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
+            operations += done;
+        }
+        Ok::<_, Failure>(())
+    });
+    measured?;
+    Ok(Measured {
+        ns_per_op,
+        on_core: (ns > 0).then_some(ns as f64 / operations.max(1) as f64),
+    })
 }
 
-/// CPU time of this thread, ns.
-pub(crate) fn core_time() -> Option<u64> {
-    fs::read_to_string("/proc/thread-self/schedstat")
-        .ok()?
-        .split(' ')
-        .next()?
-        .parse()
-        .ok()
+/// Seconds of user and system time in a `stat` file of a process or thread, with a resolution of 10 ms.
+pub(super) fn processor_time(path: &str) -> (f64, f64) {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let after = text.rsplit(')').next().unwrap_or("");
+    let mut ticks = after.split_whitespace().skip(11);
+    let [user, system] = [ticks.next(), ticks.next()]
+        .map(|text| text.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / TICKS_PER_SECOND);
+    (user, system)
+}
+
+/// The workload of a case, by its name.
+pub(super) fn workload<C>(
+    cases: impl IntoIterator<Item = C>,
+    name: &str,
+    name_of: fn(&C) -> &'static str,
+) -> Result<C, CliError> {
+    let found = cases.into_iter().find(|case| name_of(case) == name);
+    found.ok_or_else(|| CliError::new(format!("there is no workload `{name}`; this is a bug")))
 }
 
 /// Runs operations for at least `span`; returns the elapsed time and the number of operations.
@@ -411,35 +391,6 @@ pub(super) fn sum_of<T>(runs: &[T], counter: impl Fn(&T) -> u64) -> u64 {
 /// The error of a thread that could not be joined.
 pub(super) fn panicked<E>(_: E) -> CliError {
     CliError::new("a thread of the benchmark panicked")
-}
-
-/// A temporary directory, removed on drop.
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Creates a directory in the system's temporary directory, or in `TMPDIR`.
-    pub(super) fn new(case: &str) -> Result<Self, CliError> {
-        let path = std::env::temp_dir().join(format!("hopwise-bench-{case}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| {
-            CliError::io(
-                format!("cannot create {}", path.display()),
-                error,
-                "set TMPDIR to a writable directory",
-            )
-        })?;
-        Ok(Self(path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Failure is harmless: the directory is among the temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

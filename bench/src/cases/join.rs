@@ -1,17 +1,14 @@
 //! The joining of SF-INT reports on one core, in process: frames in memory to state.
 
-use collector::workload::SF_CASES;
+use testkit::workload::collector::SF_CASES;
 
 use super::fastpath::{pass, warm_up};
-use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
 use terminal::CliError;
 
 /// `sf-join…`: whole frames, Ethernet first, through decoding, joining, state and detection.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let Some(mut case) = SF_CASES.into_iter().find(|case| case.name == name) else {
-        let what = format!("the collector has no workload `{name}`; this is a bug");
-        return Err(CliError::new(what).into());
-    };
+    let mut case = workload(SF_CASES, name, |case| case.name)?;
     case.flows = plan.flows(case.flows);
     let mut collector = case.collector();
     let mut feed = case.feed();
@@ -35,7 +32,6 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         .ratio(
             "sets_per_report",
             stats.sf.complete.sets as f64 / stats.sf.reports.max(1) as f64,
-        )
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        );
+    Ok(Outcome::measured(name, measured, conditions))
 }

@@ -10,10 +10,12 @@ use std::time::Duration;
 use detect::{Detection, Thresholds};
 use nic::bpf::{Object, Ring};
 use nic::time;
+use testkit::workload::collector::{self as traffic, coprime};
 use wire::{Dialect, Profile};
 use xdp::{Sizes, Tables, Units};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, panicked};
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked, workload};
+use experiments::figures::failed;
 use terminal::CliError;
 
 #[derive(Clone, Copy)]
@@ -44,9 +46,13 @@ const MIN_REPORTS: u32 = 200_000;
 const PAUSE: Duration = Duration::from_micros(200);
 
 pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let case = CASES.into_iter().find(|case| case.name == name);
-    let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
-    let frame = frame();
+    let case = workload(CASES, name, |case| case.name)?;
+    let reports_of_one = traffic::Case {
+        flows: 1,
+        ..traffic::CASES[0]
+    };
+    // The program fills in the rest.
+    let frame = reports_of_one.feed().whole().next().unwrap_or_default().to_vec();
     let reports = u32::try_from(plan.each.as_nanos() / 120)
         .unwrap_or(u32::MAX)
         .max(MIN_REPORTS);
@@ -121,7 +127,8 @@ impl Setup {
 fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
     [
         ("cost_flows", flows),
-        ("cost_stride", stride(flows)),
+        // It defeats prefetching and visits all flows.
+        ("cost_stride", coprime(flows)),
         ("cost_jitter", JITTER),
         ("cost_hops", hops),
         ("cost_change", changes),
@@ -129,9 +136,7 @@ fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
 }
 
 fn not_loaded(error: nic::Error) -> Failure {
-    Failure::Skipped(format!(
-        "needs permission to load BPF programs; run it as root ({error})"
-    ))
+    Failure::needs("permission to load BPF programs", error)
 }
 
 /// The programs that make reports of many flows out of one frame, without tables for flows of our own.
@@ -166,22 +171,6 @@ pub(super) fn detect_once(flows: u32, hops: u32, frame: &[u8], reports: u32) -> 
     Ok((all - changing, passed as f64 / f64::from(reports)))
 }
 
-fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
-    }
-}
-
-/// The stride between consecutive flows, which defeats prefetching and visits all flows.
-fn stride(flows: u32) -> u32 {
-    let mut candidates = flows * 618 / 1000..;
-    candidates
-        .find(|candidate| greatest_common_divisor(*candidate, flows) <= 1)
-        .unwrap_or(1)
-}
-
 fn prepare(tables: &Tables) -> Result<(), CliError> {
     tables.set_ports(&[(32_766, 0)]);
     tables.set_sequence(true);
@@ -189,7 +178,7 @@ fn prepare(tables: &Tables) -> Result<(), CliError> {
         .set_profiles((&Profile::new(Dialect::IntCollectorGen), Units::default()), &[])
         .map_err(failed)?;
     let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new());
-    let thresholds = thresholds.map_err(|error| CliError::new(error.to_string()))?;
+    let thresholds = thresholds.map_err(failed)?;
     tables
         .set_detection(&Detection {
             thresholds,
@@ -199,8 +188,8 @@ fn prepare(tables: &Tables) -> Result<(), CliError> {
         .map_err(failed)
 }
 
-/// Nanoseconds per run; a reader on another core reads the events meanwhile.
-fn run(
+/// Nanoseconds per run, on a thread of its own: later cases must not be pinned. A reader on another core reads the events meanwhile.
+pub(super) fn run(
     object: &Object,
     program: &str,
     frame: &[u8],
@@ -233,44 +222,4 @@ fn run(
     });
     let ran = ran.map_err(panicked)?;
     ran.map(|run| f64::from(run.duration_ns)).map_err(failed)
-}
-
-/// A Telemetry Report 1.0 of 6 hops with all items of INT 1.0, as INTCollector's generator sends it; the program fills in the rest.
-fn frame() -> Vec<u8> {
-    let mut frame = Vec::new();
-    packet(
-        &mut frame,
-        [192, 0, 2, 1],
-        [192, 0, 2, 100],
-        40_000,
-        32_766,
-        0,
-        262,
-    );
-    let report: [u32; 4] = [0x1400_0041, 600, 0, 0];
-    report.iter().for_each(|word| frame.extend(word.to_be_bytes()));
-    packet(&mut frame, [10, 0, 0, 0], [10, 255, 0, 1], 1024, 80, 0x17, 204);
-    frame.extend([1, 0, 51, 0]);
-    frame.extend([0x10, 0, 8, 8, 0xff, 0, 0, 0]);
-    for hop in 0..6_u32 {
-        let record: [u32; 8] = [0, 0, 0, 0, hop, hop + 1000, 0x0001_0002, 40_000];
-        record.iter().for_each(|word| frame.extend(word.to_be_bytes()));
-    }
-    frame
-}
-
-/// Ethernet, IPv4 and UDP around `len` more bytes.
-fn packet(out: &mut Vec<u8>, src: [u8; 4], dst: [u8; 4], src_port: u16, dst_port: u16, dscp: u8, len: u16) {
-    out.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, dscp << 2]);
-    out.extend((28 + len).to_be_bytes());
-    out.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    out.extend(src);
-    out.extend(dst);
-    for number in [src_port, dst_port, 8 + len, 0] {
-        out.extend(number.to_be_bytes());
-    }
-}
-
-pub(super) fn failed(error: nic::Error) -> CliError {
-    CliError::new(error.to_string())
 }

@@ -4,12 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use collector::workload::{Case, Values};
 use nic::udp::Sender;
+use testkit::workload::collector::{Case, Values};
 
 use super::child::{Program, Usage};
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, panicked};
-use crate::figures::failed;
+use super::harness::{Conditions, Failure, Outcome, Plan, panicked};
+use experiments::figures::failed;
+use experiments::machine::Scratch;
 use terminal::CliError;
 
 /// Flows of the cases in which values change.

@@ -19,6 +19,7 @@ use manager::plan::Plan as Changes;
 use manager::reconcile::{Order, Reconciler, Target, Targets, Timing};
 
 use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use experiments::figures::failed;
 use terminal::CliError;
 
 /// Pods of leaves and aggregation switches below a layer of cores.
@@ -158,10 +159,6 @@ fn intents(size: Size) -> Vec<Intent> {
         .collect()
 }
 
-fn failed(error: &impl std::fmt::Display) -> CliError {
-    CliError::new(error.to_string())
-}
-
 /// Peak resident memory of this process, MiB.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -182,7 +179,7 @@ struct Domain {
 
 impl Domain {
     fn new(size: Size) -> Result<Self, CliError> {
-        let inventory = network(size).map_err(|error| failed(&error))?;
+        let inventory = network(size).map_err(failed)?;
         let devices = inventory.devices();
         let capabilities = devices.map(|device| {
             let capabilities = Capabilities {
@@ -231,10 +228,8 @@ pub(super) fn plan_all(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
         Ok(1)
     })?;
     let included = "all intents are checked and compiled, and compared with empty devices; no I/O";
-    let conditions = conditions(included, size)
-        .number("peak_mib", peak().unwrap_or(0))
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+    let conditions = conditions(included, size).number("peak_mib", peak().unwrap_or(0));
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 /// `manager-one-more…`: an intent more and less, of two hosts or of a flow at all devices with hosts: two plans.
@@ -258,7 +253,7 @@ pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     let mut devices = 0;
     let measured = measure(plan, || {
         let before = compiler.desired().clone();
-        compiler.add(&one).map_err(|refusal| failed(&refusal))?;
+        compiler.add(&one).map_err(failed)?;
         let with_it = compiler.desired().clone();
         devices = Changes::between(&before, &with_it).devices.len();
         compiler.remove(&one.name);
@@ -267,10 +262,8 @@ pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     })?;
     let included =
         "an intent is added or removed in turn: checked, compiled, and compared with what was there; no I/O";
-    let conditions = conditions(included, size)
-        .number("devices_changed", devices)
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+    let conditions = conditions(included, size).number("devices_changed", devices);
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 /// Time of a message to a device or from it, ns.
@@ -386,9 +379,8 @@ pub(super) fn apply(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
     let included = "all devices are claimed, read, and filled in a safe order; their answers take 10 ms each way of simulated time";
     let conditions = Conditions::of("all devices filled", included)
         .number("devices", FILLED)
-        .number("simulated_ms", simulated / MS)
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .number("simulated_ms", simulated / MS);
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 #[cfg(test)]

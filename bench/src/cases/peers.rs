@@ -6,12 +6,13 @@
 use std::fs;
 use std::path::Path;
 
-use collector::workload::{self, Case};
 use nic::bpf::Object;
 use terminal::CliError;
+use testkit::workload::collector::{CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median};
+use super::harness::{Conditions, Failure, Outcome, Plan, median, workload};
 use super::{fastpath, kernel};
+use experiments::figures::failed;
 
 /// One comparison: the reports of our case of this name.
 struct Comparison {
@@ -148,10 +149,7 @@ fn kind(bytes: &[u8]) -> Kind {
 
 impl Peer {
     fn compare(&self, comparison: &Comparison, plan: &Plan) -> Result<Outcome, Failure> {
-        let case = workload::CASES
-            .into_iter()
-            .find(|case| case.name == comparison.ours);
-        let case = case.ok_or_else(|| CliError::new(format!("there is no workload {}", comparison.ours)))?;
+        let case = workload(CASES, comparison.ours, |case| case.name)?;
         let frame = frame(&case);
         let ours = fastpath::collect(comparison.ours, plan)?.median();
         let mut times = Vec::new();
@@ -269,7 +267,7 @@ struct Measured {
 
 /// Runs a program over a frame; the time of a report, ns.
 fn test_run(object: &Object, program: &str, frame: &[u8], reports: u32) -> Result<f64, Failure> {
-    let run = object.test_run(program, frame, reports).map_err(kernel::failed)?;
+    let run = object.test_run(program, frame, reports).map_err(failed)?;
     Ok(f64::from(run.duration_ns))
 }
 
@@ -292,7 +290,7 @@ fn frame(case: &Case) -> Vec<u8> {
 fn keys(peer: &Object) -> Result<String, Failure> {
     let mut text = Vec::new();
     for map in peer.maps().filter(|map| map.is_hashed()) {
-        let count = map.count(MAX_KEYS).map_err(kernel::failed)?;
+        let count = map.count(MAX_KEYS).map_err(failed)?;
         text.push(format!("{} {}", map.name(), terminal::units::count(count as u64)));
     }
     Ok(if text.is_empty() {
@@ -309,10 +307,7 @@ mod tests {
     #[test]
     fn every_comparison_has_a_case_with_the_same_reports() {
         for comparison in &COMPARISONS {
-            let case = workload::CASES
-                .into_iter()
-                .find(|case| case.name == comparison.ours);
-            let case = case.unwrap_or_else(|| panic!("{}", comparison.ours));
+            let case = workload(CASES, comparison.ours, |case| case.name).unwrap();
             assert_eq!(
                 (case.flows, u32::from(case.hops)),
                 (comparison.flows, comparison.hops)

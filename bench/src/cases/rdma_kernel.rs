@@ -1,16 +1,15 @@
 //! Time per write of the RoCEv2 responder in the kernel, by `BPF_PROG_TEST_RUN`, with the same frame each time.
 
 use std::net::Ipv4Addr;
-use std::thread;
 
-use nic::time;
 use rdma::responder::{AccessFlags, QueuePairConfig, Registered};
 use testkit::workload::rdma::{CASES, Case};
 use wire::roce::{Head, MAX_FRAME, Path, Psn, Reth, Transport, Writer};
 use xdp::rdma::{Options, Rdma};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, panicked};
-use crate::figures::{failed, unwritten};
+use super::harness::{Conditions, Failure, Outcome, Plan, workload};
+use super::kernel;
+use experiments::figures::{failed, unwritten};
 use terminal::CliError;
 
 /// Bytes of the memory.
@@ -22,18 +21,12 @@ const RKEY: u32 = 0x001f_4201;
 const MIN_PACKETS: u32 = 200_000;
 
 pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let wanted = name.replace("-xdp", "");
-    let case = CASES.into_iter().find(|case| case.name == wanted);
-    let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{wanted}`")))?;
+    let case = workload(CASES, &name.replace("-xdp", ""), |case| case.name)?;
     let mut rdma = Rdma::load(&Options {
         memory: MEMORY,
         ..Options::default()
     })
-    .map_err(|error| {
-        Failure::Skipped(format!(
-            "needs permission to load BPF programs; run it as root ({error})"
-        ))
-    })?;
+    .map_err(|error| Failure::needs("permission to load BPF programs", error))?;
     let frame = frame(&mut rdma, case)?;
     let packets = u32::try_from(plan.each.as_nanos() / 100)
         .unwrap_or(u32::MAX)
@@ -41,19 +34,10 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let object = rdma.object();
     let mut times = Vec::new();
     for run in 0..=plan.runs {
-        // A separate thread: later cases must not be pinned.
-        let ran = thread::scope(|scope| {
-            let running = scope.spawn(|| {
-                // Failing to pin makes the figures worse, not wrong.
-                let _ = time::pin(0);
-                object.test_run(Rdma::PROGRAM, &frame, packets)
-            });
-            running.join()
-        });
-        let ran = ran.map_err(panicked)?.map_err(failed)?;
+        let ns = kernel::run(object, Rdma::PROGRAM, &frame, packets, None)?;
         // The first run is the warm-up.
         if run > 0 {
-            times.push(f64::from(ran.duration_ns));
+            times.push(ns);
         }
     }
     let counters = rdma.counted().map_err(failed)?;

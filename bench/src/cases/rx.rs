@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use collector::workload::{CASES, Case};
 use collector::{Batch, Collector};
 use nic::load::{LiveFrames, Word};
 use nic::netns::Pair;
 use nic::receive::{self, OpenInterface, RxPath};
 use nic::source::{Packet, Source};
 use nic::{device, time};
+use testkit::workload::collector::{CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
+use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, processor_time, sum_of};
 use collect_role::datagram::{AggregatePorts, each_chunk};
+use experiments::figures::failed;
 use terminal::CliError;
 
 /// Flows in the reports.
@@ -25,6 +26,8 @@ const PAYLOAD: usize = 220;
 const PORT: u16 = 32766;
 /// Time between two ticks of the collector, ns.
 const TICK: u64 = 20_000_000;
+/// Where the system counts the time of a thread.
+pub(super) const THREAD: &str = "/proc/thread-self/stat";
 /// Cores of the generator (with the kernel's work for each frame) and of the reader.
 const CORES: [usize; 2] = [0, 1];
 
@@ -329,11 +332,11 @@ fn read(
         if count > 0 {
             last = time::monotonic();
             if first == 0 {
-                (first, before) = (last, cpu_time());
+                (first, before) = (last, processor_time(THREAD));
             }
             reader.tick(time::now());
         } else if ending {
-            let now = cpu_time();
+            let now = processor_time(THREAD);
             let cpu_time = (now.0 - before.0, now.1 - before.1);
             return Ok(Measurement {
                 elapsed: last - first,
@@ -342,20 +345,6 @@ fn read(
             });
         }
     }
-}
-
-/// CPU seconds of this thread, user and system, with a resolution of 10 ms.
-pub(super) fn cpu_time() -> (f64, f64) {
-    let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
-    let after = text.rsplit(')').next().unwrap_or("");
-    let mut ticks = after
-        .split_whitespace()
-        .skip(11)
-        .filter_map(|text| text.parse::<f64>().ok());
-    (
-        ticks.next().unwrap_or(0.0) / 100.0,
-        ticks.next().unwrap_or(0.0) / 100.0,
-    )
 }
 
 /// Puts the link's addresses and ports into a frame of the workload, and sets its payload length to [`PAYLOAD`].
@@ -370,14 +359,8 @@ fn address(frame: &mut Vec<u8>) {
     frame[38..40].copy_from_slice(&udp.to_be_bytes());
     // No UDP checksum: the generator changes the payload.
     frame[40..42].fill(0);
-    let sum: u32 = frame[14..34]
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|pair| u32::from(u16::from_be_bytes(*pair)))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    frame[24..26].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    let checksum = wire::checksum::of(&frame[14..34]);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
 }
 
 fn word(frame: &[u8], at: usize) -> u32 {
@@ -388,11 +371,5 @@ fn word(frame: &[u8], at: usize) -> u32 {
 }
 
 fn skipped(error: nic::Error) -> Failure {
-    Failure::Skipped(format!(
-        "needs network namespaces and BPF, so run it as root ({error})"
-    ))
-}
-
-fn failed(error: nic::Error) -> CliError {
-    CliError::new(error.to_string())
+    Failure::needs("network namespaces and BPF", error)
 }

@@ -6,7 +6,7 @@ use dataplane::switch::{Config, Visit};
 use dataplane::{Filters, Switch, Watch};
 use detect::{Algorithm, Detector, Match, Metric};
 
-use crate::figures::packets;
+use experiments::figures::{failed, packets};
 
 use super::harness::{Conditions, Failure, Measured, Outcome, Plan, measure, median};
 use terminal::CliError;
@@ -38,15 +38,13 @@ pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("frame_bytes", packets.first().map_or(0, Vec::len))
         .ratio("ns_without_filter", without)
         .ratio("ns_added_by_filter", median(filtered.ns_per_op.clone()) - without)
-        .ratio("ns_when_hidden", median(suppressed.ns_per_op))
-        .on_core(&filtered);
-    Ok(Outcome::new(name, filtered.ns_per_op, conditions))
+        .ratio("ns_when_hidden", median(suppressed.ns_per_op));
+    Ok(Outcome::measured(name, filtered, conditions))
 }
 
 fn run(plan: &Plan, packets: &[Vec<u8>], filter: Option<Filter>) -> Result<Measured, Failure> {
     let mut sink = switch(NODES)?;
-    let filters = Filters::new(filter.into_iter().collect(), 4096, Units::default())
-        .map_err(|error| CliError::new(error.to_string()))?;
+    let filters = Filters::new(filter.into_iter().collect(), 4096, Units::default()).map_err(failed)?;
     sink.set_filters(filters);
     let mut outbox = Outbox::default();
     let mut frame = Vec::with_capacity(2048);
@@ -65,7 +63,7 @@ fn run(plan: &Plan, packets: &[Vec<u8>], filter: Option<Filter>) -> Result<Measu
 
 fn switch(node: u32) -> Result<Switch, CliError> {
     let watch = Watch::default();
-    Switch::new(node, Config::default(), watch.into()).map_err(|error| CliError::new(error.to_string()))
+    Switch::new(node, Config::default(), watch.into()).map_err(failed)
 }
 
 fn visit(node: u32, now: u64) -> Visit {

@@ -10,7 +10,9 @@ use nic::time::{process_cpu_time, thread_cpu_time};
 use store::{Follower, QueryOptions, Reader, Store, StreamPosition, Value};
 use wire::FlowKey;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, Scratch, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use experiments::figures::failed;
+use experiments::machine::Scratch;
 use terminal::CliError;
 
 const BATCH: usize = 8192;
@@ -81,7 +83,7 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
     let started = Instant::now();
     let filled = fill(dir.path(), events)?;
     let fill_seconds = started.elapsed().as_secs_f64();
-    let reader = Reader::open(dir.path()).map_err(|error| CliError::new(error.to_string()))?;
+    let reader = Reader::open(dir.path()).map_err(failed)?;
     let half = BEGIN + filled / 2 * STEP;
     let mut flow = 0;
     let mut rows = 0;
@@ -97,10 +99,7 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
             "SELECT ts, value FROM events WHERE flow = ?1 AND ts > ?2",
             &options,
         );
-        rows += answer
-            .map_err(|error| CliError::new(error.to_string()))?
-            .rows
-            .len() as u64;
+        rows += answer.map_err(failed)?.rows.len() as u64;
         queries += 1;
         Ok(1)
     })?;
@@ -125,7 +124,7 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let measured = measure(plan, || {
         let chunk = follower
             .read(Stream::Events, place, None, PAGE, usize::MAX)
-            .map_err(|error| CliError::new(error.to_string()))?;
+            .map_err(failed)?;
         if chunk.records.is_empty() && place == StreamPosition::default() {
             return Err(CliError::new("the store has no events").into());
         }
@@ -140,11 +139,7 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .number("events", events)
         .number("flows", FLOWS)
         .number("page", PAGE);
-    Ok(Outcome::new(
-        name,
-        measured.ns_per_op.clone(),
-        conditions.on_core(&measured),
-    ))
+    Ok(Outcome::measured(name, measured, conditions))
 }
 
 /// Fills a store with at least so many events, and returns their number.
@@ -162,7 +157,7 @@ fn open(dir: &Path) -> Result<Store, CliError> {
         max_bytes: Some(16 << 30),
         ..store::Config::new(dir)
     };
-    Store::open(config).map_err(|error| CliError::new(error.to_string()))
+    Store::open(config).map_err(failed)
 }
 
 /// Fills batches with events as a collector emits them, and submits them to a store.

@@ -2,7 +2,8 @@
 
 use testkit::workload::switch::{FLOWS, Task, Workload};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, measure};
+use super::harness::{Conditions, Failure, Outcome, Plan, measure, workload};
+use experiments::figures::failed;
 use terminal::CliError;
 
 /// Bursts per clock reading.
@@ -11,18 +12,15 @@ const BURSTS: u32 = 20;
 /// `switch-…`: one packet through one switch, of UDP over IPv4, marked by DSCP, with node id, interfaces, latency, queue, both
 /// timestamps and utilization.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let Some((_, task)) = Task::ALL.into_iter().find(|(task, _)| *task == name) else {
-        let what = format!("the switch has no workload `{name}`; this is a bug");
-        return Err(CliError::new(what).into());
-    };
-    let mut workload = Workload::new(task, false).map_err(|error| CliError::new(error.to_string()))?;
-    let mut packets = workload.burst();
+    let (_, task) = workload(Task::ALL, name, |task| task.0)?;
+    let mut switch = Workload::new(task, false).map_err(failed)?;
+    let mut packets = switch.burst();
     let measured = measure(plan, || {
-        let done: u64 = (0..BURSTS).map(|_| workload.burst()).sum();
+        let done: u64 = (0..BURSTS).map(|_| switch.burst()).sum();
         packets += done;
         Ok(done)
     })?;
-    if !workload.holds(packets) {
+    if !switch.holds(packets) {
         return Err(CliError::new("the switch did not process every packet as expected").into());
     }
     let included = "a copy of the frame into the switch's buffer, parsing, table and register look-ups, record, lengths \
@@ -30,7 +28,6 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let conditions = Conditions::of("one packet", included)
         .number("flows", FLOWS)
         .number("items_per_record", 7)
-        .number("frame_bytes", workload.frame_bytes())
-        .on_core(&measured);
-    Ok(Outcome::new(name, measured.ns_per_op, conditions))
+        .number("frame_bytes", switch.frame_bytes());
+    Ok(Outcome::measured(name, measured, conditions))
 }

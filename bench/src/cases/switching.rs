@@ -8,8 +8,10 @@ use nic::frames::{self, Options, PollFds};
 use nic::netns::Namespace;
 use nic::time;
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median_of, panicked, sum_of};
+use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
 use config::Settings;
+use experiments::figures::{failed, packets};
+use experiments::machine::on_core;
 use switch_role::role::Forwarder as Switch;
 use terminal::CliError;
 
@@ -20,9 +22,7 @@ const FLOWS: u16 = 256;
 const CORES: [usize; 2] = [0, 1];
 
 pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let testbed = Testbed::new().map_err(|error| {
-        Failure::Skipped(format!("needs network namespaces, so run it as root ({error})"))
-    })?;
+    let testbed = Testbed::new().map_err(|error| Failure::needs("network namespaces", error))?;
     let mut runs = Vec::new();
     for run in 0..plan.warm_ups() + plan.runs {
         let copied = testbed.measure(plan, &Setup::CopyLoop)?;
@@ -149,9 +149,7 @@ impl Testbed {
             let switching = scope.spawn(|| {
                 let _ = time::pin(CORES[1]);
                 time::wake_precisely();
-                let before = core_time().unwrap_or(0);
-                forwarder.run(&done);
-                core_time().unwrap_or(0) - before
+                on_core(|| forwarder.run(&done)).1
             });
             let sending = scope.spawn(|| {
                 // Failing to pin makes the figures worse, not wrong.
@@ -255,8 +253,7 @@ impl SwitchUnderTest {
              [[switch.ports]]\nnumber = 1\ninterface = \"left\"\nedge = true\n\
              [[switch.ports]]\nnumber = 2\ninterface = \"right\"\n{more}"
         );
-        let settings =
-            Settings::parse(&config, "the switch").map_err(|error| CliError::new(error.to_string()))?;
+        let settings = Settings::parse(&config, "the switch").map_err(failed)?;
         let settings = settings.switch.ok_or_else(|| CliError::new("no switch"))?;
         let opened = namespace.run(|| Switch::open(settings, None)).map_err(failed)?;
         Ok(Self(opened?))
@@ -293,28 +290,10 @@ impl Forwarder for SwitchUnderTest {
 
 /// A UDP packet of one flow, to port 1 of node 1.
 fn frame(flow: u16) -> Vec<u8> {
-    let mut frame = dataplane::router::Port::mac_for(1, 1).to_vec();
-    frame.extend([2, 0, 0, 0, 0, 1, 8, 0]);
-    let total = (PAYLOAD + 28) as u16;
-    let udp = (PAYLOAD + 8) as u16;
-    let mut ip = vec![0x45, 0];
-    ip.extend(total.to_be_bytes());
-    ip.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 1, 5, 10, 0, 2, 6]);
-    let sum = wire::checksum::of(&ip);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    frame.extend(ip);
-    frame.extend((1000 + flow).to_be_bytes());
-    frame.extend(2000_u16.to_be_bytes());
-    frame.extend(udp.to_be_bytes());
-    // No UDP checksum.
-    frame.extend([0, 0]);
-    frame.resize(42 + PAYLOAD, 7);
-    frame
+    let mac = dataplane::router::Port::mac_for(1, 1);
+    let source = ([10, 0, 1, 5], 1000 + flow);
+    packets::udp(mac, source, ([10, 0, 2, 6], 2000), PAYLOAD)
 }
 
 /// Maximum time to wait for a frame.
 const POLL_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(5);
-
-fn failed(error: nic::Error) -> CliError {
-    CliError::new(error.to_string())
-}

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use collector::workload::{CASES, Case};
-use collector::{Batch, Collector, Datagram};
+use collector::{Batch, Collector};
 use nic::load::{Discard, Load};
 use nic::netns::{Namespace, Pair};
-use nic::udp::{Burst, DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
+use nic::udp::{DEFAULT_SLOT_SIZE, DEFAULT_SLOTS, Options, Receiver, Sender};
+use testkit::workload::collector::{CASES, Case};
 
-use super::harness::{Conditions, Failure, Outcome, Plan, core_time, median, panicked};
-use crate::figures::octets;
+use super::harness::{Conditions, Failure, Outcome, Plan, median_of, panicked, sum_of};
+use experiments::figures::{each_chunk, failed};
+use experiments::machine::on_core;
 use terminal::CliError;
 
 /// Bytes of each report's payload.
@@ -69,44 +70,19 @@ fn in_namespace<T: Send>(
     }
 }
 
-fn failed(error: nic::Error) -> CliError {
-    CliError::new(error.to_string())
-}
-
 /// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
 pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(
-        name,
-        plan,
-        &Testbed {
-            pair: Some(namespaces()?),
-            segmented: false,
-        },
-    )
+    compare(name, plan, Some(namespaces()?), false)
 }
 
 /// `udp-one-sender-flood`: the same, with a sender faster than any receiver.
 pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(
-        name,
-        plan,
-        &Testbed {
-            pair: Some(namespaces()?),
-            segmented: true,
-        },
-    )
+    compare(name, plan, Some(namespaces()?), true)
 }
 
 /// `udp-loopback`: over the loopback interface.
 pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(
-        name,
-        plan,
-        &Testbed {
-            pair: None,
-            segmented: false,
-        },
-    )
+    compare(name, plan, None, false)
 }
 
 fn namespaces() -> Result<Pair, Failure> {
@@ -131,19 +107,8 @@ struct Measurement {
     merged: bool,
 }
 
-/// The result of `work`, and the CPU time of this thread in it.
-fn on_core<T>(work: impl FnOnce() -> Result<T, nic::Error>) -> Result<(T, u64), nic::Error> {
-    let before = core_time();
-    let result = work()?;
-    Ok((
-        result,
-        before
-            .zip(core_time())
-            .map_or(0, |(before, after)| after - before),
-    ))
-}
-
-fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome, Failure> {
+fn compare(name: &'static str, plan: &Plan, pair: Option<Pair>, segmented: bool) -> Result<Outcome, Failure> {
+    let testbed = &Testbed { pair, segmented };
     let case = Case {
         name: "udp",
         flows: FLOWS,
@@ -154,40 +119,35 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
     let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
     let mut collector = case.collector();
     let mut batch = Batch::with_capacity(8192);
-    let mut times = Vec::new();
-    let mut ratios = Vec::new();
-    let mut baselines = Vec::new();
-    let mut costs = Vec::new();
-    let mut plain_costs = Vec::new();
-    let mut total = Measurement::default();
+    let mut runs = Vec::new();
     let mut handled = 0;
     for run in 0..=plan.runs {
         // Two variants of a plain receive loop; the faster one is the baseline.
-        let waits = [Duration::ZERO, Duration::from_micros(50)];
-        let mut baseline = 0.0_f64;
-        let mut plain_cost = f64::INFINITY;
-        for wait in waits {
-            let discarded = discarded(plan, testbed, &payloads, wait)?;
-            baseline = baseline.max(discarded.per_second);
-            plain_cost = plain_cost.min(discarded.on_core);
-        }
-        let measurement = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
+        let blocking = discarded(plan, testbed, &payloads, Duration::ZERO)?;
+        let waiting = discarded(plan, testbed, &payloads, Duration::from_micros(50))?;
+        let plain = Measurement {
+            per_second: blocking.per_second.max(waiting.per_second),
+            on_core: blocking.on_core.min(waiting.on_core),
+            ..blocking
+        };
+        let collected = collected(plan, testbed, &payloads, &mut collector, &mut batch)?;
         if run == 0 {
             // The first run is the warm-up: every flow is known now.
             handled = collector.stats().datagrams;
-            continue;
+        } else {
+            runs.push([plain, collected]);
         }
-        times.push(1e9 / measurement.per_second);
-        ratios.push(measurement.per_second / baseline);
-        baselines.push(baseline);
-        costs.push(measurement.on_core);
-        plain_costs.push(plain_cost);
-        total.merged |= measurement.merged;
-        total.sent += measurement.sent;
-        total.received += measurement.received;
-        total.kernel_drops += measurement.kernel_drops;
-        total.link_drops += measurement.link_drops;
     }
+    let sent = sum_of(&runs, |[_, run]| run.sent);
+    let received = sum_of(&runs, |[_, run]| run.received);
+    let kernel_drops = sum_of(&runs, |[_, run]| run.kernel_drops);
+    let link_drops = sum_of(&runs, |[_, run]| run.link_drops);
+    let merges = runs.iter().any(|[_, run]| run.merged);
+    let merging = if merges {
+        "UDP GRO"
+    } else {
+        "none, which needs CAP_BPF"
+    };
     let stats = collector.stats();
     let link = if testbed.pair.is_some() {
         "veth between two network namespaces"
@@ -207,32 +167,30 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
             "baseline",
             "recvmmsg loop that discards the data, in the same run; the faster of blocking and 50 us waits",
         )
-        .ratio("baseline_per_s", median(baselines).round())
-        .ratio("of_baseline", median(ratios))
-        .ratio("ns_on_core", median(costs))
-        .ratio("baseline_ns_on_core", median(plain_costs))
-        .text(
-            "merging",
-            if total.merged {
-                "UDP GRO"
-            } else {
-                "none, which needs CAP_BPF"
-            },
+        .ratio(
+            "baseline_per_s",
+            median_of(&runs, |[plain, _]| plain.per_second).round(),
         )
+        .ratio(
+            "of_baseline",
+            median_of(&runs, |[plain, run]| run.per_second / plain.per_second),
+        )
+        .ratio("ns_on_core", median_of(&runs, |[_, run]| run.on_core))
+        .ratio(
+            "baseline_ns_on_core",
+            median_of(&runs, |[plain, _]| plain.on_core),
+        )
+        .text("merging", merging)
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
-        .number("sent", total.sent)
-        .number("received", total.received)
+        .number("sent", sent)
+        .number("received", received)
         .number("handled", stats.datagrams - handled)
         .number("refused", stats.datagrams - stats.accepted)
-        .number("kernel_drops", total.kernel_drops)
-        .number("link_drops", total.link_drops)
-        .number(
-            "unaccounted",
-            total
-                .sent
-                .abs_diff(total.received + total.kernel_drops + total.link_drops),
-        );
+        .number("kernel_drops", kernel_drops)
+        .number("link_drops", link_drops)
+        .number("unaccounted", sent.abs_diff(received + kernel_drops + link_drops));
+    let times = runs.iter().map(|[_, run]| 1e9 / run.per_second).collect();
     Ok(Outcome::new(name, times, conditions))
 }
 
@@ -243,14 +201,15 @@ fn padded(payload: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty.
+/// Sends for one run while `receive` runs on another thread; `receive` ends when its flag is set and the socket is empty. Returns the
+/// number of datagrams sent, the result of `receive`, and the CPU time of its thread.
 fn send_while<T: Send>(
     plan: &Plan,
     testbed: &Testbed,
     payloads: &[Vec<u8>],
     to: SocketAddr,
     receive: impl FnOnce(&AtomicBool) -> Result<T, nic::Error> + Send,
-) -> Result<(u64, T), CliError> {
+) -> Result<(u64, (T, u64)), CliError> {
     let from = SocketAddr::new(
         if testbed.pair.is_some() {
             Pair::NEAR[0]
@@ -267,7 +226,7 @@ fn send_while<T: Send>(
         ..Load::default()
     };
     let (sent, received) = thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(&done));
+        let receiving = scope.spawn(|| on_core(|| receive(&done)));
         let sending = scope.spawn(|| load.send(&mut sender, payloads, &stop));
         thread::sleep(plan.each);
         // Relaxed: no other data depends on the flag; joining orders the rest.
@@ -277,9 +236,10 @@ fn send_while<T: Send>(
         done.store(true, Ordering::Release);
         (sent, receiving.join())
     });
+    let (received, ns) = received.map_err(panicked)?;
     Ok((
         sent.map_err(panicked)?.map_err(failed)?,
-        received.map_err(panicked)?.map_err(failed)?,
+        (received.map_err(failed)?, ns),
     ))
 }
 
@@ -292,9 +252,8 @@ fn discarded(
     let address = testbed.address();
     let mut discard = testbed.at_receiver(|| Discard::bind(address, &Options::default()))?;
     let to = discard.local_addr();
-    let (sent, (counters, on_core)) = send_while(plan, testbed, payloads, to, |done| {
-        on_core(|| discard.run(wait, done))
-    })?;
+    let (sent, (counters, on_core)) =
+        send_while(plan, testbed, payloads, to, |done| discard.run(wait, done))?;
     Ok(Measurement {
         merged: false,
         on_core: on_core as f64 / counters.datagrams.max(1) as f64,
@@ -322,7 +281,7 @@ fn collected(
     let to = receiver.local_addr();
     let drops_before = testbed.link_drops()?;
     let (sent, (elapsed, on_core)) = send_while(plan, testbed, payloads, to, |done| {
-        on_core(|| collect(&mut receiver, collector, batch, done))
+        collect(&mut receiver, collector, batch, done)
     })?;
     let stats = receiver.stats();
     Ok(Measurement {
@@ -358,7 +317,11 @@ fn collect(
         }
         last = Instant::now();
         first = first.or(Some(last));
-        let now = handle(&burst, collector, batch);
+        let mut now = 0_u64;
+        each_chunk(&burst, |datagrams| {
+            now = datagrams.last().map_or(now, |last| last.received);
+            collector.handle(datagrams, batch);
+        });
         if now.saturating_sub(ticked) >= TICK {
             ticked = now;
             collector.tick(now, batch);
@@ -367,36 +330,5 @@ fn collect(
         if batch.len() > 4096 {
             batch.clear();
         }
-    }
-}
-
-/// Handles a burst, a few datagrams at a time, as the program does; returns the time of the last one.
-fn handle(burst: &Burst, collector: &mut Collector, batch: &mut Batch) -> u64 {
-    let none = Datagram {
-        payload: &[],
-        source: [0; 16],
-        src_port: 0,
-        listener: 0,
-        received: 0,
-    };
-    let mut packets = burst.iter();
-    let mut now = 0;
-    loop {
-        let mut datagrams = [none; 64];
-        let mut count = 0;
-        for (slot, packet) in datagrams.iter_mut().zip(&mut packets) {
-            *slot = Datagram {
-                payload: packet.data,
-                source: octets(packet.source.ip()),
-                src_port: packet.source.port(),
-                listener: 0,
-                received: packet.received,
-            };
-            (now, count) = (packet.received, count + 1);
-        }
-        if count == 0 {
-            return now;
-        }
-        collector.handle(&datagrams[..count], batch);
     }
 }

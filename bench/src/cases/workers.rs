@@ -21,7 +21,7 @@ use collect_role::{
 };
 use runtime::{control::Control, lock::lock};
 
-use super::harness::core_time;
+use experiments::machine::on_core;
 
 /// Receives bursts and passes them on.
 pub(super) type Receive<'r> = &'r mut (dyn FnMut(&mut dyn FnMut(&[Packet<'_>])) + Send);
@@ -134,12 +134,7 @@ fn distributed(
     let workers_ns = thread::scope(|scope| {
         let threads: Vec<_> = workers
             .into_iter()
-            .map(|(queue, worker)| {
-                scope.spawn(move || {
-                    fanout::work(&queue, worker);
-                    core_time().unwrap_or(0)
-                })
-            })
+            .map(|(queue, worker)| scope.spawn(move || on_core(|| fanout::work(&queue, worker)).1))
             .collect();
         let mut spreader = Spreader::new(plan);
         receive(&mut |packets: &[Packet<'_>]| {

@@ -1,4 +1,4 @@
-//! What each case should reach.
+//! The goal of each case.
 
 /// The bar that a case should reach.
 #[derive(Clone, Copy, Debug)]

@@ -25,28 +25,18 @@ pub(crate) use rx_path::Expected;
 use settings::listen::Listen;
 use terminal::CliError;
 
-/// The judgement of a fact, the worst last.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Verdict {
-    /// As it should be.
-    Ok,
-    /// The kernel does not say.
-    Unknown,
-    /// It works, but slower than it could.
-    Suboptimal,
-    /// The input does not work, or not by the requested receive path.
-    Blocking,
-}
-
-impl Verdict {
-    /// The name in JSON.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Suboptimal => "suboptimal",
-            Self::Blocking => "blocking",
-        }
+wire::named! {
+    /// The judgement of a fact, the worst last.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub(crate) enum Verdict, name {
+        /// As it should be.
+        Ok => "ok",
+        /// The kernel does not say.
+        Unknown => "unknown",
+        /// It works, but slower than it could.
+        Suboptimal => "suboptimal",
+        /// The input does not work, or not by the requested receive path.
+        Blocking => "blocking",
     }
 }
 

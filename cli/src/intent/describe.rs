@@ -9,7 +9,7 @@ use manage_role::role::view::IntentView;
 /// Returns the parts of an intent, each with its name on the command line.
 pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
     let intent = &view.intent;
-    let reporting = intent.get("tell").unwrap_or(&Value::Null);
+    let reporting = intent.get("report").unwrap_or(&Value::Null);
     let thresholds = reporting.get("thresholds").and_then(Value::as_object);
     let coarsest = reporting.get("coarsest").and_then(Value::as_object);
     let mut lines = vec![("flows", flows(intent)), ("where", location(intent))];
@@ -193,7 +193,7 @@ mod tests {
             "name": "a", "match": {"dst": ["10.0.0.0/8"], "dport": "443", "proto": [17, 6]}, "both_directions": true,
             "watch": ["hop_latency", "flow_path"], "mode": "md", "sample": "1 in 10",
             "at": {"edges": ["leaf*"], "between": ["h1", "h3"]},
-            "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 20_000}, "coarsest": {"hop_latency": "1ms"},
+            "report": {"filter": "per_hop", "thresholds": {"hop_latency": 20_000}, "coarsest": {"hop_latency": "1ms"},
                 "rule": "hops > 2", "then": {"watch": ["queue_occupancy"], "match": "this queue", "for": "1m"}},
             "budget": "10 reports/s", "priority": 7,
         });

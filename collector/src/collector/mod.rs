@@ -38,7 +38,7 @@ pub use views::NetworkEntry;
 /// Reports in, events and rollups out. One owner, no lock; see [`Collector::handle`] and [`Collector::tick`].
 ///
 /// ```
-/// use collector::workload::{CASES, Input};
+/// use testkit::workload::collector::{CASES, Input};
 /// use collector::{Batch, Kind};
 ///
 /// // A thousand flows over six hops each, all values constant, in bursts of 64 reports.
@@ -170,6 +170,19 @@ impl Collector {
             }
         }
         self.inner.flush(&mut pending, out);
+    }
+
+    /// Handles the later reports of datagrams, of which another collector handles the first ones and counts the datagram. `first` is
+    /// the number of their first report in its datagram.
+    pub fn handle_later_reports(&mut self, burst: &[Datagram<'_>], first: u16, out: &mut dyn Output) {
+        let Self { readers, inner } = self;
+        for datagram in burst {
+            if inner.leaves_second(datagram.received) {
+                inner.advance(datagram.received, out);
+            }
+            let (envelope, reader) = inner.open(datagram, readers);
+            inner.later_reports(&{ envelope }, datagram.payload, reader, first, out);
+        }
     }
 
     /// Advances time and executes a bounded part of the due work; to be called every 10 to 100 ms.

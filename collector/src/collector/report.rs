@@ -28,10 +28,10 @@ impl Inner {
         reader: &mut Decoder,
         out: &mut dyn Output,
     ) {
+        let mut counts_number = false;
+        let mut first_refusal = None;
         let mut report = Report::EMPTY;
         let mut good = 0_u64;
-        let mut first = None;
-        let mut counts_number = false;
         let mut reports = reader.reports(payload);
         while let Some(read) = reports.read(&mut report) {
             match read {
@@ -43,15 +43,14 @@ impl Inner {
                     self.report(envelope, &report, out);
                 }
                 Err(refusal) => {
-                    self.stats.refused[refusal.index()] += 1;
-                    self.sources.refuse(envelope.sender, refusal);
-                    first = first.or(Some(refusal));
+                    self.refuse_report(envelope, refusal);
+                    first_refusal = first_refusal.or(Some(refusal));
                     counts_number |= refusal.counts_number();
                 }
             }
         }
         self.stats.reports += good;
-        match first {
+        match first_refusal {
             Some(refusal) if good == 0 => {
                 self.stats.refused_datagrams[refusal.index()] += 1;
                 if let Ok(peek) = wire::peek_header(payload, reader.profile()) {
@@ -66,6 +65,41 @@ impl Inner {
             }
             _ => self.stats.accepted += 1,
         }
+    }
+
+    /// Processes the later reports of a datagram that another collector counts, with its sequence number. `first` is the number of the
+    /// first of them.
+    pub(super) fn later_reports(
+        &mut self,
+        envelope: &DatagramContext<'_>,
+        payload: &[u8],
+        reader: &mut Decoder,
+        first: u16,
+        out: &mut dyn Output,
+    ) {
+        self.sources.uncount(envelope.sender);
+        let checked = self.access.check(envelope.listener, envelope.source, || {
+            wire::peek(payload, reader.profile()).map(|peek| peek.node_id)
+        });
+        if checked.is_err() {
+            return;
+        }
+        let mut report = Report::EMPTY;
+        let mut reports = reader.reports(payload).numbered_from(first);
+        while let Some(read) = reports.read(&mut report) {
+            match read {
+                Ok(()) => {
+                    self.stats.reports += 1;
+                    self.report(envelope, &report, out);
+                }
+                Err(refusal) => self.refuse_report(envelope, refusal),
+            }
+        }
+    }
+
+    fn refuse_report(&mut self, envelope: &DatagramContext<'_>, refusal: wire::Refusal) {
+        self.stats.refused[refusal.index()] += 1;
+        self.sources.refuse(envelope.sender, refusal);
     }
 
     #[inline(always)]

@@ -36,8 +36,6 @@ pub(crate) mod flow;
 mod length;
 mod record;
 mod set;
-#[cfg(test)]
-mod sim;
 mod stage;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! The joiner on simulated networks: every joined path is true, and nearly all provable paths are joined.
 
+mod sim;
+
+use self::sim::{Faults, Outcome, Plan, Route};
 use super::set::{Record, order};
-use super::sim::{Faults, Outcome, Plan, Route};
 use super::{JoinOutput, Joiner, Priority, Reason, SfReport};
 use crate::config::{JoinConfig, Units};
 use crate::decode::{Head, ReadHops, Reading};

@@ -1,4 +1,4 @@
-//! Which of a flow's postcards belong to one packet.
+//! Finds the postcards of a flow that belong to one packet.
 
 use super::MatchedBy;
 use super::order::{entry, exit, has_equal};

@@ -80,7 +80,7 @@
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
-mod channel;
+mod channel_tests;
 #[cfg(test)]
 mod rule_tests;
 mod run;

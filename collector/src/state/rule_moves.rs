@@ -1,4 +1,4 @@
-//! Which rule of the active set is which of an earlier one: a rule that is true of a flow stays true when others come and go.
+//! Maps the rules of an earlier set to those of the active one: a rule that is true of a flow stays true when others come and go.
 
 use std::collections::VecDeque;
 

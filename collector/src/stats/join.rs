@@ -1,69 +1,35 @@
 //! Counters of SF-INT joining. Every received record is in exactly one of them; [`JoinStats::balance`] adds them up.
 
-use super::{Balance, Unadmitted};
+use super::{Balance, Unadmitted, each};
 
-/// The reason for which a set of records was closed before it was complete, or not accepted when it was.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Reason {
-    /// Later sets of the flow evicted it: one of its reports was lost, or never sent.
-    NextId,
-    /// It was not complete in time.
-    Timeout,
-    /// The set's packet ID was reused, or is 2^15 or more behind.
-    Wrapped,
-    /// Another flow or set needed its memory.
-    Evicted,
-    /// The collector stopped before the set was complete.
-    Ended,
-    /// The set's record of state Medium, or that of the sink, is missing: the report that opens a set was lost.
-    NoOpening,
-    /// The initial hop count of sources is not known, and thus the number of nodes that the packet passed.
-    NoLength,
-    /// The packet passed more nodes than a set can store, or more than is possible.
-    TooLong,
-    /// A node on the path could not add data because the hop count was used up (E).
-    HopLimit,
-    /// It has a node twice with different values, or more nodes than the hop count implies.
-    Contradicted,
-    /// All nodes are present, but nothing proves their order.
-    Disordered,
-    /// All nodes are present in a proven order, but the path is not confirmed yet.
-    Unconfirmed,
-}
-
-impl Reason {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
-        Self::NextId,
-        Self::Timeout,
-        Self::Wrapped,
-        Self::Evicted,
-        Self::Ended,
-        Self::NoOpening,
-        Self::NoLength,
-        Self::TooLong,
-        Self::HopLimit,
-        Self::Contradicted,
-        Self::Disordered,
-        Self::Unconfirmed,
-    ];
-
-    /// Returns the reason's name in counters.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NextId => "next_id",
-            Self::Timeout => "timeout",
-            Self::Wrapped => "wrapped",
-            Self::Evicted => "evicted",
-            Self::Ended => "ended",
-            Self::NoOpening => "no_opening",
-            Self::NoLength => "no_length",
-            Self::TooLong => "too_long",
-            Self::HopLimit => "hop_limit",
-            Self::Contradicted => "contradicted",
-            Self::Disordered => "disordered",
-            Self::Unconfirmed => "unconfirmed",
-        }
+wire::named! {
+    /// The reason for which a set of records was closed before it was complete, or not accepted when it was.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum Reason, name {
+        /// Later sets of the flow evicted it: one of its reports was lost, or never sent.
+        NextId => "next_id",
+        /// It was not complete in time.
+        Timeout => "timeout",
+        /// The set's packet ID was reused, or is 2^15 or more behind.
+        Wrapped => "wrapped",
+        /// Another flow or set needed its memory.
+        Evicted => "evicted",
+        /// The collector stopped before the set was complete.
+        Ended => "ended",
+        /// The set's record of state Medium, or that of the sink, is missing: the report that opens a set was lost.
+        NoOpening => "no_opening",
+        /// The initial hop count of sources is not known, and thus the number of nodes that the packet passed.
+        NoLength => "no_length",
+        /// The packet passed more nodes than a set can store, or more than is possible.
+        TooLong => "too_long",
+        /// A node on the path could not add data because the hop count was used up (E).
+        HopLimit => "hop_limit",
+        /// It has a node twice with different values, or more nodes than the hop count implies.
+        Contradicted => "contradicted",
+        /// All nodes are present, but nothing proves their order.
+        Disordered => "disordered",
+        /// All nodes are present in a proven order, but the path is not confirmed yet.
+        Unconfirmed => "unconfirmed",
     }
 }
 
@@ -161,10 +127,7 @@ impl JoinStats {
         ] {
             with(one, other);
         }
-        self.unadmitted
-            .iter_mut()
-            .zip(other.unadmitted)
-            .for_each(|(one, other)| with(one, other));
+        each(&mut self.unadmitted, &other.unadmitted, &mut with);
         for (one, other) in self.partial.iter_mut().zip(&other.partial) {
             with(&mut one.sets, other.sets);
             with(&mut one.records, other.records);

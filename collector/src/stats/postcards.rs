@@ -1,104 +1,50 @@
 //! Outcomes of postcards, and why some were not joined into paths.
 
-use super::Balance;
+use super::{Balance, each};
 
-/// The reason for which pending postcards were not joined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Partial {
-    /// The hop limit decreases by more than one, or a link leads to another node: the postcard of a node is missing.
-    MissingHop,
-    /// Neither timestamps, hop limits nor links give an order.
-    NoOrder,
-    /// Timestamps, or hop limit and order, contradict each other.
-    Contradiction,
-    /// Several packets whose postcards cannot be distinguished.
-    Indistinct,
-    /// The path differs from the known one, and has not occurred often enough to be confirmed.
-    Unconfirmed,
-    /// Neither hop limits, links nor the nodes themselves prove that no node is missing.
-    Unproven,
-    /// INT reports the flow's path.
-    Int,
-    /// The path has more hops than a flow's path can have.
-    TooLong,
-    /// The flow expired meanwhile.
-    FlowGone,
-}
-
-impl Partial {
-    /// The number of reasons.
-    pub const COUNT: usize = 9;
-    /// All, in numeric order.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::MissingHop,
-        Self::NoOrder,
-        Self::Contradiction,
-        Self::Indistinct,
-        Self::Unconfirmed,
-        Self::Unproven,
-        Self::Int,
-        Self::TooLong,
-        Self::FlowGone,
-    ];
-
-    /// The name in the API and in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MissingHop => "missing_hop",
-            Self::NoOrder => "no_order",
-            Self::Contradiction => "contradiction",
-            Self::Indistinct => "indistinct",
-            Self::Unconfirmed => "unconfirmed",
-            Self::Unproven => "unproven",
-            Self::Int => "path_by_int",
-            Self::TooLong => "too_long",
-            Self::FlowGone => "flow_gone",
-        }
+wire::named! {
+    /// The reason for which pending postcards were not joined.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(u8)]
+    pub enum Partial, name {
+        /// The hop limit decreases by more than one, or a link leads to another node: the postcard of a node is missing.
+        MissingHop => "missing_hop",
+        /// Neither timestamps, hop limits nor links give an order.
+        NoOrder => "no_order",
+        /// Timestamps, or hop limit and order, contradict each other.
+        Contradiction => "contradiction",
+        /// Several packets whose postcards cannot be distinguished.
+        Indistinct => "indistinct",
+        /// The path differs from the known one, and has not occurred often enough to be confirmed.
+        Unconfirmed => "unconfirmed",
+        /// Neither hop limits, links nor the nodes themselves prove that no node is missing.
+        Unproven => "unproven",
+        /// INT reports the flow's path.
+        Int => "path_by_int",
+        /// The path has more hops than a flow's path can have.
+        TooLong => "too_long",
+        /// The flow expired meanwhile.
+        FlowGone => "flow_gone",
     }
 }
 
-/// The reason for which a postcard was never pending.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Unjoinable {
-    /// Nothing in it gives an order: no timestamps that can be compared, no hop limit, no links.
-    NoOrder,
-    /// INT reports the flow's path.
-    Int,
-    /// It names no flow, or its flow did not fit into the table.
-    NoFlow,
-    /// It names no node.
-    NoNode,
-    /// A duplicate of an earlier postcard.
-    Duplicate,
-    /// The table of pending postcards was full.
-    NoRoom,
-}
-
-impl Unjoinable {
-    /// The number of reasons.
-    pub const COUNT: usize = 6;
-    /// All, in numeric order.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::NoOrder,
-        Self::Int,
-        Self::NoFlow,
-        Self::NoNode,
-        Self::Duplicate,
-        Self::NoRoom,
-    ];
-
-    /// The name in the API and in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoOrder => "no_order",
-            Self::Int => "path_by_int",
-            Self::NoFlow => "no_flow",
-            Self::NoNode => "no_node",
-            Self::Duplicate => "duplicate",
-            Self::NoRoom => "no_room",
-        }
+wire::named! {
+    /// The reason for which a postcard was never pending.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(u8)]
+    pub enum Unjoinable, name {
+        /// Nothing in it gives an order: no timestamps that can be compared, no hop limit, no links.
+        NoOrder => "no_order",
+        /// INT reports the flow's path.
+        Int => "path_by_int",
+        /// It names no flow, or its flow did not fit into the table.
+        NoFlow => "no_flow",
+        /// It names no node.
+        NoNode => "no_node",
+        /// A duplicate of an earlier postcard.
+        Duplicate => "duplicate",
+        /// The table of pending postcards was full.
+        NoRoom => "no_room",
     }
 }
 
@@ -112,9 +58,9 @@ pub struct PostcardStats {
     /// Sets of postcards that gave a path or confirmed a known one.
     pub sets: u64,
     /// Postcards that were pending and not joined, by reason.
-    pub partial: [u64; Partial::COUNT],
+    pub partial: [u64; Partial::ALL.len()],
     /// Postcards that were never pending, by reason.
-    pub unjoinable: [u64; Unjoinable::COUNT],
+    pub unjoinable: [u64; Unjoinable::ALL.len()],
     /// Postcards that have been pending since the start.
     pub accepted: u64,
     /// Those of `accepted` that are no longer pending.
@@ -156,13 +102,7 @@ impl PostcardStats {
         ] {
             with(one, other);
         }
-        self.partial
-            .iter_mut()
-            .zip(other.partial)
-            .for_each(|(one, other)| with(one, other));
-        self.unjoinable
-            .iter_mut()
-            .zip(other.unjoinable)
-            .for_each(|(one, other)| with(one, other));
+        each(&mut self.partial, &other.partial, &mut with);
+        each(&mut self.unjoinable, &other.unjoinable, with);
     }
 }

@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use collector::config::JoinConfig;
-use collector::workload::{CASES, Case, SF_CASES, SfCase};
 use collector::{Batch, Clocks, Collector, Config, Datagram, Profile};
 use detect::{Detection, Thresholds};
+use testkit::workload::collector::{CASES, Case, SF_CASES, SfCase};
 use wire::Dialect;
 
 /// Seeded random numbers (xorshift).

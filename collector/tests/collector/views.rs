@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use collector::{HopView, LatestView};
+use std::net::Ipv4Addr;
+
+use collector::{Datagram, HopView, LatestView};
 use testkit::reports::{Bench, Node, SECOND, Sent, config, flow, node};
 
 fn hop(bench: &Bench, number: u16) -> HopView {
@@ -243,4 +245,50 @@ fn a_node_with_implausible_latencies_only_has_no_latest_one() {
         ),
         (Some(1000), 0)
     );
+}
+
+/// The later reports of a datagram in another collector: together the two know and count what one does.
+#[test]
+fn a_datagram_that_two_collectors_share_counts_once() {
+    let sent = [1, 2, 3, 4].map(|flow| Sent {
+        flow,
+        reporter: 3,
+        ..Sent::default()
+    });
+    let datagram = Sent::v20(&sent);
+    let mut whole = Bench::new(config());
+    whole.deliver(&datagram);
+    let mut first = Bench::new(config());
+    first.deliver(&Sent::v20(&sent[..2]));
+    let mut later = Bench::new(config());
+    let rest = Sent::v20(&sent[2..]);
+    let part = Datagram {
+        payload: &rest,
+        source: Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets(),
+        src_port: 5000,
+        listener: 0,
+        received: first.now,
+    };
+    later.collector.handle_later_reports(&[part], 2, &mut later.log);
+    let mut sum = first.collector.stats();
+    sum += &later.collector.stats();
+    let expected = whole.collector.stats();
+    // Each collector tracks nodes, queues and links on its own, and both see them for the first time.
+    assert!(sum.events[0] > expected.events[0]);
+    sum.events[0] = expected.events[0];
+    assert_eq!(sum, expected);
+    let datagrams = |bench: &Bench| -> u64 { bench.collector.sources().map(|view| view.datagrams).sum() };
+    assert_eq!([&whole, &first, &later].map(datagrams), [1, 1, 0]);
+    for number in 1..=4 {
+        let holder = if number < 3 { &first } else { &later };
+        let path = |bench: &Bench| -> Vec<u32> {
+            bench
+                .collector
+                .flow(&flow(number, false))
+                .unwrap()
+                .path()
+                .collect()
+        };
+        assert_eq!(path(holder), path(&whole), "flow {number}");
+    }
 }

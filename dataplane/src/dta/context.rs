@@ -3,7 +3,7 @@
 use wire::int::Stack;
 use wire::{FlowKey, Hop};
 
-detect::named! {
+wire::named! {
     /// The event that causes a report.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Trigger, word {

@@ -67,7 +67,7 @@ impl PacketTrace<'_> {
     }
 }
 
-detect::named! {
+wire::named! {
     /// The reason for which a packet was dropped. The codes are those of the device table that reports carry (fabric-tna's where it has one).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]

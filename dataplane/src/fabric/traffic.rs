@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn constant_and_on_off_traffic_leave_on_the_beat() {
-        assert_eq!(times(Pattern::Idle, 1000), []);
+        assert_eq!(times(Pattern::Idle, 1000), Vec::<u64>::new());
         assert_eq!(times(Pattern::Constant { gap: 300 }, 1000), [100, 400, 700]);
         let bursts = Pattern::OnOff {
             gap: 10,

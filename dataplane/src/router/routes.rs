@@ -1,4 +1,4 @@
-//! Longest prefix match.
+//! Routes by the longest prefix that matches.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,8 @@
 //! Counters of a router. They add up: see [`Stats`].
 
-detect::named! {
+use serde::{Deserialize, Serialize};
+
+wire::named! {
     /// The reason for which a frame was dropped.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
@@ -45,9 +47,6 @@ detect::named! {
 }
 
 impl Drop {
-    /// The number of reasons, which is the length of an array that counts by reason.
-    pub const COUNT: usize = Self::ALL.len();
-
     /// The drop reason in reports, equal to that of [`crate::fabric::DropReason`] if both have it. `None`: a switch cannot detect it
     /// or does not report it.
     pub fn code(self) -> Option<u8> {
@@ -86,14 +85,16 @@ pub struct PortStats {
     pub drops: [u64; Drop::COUNT],
 }
 
-/// The state of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// State of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchQueue"))]
 pub struct QueueStats {
-    /// Number of queued bytes.
+    /// Bytes in the queue now.
     pub bytes: u32,
-    /// Number of queued frames.
+    /// Frames in the queue now.
     pub frames: u32,
-    /// Maximum of queued bytes so far.
+    /// Largest number of bytes that were queued.
     pub max_bytes: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Which comparison decided about a rule, for a person who asks why it is true. Called for events only.
+//! Finds the comparison that made a rule true, for a person who asks why. Called for events only.
 
 use super::RuleSet;
 use super::history::{EMPTY, HistoryCells, NO_CELL};

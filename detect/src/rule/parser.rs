@@ -427,7 +427,7 @@ impl<'a> Parser<'a> {
     fn subject(&mut self) -> Result<Subject, Fault> {
         let place = self.now;
         let written = &self.text[place.start..][..place.len];
-        if let Some(subject) = Subject::ALL.into_iter().find(|subject| subject.name() == written) {
+        if let Some(subject) = Subject::from_name(written) {
             self.advance()?;
             return Ok(subject);
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::metric::Metric;
 use crate::observation::{ABSENT, HopValues, NO_NODE, Observation, UTILIZATION_ONE};
 
-crate::named! {
+wire::named! {
     /// The subject of a term.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
@@ -46,7 +46,7 @@ impl Subject {
     }
 }
 
-crate::named! {
+wire::named! {
     /// Aggregation of the hops' values. Each is over the hops that have the value; unless noted otherwise the result is
     /// unknown if no hop has it.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -76,7 +76,7 @@ crate::named! {
 /// An empty history cell. All cells of a flow without earlier reports are empty.
 pub const EMPTY: u64 = ABSENT;
 
-crate::named! {
+wire::named! {
     /// The history of a flow that a term uses.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]
@@ -96,7 +96,7 @@ impl History {
     pub(crate) const NAMED: [Self; 3] = [Self::Previous, Self::Change, Self::Average];
 }
 
-crate::named! {
+wire::named! {
     /// A comparison of two numbers.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[repr(u8)]

@@ -1,4 +1,4 @@
-//! Queries of stores.
+//! Queries of stores in collector memory.
 
 use crate::{Next, Plan, Policy, QueryError, SketchCopy, SketchError};
 use wire::dta::layout::{BlockTrailer, Geometry, SketchKind};

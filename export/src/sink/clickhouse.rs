@@ -199,41 +199,27 @@ struct Column {
     codec: &'static str,
 }
 
-/// The type of a column's values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    U8,
-    U16,
-    /// A number in the order of a table; [`ABSENT`] for none.
-    U32,
-    U64,
-    /// A number that may be absent.
-    MaybeU64,
-    Time,
-    Address,
-    Text,
-    /// A text of which there are few.
-    Word,
-    Numbers,
+wire::named! {
+    /// The type of a column's values.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Kind, name {
+        U8 => "UInt8",
+        U16 => "UInt16",
+        /// A number in the order of a table; [`ABSENT`] for none.
+        U32 => "UInt32",
+        U64 => "UInt64",
+        /// A number that may be absent.
+        MaybeU64 => "Nullable(UInt64)",
+        Time => "DateTime64(9, 'UTC')",
+        Address => "IPv6",
+        Text => "String",
+        /// A text of which there are few.
+        Word => "LowCardinality(String)",
+        Numbers => "Array(UInt32)",
+    }
 }
 
 impl Kind {
-    /// Returns the name in ClickHouse.
-    fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "UInt8",
-            Self::U16 => "UInt16",
-            Self::U32 => "UInt32",
-            Self::U64 => "UInt64",
-            Self::MaybeU64 => "Nullable(UInt64)",
-            Self::Time => "DateTime64(9, 'UTC')",
-            Self::Address => "IPv6",
-            Self::Text => "String",
-            Self::Word => "LowCardinality(String)",
-            Self::Numbers => "Array(UInt32)",
-        }
-    }
-
     /// Returns the size of each value, bytes, if all have the same.
     fn width(self) -> Option<usize> {
         match self {

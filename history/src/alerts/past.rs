@@ -58,25 +58,16 @@ pub struct Episode {
     pub until: Option<u64>,
 }
 
-/// The reason that an alert ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// A report showed that the rule is no longer true.
-    False,
-    /// There were no more reports of the flow, or it had to make room for others.
-    Flow,
-    /// The collector does not have it, and has not stored its end: it was restarted, or the rule was removed.
-    Stale,
-}
-
-impl Ended {
-    /// Returns the name that the API uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::False => "false",
-            Self::Flow => "flow",
-            Self::Stale => "stale",
-        }
+wire::named! {
+    /// The reason that an alert ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Ended, name {
+        /// A report showed that the rule is no longer true.
+        False => "false",
+        /// There were no more reports of the flow, or it had to make room for others.
+        Flow => "flow",
+        /// The collector does not have it, and has not stored its end: it was restarted, or the rule was removed.
+        Stale => "stale",
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct EventLine {
 impl EventLine {
     /// Converts an event to the store's form. A name of a newer version is read as the most general one.
     pub(super) fn row(self) -> EventRow {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == self.kind);
+        let kind = Kind::from_name(&self.kind);
         let first = (self.flow_latency.is_some() || !self.hop_latencies.is_empty()).then(|| FirstRow {
             flow_latency: self.flow_latency,
             basis: basis(&self.latency_basis),

@@ -162,7 +162,7 @@ impl Remote {
         }
         for count in &events {
             tally.add_events(count.of, count.n);
-            if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == count.kind) {
+            if let Some(kind) = Kind::from_name(&count.kind) {
                 tally.add_kind(kind, count.n);
             }
         }

@@ -389,7 +389,7 @@ impl Adding {
 impl Line {
     fn event(self, by_flow: bool) -> EventGroup {
         EventGroup {
-            kind: Kind::ALL.into_iter().find(|kind| kind.name() == self.kind),
+            kind: Kind::from_name(&self.kind),
             metric: Metric::from_name(&self.metric),
             flow: if by_flow { self.flow.key() } else { None },
             path: self.path,

@@ -4,13 +4,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::conditions::ActiveFault;
 use crate::down::{self, Removed};
 use crate::file::P4Program;
 use crate::remote::Lab;
 use crate::restart::Restarted;
 use crate::state;
-use crate::topology::{Node, Topology, entry};
+use crate::topology::{Host, Node, Topology, entry};
 use crate::traffic::Figures;
 use crate::up::Created;
 use terminal::CliError;
@@ -135,6 +134,13 @@ fn rate(topology: &Topology) -> &'static str {
     }
 }
 
+fn addresses(host: &Host) -> Vec<String> {
+    host.addresses
+        .iter()
+        .map(|address| address.ip.to_string())
+        .collect()
+}
+
 fn hosts(topology: &Topology) -> String {
     let mut table = Table::new([
         ("HOST", Align::Left),
@@ -143,14 +149,9 @@ fn hosts(topology: &Topology) -> String {
     ])
     .indented(2);
     for host in &topology.hosts {
-        let addresses: Vec<String> = host
-            .addresses
-            .iter()
-            .map(|address| address.ip.to_string())
-            .collect();
         table.row([
             host.name.clone(),
-            addresses.join(", "),
+            addresses(host).join(", "),
             topology.switches[entry(topology, host)].name.clone(),
         ]);
     }
@@ -244,11 +245,7 @@ pub(super) fn status(named: Option<&str>, as_json: bool) -> Result<ExitCode, Cli
     } else {
         print(&status_text(&lab, processes, &collector, &switches))?;
     }
-    Ok(if well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
-    })
+    Ok(ExitCode::from(u8::from(!well)))
 }
 
 fn answer(answer: Result<Value, CliError>) -> Value {
@@ -266,8 +263,7 @@ fn status_json(
 ) -> Value {
     let topology = &lab.topology;
     let hosts = topology.hosts.iter().map(|host| {
-        let addresses: Vec<String> = host.addresses.iter().map(|address| address.ip.to_string()).collect();
-        json!({ "name": host.name, "addresses": addresses, "switch": topology.switches[entry(topology, host)].name,
+        json!({ "name": host.name, "addresses": addresses(host), "switch": topology.switches[entry(topology, host)].name,
                 "namespace": lab.namespace(&host.name) })
     });
     let links = topology.links.iter().map(|link| {
@@ -276,13 +272,7 @@ fn status_json(
     let status = topology.switches.iter().zip(switches).map(|(switch, status)| {
         json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(status) })
     });
-    let faults: Vec<String> = lab
-        .state
-        .conditions
-        .faults
-        .iter()
-        .map(ActiveFault::describe)
-        .collect();
+    let faults = lab.state.conditions.described();
     json!({
         "name": topology.name, "file": lab.state.file, "api": lab.state.api, "mode": lab.state.conditions.mode, "faults": faults,
         "processes": processes, "directory": lab.directory.path(),
@@ -308,19 +298,11 @@ fn status_text(
     out.push('\n');
     out += &self::switches(topology);
     out += &format!("\n  measuring: {}\n", lab.state.conditions.measuring());
-    let faults: Vec<String> = lab
-        .state
-        .conditions
-        .faults
-        .iter()
-        .map(ActiveFault::describe)
-        .collect();
-    let faults = if faults.is_empty() {
-        "none".to_owned()
-    } else {
-        faults.join("; ")
-    };
-    out += &format!("  faults: {faults}\n");
+    let mut faults = lab.state.conditions.described();
+    if faults.is_empty() {
+        faults.push("none".to_owned());
+    }
+    out += &format!("  faults: {}\n", faults.join("; "));
     for says in lab.managed() {
         out += &format!("  {says}\n");
     }
@@ -379,11 +361,7 @@ pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, Cl
             units::count(reordered)
         ))?;
     }
-    Ok(if received > 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
-    })
+    Ok(ExitCode::from(u8::from(received == 0)))
 }
 
 /// Minimum, mean and maximum latency.

@@ -41,9 +41,9 @@ section! {
         /// Where. Not set: everywhere.
         pub(crate) at: AtSettings = AtSettings::default(),
         /// Reports, events and drill-downs.
-        pub(crate) tell: ReportingSettings = ReportingSettings::default(),
+        pub(crate) report: ReportingSettings = ReportingSettings::default(),
         /// Maximum reports and events per second, as `"2000 reports/s"`, `"50 events/s"` or both with a comma between. To keep the
-        /// budget, the threshold is raised, and fewer packets are measured if `tell.coarsest` has a `sample`. Not set: unlimited.
+        /// budget, the threshold is raised, and fewer packets are measured if `report.coarsest` has a `sample`. Not set: unlimited.
         pub(crate) budget: Option<BudgetSetting> = None,
         /// When it ends: a duration from now on, or a time as `"2026-11-24T08:00:00Z"`. Not set: never.
         pub(crate) until: Option<UntilSetting> = None,
@@ -82,7 +82,7 @@ section! {
 
 section! {
     /// Reports, events and drill-downs of an intent.
-    struct ReportingSettings("tell") {
+    struct ReportingSettings("report") {
         /// For each metric, the difference above which a change is significant.
         pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
         /// The coarsest detail that the budget may choose. Not set: 64 times the threshold, and the share of packets stays.
@@ -402,7 +402,7 @@ fn key_of(error: &IntentError) -> &'static str {
         IntentError::NoSample => "sample",
         IntentError::Expired => "until",
         IntentError::BudgetWithoutBounds | IntentError::EventBudgetWithoutBounds => "budget",
-        _ => "tell",
+        _ => "report",
     }
 }
 
@@ -448,7 +448,7 @@ impl IntentSettings {
             rule,
             filter,
             then,
-        } = &self.tell;
+        } = &self.report;
         Intent {
             name: self.name.clone(),
             flows: Flows {

@@ -12,7 +12,7 @@ watch = ["hop_latency", "queue_occupancy", "link_utilization"]
 mode = "auto"
 sample = "1 in 10"
 at = { edges = ["leaf*"], between = ["h1", "h9"] }
-tell = { thresholds = { hop_latency = "20us" }, rule = "max(queue_occupancy) > 50", filter = "per_hop" }
+report = { thresholds = { hop_latency = "20us" }, rule = "max(queue_occupancy) > 50", filter = "per_hop" }
 budget = "2000 reports/s"
 until = "2h"
 priority = 7
@@ -97,8 +97,8 @@ fn wrong_intents_are_located_with_advice() {
             "4:9: `until` lies in the past; write a later time",
         ),
         (
-            "name = \"x\"\nwatch = [\"hop_latency\"]\ntell = { filter = \"per_hop\" }",
-            "4:8: this filter compares one metric, and there are 0 thresholds; give exactly one",
+            "name = \"x\"\nwatch = [\"hop_latency\"]\nreport = { filter = \"per_hop\" }",
+            "4:10: this filter compares one metric, and there are 0 thresholds; give exactly one",
         ),
         (
             "name = \"x\"\nwatch = [\"flow_path\"]\nmatch = { src = \"10.0.0.0/8\", dst = \"fd00::/8\" }",
@@ -117,8 +117,8 @@ fn wrong_intents_are_located_with_advice() {
             "4:18: `between` is for two different hosts;",
         ),
         (
-            "name = \"x\"\nwatch = [\"hop_latency\"]\ntell = { thresholds = { queue_occupancy = 3 } }",
-            "4:8: a threshold of queue_occupancy has no effect;",
+            "name = \"x\"\nwatch = [\"hop_latency\"]\nreport = { thresholds = { queue_occupancy = 3 } }",
+            "4:10: a threshold of queue_occupancy has no effect;",
         ),
         (
             "name = \"x\"\nwatch = [\"flow_path\"]\n[[intents]]\nname = \"x\"\nwatch = [\"flow_path\"]",
@@ -155,10 +155,10 @@ fn the_reference_has_all_tables() {
         "[[intents]]",
         "[intents[].match]",
         "[intents[].at]",
-        "[intents[].tell]",
-        "[intents[].tell.thresholds]",
-        "[intents[].tell.coarsest]",
-        "[intents[].tell.then]",
+        "[intents[].report]",
+        "[intents[].report.thresholds]",
+        "[intents[].report.coarsest]",
+        "[intents[].report.then]",
     ];
     assert_eq!(headings, expected);
 }
@@ -173,7 +173,7 @@ fn read_one(table: &str, now: u64) -> Result<Intent, String> {
 /// What is shown is read again as the same intent: the manager stores intents in this form.
 #[test]
 fn an_intent_is_shown_as_it_is_written() {
-    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, tell = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms", sample = "1 in 100" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s, 9 events/s", until = "2h", priority = 7 }"#;
+    let table = r#"{ name = "storage", match = { dst = ["10.20.0.0/16", "10.30.0.0/16"], proto = "tcp", dport = "3260-3270", dscp = 10 }, both_directions = true, watch = ["hop_latency", "link_utilization"], mode = "md", sample = "1 in 10", at = { edges = ["leaf*"], between = ["h1", "h9"] }, report = { thresholds = { hop_latency = "20us" }, rule = "hop_latency > 1 ms", filter = "per_hop", coarsest = { hop_latency = "1ms", sample = "1 in 100" }, then = { watch = ["queue_occupancy"], match = "this queue", for = "10s" } }, budget = "2000 reports/s, 9 events/s", until = "2h", priority = 7 }"#;
     let text = format!("intents = [{table}]");
     let mut reader = settings::read::Reader::new(&text);
     let root = reader.parse(tables::<Vec<IntentSettings>>).unwrap();
@@ -211,14 +211,14 @@ fn an_intent_is_shown_as_it_is_written() {
 
 #[test]
 fn a_budget_moves_threshold_and_sample_within_bounds() {
-    let intent = |tell: &str| {
+    let intent = |keys: &str| {
         let table = format!(
-            "{{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 reports/s\", tell = {{ {tell} }} }}"
+            "{{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 reports/s\", report = {{ {keys} }} }}"
         );
         read_one(&table, 0)
     };
-    let bounds = |tell: &str| {
-        let intent = intent(tell).unwrap();
+    let bounds = |keys: &str| {
+        let intent = intent(keys).unwrap();
         let Bounds {
             coarsest: Detail { threshold, sample },
             ..
@@ -242,7 +242,7 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
         bounds(&format!("{filter}, coarsest = {{ sample = \"1 in 8\" }}")),
         Some((64_000, 8))
     );
-    for (tell, reason) in [
+    for (keys, reason) in [
         ("filter = \"change\"", "add a filter per_hop or per_flow"),
         (
             "coarsest = { sample = \"1 in 1\" }",
@@ -261,13 +261,14 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
             "is not above its threshold",
         ),
     ] {
-        let error = intent(tell).unwrap_err();
+        let error = intent(keys).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
     // Of events, the threshold may be the collector's.
-    let events = |tell: &str| {
-        let table = "{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 events/s\", tell = { TELL } }";
-        read_one(&table.replace("TELL", tell), 0).map(|intent| intent.bounds().map(|bounds| bounds.filters))
+    let events = |keys: &str| {
+        let table =
+            "{ name = \"a\", watch = [\"hop_latency\"], budget = \"10 events/s\", report = { KEYS } }";
+        read_one(&table.replace("KEYS", keys), 0).map(|intent| intent.bounds().map(|bounds| bounds.filters))
     };
     assert_eq!(events("thresholds = { hop_latency = \"1us\" }"), Ok(Some(false)));
     assert_eq!(events(filter), Ok(Some(true)));

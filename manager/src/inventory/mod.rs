@@ -36,25 +36,16 @@ pub const MAX_PORTS: usize = 1024;
 /// Upper limit of the number of hosts.
 pub const MAX_HOSTS: usize = 1 << 17;
 
-/// The source of a fact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
-    /// The inventory file, or a person.
-    File,
-    /// The device: LLDP or a port description.
-    Device,
-    /// Learned by the collector from paths and interfaces.
-    Learned,
-}
-
-impl Origin {
-    /// Returns the word for this origin in the API.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Device => "device",
-            Self::Learned => "learned",
-        }
+wire::named! {
+    /// The source of a fact.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Origin, word {
+        /// The inventory file, or a person.
+        File => "file",
+        /// The device: LLDP or a port description.
+        Device => "device",
+        /// Learned by the collector from paths and interfaces.
+        Learned => "learned",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Writes captures.
+//! Writes captures as pcap files.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -4,7 +4,7 @@ use super::*;
 use crate::netns::{Namespace, Pair, tests::skipped};
 use crate::source::{Source, Stats};
 use crate::udp::Sender;
-use wire::Refusal;
+use wire::{Refusal, RefusalCounts};
 
 /// Runs the classic BPF program of [`filter`] on a frame, as the kernel would.
 fn accepts(program: &[libc::sock_filter], frame: &[u8]) -> bool {
@@ -247,7 +247,7 @@ fn datagrams_of_both_families_and_in_tags_arrive_and_others_do_not() {
     let found = receive(&mut ring, 6);
     let stats = ring.stats();
     assert_eq!(found, expected, "{stats:?}");
-    let mut refused = [0; Refusal::COUNT];
+    let mut refused = RefusalCounts::default();
     refused[Refusal::BadUdpLength.index()] = 1;
     let bytes = expected.iter().map(|(data, ..)| data.len() as u64).sum();
     assert_eq!(

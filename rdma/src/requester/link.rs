@@ -16,28 +16,18 @@ use super::stats::{GivenUp, Refused, Response, Stats};
 use crate::seed::mix;
 use crate::transport::{Blocked, Credit};
 
-/// The reason why a connection broke.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// No response after all retries.
-    NoResponse,
-    /// NAK: invalid request (syndrome 0x61).
-    InvalidRequest,
-    /// NAK: remote access error (0x62).
-    RemoteAccess,
-    /// NAK: remote operational error (0x63).
-    RemoteOperational,
-}
-
-impl Cause {
-    /// Returns the cause as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoResponse => "no_response",
-            Self::InvalidRequest => "invalid_request",
-            Self::RemoteAccess => "remote_access",
-            Self::RemoteOperational => "remote_operational",
-        }
+wire::named! {
+    /// The reason why a connection broke.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Cause, name {
+        /// No response after all retries.
+        NoResponse => "no_response",
+        /// NAK: invalid request (syndrome 0x61).
+        InvalidRequest => "invalid_request",
+        /// NAK: remote access error (0x62).
+        RemoteAccess => "remote_access",
+        /// NAK: remote operational error (0x63).
+        RemoteOperational => "remote_operational",
     }
 }
 

@@ -151,7 +151,7 @@ impl Server {
             config,
             queue_pairs,
             acks_due: Vec::with_capacity(config.queue_pairs),
-            stats: Stats::NEW,
+            stats: Stats::default(),
         }
     }
 

@@ -1,93 +1,49 @@
 //! Counters of a responder. They add up: see [`Stats::is_balanced`].
 
-use wire::Refusal;
+use wire::RefusalCounts;
 
-/// The reason why a well-formed packet was not executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Reason {
-    /// There is no such queue pair.
-    UnknownQueuePair,
-    /// From another address than the queue pair's peer.
-    WrongPeer,
-    /// The opcode is of another transport than the queue pair, or not a request.
-    WrongTransport,
-    /// The queue pair is in the error state: the requester must reconnect.
-    QueuePairInError,
-    /// Reliable: packets before it are missing.
-    Ahead,
-    /// Unreliable: part of a message whose first packet is missing: lost or dropped.
-    FirstMissing,
-    /// Unsupported opcode: read, compare-and-swap, send of several packets.
-    BadOpcode,
-    /// The opcode cannot follow the previous one.
-    BadSequence,
-    /// Payload or padding does not match the opcode, the path MTU and the message's length.
-    BadLength,
-    /// No region has this R_Key.
-    BadRkey,
-    /// The region does not permit the access.
-    AccessDenied,
-    /// Not wholly inside the region.
-    OutOfRange,
-    /// Address of an atomic operation that is not a multiple of eight.
-    Misaligned,
-    /// The receive queue is empty.
-    NoReceive,
-    /// A duplicate atomic operation whose saved result was overwritten.
-    ResultOverwritten,
-    /// Another responder executes the queue pair's packets, but this one arrived here.
-    Offloaded,
-}
-
-impl Reason {
-    /// Number of the reasons.
-    pub const COUNT: usize = Self::Offloaded as usize + 1;
-    /// All reasons, by their index.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::UnknownQueuePair,
-        Self::WrongPeer,
-        Self::WrongTransport,
-        Self::QueuePairInError,
-        Self::Ahead,
-        Self::FirstMissing,
-        Self::BadOpcode,
-        Self::BadSequence,
-        Self::BadLength,
-        Self::BadRkey,
-        Self::AccessDenied,
-        Self::OutOfRange,
-        Self::Misaligned,
-        Self::NoReceive,
-        Self::ResultOverwritten,
-        Self::Offloaded,
-    ];
-
-    /// Returns the reason as a word, for counters.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UnknownQueuePair => "unknown_queue_pair",
-            Self::WrongPeer => "wrong_peer",
-            Self::WrongTransport => "wrong_transport",
-            Self::QueuePairInError => "queue_pair_in_error",
-            Self::Ahead => "ahead",
-            Self::FirstMissing => "first_missing",
-            Self::BadOpcode => "bad_opcode",
-            Self::BadSequence => "bad_sequence",
-            Self::BadLength => "bad_length",
-            Self::BadRkey => "bad_rkey",
-            Self::AccessDenied => "access_denied",
-            Self::OutOfRange => "out_of_range",
-            Self::Misaligned => "misaligned",
-            Self::NoReceive => "no_receive",
-            Self::ResultOverwritten => "result_overwritten",
-            Self::Offloaded => "offloaded",
-        }
+wire::named! {
+    /// The reason why a well-formed packet was not executed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(u8)]
+    pub enum Reason, name {
+        /// There is no such queue pair.
+        UnknownQueuePair => "unknown_queue_pair",
+        /// From another address than the queue pair's peer.
+        WrongPeer => "wrong_peer",
+        /// The opcode is of another transport than the queue pair, or not a request.
+        WrongTransport => "wrong_transport",
+        /// The queue pair is in the error state: the requester must reconnect.
+        QueuePairInError => "queue_pair_in_error",
+        /// Reliable: packets before it are missing.
+        Ahead => "ahead",
+        /// Unreliable: part of a message whose first packet is missing: lost or dropped.
+        FirstMissing => "first_missing",
+        /// Unsupported opcode: read, compare-and-swap, send of several packets.
+        BadOpcode => "bad_opcode",
+        /// The opcode cannot follow the previous one.
+        BadSequence => "bad_sequence",
+        /// Payload or padding does not match the opcode, the path MTU and the message's length.
+        BadLength => "bad_length",
+        /// No region has this R_Key.
+        BadRkey => "bad_rkey",
+        /// The region does not permit the access.
+        AccessDenied => "access_denied",
+        /// Not wholly inside the region.
+        OutOfRange => "out_of_range",
+        /// Address of an atomic operation that is not a multiple of eight.
+        Misaligned => "misaligned",
+        /// The receive queue is empty.
+        NoReceive => "no_receive",
+        /// A duplicate atomic operation whose saved result was overwritten.
+        ResultOverwritten => "result_overwritten",
+        /// Another responder executes the queue pair's packets, but this one arrived here.
+        Offloaded => "offloaded",
     }
 }
 
 /// Counters since the responder started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Number of packets received.
     pub packets: u64,
@@ -95,8 +51,8 @@ pub struct Stats {
     pub executed: u64,
     /// Duplicate packets, acknowledged again, or answered from saved results.
     pub duplicates: u64,
-    /// Malformed packets, by [`Refusal::index`].
-    pub refused: [u64; Refusal::COUNT],
+    /// Malformed packets, by [`Refusal::index`](wire::Refusal::index).
+    pub refused: RefusalCounts,
     /// Dropped packets, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
     /// Number of completed messages.
@@ -125,26 +81,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Counters that are all zero.
-    pub const NEW: Self = Self {
-        packets: 0,
-        executed: 0,
-        duplicates: 0,
-        refused: [0; Refusal::COUNT],
-        dropped: [0; Reason::COUNT],
-        messages: 0,
-        bytes: 0,
-        fetch_adds: 0,
-        completions: 0,
-        acks: 0,
-        atomic_acks: 0,
-        naks: [0; 3],
-        skipped: 0,
-        out_of_order: 0,
-        out_of_order_by: 0,
-        abandoned: 0,
-    };
-
     /// Returns whether every packet was executed, a duplicate, dropped or malformed.
     pub fn is_balanced(&self) -> bool {
         let lost: u64 = self.refused.iter().chain(&self.dropped).sum();
@@ -198,11 +134,5 @@ impl core::ops::AddAssign<&Self> for Stats {
             .chain(by_reason)
             .chain(naks.iter_mut().zip(other.naks));
         all.for_each(|(sum, more)| *sum += more);
-    }
-}
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self::NEW
     }
 }

@@ -786,7 +786,7 @@ fn counters_of_two_responders_add_up_field_by_field() {
         fixture.process(&frame);
     }
     let one = *fixture.responder.stats();
-    let mut sum = Stats::NEW;
+    let mut sum = Stats::default();
     sum += &one;
     assert_eq!(sum, one);
     sum += &one;

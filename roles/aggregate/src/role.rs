@@ -16,7 +16,7 @@ use view::NamedCounts;
 use wire::{Profile, Refusal};
 
 use crate::settings::AggregatorSettings;
-use crate::view::{AggregatorView, ForwardView, NodeView, SentView};
+use crate::view::{AggregatorView, ForwardView, SentView};
 use runtime::{
     control::{Control, StoppableThread},
     lock::lock,
@@ -256,15 +256,6 @@ impl Worker {
                 },
             )
         });
-        let nodes = self.aggregator.nodes().take(MAX_NODES).map(|node| NodeView {
-            node: node.node,
-            hw_id: node.hw_id,
-            numbered: node.numbered,
-            lost: node.lost,
-            reordered: node.reordered,
-            duplicated: node.duplicated,
-            restarts: node.restarts,
-        });
         AggregatorView {
             listen: self.receiver.local_addr().to_string(),
             kind: settings.kind.word().into(),
@@ -287,8 +278,13 @@ impl Worker {
                 .collect(),
             missing_values: stats.missing_values,
             balanced: stats.is_balanced(),
-            forward: self.destinations.0.iter().map(AggregateSender::view).collect(),
-            nodes: nodes.collect(),
+            forward: self
+                .destinations
+                .0
+                .iter()
+                .map(|sender| sender.counts.clone())
+                .collect(),
+            nodes: self.aggregator.nodes().take(MAX_NODES).copied().collect(),
             nodes_full: stats.nodes_full,
             stats,
         }
@@ -298,16 +294,10 @@ impl Worker {
 /// A destination, and the datagrams that wait to be sent to it.
 #[derive(Debug)]
 struct AggregateSender {
-    to: SocketAddr,
     sender: Sender,
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    datagrams: u64,
-    sent_bytes: u64,
-    /// Datagrams that the kernel refused for lack of memory.
-    no_buffers: u64,
-    /// Datagrams that the kernel refused for another reason.
-    failed: u64,
+    counts: ForwardView,
 }
 
 impl AggregateSender {
@@ -315,14 +305,13 @@ impl AggregateSender {
         let any = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let from = any.parse().unwrap_or(to);
         Ok(Self {
-            to,
             sender: Sender::connect(from, to)?,
             bytes: Vec::with_capacity(BURST << 11),
             ends: Vec::with_capacity(BURST),
-            datagrams: 0,
-            sent_bytes: 0,
-            no_buffers: 0,
-            failed: 0,
+            counts: ForwardView {
+                to: to.to_string(),
+                ..ForwardView::default()
+            },
         })
     }
 
@@ -337,8 +326,8 @@ impl AggregateSender {
                 Ok(0) => first = self.refused(first, None),
                 Ok(sent) => {
                     let bytes: usize = payloads[..sent].iter().map(|payload| payload.len()).sum();
-                    self.datagrams += sent as u64;
-                    self.sent_bytes += bytes as u64;
+                    self.counts.datagrams += sent as u64;
+                    self.counts.bytes += bytes as u64;
                     first += sent;
                 }
                 Err(error) => first = self.refused(first, error.errno()),
@@ -352,21 +341,11 @@ impl AggregateSender {
         /// `ENOBUFS`, `ENOMEM` and `EAGAIN` of Linux.
         const NO_ROOM: [i32; 3] = [105, 12, 11];
         if errno.is_some_and(|errno| NO_ROOM.contains(&errno)) {
-            self.no_buffers += 1;
+            self.counts.no_buffers += 1;
         } else {
-            self.failed += 1;
+            self.counts.failed += 1;
         }
         first + 1
-    }
-
-    fn view(&self) -> ForwardView {
-        ForwardView {
-            to: self.to.to_string(),
-            datagrams: self.datagrams,
-            bytes: self.sent_bytes,
-            no_buffers: self.no_buffers,
-            failed: self.failed,
-        }
     }
 }
 

@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 
 #[cfg(feature = "schema")]
 use aggregator::Cause;
-use aggregator::Stats;
+use aggregator::{Node, Stats};
 use serde::{Deserialize, Serialize};
 use view::{Name, NamedCounts};
 
 /// The aggregator's counters, as `/api/v1/aggregator` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Aggregator")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Aggregator"))]
 pub struct AggregatorView {
     /// Address or interface on which it receives postcards.
     pub(crate) listen: String,
@@ -56,7 +53,7 @@ pub struct AggregatorView {
     /// Destinations of the aggregates.
     pub forward: Vec<ForwardView>,
     /// Nodes, at most 1,024.
-    pub nodes: Vec<NodeView>,
+    pub nodes: Vec<Node>,
     /// Datagrams of nodes beyond this maximum; their losses are not counted.
     pub(crate) nodes_full: u64,
     #[serde(skip)]
@@ -65,11 +62,8 @@ pub struct AggregatorView {
 
 /// Postcards sent for one cause.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorSent")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AggregatorSent"))]
 pub struct SentView {
     /// Datagrams sent for this cause.
     pub datagrams: u64,
@@ -78,12 +72,9 @@ pub struct SentView {
 }
 
 /// A destination of aggregates.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorForward")
-)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "AggregatorForward"))]
 pub struct ForwardView {
     /// Address of the destination.
     pub to: String,
@@ -95,28 +86,4 @@ pub struct ForwardView {
     pub no_buffers: u64,
     /// Datagrams that the kernel refused for another reason.
     pub failed: u64,
-}
-
-/// Sequence numbers of a node's postcards.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "AggregatorNode")
-)]
-pub struct NodeView {
-    /// Node id in the postcards.
-    pub node: u32,
-    /// Subsystem of the node.
-    pub(crate) hw_id: u8,
-    /// Datagrams with a sequence number.
-    pub(crate) numbered: u64,
-    /// Sequence numbers never received.
-    pub lost: u64,
-    /// Datagrams received after one with a higher sequence number.
-    pub(crate) reordered: u64,
-    /// Datagrams received more than once.
-    pub(crate) duplicated: u64,
-    /// Restarts of the sequence.
-    pub(crate) restarts: u64,
 }

@@ -12,6 +12,8 @@ use nic::source::Packet;
 pub enum Contents {
     /// The datagram holds telemetry reports.
     Reports,
+    /// The later reports of a datagram, from this number on. The first ones went to another worker, which counts the datagram.
+    LaterReports(u16),
     /// Aggregates of an aggregator.
     Aggregates,
 }

@@ -18,7 +18,7 @@ use nic::{pace::Pace, source::Packet};
 use wire::{
     FlowKey, Version,
     aggregate::Header,
-    report::{Peek, peek, peek_header},
+    report::{Peek, peek, peek_group, peek_header, v20::GROUP_LEN},
 };
 
 use crate::{
@@ -50,12 +50,20 @@ struct Entry {
     received: Nanos,
 }
 
-/// A datagram for a worker.
+/// A datagram for a worker, or the part of one with reports of that worker's flows.
 #[derive(Clone, Copy, Debug)]
 struct Arrival<'p> {
+    /// The header of the datagram that precedes a part; empty for a whole datagram.
+    header: &'p [u8],
     data: &'p [u8],
     /// The datagram's entry in a load, without the end of its bytes.
     entry: Entry,
+}
+
+impl Arrival<'_> {
+    fn len(&self) -> usize {
+        self.header.len() + self.data.len()
+    }
 }
 
 impl Load {
@@ -88,6 +96,7 @@ impl Load {
     }
 
     fn push(&mut self, arrival: &Arrival<'_>) {
+        self.bytes.extend_from_slice(arrival.header);
         self.bytes.extend_from_slice(arrival.data);
         self.entries.push(Entry {
             end: self.bytes.len(),
@@ -275,11 +284,21 @@ pub struct Spreader {
     plan: Plan,
     /// The number of its thread in the ledger.
     lane: usize,
-    /// The datagrams of a burst, by worker: their indexes, and entries.
-    shares: Vec<Vec<(usize, Entry)>>,
+    /// The datagrams of a burst, by worker.
+    shares: Vec<Vec<Share>>,
     noted: Vec<Noted>,
     next: u64,
     latest: Sender,
+}
+
+/// What a worker gets of a datagram: its bytes from `start` to `end`.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// The datagram's index in its burst.
+    index: usize,
+    start: usize,
+    end: usize,
+    entry: Entry,
 }
 
 /// Properties of a datagram that depend on its sender alone. Most datagrams have the sender of the one before.
@@ -336,7 +355,6 @@ impl Spreader {
     /// Copies datagrams into the queues of their workers; waits while one of these is full.
     pub fn distribute(&mut self, packets: &[Packet<'_>]) {
         self.noted.clear();
-        let workers = self.plan.workers.len() as u64;
         for (index, packet) in packets.iter().enumerate() {
             if let Some(ahead) = packets.get(index + AHEAD) {
                 // The cache lines with the headers; the copy reads the rest in order.
@@ -349,12 +367,9 @@ impl Spreader {
             }
             let sender = self.latest;
             let flow = match sender.contents {
-                Contents::Reports => self.note_report(packet, &sender),
+                Contents::Reports | Contents::LaterReports(_) => self.note_report(packet, &sender),
                 Contents::Aggregates => self.note_aggregate(packet, sender.octets),
             };
-            // Reports without a flow and other datagrams go to the workers round robin.
-            self.next = self.next.wrapping_add(1);
-            let hash = flow.map_or(self.next, |flow| flow.hash(self.plan.seed));
             let entry = Entry {
                 end: 0,
                 source: sender.octets,
@@ -363,12 +378,65 @@ impl Spreader {
                 contents: sender.contents,
                 received: packet.received,
             };
-            self.shares[(hash % workers) as usize].push((index, entry));
+            if !self.divide(index, packet, &entry) {
+                let worker = worker_of(flow, &self.plan, &mut self.next);
+                self.shares[worker].push(Share {
+                    index,
+                    start: 0,
+                    end: packet.data.len(),
+                    entry,
+                });
+            }
         }
         self.plan.ledger.observe(self.lane, &self.noted);
         // Counted before the workers get them, so that their output never exceeds the input.
         lock(&self.plan.ledger.gauge.stats).datagrams += packets.len() as u64;
         self.flush(packets);
+    }
+
+    /// Divides a datagram of several reports among the workers of their flows. Consecutive reports of one worker stay together. Returns
+    /// whether it did: a datagram of one report, and one whose lengths contradict each other, goes to one worker.
+    fn divide(&mut self, index: usize, packet: &Packet<'_>, entry: &Entry) -> bool {
+        if entry.contents != Contents::Reports {
+            return false;
+        }
+        let Self {
+            plan, shares, next, ..
+        } = self;
+        let Some(reports) = peek_group(packet.data, plan.profiles.at(self.latest.profile)) else {
+            return false;
+        };
+        let mut start = GROUP_LEN;
+        let mut end = GROUP_LEN;
+        let mut former = None;
+        let mut contents = Contents::Reports;
+        for (number, report) in (0..).zip(reports) {
+            let flow = report
+                .flow
+                .or_else(|| postcard_id(report.bytes).map(FlowKey::of_id));
+            let worker = match (flow, former) {
+                (None, Some(former)) => former,
+                _ => worker_of(flow, plan, next),
+            };
+            let is_new = former != Some(worker);
+            if is_new && former.is_some() {
+                start = end;
+                contents = Contents::LaterReports(number);
+            }
+            end += report.bytes.len();
+            let share = Share {
+                index,
+                start,
+                end,
+                entry: Entry { contents, ..*entry },
+            };
+            match shares[worker].last_mut() {
+                Some(last) if !is_new => *last = share,
+                _ => shares[worker].push(share),
+            }
+            former = Some(worker);
+        }
+        true
     }
 
     fn flush(&mut self, packets: &[Packet<'_>]) {
@@ -380,9 +448,13 @@ impl Spreader {
             .zip(&mut self.shares)
             .filter(|(_, share)| !share.is_empty())
         {
-            let arrivals = share.drain(..).map(|(index, entry)| Arrival {
-                data: packets[index].data,
-                entry,
+            let arrivals = share.drain(..).map(|share| {
+                let data = packets[share.index].data;
+                Arrival {
+                    header: if share.start == 0 { &[] } else { &data[..GROUP_LEN] },
+                    data: &data[share.start..share.end],
+                    entry: share.entry,
+                }
             });
             ended += worker.send(arrivals);
         }
@@ -410,7 +482,10 @@ impl Spreader {
         if refused {
             return None;
         }
-        peek.flow.or_else(|| postcard_id(packet.data).map(FlowKey::of_id))
+        let is_group = peek.version == Version::V20;
+        let report = packet.data.get(GROUP_LEN..).filter(|_| is_group);
+        peek.flow
+            .or_else(|| report.and_then(postcard_id).map(FlowKey::of_id))
     }
 
     /// Accounts the sequence number of an aggregate. All aggregates of one aggregator go to one worker, so that the postcards of a packet
@@ -449,6 +524,13 @@ impl Drop for Spreader {
     }
 }
 
+/// Returns the index of a flow's worker. Reports without a flow and other datagrams go to the workers round robin: `next` is the turn.
+fn worker_of(flow: Option<FlowKey>, plan: &Plan, next: &mut u64) -> usize {
+    *next = next.wrapping_add(1);
+    let hash = flow.map_or(*next, |flow| flow.hash(plan.seed));
+    (hash % plan.workers.len() as u64) as usize
+}
+
 /// The stream to which a datagram's sequence number belongs.
 fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     let version = match peek.version {
@@ -465,19 +547,18 @@ fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
     }
 }
 
-/// The Flow ID of a postcard without a packet (wire-formats 4.1): the first of its datagram.
-fn postcard_id(payload: &[u8]) -> Option<u32> {
-    let types = payload.get(8)?;
-    let bits = u16_at(payload, 12)?;
-    let domain = u16_at(payload, 14)?;
-    let items = u16_at(payload, 16)?;
-    let is_postcard = payload[0] >> 4 == 2
-        && types >> 4 == 1
+/// The Flow ID of a postcard without a packet (wire-formats 4.1), of a report's own bytes.
+fn postcard_id(report: &[u8]) -> Option<u32> {
+    let types = report.first()?;
+    let bits = u16_at(report, 4)?;
+    let domain = u16_at(report, 6)?;
+    let items = u16_at(report, 8)?;
+    let is_postcard = types >> 4 == 1
         && domain == wire::report::v20::POSTCARD_DOMAIN
         && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
     let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
-    let id = payload
-        .get(20 + words * 4..24 + words * 4)
+    let id = report
+        .get(12 + words * 4..16 + words * 4)
         .filter(|_| is_postcard)?;
     Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
 }

@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use collector::{Run, StreamId, SuppressedKey, event::Nanos};
 use detect::{Detection, Metric, RuleSet, Table};
 use nic::source::Stats;
-use wire::{FlowKey, Refusal};
+use wire::{FlowKey, RefusalCounts};
 
 pub use sync::KernelSync;
 
@@ -163,25 +163,14 @@ pub struct FlowCopy {
 }
 
 /// The counters of the kernel program. The receiver counts records again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Suppressed reports, as the collector would have counted them.
     pub suppressed: collector::Stats,
     /// Lost because the ring was full, or another CPU held its lock.
     pub ring_full: u64,
-    /// Malformed frames to telemetry ports, by [`Refusal::index`].
-    pub refused_frames: [u64; Refusal::COUNT],
-}
-
-// Arrays of more than 32 have no default of their own.
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            suppressed: collector::Stats::default(),
-            ring_full: 0,
-            refused_frames: [0; Refusal::COUNT],
-        }
-    }
+    /// Malformed frames to telemetry ports, by [`Refusal::index`](wire::Refusal::index).
+    pub refused_frames: RefusalCounts,
 }
 
 /// An input with detection in the kernel: the kernel program passes significant changes to user space, and the thread that reads

@@ -1,5 +1,6 @@
-//! Which node was behind each egress interface, and when: known from reports while packets pass, and remembered after a link has failed, so
-//! that packets that are dropped before it can be put down to it. It is in a file beside the store, so that it survives a restart.
+//! Remembers which node was behind each egress interface, and when: known from reports while packets pass, and remembered after a
+//! link has failed, so that packets that are dropped before it can be put down to it. It is in a file beside the store, so that it
+//! survives a restart.
 
 use std::{
     collections::HashMap,

@@ -550,7 +550,7 @@ fn balance(
     sum
 }
 
-fn add_refused(reasons: &mut NamedCounts, counts: &[u64; wire::Refusal::COUNT]) {
+fn add_refused(reasons: &mut NamedCounts, counts: &wire::RefusalCounts) {
     for (refusal, count) in wire::Refusal::ALL
         .iter()
         .zip(counts)
@@ -745,7 +745,7 @@ fn source_name(named: &[SourceSettings], source: &[u8; 16]) -> Option<String> {
     longest.name.clone()
 }
 
-fn refused_counts(refused: &[u64; wire::Refusal::COUNT]) -> NamedCounts {
+fn refused_counts(refused: &wire::RefusalCounts) -> NamedCounts {
     let mut counts = NamedCounts::default();
     add_refused(&mut counts, refused);
     counts

@@ -189,6 +189,10 @@ impl<O: ReplayOutput> Replay<O> {
         match burst.contents {
             _ if these.is_empty() => {}
             Contents::Reports => self.collector.handle(these, &mut self.output),
+            Contents::LaterReports(first) => {
+                self.collector
+                    .handle_later_reports(these, first, &mut self.output)
+            }
             Contents::Aggregates => self.collector.handle_aggregates(these, &mut self.output),
         }
     }

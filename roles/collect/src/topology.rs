@@ -312,10 +312,8 @@ fn merge(known: &mut SeriesView, other: &SeriesView) {
 
 #[cfg(test)]
 mod tests {
-    use collector::{
-        Summary,
-        workload::{CASES, Input},
-    };
+    use collector::Summary;
+    use testkit::workload::collector::{CASES, Input};
 
     use super::*;
 

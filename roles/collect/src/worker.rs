@@ -158,6 +158,7 @@ impl Worker {
     pub fn process(&mut self, contents: Contents, datagrams: &[Datagram<'_>]) {
         match contents {
             Contents::Reports => self.process_reports(datagrams),
+            Contents::LaterReports(first) => self.process_later_reports(datagrams, first),
             Contents::Aggregates => {
                 let Self {
                     collector,
@@ -183,6 +184,22 @@ impl Worker {
 
     /// Processes a burst of datagrams with reports.
     pub fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
+        self.handle(datagrams, |collector, output| collector.handle(datagrams, output));
+    }
+
+    /// Processes the later reports of datagrams whose first ones went to another worker.
+    fn process_later_reports(&mut self, datagrams: &[Datagram<'_>], first: u16) {
+        self.handle(datagrams, |collector, output| {
+            collector.handle_later_reports(datagrams, first, output);
+        });
+    }
+
+    /// Passes datagrams with reports to the collector by `handle`, and to what records them.
+    fn handle(
+        &mut self,
+        datagrams: &[Datagram<'_>],
+        handle: impl FnOnce(&mut Collector, &mut FlushOutput<'_>),
+    ) {
         // The first of them may end an interval, whose results are then emitted.
         let Self {
             collector,
@@ -193,8 +210,8 @@ impl Worker {
             ..
         } = self;
         let marks = hops.as_mut().map(HopRecorder::marks);
-        collector.handle(
-            datagrams,
+        handle(
+            collector,
             &mut FlushOutput {
                 batch,
                 outlet,

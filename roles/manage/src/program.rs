@@ -1,4 +1,4 @@
-//! What a manager needs of the configuration of its program.
+//! The parts of the program's configuration that a manager needs.
 
 use std::{fmt::Debug, sync::Arc};
 

@@ -10,47 +10,49 @@ use crate::intern::write_path;
 use crate::spans::SeriesKey;
 use crate::traffic::EventGroup;
 
-/// A property by which values are grouped.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Dimension {
-    /// The source address of the flow.
-    Src,
-    /// The destination address of the flow.
-    Dst,
-    /// A prefix of the source address.
-    SrcPrefix,
-    /// A prefix of the destination address.
-    DstPrefix,
-    /// The source port of the flow.
-    SrcPort,
-    /// The destination port of the flow.
-    DstPort,
-    /// The lower of both ports: usually that of the service.
-    Port,
-    /// The IP protocol of the flow.
-    Proto,
-    /// The flow as a whole.
-    Flow,
-    /// The path of the flow.
-    Path,
-    /// A node of the path, or the node of an event.
-    Node,
-    /// Two nodes that follow one another on the path.
-    Link,
-    /// A label of such a node in the inventory.
-    Label,
-    /// A queue of a node.
-    Queue,
-    /// An interface of a node.
-    Interface,
-    /// The kind of the event.
-    Kind,
-    /// The metric of the event.
-    Metric,
-    /// The rule of the event.
-    Rule,
-    /// The drop reason of the event.
-    Reason,
+wire::named! {
+    /// A property by which values are grouped.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum Dimension, name {
+        /// The source address of the flow.
+        Src => "src",
+        /// The destination address of the flow.
+        Dst => "dst",
+        /// A prefix of the source address.
+        SrcPrefix => "src_prefix",
+        /// A prefix of the destination address.
+        DstPrefix => "dst_prefix",
+        /// The lower of both ports: usually that of the service.
+        Port => "port",
+        /// The source port of the flow.
+        SrcPort => "sport",
+        /// The destination port of the flow.
+        DstPort => "dport",
+        /// The IP protocol of the flow.
+        Proto => "proto",
+        /// The flow as a whole.
+        Flow => "flow",
+        /// A node of the path, or the node of an event.
+        Node => "node",
+        /// Two nodes that follow one another on the path.
+        Link => "link",
+        /// The path of the flow.
+        Path => "path",
+        /// A label of such a node in the inventory.
+        Label => "label",
+        /// A queue of a node.
+        Queue => "queue",
+        /// An interface of a node.
+        Interface => "interface",
+        /// The kind of the event.
+        Kind => "kind",
+        /// The metric of the event.
+        Metric => "metric",
+        /// The rule of the event.
+        Rule => "rule",
+        /// The drop reason of the event.
+        Reason => "reason",
+    }
 }
 
 /// A value of a dimension.
@@ -101,59 +103,6 @@ pub(super) struct PartContext<'a> {
 }
 
 impl Dimension {
-    /// All dimensions, in the order in which they are offered.
-    pub const ALL: [Self; 19] = [
-        Self::Src,
-        Self::Dst,
-        Self::SrcPrefix,
-        Self::DstPrefix,
-        Self::Port,
-        Self::SrcPort,
-        Self::DstPort,
-        Self::Proto,
-        Self::Flow,
-        Self::Node,
-        Self::Link,
-        Self::Path,
-        Self::Label,
-        Self::Queue,
-        Self::Interface,
-        Self::Kind,
-        Self::Metric,
-        Self::Rule,
-        Self::Reason,
-    ];
-
-    /// Returns the name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Src => "src",
-            Self::Dst => "dst",
-            Self::SrcPrefix => "src_prefix",
-            Self::DstPrefix => "dst_prefix",
-            Self::SrcPort => "sport",
-            Self::DstPort => "dport",
-            Self::Port => "port",
-            Self::Proto => "proto",
-            Self::Flow => "flow",
-            Self::Path => "path",
-            Self::Node => "node",
-            Self::Link => "link",
-            Self::Label => "label",
-            Self::Queue => "queue",
-            Self::Interface => "interface",
-            Self::Kind => "kind",
-            Self::Metric => "metric",
-            Self::Rule => "rule",
-            Self::Reason => "reason",
-        }
-    }
-
-    /// Returns the dimension with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dimension| dimension.name() == name)
-    }
-
     /// Returns true if the value depends on the flow key alone.
     pub(super) fn is_of_flow(self) -> bool {
         use Dimension::{Dst, DstPort, DstPrefix, Flow, Port, Proto, Src, SrcPort, SrcPrefix};

@@ -12,7 +12,7 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     let Some(fabric) = Fabric::start() else { return };
     fabric.wait_for_devices("in sync", in_sync);
     let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md",
-                        "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}, "budget": "2 reports/s"});
+                        "report": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}, "budget": "2 reports/s"});
     assert_eq!(
         fabric
             .manager
@@ -46,7 +46,7 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     );
     // What the operator wrote stays as it is.
     let view = fabric.manager.get("/api/v1/intents/web");
-    assert_eq!(view["intent"]["tell"]["thresholds"], json!({"hop_latency": 10}));
+    assert_eq!(view["intent"]["report"]["thresholds"], json!({"hop_latency": 10}));
     assert!(
         view["text"].as_str().unwrap().contains(" by a budget"),
         "{view:#}"
@@ -100,14 +100,14 @@ fn budgets_of_events_and_of_the_collector_are_kept() {
     };
     put(
         "slow",
-        json!({"tell": {"thresholds": {"hop_latency": 10}}, "budget": "1 events/s"}),
+        json!({"report": {"thresholds": {"hop_latency": 10}}, "budget": "1 events/s"}),
     );
     moves("slow", "events/s exceed the budget of 1: threshold 10 → ");
     coarser("slow");
     assert_eq!(fabric.manager.ask("DELETE", "/api/v1/intents/slow", "").0, 200);
     put(
         "web",
-        json!({"tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}}),
+        json!({"report": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}}),
     );
     moves(
         "web",
@@ -152,7 +152,7 @@ fn a_share_of_the_packets_is_measured() {
         "{measured} of {packets}"
     );
 
-    put(json!({"budget": "1 reports/s", "tell": {"coarsest": {"sample": "1 in 16"}}}));
+    put(json!({"budget": "1 reports/s", "report": {"coarsest": {"sample": "1 in 16"}}}));
     let sample = || fabric.first_rule(0, "watch", "sample");
     let begun = Instant::now();
     while sample().is_none_or(|sample| sample < 8) {

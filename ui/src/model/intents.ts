@@ -105,8 +105,8 @@ export function toIntent(draft: Draft): Record<string, unknown> {
   const at = { edges: list(draft.edges), between: list(draft.between) };
   const places = Object.entries(at).filter(([, names]) => names.length > 0);
   if (places.length > 0) intent['at'] = Object.fromEntries(places);
-  const tell = toTell(draft);
-  if (Object.keys(tell).length > 0) intent['tell'] = tell;
+  const report = toReporting(draft);
+  if (Object.keys(report).length > 0) intent['report'] = report;
   const budget = draft.budget.trim();
   if (budget !== '') intent['budget'] = /^\d+$/.test(budget) ? `${budget} reports/s` : budget;
   if (draft.until.trim() !== '') intent['until'] = draft.until.trim();
@@ -116,7 +116,7 @@ export function toIntent(draft: Draft): Record<string, unknown> {
   return intent;
 }
 
-function toTell({
+function toReporting({
   filter,
   metric,
   threshold,
@@ -125,16 +125,16 @@ function toTell({
   thenMatch,
   thenFor,
 }: Draft): Record<string, unknown> {
-  const tell: Record<string, unknown> = {};
-  if (filter !== '') tell['filter'] = filter;
-  if (filter !== 'change' && threshold.trim() !== '') tell['thresholds'] = { [metric]: threshold.trim() };
-  if (rule.trim() !== '') tell['rule'] = rule.trim();
+  const report: Record<string, unknown> = {};
+  if (filter !== '') report['filter'] = filter;
+  if (filter !== 'change' && threshold.trim() !== '') report['thresholds'] = { [metric]: threshold.trim() };
+  if (rule.trim() !== '') report['rule'] = rule.trim();
   const watch = list(then);
   if (watch.length > 0) {
     const length = thenFor.trim() === '' ? {} : { for: thenFor.trim() };
-    tell['then'] = { watch, match: thenMatch, ...length };
+    report['then'] = { watch, match: thenMatch, ...length };
   }
-  return tell;
+  return report;
 }
 
 /** Fields that most intents leave as they are. */
@@ -164,9 +164,9 @@ export function condition({ name, edits, etag }: Draft): Condition {
 
 /** The draft of an intent, to change it; null if it says more than the form can. */
 export function fromIntent({ name, etag, intent }: Pick<Intent, 'name' | 'etag' | 'intent'>): Draft | null {
-  const [match, at, tell] = [table(intent['match']), table(intent['at']), table(intent['tell'])];
-  const then = table(tell['then']);
-  const [metric = EMPTY.metric, threshold] = Object.entries(table(tell['thresholds']))[0] ?? [];
+  const [match, at, report] = [table(intent['match']), table(intent['at']), table(intent['report'])];
+  const then = table(report['then']);
+  const [metric = EMPTY.metric, threshold] = Object.entries(table(report['thresholds']))[0] ?? [];
   const one = (value: unknown, usual = ''): string => (value === undefined ? usual : texts(value).join(', '));
   const draft: Draft = {
     name,
@@ -181,10 +181,10 @@ export function fromIntent({ name, etag, intent }: Pick<Intent, 'name' | 'etag' 
     sample: one(intent['sample']),
     edges: one(at['edges']),
     between: one(at['between']),
-    filter: one(tell['filter']),
+    filter: one(report['filter']),
     metric,
     threshold: one(threshold),
-    rule: one(tell['rule']),
+    rule: one(report['rule']),
     then: one(then['watch']),
     thenMatch: one(then['match'], EMPTY.thenMatch),
     thenFor: one(then['for']),
@@ -279,7 +279,7 @@ export function intentRows({
   mode,
   instructions,
 }: Pick<Intent, 'intent' | 'mode' | 'instructions'>): [string, string][] {
-  const [match, at, tell] = [table(intent['match']), table(intent['at']), table(intent['tell'])];
+  const [match, at, report] = [table(intent['match']), table(intent['at']), table(intent['report'])];
   const listed = (value: unknown): string => (value === undefined ? '' : texts(value).join(', '));
   const flows = FLOW_WORDS.filter(([key]) => match[key] !== undefined).map(([key, word]) => {
     const values = texts(match[key]).map((one) => (key === 'proto' ? (PROTOCOLS[one] ?? one) : one));
@@ -294,16 +294,16 @@ export function intentRows({
   const asked = listed(intent['mode']);
   const chosen =
     mode === null ? asked : `${mode}${asked === '' || asked === 'auto' ? ' (the cheapest)' : ''}`;
-  const filter = listed(tell['filter']);
+  const filter = listed(report['filter']);
   const optional: [string, string][] = [
     ['Mode', chosen],
     ['Each node adds', instructions ?? ''],
     ['Sample', listed(intent['sample']).replace(/^1 in 1$/, '')],
     ['Sinks report', filter === '' ? '' : `${FILTERS[filter] ?? ''} (${filter})`.trim()],
-    ['Threshold', amounts(table(tell['thresholds']))],
-    ['Coarsest threshold', amounts(table(tell['coarsest']))],
-    ['Rule', listed(tell['rule'])],
-    ['When true, watch', thenText(table(tell['then']))],
+    ['Threshold', amounts(table(report['thresholds']))],
+    ['Coarsest threshold', amounts(table(report['coarsest']))],
+    ['Rule', listed(report['rule'])],
+    ['When true, watch', thenText(table(report['then']))],
     ['Budget', listed(intent['budget'])],
     ['Priority', listed(intent['priority'])],
   ];

@@ -99,12 +99,22 @@ export function utcText({ from, to }: { from: number; to: number }): string {
   return `${text(from)} to ${text(to)} UTC`;
 }
 
-/** The zone of local times: `local time, UTC+02:00`. */
-export function zoneText(now: number): string {
-  const east = -new Date(now).getTimezoneOffset();
-  const part = (minutes: number): string => two(Math.floor(Math.abs(minutes)));
-  const offset = `${east < 0 ? '−' : '+'}${part(Math.abs(east) / 60)}:${part(Math.abs(east) % 60)}`;
-  return east === 0 ? 'UTC' : `local time, UTC${offset}`;
+/**
+ * The zone of local times from `from` to `to`, in milliseconds: `local time, UTC+02:00`. If the clocks are changed in between, it names
+ * both offsets: `local time, UTC+02:00 to UTC+01:00`.
+ */
+export function zoneText(from: number, to: number): string {
+  const [first, last] = [offsetText(from), offsetText(to)];
+  if (first !== last) return `local time, ${first} to ${last}`;
+  return first === 'UTC' ? first : `local time, ${first}`;
+}
+
+/** The offset of local time at a time: `UTC+02:00`, or `UTC`. */
+function offsetText(at: number): string {
+  const east = -new Date(at).getTimezoneOffset();
+  if (east === 0) return 'UTC';
+  const minutes = Math.abs(east);
+  return `UTC${east < 0 ? '−' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
 function lengthLabel(seconds: number): string {

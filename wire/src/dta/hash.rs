@@ -211,33 +211,20 @@ fn slowly(polynomial: u32, key: &[u8]) -> u32 {
     })
 }
 
-/// The hash functions of a store.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Family {
-    /// Four polynomials for the slots and one for the checksum.
-    #[default]
-    V1,
-    /// The artifact's: one CRC for all, over the key's bytes in reverse order, for slots followed by the copy's number. With it,
-    /// more copies do not protect a key (5.2, defects 1 and 2).
-    Artifact,
+crate::named! {
+    /// The hash functions of a store.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub enum Family, name {
+        /// Four polynomials for the slots and one for the checksum.
+        #[default]
+        V1 => "v1",
+        /// The artifact's: one CRC for all, over the key's bytes in reverse order, for slots followed by the copy's number. With it,
+        /// more copies do not protect a key (5.2, defects 1 and 2).
+        Artifact => "artifact",
+    }
 }
 
 impl Family {
-    /// Returns the family's name, as in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::Artifact => "artifact",
-        }
-    }
-
-    /// The family with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::V1, Self::Artifact]
-            .into_iter()
-            .find(|family| family.name() == name)
-    }
-
     /// Computes the slot hashes and the checksum of a key.
     #[inline]
     pub fn hashes(self, key: &[u8]) -> Hashes {

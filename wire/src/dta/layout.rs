@@ -233,18 +233,20 @@ impl BlockTrailer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Torn;
 
-/// The operation that merges two counters of a sketch. The discriminants are the numbers on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum MergeOp {
-    /// Adds them, modulo their width: Count-Min, Count.
-    Sum = 0,
-    /// The larger of both: HyperLogLog.
-    Max = 1,
-    /// The smaller of both.
-    Min = 2,
-    /// The larger of two 8-byte buckets, with the hash in the high half and the sample in the low half: AROMA.
-    Sample = 3,
+crate::named! {
+    /// The operation that merges two counters of a sketch. The discriminants are the numbers on the wire.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum MergeOp, name {
+        /// Adds them, modulo their width: Count-Min, Count.
+        Sum = 0 => "sum",
+        /// The larger of both: HyperLogLog.
+        Max = 1 => "max",
+        /// The smaller of both.
+        Min = 2 => "min",
+        /// The larger of two 8-byte buckets, with the hash in the high half and the sample in the low half: AROMA.
+        Sample = 3 => "sample",
+    }
 }
 
 impl MergeOp {
@@ -258,23 +260,6 @@ impl MergeOp {
             3 => Some(Self::Sample),
             _ => None,
         }
-    }
-
-    /// The operation as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Sample => "sample",
-        }
-    }
-
-    /// The operation with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Sum, Self::Max, Self::Min, Self::Sample]
-            .into_iter()
-            .find(|op| op.name() == name)
     }
 }
 
@@ -373,39 +358,23 @@ pub fn swap_counter_bytes(counters: &mut [u8], width: u8) {
     }
 }
 
-/// Kind of the sketch in a region, which determines how its counters are read; [`MergeOp`] determines how they are merged.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum SketchKind {
-    /// Count-Min: the minimum of a key's counters is at least its count.
-    CountMin = 1,
-    /// Count sketch: signed counters, the median is the estimate.
-    Count = 2,
-    /// HyperLogLog: the number of distinct keys.
-    HyperLogLog = 3,
-    /// AROMA: a sample of distinct packets.
-    Aroma = 4,
+crate::named! {
+    /// Kind of the sketch in a region, which determines how its counters are read; [`MergeOp`] determines how they are merged.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(u8)]
+    pub enum SketchKind, name {
+        /// Count-Min: the minimum of a key's counters is at least its count.
+        CountMin = 1 => "count-min",
+        /// Count sketch: signed counters, the median is the estimate.
+        Count = 2 => "count",
+        /// HyperLogLog: the number of distinct keys.
+        HyperLogLog = 3 => "hyperloglog",
+        /// AROMA: a sample of distinct packets.
+        Aroma = 4 => "aroma",
+    }
 }
 
 impl SketchKind {
-    /// All kinds of sketches.
-    pub const ALL: [Self; 4] = [Self::CountMin, Self::Count, Self::HyperLogLog, Self::Aroma];
-
-    /// The kind as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CountMin => "count-min",
-            Self::Count => "count",
-            Self::HyperLogLog => "hyperloglog",
-            Self::Aroma => "aroma",
-        }
-    }
-
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Returns the kind with this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)

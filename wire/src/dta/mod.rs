@@ -94,22 +94,24 @@ mod field {
     }
 }
 
-/// The operation of a datagram. The discriminants are the numbers on the wire, also in the artifact's layouts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum Opcode {
-    /// A value under a key.
-    KeyWrite = 1,
-    /// Entries at the end of a list.
-    Append = 2,
-    /// Adds to the counters of a key.
-    KeyIncrement = 3,
-    /// One hop of the path of a key.
-    Postcard = 4,
-    /// Columns of a sketch, merged with those of other reporters.
-    SketchMerge = 5,
-    /// From translator to reporter, see [`Control`].
-    Control = 15,
+crate::named! {
+    /// The operation of a datagram. The discriminants are the numbers on the wire, also in the artifact's layouts.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    #[repr(u8)]
+    pub enum Opcode, name {
+        /// A value under a key.
+        KeyWrite = 1 => "key_write",
+        /// Entries at the end of a list.
+        Append = 2 => "append",
+        /// Adds to the counters of a key.
+        KeyIncrement = 3 => "key_increment",
+        /// One hop of the path of a key.
+        Postcard = 4 => "postcard",
+        /// Columns of a sketch, merged with those of other reporters.
+        SketchMerge = 5 => "sketch_merge",
+        /// From translator to reporter, see [`Control`].
+        Control = 15 => "control",
+    }
 }
 
 impl Opcode {
@@ -135,31 +137,21 @@ impl Opcode {
             _ => None,
         }
     }
-
-    /// The opcode as a word, for counters and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::KeyWrite => "key_write",
-            Self::Append => "append",
-            Self::KeyIncrement => "key_increment",
-            Self::Postcard => "postcard",
-            Self::SketchMerge => "sketch_merge",
-            Self::Control => "control",
-        }
-    }
 }
 
-/// The load at which a report is dropped: low priorities are dropped first (5.5).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-#[repr(u8)]
-pub enum Priority {
-    /// Dropped from congestion level 1 on.
-    Low = 0,
-    /// Dropped from level 2 on.
-    #[default]
-    Medium = 1,
-    /// Never dropped because of load: at level 3 it waits in local memory.
-    High = 2,
+crate::named! {
+    /// The load at which a report is dropped: low priorities are dropped first (5.5).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+    #[repr(u8)]
+    pub enum Priority, name {
+        /// Dropped from congestion level 1 on.
+        Low = 0 => "low",
+        /// Dropped from level 2 on.
+        #[default]
+        Medium = 1 => "medium",
+        /// Never dropped because of load: at level 3 it waits in local memory.
+        High = 2 => "high",
+    }
 }
 
 impl Priority {
@@ -172,22 +164,6 @@ impl Priority {
             2 => Some(Self::High),
             _ => None,
         }
-    }
-
-    /// The priority as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-
-    /// The priority with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Low, Self::Medium, Self::High]
-            .into_iter()
-            .find(|priority| priority.name() == name)
     }
 }
 

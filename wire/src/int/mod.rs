@@ -13,25 +13,16 @@ pub use sf::Sf;
 
 use crate::hop::Hop;
 
-/// Version of INT, as far as the header bits show.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Version {
-    /// Headers of INT 0.5.
-    V05,
-    /// Headers of INT 1.0.
-    V10,
-    /// 2.0 or 2.1, whose headers are the same.
-    V2,
-}
-
-impl Version {
-    /// `0.5`, `1.0` or `2.x`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V05 => "0.5",
-            Self::V10 => "1.0",
-            Self::V2 => "2.x",
-        }
+crate::named! {
+    /// Version of INT, as far as the header bits show.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum Version, name {
+        /// Headers of INT 0.5.
+        V05 => "0.5",
+        /// Headers of INT 1.0.
+        V10 => "1.0",
+        /// 2.0 or 2.1, whose headers are the same.
+        V2 => "2.x",
     }
 }
 

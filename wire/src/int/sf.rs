@@ -13,22 +13,21 @@ pub const OPTION: u8 = 0x3e;
 /// Domain Specific ID of a compact report, "SF": its inner contents are INT header and record, without a shim.
 pub const REPORT_DOMAIN: u16 = 0x5346;
 
-/// Priority of a record, by the completeness of its set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum State {
-    /// Some node has skipped this packet ID: its set can never be complete.
-    Low = 1,
-    /// The set of this packet is still growing: every node so far has added its record.
-    Medium = 2,
-    /// The set has the records of all nodes before the node of this record.
-    High = 3,
+crate::named! {
+    /// Priority of a record, by the completeness of its set.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    #[repr(u8)]
+    pub enum State, name {
+        /// Some node has skipped this packet ID: its set can never be complete.
+        Low = 1 => "low",
+        /// The set of this packet is still growing: every node so far has added its record.
+        Medium = 2 => "medium",
+        /// The set has the records of all nodes before the node of this record.
+        High = 3 => "high",
+    }
 }
 
 impl State {
-    /// All states, lowest first.
-    pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
-
     /// The state of a two-bit field; `None` for 0, which is no state.
     #[inline]
     pub const fn from_bits(bits: u8) -> Option<Self> {
@@ -38,20 +37,6 @@ impl State {
             3 => Some(Self::High),
             _ => None,
         }
-    }
-
-    /// `low`, `medium` or `high`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-
-    /// The state with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 

@@ -130,6 +130,13 @@ impl<'a> Iterator for Reports<'a, '_> {
 }
 
 impl<'a> Reports<'a, '_> {
+    /// Numbers the reports from `first`: these are the later ones of a longer datagram.
+    #[must_use]
+    pub fn numbered_from(mut self, first: u16) -> Self {
+        self.index = first;
+        self
+    }
+
     /// Writes the next report into `report`, whose contents are meaningless after a refusal. Equivalent to the iterator,
     /// for fast paths: a report is large, and moving one costs as much as reading it.
     #[inline]
@@ -284,6 +291,31 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
     } else {
         peek_by_reading(payload, profile, Some(peek))
     }
+}
+
+/// A report of a datagram of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeekedReport<'a> {
+    /// The report's own bytes, without the header of the datagram.
+    pub bytes: &'a [u8],
+    /// The flow of its packet, if it has one.
+    pub flow: Option<FlowKey>,
+}
+
+/// Reads the flow of each report of a datagram of several (Report 2.0). Returns `None` for a datagram of one report, and if the lengths
+/// of its reports contradict each other: then only the decoder knows which of them can be read.
+pub fn peek_group<'a>(
+    payload: &'a [u8],
+    profile: &Profile,
+) -> Option<impl Iterator<Item = PeekedReport<'a>>> {
+    if version(payload, profile) != Ok(Version::V20) {
+        return None;
+    }
+    let reports = v20::split_group(payload)?;
+    Some(reports.map(|(bytes, packet)| PeekedReport {
+        bytes,
+        flow: fast_path::flow(packet, profile).or_else(|| walk_flow(packet, profile)),
+    }))
 }
 
 /// Reads the sequence number and its source only, of a datagram that [`Decoder::reports`] refuses. It may not be a report at all.

@@ -15,7 +15,7 @@ pub mod v05;
 pub mod v10;
 pub mod v20;
 
-pub use decoder::{Decoder, Reports, peek, peek_header};
+pub use decoder::{Decoder, PeekedReport, Reports, peek, peek_group, peek_header};
 pub use digest::PacketDigest;
 
 use crate::flow::FlowKey;
@@ -27,25 +27,16 @@ use crate::packet::{IPV4, IPV6, Purpose, Walk};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-/// Version of a report.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Version {
-    /// Telemetry Report version 0.5.
-    V05,
-    /// Telemetry Report version 1.0.
-    V10,
-    /// Telemetry Report version 2.0.
-    V20,
-}
-
-impl Version {
-    /// `0.5`, `1.0` or `2.0`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V05 => "0.5",
-            Self::V10 => "1.0",
-            Self::V20 => "2.0",
-        }
+crate::named! {
+    /// Version of a report.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum Version, name {
+        /// Telemetry Report version 0.5.
+        V05 => "0.5",
+        /// Telemetry Report version 1.0.
+        V10 => "1.0",
+        /// Telemetry Report version 2.0.
+        V20 => "2.0",
     }
 }
 

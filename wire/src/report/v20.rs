@@ -406,6 +406,22 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
+/// Splits a datagram of several reports into the bytes of each, which follow the group header, with the packet inside. Returns `None`
+/// for a datagram of one report, and if the lengths do not agree up to its end.
+pub(crate) fn split_group(payload: &[u8]) -> Option<impl Iterator<Item = (&[u8], InnerPacket<'_>)>> {
+    let mut rest = payload.get(GROUP_LEN..)?;
+    let (_, later) = split(rest).ok()?;
+    if later.is_empty() || !is_whole(later) {
+        return None;
+    }
+    Some(core::iter::from_fn(move || {
+        let (bytes, later) = split(rest).ok()?;
+        rest = later;
+        let packet = first_packet(bytes).map_or(InnerPacket::NOTHING, |(packet, _)| packet);
+        Some((bytes, packet))
+    }))
+}
+
 /// Reads the group header, and finds the first report's packet.
 pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let (group, rest) = Group::split(payload)?;

@@ -59,29 +59,14 @@ pub const MAX_PAYLOAD: usize = 4096;
 /// The longest frame: Ethernet, VLAN tag, IPv6, UDP, all headers that occur together, payload, CRC.
 pub const MAX_FRAME: usize = 14 + 4 + 40 + 8 + BTH_LEN + RETH_LEN + IMMEDIATE_LEN + MAX_PAYLOAD + ICRC_LEN;
 
-/// Transport service of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Transport {
-    /// Reliable: acknowledged, retransmitted, in order.
-    Rc,
-    /// Unreliable connection: without acknowledgements.
-    Uc,
-}
-
-impl Transport {
-    /// The transport as a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rc => "rc",
-            Self::Uc => "uc",
-        }
-    }
-
-    /// The transport with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Rc, Self::Uc]
-            .into_iter()
-            .find(|transport| transport.name() == name)
+crate::named! {
+    /// Transport service of a connection.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum Transport, name {
+        /// Reliable: acknowledged, retransmitted, in order.
+        Rc => "rc",
+        /// Unreliable connection: without acknowledgements.
+        Uc => "uc",
     }
 }
 

@@ -2,7 +2,7 @@
 //! functions, records of the ring.
 
 use detect::{Detection, Match, Metric, Prefix, Table};
-use wire::{FlowKey, Refusal};
+use wire::{FlowKey, Refusal, RefusalCounts};
 
 use crate::bytes::{array_at, put, u16_at, u32_at, u64_at};
 
@@ -176,11 +176,11 @@ pub struct Counters {
     /// Datagrams of numbered streams for which the table had no room.
     pub streams_full: u64,
     /// Refused reports, by [`Refusal::index`].
-    pub refused: [u64; Refusal::COUNT],
+    pub refused: RefusalCounts,
     /// Datagrams without a readable report, by the first refusal.
-    pub refused_datagrams: [u64; Refusal::COUNT],
+    pub refused_datagrams: RefusalCounts,
     /// Frames to telemetry ports without a datagram in them, likewise.
-    pub refused_frames: [u64; Refusal::COUNT],
+    pub refused_frames: RefusalCounts,
     /// Frames left to the kernel, by refusal, and then: to other ports, too long, unreadable.
     pub passed: [u64; Refusal::IN_KERNEL + 3],
 }
@@ -219,8 +219,8 @@ impl Counters {
 }
 
 /// The counters of those refusals that the kernel counts, in the group with this number, and zeros for the others.
-fn refusals(by_refusal: &[u64], group: usize) -> [u64; Refusal::COUNT] {
-    let mut counts = [0; Refusal::COUNT];
+fn refusals(by_refusal: &[u64], group: usize) -> RefusalCounts {
+    let mut counts = RefusalCounts::default();
     counts[..Refusal::IN_KERNEL]
         .copy_from_slice(&by_refusal[group * Refusal::IN_KERNEL..][..Refusal::IN_KERNEL]);
     counts

@@ -1,4 +1,4 @@
-//! How the kernel's decoder reads a source: the Rust side of `struct profile` and `struct ports` in `parse.h`.
+//! The profile by which the kernel's decoder reads a source: the Rust side of `struct profile` and `struct ports` in `parse.h`.
 
 use wire::profile::TcpShim;
 

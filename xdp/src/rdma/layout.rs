@@ -273,7 +273,7 @@ impl Counted {
             out_of_order: *out_of_order,
             out_of_order_by: *out_of_order_by,
             abandoned: *abandoned,
-            ..Stats::NEW
+            ..Stats::default()
         };
         for (refusal, count) in REFUSALS.iter().zip(refused) {
             stats.refused[refusal.index()] = *count;

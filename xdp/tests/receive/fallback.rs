@@ -125,7 +125,7 @@ fn every_rx_path_delivers_the_datagrams_sent() {
         ("last", v4),
     ];
     let expected = expected.map(|(text, source)| (text.as_bytes().to_vec(), source));
-    let mut refused = [0; wire::Refusal::COUNT];
+    let mut refused = wire::RefusalCounts::default();
     refused[wire::Refusal::BadUdpLength.index()] = 1;
     for rx_path in [RxPath::Native, RxPath::Generic, RxPath::Packet] {
         let Some(pair) = pair("rx_paths", 1) else { return };

@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use terminal::CliError;
 
 use super::super::harness::Failure;
+use experiments::machine::Process;
 
 /// The longest time that a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,18 +32,6 @@ fn skipped(needs: &str) -> Failure {
 
 fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::new(format!("the server of the benchmark: {error}"))
-}
-
-/// A child, killed when dropped.
-#[derive(Debug)]
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// ClickHouse's engine behind the HTTP front of the tests.

@@ -1,4 +1,4 @@
-//! Fields as text.
+//! Parses and prints fields as text.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What a partition holds: record batches of version 2, and the messages in them.
+//! The contents of a partition: record batches of version 2, and the messages in them.
 //!
 //! * <https://kafka.apache.org/documentation/#messageformat>
 //!

@@ -197,7 +197,8 @@ pub fn init_producer_id(correlation: i32, version: i16) -> Vec<u8> {
 
 /// Stores records of partitions of a topic; the answer comes when all in-sync replicas have them. `write` appends those of a partition.
 pub fn produce(
-    (correlation, version): (i32, i16),
+    correlation: i32,
+    version: i16,
     timeout_ms: i32,
     topic: &str,
     partitions: &[i32],
@@ -442,6 +443,18 @@ impl<'a> Reader<'a> {
 
     fn i64(&mut self) -> Result<i64, Malformed> {
         self.array().map(i64::from_be_bytes)
+    }
+
+    /// Reads the head of an answer about one partition, up to the number of the partition.
+    fn one_partition(&mut self) -> Result<(), Malformed> {
+        if self.i32()? != 1 {
+            return Err(Malformed("it is not about one topic"));
+        }
+        self.text()?;
+        if self.i32()? != 1 {
+            return Err(Malformed("it is not about one partition"));
+        }
+        self.i32().map(drop)
     }
 
     /// A text on one line, and not too long; `None`: null.

@@ -166,58 +166,32 @@ choice! {
     }
 }
 
-/// The kind of rule that an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Reports go to a collector.
-    Session,
-    /// A port removes INT.
-    Sink,
-    /// The node executes instructions.
-    Transit,
-    /// A comparison of a filter's rule.
-    Term,
-    /// A filter's rule as clauses.
-    Clauses,
-    /// A filter at a sink.
-    Filter,
-    /// The device forwards packets.
-    Forwarding,
-    /// Packets of a port are compared with the watchlist.
-    Source,
-    /// An entry of the watchlist.
-    Watch,
+wire::named! {
+    /// The kind of rule that an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Kind, word {
+        /// Reports go to a collector.
+        Session => "session",
+        /// A port removes INT.
+        Sink => "sink",
+        /// The node executes instructions.
+        Transit => "transit",
+        /// A comparison of a filter's rule.
+        Term => "term",
+        /// A filter's rule as clauses.
+        Clauses => "clauses",
+        /// A filter at a sink.
+        Filter => "filter",
+        /// The device forwards packets.
+        Forwarding => "forwarding",
+        /// Packets of a port are compared with the watchlist.
+        Source => "source",
+        /// An entry of the watchlist.
+        Watch => "watch",
+    }
 }
 
 impl Kind {
-    /// All kinds in the order of additions.
-    pub const ALL: [Self; 9] = [
-        Self::Session,
-        Self::Sink,
-        Self::Transit,
-        Self::Term,
-        Self::Clauses,
-        Self::Filter,
-        Self::Forwarding,
-        Self::Source,
-        Self::Watch,
-    ];
-
-    /// Returns the key of this kind in a map.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Sink => "sink",
-            Self::Transit => "transit",
-            Self::Term => "term",
-            Self::Clauses => "clauses",
-            Self::Filter => "filter",
-            Self::Forwarding => "forwarding",
-            Self::Source => "source",
-            Self::Watch => "watch",
-        }
-    }
-
     fn has(self, scope: Scope) -> bool {
         match scope {
             Scope::Any => true,

@@ -12,6 +12,7 @@ use std::{
 use collector::event::Nanos;
 
 use super::{Arrival, Load};
+use crate::datagram::Contents;
 use runtime::lock::lock;
 
 #[derive(Debug)]
@@ -93,17 +94,17 @@ impl LoadSender {
         let mut dropped = 0;
         let mut arrivals = arrivals.peekable();
         while let Some(arrival) = arrivals.next() {
-            let len = arrival.data.len();
+            let len = arrival.len();
             if !inner.has_room(self.lane, len) {
                 inner = self.wait_for_room(inner, len);
             }
             if inner.closed {
-                dropped += 1;
+                dropped += u64::from(!matches!(arrival.entry.contents, Contents::LaterReports(_)));
                 continue;
             }
             let load = inner.load_for(self.lane, len);
             load.push(&arrival);
-            while let Some(next) = arrivals.next_if(|next| load.fits(next.data.len())) {
+            while let Some(next) = arrivals.next_if(|next| load.fits(next.len())) {
                 load.push(&next);
             }
         }

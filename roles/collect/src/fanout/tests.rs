@@ -187,6 +187,83 @@ fn datagrams_that_are_no_reports_go_to_the_workers_round_robin() {
     assert_eq!(queues.iter().map(count).collect::<Vec<_>>(), [3, 3, 3]);
 }
 
+/// A datagram with a report of each of these flows.
+fn group(flows: &[u16], seq: u32) -> Vec<u8> {
+    use testkit::reports::Sent;
+    let sent: Vec<Sent> = flows
+        .iter()
+        .map(|flow| Sent {
+            flow: *flow,
+            seq,
+            ..Sent::default()
+        })
+        .collect();
+    Sent::v20(&sent)
+}
+
+/// The number of a report in its datagram, and its flow.
+type Numbered = (u16, Option<FlowKey>);
+
+/// The datagrams of a worker, with their reports.
+fn received(queue: &LoadReceiver) -> Vec<(Contents, Vec<Numbered>)> {
+    let mut received = Vec::new();
+    drain(queue, |load| {
+        load.each_chunk(|contents, chunk| {
+            let first = match contents {
+                Contents::LaterReports(first) => first,
+                _ => 0,
+            };
+            for datagram in chunk {
+                let mut decoder = wire::Decoder::new(wire::Profile::default());
+                let reports = decoder.reports(datagram.payload).numbered_from(first);
+                let reports = reports
+                    .map(|report| report.unwrap())
+                    .map(|report| (report.index, report.flow));
+                received.push((contents, reports.collect()));
+            }
+        });
+    });
+    received
+}
+
+#[test]
+fn the_reports_of_one_datagram_go_to_the_workers_of_their_flows() {
+    const WORKERS: usize = 3;
+    let flows: Vec<u16> = (0..40).map(|number| number % 17).collect();
+    let (plan, queues, _pipeline) = plan(WORKERS);
+    let worker = |flow: &FlowKey| (flow.hash(plan.seed) % WORKERS as u64) as usize;
+    let gauge = plan.ledger.gauge();
+    let mut spreader = Spreader::new(plan.clone());
+    let datagram = group(&flows, 7);
+    spreader.distribute(&[packet(&datagram, 1)]);
+    assert_eq!(lock(&gauge.stats).datagrams, 1);
+    let mut numbers = Vec::new();
+    for (index, queue) in queues.iter().enumerate() {
+        for (contents, reports) in received(queue) {
+            let is_later = matches!(contents, Contents::LaterReports(_));
+            assert_eq!(is_later, reports[0].0 != 0, "{contents:?}");
+            for (number, flow) in reports {
+                let sent = testkit::reports::flow(flows[usize::from(number)], false);
+                assert_eq!((flow, worker(&sent)), (Some(sent), index), "report {number}");
+                numbers.push(number);
+            }
+        }
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..40).collect::<Vec<_>>());
+    // Lengths that contradict each other: one worker refuses and counts what cannot be read.
+    let cut = &datagram[..datagram.len() - 1];
+    spreader.distribute(&[packet(cut, 1)]);
+    let wholes = queues.iter().map(|queue| {
+        let mut lengths = Vec::new();
+        drain(queue, |load| {
+            load.each_chunk(|_, chunk| lengths.extend(chunk.iter().map(|datagram| datagram.payload.len())));
+        });
+        lengths
+    });
+    assert_eq!(wholes.flatten().collect::<Vec<_>>(), [cut.len()]);
+}
+
 /// A report 2.0 with this sequence number in place of its own.
 fn report_at(report: &[u8], seq: u32) -> Vec<u8> {
     let mut report = report.to_vec();

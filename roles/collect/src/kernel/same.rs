@@ -560,11 +560,11 @@ fn random_datagrams() {
 #[test]
 fn the_common_report() {
     for name in ["fastpath-6x8-change", "fastpath-6x8-1k-jitter"] {
-        let case = collector::workload::CASES
+        let case = testkit::workload::collector::CASES
             .iter()
             .find(|case| case.name == name)
             .unwrap();
-        let case = collector::workload::Case { flows: 200, ..*case };
+        let case = testkit::workload::collector::Case { flows: 200, ..*case };
         let feed = case.feed();
         let payloads: Vec<&[u8]> = feed.payloads().collect();
         let profile = Profile::new("generator", wire::Profile::new(wire::Dialect::IntCollectorGen));

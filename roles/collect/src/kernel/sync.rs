@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use collector::{Collector, Datagram, Output, Removed, Run, StreamId, SuppressedFlow, event::Nanos};
 use detect::{Detection, Metric};
 use nic::source;
-use wire::Refusal;
+use wire::RefusalCounts;
 
 use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSource, ROUND};
 use crate::{datagram::octets, worker::Worker};
@@ -54,7 +54,7 @@ pub struct KernelSync<K> {
     counted: Nanos,
     counters: Counters,
     taken: u64,
-    unreadable: [u64; Refusal::COUNT],
+    unreadable: RefusalCounts,
     bytes: u64,
     bursts: u64,
     copy: FlowCopy,
@@ -118,7 +118,7 @@ impl<K: Kernel> KernelSync<K> {
             counted: 0,
             counters: Counters::default(),
             taken: 0,
-            unreadable: [0; Refusal::COUNT],
+            unreadable: RefusalCounts::default(),
             bytes: 0,
             bursts: 0,
             copy: FlowCopy::default(),
@@ -520,7 +520,7 @@ const COUNTS: u32 = u32::MAX >> 1;
 struct RecordReader<'k> {
     streams: &'k mut [Applied],
     offset: Nanos,
-    unreadable: &'k mut [u64; Refusal::COUNT],
+    unreadable: &'k mut RefusalCounts,
     bytes: &'k mut u64,
     pending_generation: &'k mut Option<u32>,
     latest: &'k mut Nanos,

@@ -1,11 +1,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use collector::event::Basis;
 use collector::{
     Collector, Config, Datagram, Event, Kind, Output, Removed, Run, Stats, StreamId, SuppressedFlow,
     SuppressedHop, SuppressedKey,
 };
-use collector::{event::Basis, workload};
 use detect::{Detection, Metric};
+use testkit::workload::collector as workload;
 use wire::FlowKey;
 
 use super::*;

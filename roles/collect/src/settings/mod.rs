@@ -57,7 +57,7 @@ section! {
         pub aggregate_ports: Vec<u16> = vec![32767],
         /// Threads that decode reports and hold state. One is enough for any UDP socket: the receiving threads then do this
         /// work themselves, on shared state. With more, reports are distributed by inner flow, so that one busy reporter can
-        /// use all workers. A datagram with several reports goes to the worker of its first flow. Each worker tracks nodes,
+        /// use all workers; a datagram with reports of several flows is divided among their workers. Each worker tracks nodes,
         /// queues and links on its own, so that a change of one of these can be reported twice.
         pub workers: usize = 1,
         /// Socket receive buffer to ask the kernel for. The kernel grants at most `net.core.rmem_max` unless the program has

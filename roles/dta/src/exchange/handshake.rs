@@ -9,73 +9,34 @@ use super::{
 };
 use dta::fields::{hex, unhex};
 
-/// The reason for which a connection failed or was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RefusalCause {
-    /// One side has a secret, and the other sent no proof.
-    NoSecret,
-    /// The proof is for another secret.
-    WrongSecret,
-    /// The translator requires proofs, and the collector has no secret.
-    NotSecured,
-    /// A message with an invalid tag.
-    Forged,
-    /// Not a message, or one that is invalid in this state.
-    Malformed,
-    /// A version that this program does not support.
-    Version,
-    /// No complete message in time.
-    Timeout,
-    /// The connection was closed.
-    Closed,
-    /// Evicted by newer pending connections.
-    Evicted,
-    /// The limit of connected translators is reached.
-    Full,
-    /// The memory cannot serve this translator.
-    Rejected,
-    /// This program is stopping.
-    Stopped,
-}
-
-impl RefusalCause {
-    pub(crate) const COUNT: usize = 12;
-    pub(crate) const ALL: [Self; Self::COUNT] = [
-        Self::NoSecret,
-        Self::WrongSecret,
-        Self::NotSecured,
-        Self::Forged,
-        Self::Malformed,
-        Self::Version,
-        Self::Timeout,
-        Self::Closed,
-        Self::Evicted,
-        Self::Full,
-        Self::Rejected,
-        Self::Stopped,
-    ];
-
-    /// Name in JSON and metrics.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::NoSecret => "no_secret",
-            Self::WrongSecret => "wrong_secret",
-            Self::NotSecured => "not_secured",
-            Self::Forged => "forged",
-            Self::Malformed => "malformed",
-            Self::Version => "version",
-            Self::Timeout => "timeout",
-            Self::Closed => "closed",
-            Self::Evicted => "evicted",
-            Self::Full => "full",
-            Self::Rejected => "rejected",
-            Self::Stopped => "stopped",
-        }
-    }
-
-    /// The cause with this name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cause| cause.name() == name)
+wire::named! {
+    /// The reason for which a connection failed or was refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum RefusalCause, name {
+        /// One side has a secret, and the other sent no proof.
+        NoSecret => "no_secret",
+        /// The proof is for another secret.
+        WrongSecret => "wrong_secret",
+        /// The translator requires proofs, and the collector has no secret.
+        NotSecured => "not_secured",
+        /// A message with an invalid tag.
+        Forged => "forged",
+        /// Not a message, or one that is invalid in this state.
+        Malformed => "malformed",
+        /// A version that this program does not support.
+        Version => "version",
+        /// No complete message in time.
+        Timeout => "timeout",
+        /// The connection was closed.
+        Closed => "closed",
+        /// Evicted by newer pending connections.
+        Evicted => "evicted",
+        /// The limit of connected translators is reached.
+        Full => "full",
+        /// The memory cannot serve this translator.
+        Rejected => "rejected",
+        /// This program is stopping.
+        Stopped => "stopped",
     }
 }
 

@@ -22,11 +22,8 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// A snapshot of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Snapshot")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Snapshot"))]
 pub struct SnapshotView {
     /// Name of the store.
     pub store: String,

@@ -72,11 +72,8 @@ pub struct MemoryView {
 
 /// The responder in the kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "MemoryXdp")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "MemoryXdp"))]
 pub struct XdpView {
     /// Network interface of the kernel responder.
     interface: String,
@@ -118,11 +115,8 @@ impl XdpView {
 
 /// The link of a translator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "MemoryLink")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "MemoryLink"))]
 pub struct LinkView {
     /// Random ID of the translator's process.
     pub instance: String,
@@ -144,11 +138,8 @@ pub struct LinkView {
 
 /// Entries of lists, and immediates.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "MemoryEvents")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "MemoryEvents"))]
 pub struct EventsView {
     /// Entries of lists that were reported as events.
     pub entries: u64,
@@ -164,11 +155,8 @@ pub struct EventsView {
 
 /// Counters and files of snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "MemorySnapshots")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "MemorySnapshots"))]
 pub struct SnapshotsView {
     /// Snapshots written since the start.
     pub taken: u64,

@@ -6,11 +6,8 @@ use view::{NamedCounts, ReporterCollector};
 /// `/api/v1/reporter`: `received = reports + refused + suppressed + queue_full`, and, with the sums over `collectors`,
 /// `reports + retransmitted = sent + unsent + retransmit_buffered + overwritten`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Reporter")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Reporter"))]
 pub struct ReporterView {
     /// Reporter ID in the reports.
     pub(super) id: u32,

@@ -124,11 +124,8 @@ impl Intercepted {
 
 /// Reports that the switch of this process intercepts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorIntercepted")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorIntercepted"))]
 pub struct InterceptedView {
     /// Destinations whose reports the translator intercepts.
     destinations: Vec<String>,

@@ -485,22 +485,12 @@ fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
 }
 
 /// Messages to reporters that are not sent yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Messages {
     bytes: Vec<u8>,
     ends: Vec<(usize, SocketAddr, u8)>,
     /// Unreadable responses, by reason.
-    unreadable: [u64; wire::Refusal::COUNT],
-}
-
-impl Default for Messages {
-    fn default() -> Self {
-        Self {
-            bytes: Vec::new(),
-            ends: Vec::new(),
-            unreadable: [0; wire::Refusal::COUNT],
-        }
-    }
+    unreadable: wire::RefusalCounts,
 }
 
 impl Output for Messages {

@@ -149,11 +149,8 @@ fn error(error: impl std::fmt::Display) -> CliError {
 
 /// The sketches of a section, sent to another translator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorUpstream")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorUpstream"))]
 pub struct UpstreamView {
     /// Address of the other translator.
     pub to: String,

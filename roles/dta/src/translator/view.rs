@@ -2,8 +2,8 @@
 
 use rdma::requester::{GivenUp, Refused, Response, State};
 use serde::{Deserialize, Serialize};
-use translator::{PRIMITIVES, Reason};
-use wire::Refusal;
+use translator::{Copies, PRIMITIVES, Reason, Sequences};
+use wire::{Refusal, RefusalCounts};
 
 use super::{Worker, intercepted::Intercepted, upstream::Upstream};
 pub use super::{intercepted::InterceptedView, upstream::UpstreamView};
@@ -12,11 +12,8 @@ use view::{Name, NamedCounts};
 
 /// The translator's state and counters, as `/api/v1/translator` returns them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Translator")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Translator"))]
 pub struct TranslatorView {
     /// Layouts that it accepts: v1, artifact or both.
     layout: Name,
@@ -45,13 +42,13 @@ pub struct TranslatorView {
     /// Writes with an immediate value.
     immediates: u64,
     /// Copies of Key-Write reports.
-    copies: CopiesView,
+    copies: Copies,
     /// Buffered entries of Append reports.
     pub entries: BufferView,
     /// Buffered values of Postcarding reports.
     pub postcards: BufferView,
     /// Counters of essential reports.
-    pub essential: EssentialView,
+    pub essential: Sequences,
     /// Messages to reporters, by kind.
     pub messages: NamedCounts,
     /// The collectors to which it writes.
@@ -62,31 +59,10 @@ pub struct TranslatorView {
     pub intercepted: Option<InterceptedView>,
 }
 
-/// Copies of Key-Write reports.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorCopies")
-)]
-pub struct CopiesView {
-    /// Copies that reports requested.
-    requested: u64,
-    /// Copies that were written.
-    written: u64,
-    /// Copies skipped under load.
-    skipped: u64,
-    /// Copies that the transport refused.
-    dropped: u64,
-}
-
 /// Entries or postcards that the translator buffers to write them together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorBuffer")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorBuffer"))]
 pub struct BufferView {
     /// Items accepted from reports.
     pub accepted: u64,
@@ -98,31 +74,10 @@ pub struct BufferView {
     pub dropped: u64,
 }
 
-/// Counters of essential reports.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorEssential")
-)]
-pub struct EssentialView {
-    /// Essential reports that were accepted.
-    pub accepted: u64,
-    /// Requested by a NACK and never received.
-    pub lost: u64,
-    /// Reporters whose sequence numbers are tracked.
-    reporters: u64,
-    /// Restarts of reporters that were detected.
-    restarts: u64,
-}
-
 /// A collector to which the translator writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "TranslatorCollector")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "TranslatorCollector"))]
 pub struct CollectorView {
     /// Number of the collector in reports.
     collector: u8,
@@ -186,7 +141,7 @@ pub struct CollectorView {
     balanced: bool,
 }
 
-fn refusals(counts: &[u64; Refusal::COUNT]) -> NamedCounts {
+fn refusals(counts: &RefusalCounts) -> NamedCounts {
     NamedCounts::nonzero(Refusal::ALL.map(|refusal| (refusal.name(), counts[refusal.index()])))
 }
 
@@ -216,12 +171,7 @@ impl Worker {
             fetch_adds: stats.operations.fetch_adds,
             operation_bytes: stats.operations.bytes,
             immediates: stats.operations.immediates,
-            copies: CopiesView {
-                requested: stats.copies.requested,
-                written: stats.copies.written,
-                skipped: stats.copies.skipped,
-                dropped: stats.copies.dropped,
-            },
+            copies: stats.copies,
             entries: BufferView {
                 accepted: stats.entries.accepted + stats.entries.triggered,
                 written: stats.entries.written,
@@ -234,12 +184,7 @@ impl Worker {
                 buffered: stats.postcards.pending,
                 dropped: stats.postcards.dropped,
             },
-            essential: EssentialView {
-                accepted: stats.sequences.accepted,
-                lost: stats.sequences.lost,
-                reporters: stats.sequences.reporters,
-                restarts: stats.sequences.restarts,
-            },
+            essential: stats.sequences,
             messages: NamedCounts::nonzero([
                 ("ack", stats.controls.acks),
                 ("nack_gap", gap),

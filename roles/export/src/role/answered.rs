@@ -1,4 +1,4 @@
-//! What became of what was sent to a system.
+//! Outcomes of the requests that were sent to a system.
 
 use export::Outcome;
 

@@ -1,4 +1,4 @@
-//! Exports by HTTP.
+//! Connections of exports that send by HTTP.
 
 use std::{collections::BTreeSet, sync::Arc};
 

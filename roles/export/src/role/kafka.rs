@@ -379,7 +379,8 @@ impl Round<'_> {
         // The broker gives up earlier, and says so.
         let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
         let frame = protocol::produce(
-            (correlation, version),
+            correlation,
+            version,
             ms(rest),
             self.topic,
             partitions,

@@ -1,4 +1,4 @@
-//! Which part of a rollup a record is: workers, and processes one after the other, each have rollups of one key and time.
+//! Numbers the parts of a rollup: workers, and processes one after the other, each have rollups of one key and time.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What the collector knows of the flows of each intent: what the verifier compares.
+//! The collector's counts for the flows of each intent, which the verifier compares.
 
 use std::{
     cmp::Reverse,

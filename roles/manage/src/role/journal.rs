@@ -1,4 +1,4 @@
-//! What a manager keeps on disk: intents that were added while it ran, and the history.
+//! The journal of a manager on disk: intents that were added while it ran, and the history.
 
 use std::{
     fs::{self, File},

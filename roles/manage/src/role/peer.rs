@@ -1,4 +1,4 @@
-//! What a manager on standby learns from the one that acts: the intents that were added there while it ran.
+//! Copies to a manager on standby, from the one that acts, the intents that were added there while it ran.
 
 use std::{sync::Arc, time::Duration};
 

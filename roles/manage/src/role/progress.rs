@@ -1,4 +1,4 @@
-//! What clients of `/domain/stream` learn: states that differ from those that were sent last.
+//! Updates for clients of `/domain/stream`: the states that differ from those sent last.
 //!
 //! States are compared at most ten times a second, and take at most a tenth of the thread's time: in a large domain a change is sent later,
 //! and states in between are skipped.

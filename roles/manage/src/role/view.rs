@@ -15,11 +15,8 @@ use super::{drivers, journal::Entry};
 
 /// All intents with their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Intents")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Intents"))]
 pub struct IntentsView {
     /// The intents, by name.
     pub intents: Vec<IntentView>,
@@ -72,11 +69,8 @@ pub struct IntentView {
 
 /// State that a manager on standby copies from the active one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "ManagerCopy")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ManagerCopy"))]
 pub struct CopyView {
     /// True if this manager is active; otherwise there are no intents here.
     pub acting: bool,
@@ -88,11 +82,8 @@ pub struct CopyView {
 
 /// An intent that was added while the manager ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "CopiedIntent")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "CopiedIntent"))]
 pub struct CopiedView {
     /// The name of the intent.
     pub name: String,
@@ -107,11 +98,8 @@ pub struct CopiedView {
 
 /// All devices with their states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Devices")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Devices"))]
 pub struct DevicesView {
     /// The devices, by node id.
     pub devices: Vec<DeviceView>,
@@ -171,11 +159,8 @@ pub struct DeviceView {
 
 /// A counter of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "DeviceCounter")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DeviceCounter"))]
 pub struct DeviceCounterView {
     /// The filter, mapping or the like of the program that it belongs to, such as `filter 3`; null for the device itself. Objects
     /// that have counted nothing are left out.
@@ -192,11 +177,8 @@ pub struct DeviceCounterView {
 
 /// Capabilities of a device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "DeviceCapabilities")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DeviceCapabilities"))]
 pub struct CapabilitiesView {
     /// Modes in which it can be source and sink.
     pub modes: Vec<String>,
@@ -218,11 +200,8 @@ pub struct CapabilitiesView {
 
 /// Entries of a table of a device.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "DeviceEntries")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DeviceEntries"))]
 pub struct EntriesView {
     /// Entries of this manager.
     pub used: usize,
@@ -235,11 +214,8 @@ pub struct EntriesView {
 
 /// A port of a device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "DevicePort")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DevicePort"))]
 pub struct DevicePortView {
     /// The number of the port.
     pub port: u32,
@@ -266,11 +242,8 @@ pub struct DevicePortView {
 
 /// A neighbour of a port, as LLDP announces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "DeviceNeighbour")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DeviceNeighbour"))]
 pub struct NeighbourView {
     /// The system name, or the chassis id.
     pub system: String,
@@ -296,11 +269,8 @@ pub struct PlanView {
 
 /// Changes of one device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "DevicePlan")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DevicePlan"))]
 pub struct DevicePlanView {
     /// The device's node id.
     pub node: u32,
@@ -316,11 +286,8 @@ pub struct DevicePlanView {
 
 /// Cost of an intent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "IntentCost")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "IntentCost"))]
 pub struct CostView {
     /// The mode in which its packets will be measured.
     pub mode: String,
@@ -383,11 +350,8 @@ pub struct DomainView {
 
 /// The history, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "ManagerHistory")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ManagerHistory"))]
 pub struct ManagerHistoryView {
     /// The entries, newest first.
     pub history: Vec<EntryView>,
@@ -395,11 +359,8 @@ pub struct ManagerHistoryView {
 
 /// An entry of the manager's history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "ManagerHistoryEntry")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ManagerHistoryEntry"))]
 pub struct EntryView {
     /// Nanoseconds since the Unix epoch.
     pub time: u64,
@@ -417,11 +378,8 @@ pub struct EntryView {
 /// A change at the manager. The name of the event is its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "change", rename_all = "snake_case")]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "ManagerChange")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ManagerChange"))]
 pub enum ChangeView {
     /// The state of a device.
     Device(DeviceState),

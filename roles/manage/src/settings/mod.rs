@@ -79,7 +79,7 @@ section! {
         pub peer: Option<String> = None,
         /// Token for the API of the other manager; the role `read` suffices. Not set: `token`.
         pub peer_token: Option<Secret> = None,
-        /// Limits of the drill-downs (`tell.then`) of intents.
+        /// Limits of the drill-downs (`report.then`) of intents.
         pub drill_downs: DrillDownSettings = DrillDownSettings::default(),
         /// File with the intents that were added while running, and with the history. Not set: both are lost when the program
         /// stops.
@@ -111,7 +111,7 @@ section! {
 }
 
 section! {
-    /// Limits of the drill-downs (`tell.then`) of intents. Drill-downs beyond them are not installed, and are recorded in the
+    /// Limits of the drill-downs (`report.then`) of intents. Drill-downs beyond them are not installed, and are recorded in the
     /// history.
     pub struct DrillDownSettings("[manager.drill_downs]") {
         /// Maximum number of concurrent drill-downs, up to 1,000; 0: none.
@@ -624,33 +624,33 @@ pub fn supported(intent: &Intent, collects: bool) -> Result<(), (&'static str, S
     }
     if !collects {
         let message = "a rule, or thresholds without a filter, are evaluated by a collector in the manager's process, and there is none; run the manager in the collector's process, or remove them";
-        return Err(("tell", message.to_owned()));
+        return Err(("report", message.to_owned()));
     }
     if !intent.flows.dscp.is_empty() {
-        let message = "reports do not say which DSCP a flow has, so that a rule or thresholds cannot be for some; remove `dscp`, or `tell`";
-        return Err(("tell", message.to_owned()));
+        let message = "reports do not say which DSCP a flow has, so that a rule or thresholds cannot be for some; remove `dscp`, or `report`";
+        return Err(("report", message.to_owned()));
     }
     Ok(())
 }
 
 /// Whether the collector has to evaluate something for an intent.
 pub fn asks(intent: &Intent) -> bool {
-    let tell = &intent.reporting;
-    tell.rule.is_some() || (tell.filter.is_none() && !tell.thresholds.is_empty())
+    let reporting = &intent.reporting;
+    reporting.rule.is_some() || (reporting.filter.is_none() && !reporting.thresholds.is_empty())
 }
 
 /// Returns the rules and thresholds that intents, each with its flows, ask of the collector.
 pub fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
     let mut asked = Asked::default();
     for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {
-        let tell = &intent.reporting;
-        if tell.filter.is_none() && !tell.thresholds.is_empty() {
-            let values = Metric::ALL.map(|metric| tell.thresholds.get(&metric).copied());
+        let reporting = &intent.reporting;
+        if reporting.filter.is_none() && !reporting.thresholds.is_empty() {
+            let values = Metric::ALL.map(|metric| reporting.thresholds.get(&metric).copied());
             asked
                 .thresholds
                 .extend(flows.iter().map(|flows| (*flows, values)));
         }
-        if let Some(when) = &tell.rule {
+        if let Some(when) = &reporting.rule {
             asked.rules.push(AskedRule {
                 name: intent.name.clone(),
                 when: when.clone(),

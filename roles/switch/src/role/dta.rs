@@ -58,7 +58,7 @@ impl Dta {
         let mut dta = Self::idle(sockets);
         match destinations {
             Some(destinations) => dta
-                .begin((settings, node), destinations, now, switch)
+                .begin(settings, node, destinations, now, switch)
                 .map_err(|error| invalid(&error))?,
             None => tracing::info!(
                 "[switch.dta]: waiting for the manager's map of collectors; no reports until then"
@@ -80,7 +80,7 @@ impl Dta {
     ) -> Result<Self, CliError> {
         let destinations = settings.destinations().map_err(|error| invalid(&error))?;
         let mut dta = Self::idle(sockets);
-        dta.begin((settings, node), destinations, now, switch)
+        dta.begin(settings, node, destinations, now, switch)
             .map_err(|error| invalid(&error))?;
         Ok(dta)
     }
@@ -98,7 +98,8 @@ impl Dta {
     /// Attaches a reporter that begins anew.
     fn begin(
         &mut self,
-        (settings, node): (&DtaSettings, u32),
+        settings: &DtaSettings,
+        node: u32,
         (collectors, spread): Destinations,
         now: u64,
         switch: &mut Switch,
@@ -126,7 +127,8 @@ impl Dta {
     /// The map contradicts the settings, as a message; nothing changes.
     pub(super) fn follow(
         &mut self,
-        (settings, node): (&DtaSettings, u32),
+        settings: &DtaSettings,
+        node: u32,
         map: &Arc<DtaMap>,
         now: u64,
         switch: &mut Switch,
@@ -142,7 +144,7 @@ impl Dta {
             self.set_destinations(destinations, now, switch)?;
         } else {
             let waiting = switch.dta().map_or(0, |dta| waiting(&dta.reporter, now));
-            self.begin((settings, node), destinations, now, switch)?;
+            self.begin(settings, node, destinations, now, switch)?;
             self.abandoned += waiting;
             if waiting > 0 {
                 tracing::warn!(
@@ -290,11 +292,8 @@ fn invalid(error: &dyn std::fmt::Display) -> CliError {
 
 /// DTA reports of a switch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDta")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDta"))]
 pub struct DtaView {
     /// Collectors of the map that the manager sent, or null if there is no map: the switch then uses its own collectors, or waits
     /// for a map.
@@ -326,11 +325,8 @@ pub struct DtaView {
 
 /// Reports of a mapping: `operations = sent + pending + suppressed + missing_value + wrong_size + queue_full`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDtaMapping")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDtaMapping"))]
 pub struct MappingView {
     /// Name of the mapping, as configured.
     pub name: String,
@@ -354,11 +350,8 @@ pub struct MappingView {
 
 /// A table of counters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDtaTable")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDtaTable"))]
 pub struct TableView {
     /// Name of the table, as configured.
     pub name: String,
@@ -376,11 +369,8 @@ pub struct TableView {
 
 /// A sketch of the switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchDtaSketch")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchDtaSketch"))]
 pub struct SketchView {
     /// Name of the sketch, as configured.
     pub name: String,

@@ -496,7 +496,7 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
         FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow => {
             let metric = filter::FilterMetric::from_metric(rule.metric).ok_or_else(|| {
                 format!(
-                    "a filter cannot compare {}; use another metric in `tell.thresholds`",
+                    "a filter cannot compare {}; use another metric in `report.thresholds`",
                     rule.metric
                 )
             })?;

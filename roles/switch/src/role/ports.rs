@@ -606,7 +606,8 @@ impl Forwarder {
             return Ok(());
         };
         dta.follow(
-            (settings, self.file.node),
+            settings,
+            self.file.node,
             map,
             self.clock.now(),
             self.router.switch_mut(),

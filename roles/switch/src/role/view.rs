@@ -1,6 +1,10 @@
 //! The state of a switch, for the API.
 
-use dataplane::{router::Drop, sampling::Counted};
+use dataplane::{
+    router::{Drop, QueueStats},
+    sampling::Counted,
+    switch::Stats,
+};
 use detect::detector::{Counts, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,8 +21,7 @@ use view::{
     NamedCounts,
     rules::{self, MatchedView},
     switch::{
-        CapabilitiesView, CountersView, IntView, LeaseView, NeighbourView, ReportsView, RulesPortView,
-        RulesView,
+        CapabilitiesView, CountersView, LeaseView, NeighbourView, ReportsView, RulesPortView, RulesView,
     },
 };
 
@@ -46,7 +49,7 @@ pub struct SwitchView {
     /// Filters of the sink.
     pub filters: Vec<FilterView>,
     /// Counters of INT processing.
-    pub int: IntView,
+    pub int: Stats,
     /// Datagrams with reports, by outcome.
     pub reports: ReportsView,
     /// DTA reports; null without `[switch.dta]`.
@@ -59,11 +62,8 @@ pub struct SwitchView {
 
 /// Every frame: `received + originated = sent + consumed + queued + dropped`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchTotals")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchTotals"))]
 pub struct Totals {
     /// Frames received on all ports.
     received: u64,
@@ -96,11 +96,8 @@ pub struct Totals {
 
 /// State of a port.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchPort")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchPort"))]
 pub struct PortView {
     /// Number of the port, as configured.
     pub number: u16,
@@ -131,44 +128,15 @@ pub struct PortView {
     /// Frames dropped at this port, by reason.
     pub drops: NamedCounts,
     /// Queue of frames that leave through the port.
-    pub queue: QueueView,
+    pub queue: QueueStats,
     /// Queue of frames that arrive at the port.
-    pub ingress_queue: QueueView,
-}
-
-/// State of a queue.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchQueue")
-)]
-pub struct QueueView {
-    /// Bytes in the queue now.
-    pub bytes: u32,
-    /// Frames in the queue now.
-    frames: u32,
-    /// Largest number of bytes that were queued.
-    max_bytes: u32,
-}
-
-impl From<dataplane::router::QueueStats> for QueueView {
-    fn from(queue: dataplane::router::QueueStats) -> Self {
-        Self {
-            bytes: queue.bytes,
-            frames: queue.frames,
-            max_bytes: queue.max_bytes,
-        }
-    }
+    pub ingress_queue: QueueStats,
 }
 
 /// A filter of the sink, and its decisions: each packet that it matched is in `reported` or `suppressed`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchFilter")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchFilter"))]
 pub struct FilterView {
     /// Settings, as in the configuration.
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
@@ -183,11 +151,8 @@ pub struct FilterView {
 
 /// Reasons for which packets were reported.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename = "SwitchReported")
-)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "SwitchReported"))]
 pub struct ReportedView {
     /// The algorithm detected an event.
     pub event: u64,
@@ -263,7 +228,7 @@ impl Forwarder {
             routes: self.settings.routes.show().to_json(),
             roles: self.settings.role.show().to_json(),
             filters,
-            int: (*self.router.switch().stats()).into(),
+            int: *self.router.switch().stats(),
             reports: self.reports_view(),
             dta: self.dta_view(),
             neighbours: self.router.neighbours(),
@@ -293,8 +258,8 @@ impl Forwarder {
             drops: NamedCounts::nonzero(
                 Drop::ALL.map(|reason| (reason.name(), stats.drops[reason as usize])),
             ),
-            queue: self.router.queue(index).into(),
-            ingress_queue: self.router.queue_in(index).into(),
+            queue: self.router.queue(index),
+            ingress_queue: self.router.queue_in(index),
         }
     }
 
@@ -315,7 +280,7 @@ impl Forwarder {
             .unwrap_or_default();
         CountersView {
             node: self.settings.node,
-            int: (*switch.stats()).into(),
+            int: *switch.stats(),
             reports: Some(self.reports_view()),
             lease: self.managed().map(|managed| LeaseView {
                 election: managed.election().into(),

@@ -84,14 +84,7 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
             });
         }
     }
-    if reader.i32()? != 1 {
-        return Err(Malformed("it is not about one topic"));
-    }
-    reader.text()?;
-    if reader.i32()? != 1 {
-        return Err(Malformed("it is not about one partition"));
-    }
-    reader.i32()?;
+    reader.one_partition()?;
     let error = reader.i16()?;
     let end = reader.i64()?;
     reader.i64()?;
@@ -133,14 +126,7 @@ pub fn list_offsets(correlation: i32, topic: &str, partition: i32, latest: bool)
 /// It is none.
 pub fn read_list_offsets(body: &[u8]) -> Result<Result<i64, i16>, Malformed> {
     let mut reader = Reader(body);
-    if reader.i32()? != 1 {
-        return Err(Malformed("it is not about one topic"));
-    }
-    reader.text()?;
-    if reader.i32()? != 1 {
-        return Err(Malformed("it is not about one partition"));
-    }
-    reader.i32()?;
+    reader.one_partition()?;
     let error = reader.i16()?;
     reader.i64()?;
     let offset = reader.i64()?;

@@ -16,7 +16,11 @@ fn arrival(data: &[u8]) -> Arrival<'_> {
         contents,
         received: 0,
     };
-    Arrival { data, entry }
+    Arrival {
+        header: &[],
+        data,
+        entry,
+    }
 }
 
 fn send(sender: &LoadSender, datagrams: &[&[u8]]) -> u64 {

@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(newly(&["a"]), ["a"]);
     }
 
-    /// Devices tell once a second, and all is measured twice a second.
+    /// Devices report once a second, and all is measured twice a second.
     #[test]
     fn a_constant_rate_is_constant_however_often_it_is_measured() {
         let at = SocketAddr::from(([192, 0, 2, 2], 1));

@@ -1,4 +1,4 @@
-//! What intents ask of the collector of this process: rules, and thresholds without a filter.
+//! Detection by the collector of this process, as intents ask for it: rules, and thresholds without a filter.
 
 use std::{collections::BTreeMap, sync::Arc};
 

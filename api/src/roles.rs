@@ -1,0 +1,56 @@
+//! The parts of the API that show one role each.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+
+use super::{context::Context, params::NoParams, refusal::Refusal};
+use ::export_role::role::view::ExportsView;
+use aggregate_role::view::AggregatorView;
+use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
+
+/// `/exports`: each stream of each export now; none without `[exports.NAME]`.
+pub(crate) async fn exports(State(context): State<Arc<Context>>, _: NoParams) -> Json<ExportsView> {
+    let view = context.exports.as_ref().map(::export_role::role::view::view);
+    Json(view.unwrap_or_default())
+}
+
+/// `/aggregator`: its counters now.
+pub(crate) async fn aggregator(
+    State(context): State<Arc<Context>>,
+    _: NoParams,
+) -> Result<Json<AggregatorView>, Refusal> {
+    let view = context.aggregator.as_ref().map(aggregate_role::role::view);
+    shown(
+        view,
+        "this process runs no aggregator; add [aggregator] to its configuration",
+    )
+}
+
+/// `/reporter`: its counters now.
+pub(crate) async fn reporter(
+    State(context): State<Arc<Context>>,
+    _: NoParams,
+) -> Result<Json<ReporterView>, Refusal> {
+    let view = context.reporter.as_ref().map(dta_role::reporter::view);
+    shown(
+        view,
+        "this process runs no DTA reporter; add [reporter] to its configuration",
+    )
+}
+
+/// `/translator`: its counters now.
+pub(crate) async fn translator(
+    State(context): State<Arc<Context>>,
+    _: NoParams,
+) -> Result<Json<TranslatorView>, Refusal> {
+    let view = context.translator.as_ref().map(dta_role::translator::view);
+    shown(
+        view,
+        "this process runs no translator; add [translator] to its configuration",
+    )
+}
+
+fn shown<V>(view: Option<V>, missing: &str) -> Result<Json<V>, Refusal> {
+    view.map(Json).ok_or_else(|| Refusal::not_found(missing))
+}

@@ -1,0 +1,61 @@
+//! Watches the wall clock: files are deleted by age only while nobody sets it.
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// Compares the wall clock with the time that passes.
+#[derive(Debug, Default)]
+pub(super) struct ClockWatch {
+    /// The wall clock and the time of the latest reading.
+    latest: Option<(SystemTime, Instant)>,
+    /// The time of the latest step of the wall clock.
+    stepped: Option<Instant>,
+}
+
+impl ClockWatch {
+    /// Notes a reading of the wall clock. Returns whether it can be trusted with ages: it was not set for [`SETTLED`].
+    pub(super) fn is_settled(&mut self, wall: SystemTime, now: Instant) -> bool {
+        if let Some((latest_wall, latest)) = self.latest.replace((wall, now)) {
+            let expected = latest_wall + now.saturating_duration_since(latest);
+            let step = match wall.duration_since(expected) {
+                Ok(ahead) => ahead,
+                Err(behind) => behind.duration(),
+            };
+            if step > SMALLEST_STEP {
+                self.stepped = Some(now);
+            }
+        }
+        self.stepped
+            .is_none_or(|stepped| now.saturating_duration_since(stepped) >= SETTLED)
+    }
+}
+
+/// Smaller differences do not matter for ages: the shortest `max_age` is longer.
+const SMALLEST_STEP: Duration = Duration::from_secs(60);
+/// Time after a step until ages count again.
+const SETTLED: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_count_while_the_clock_runs_and_an_hour_after_it_was_set() {
+        let start = Instant::now();
+        let mut watch = ClockWatch::default();
+        let mut settled = |real: u64, wall: i64| {
+            let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(wall.unsigned_abs());
+            watch.is_settled(wall, start + Duration::from_secs(real))
+        };
+        const DAY: i64 = 86_400;
+        assert!(settled(0, 100 * DAY));
+        assert!(settled(5, 100 * DAY + 5));
+        // A machine that slept for less than a minute.
+        assert!(settled(10, 100 * DAY + 60));
+        // A month ahead for eight seconds, and back.
+        assert!(!settled(15, 131 * DAY));
+        assert!(!settled(20, 131 * DAY + 5));
+        assert!(!settled(23, 100 * DAY + 73));
+        assert!(!settled(3622, 100 * DAY + 3672));
+        assert!(settled(3623, 100 * DAY + 3673));
+    }
+}
