@@ -14,7 +14,7 @@ use super::{
 };
 use view::NamesView;
 
-/// Names of nodes, interfaces and hosts.
+/// Returns the names of nodes, interfaces and hosts.
 pub(crate) async fn names(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let make = known(&context).await;
     let dns = context.dns.clone();

@@ -278,7 +278,7 @@ fn burst_view(
     reasons: &BTreeMap<u8, String>,
     max_flows: usize,
 ) -> BurstView {
-    let passages = passages(&records.passages, &records.windows, units);
+    let passages = device_passages(&records.passages, &records.windows, units);
     let burst = burst::read(passages.clone());
     let clock = ClockOffset::new(&burst, &records.passages, &passages);
     let flows = burst.flows.iter().take(max_flows);
@@ -306,7 +306,7 @@ fn burst_view(
 }
 
 /// Converts stored reports to passages in the device's time, with latencies in ns and weighted by sampling.
-fn passages(rows: &[PassageRow], windows: &[RecordingWindow], units: &[TickLengths]) -> Vec<Passage> {
+fn device_passages(rows: &[PassageRow], windows: &[RecordingWindow], units: &[TickLengths]) -> Vec<Passage> {
     let ticks = device_ticks(rows);
     // Reports without a device timestamp: estimate it as receive time minus the smallest transit delay seen in
     // reports that have both.
@@ -338,7 +338,7 @@ fn flow_view(part: &burst::Part, records: &QueueRecords, clock: &ClockOffset) ->
     PartView {
         first: clock.to_local(part.first),
         last: clock.to_local(part.last),
-        ..PartView::new(part, latest.map_or(&[], |row| &row.path))
+        ..PartView::new(part, latest.map_or(&[][..], |row| &row.path[..]))
     }
 }
 

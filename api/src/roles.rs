@@ -9,13 +9,13 @@ use ::export_role::role::view::ExportsView;
 use aggregate_role::view::AggregatorView;
 use dta_role::{reporter::view::ReporterView, translator::view::TranslatorView};
 
-/// `/exports`: each stream of each export now; none without `[exports.NAME]`.
+/// Answers `/exports`: the state of each stream of each export, or none without `[exports.NAME]`.
 pub(crate) async fn exports(State(context): State<Arc<Context>>, _: NoParams) -> Json<ExportsView> {
     let view = context.exports.as_ref().map(::export_role::role::view::view);
     Json(view.unwrap_or_default())
 }
 
-/// `/aggregator`: its counters now.
+/// Answers `/aggregator` with the counters of the aggregator.
 pub(crate) async fn aggregator(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -27,7 +27,7 @@ pub(crate) async fn aggregator(
     )
 }
 
-/// `/reporter`: its counters now.
+/// Answers `/reporter` with the counters of the DTA reporter.
 pub(crate) async fn reporter(
     State(context): State<Arc<Context>>,
     _: NoParams,
@@ -39,7 +39,7 @@ pub(crate) async fn reporter(
     )
 }
 
-/// `/translator`: its counters now.
+/// Answers `/translator` with the counters of the translator.
 pub(crate) async fn translator(
     State(context): State<Arc<Context>>,
     _: NoParams,

@@ -23,7 +23,7 @@ use collect_role::topology::Node;
 use config::Settings;
 use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
-/// The state of the program: rates, loss budget, inputs, tables, store.
+/// Returns the state of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, _: NoParams) -> Result<Prepared, Refusal> {
     let monitor = Arc::clone(&context.monitor);
     let settings = context.active_config.get();
@@ -180,7 +180,7 @@ pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -
     .await
 }
 
-/// The active configuration, secrets hidden.
+/// Returns the active configuration, without secrets.
 pub(crate) async fn config(State(context): State<Arc<Context>>, _: NoParams) -> Json<serde_json::Value> {
     Json(context.active_config.get().to_json())
 }

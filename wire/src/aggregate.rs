@@ -77,7 +77,7 @@ crate::named! {
 }
 
 impl Kind {
-    /// The kind with this number; `None` for 0, 4 and more than 7.
+    /// Returns the kind with this number, or `None` for 0, 4 and more than 7.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {

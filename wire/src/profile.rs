@@ -24,8 +24,8 @@ crate::named! {
 }
 
 impl Dialect {
-    /// Whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. Also without its profile, because such a
-    /// datagram has no other reading.
+    /// Returns whether a Report 2.0 whose lengths are 0 may extend to the end of the datagram. It may also
+    /// without its profile, because such a datagram has no other reading.
     pub(crate) const fn reads_length_zero(self) -> bool {
         matches!(self, Self::Strict | Self::P4Int)
     }

@@ -28,7 +28,7 @@ crate::named! {
 }
 
 impl State {
-    /// The state of a two-bit field; `None` for 0, which is no state.
+    /// Returns the state of a two-bit field, or `None` for 0, which is no state.
     #[inline]
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits & 3 {
