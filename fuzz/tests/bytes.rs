@@ -55,6 +55,7 @@ fn inputs_that_coverage_found() {
     kept("switch", |input| fuzz::with_profile(input, fuzz::switch));
     kept("intents", fuzz::intents);
     kept("rule", |input| fuzz::rule(input, &Profile::default()));
+    kept("capture", nic::capture::fuzz::capture);
 }
 
 fn all_and_mutated(body: Body, seed: u64) {
