@@ -26,6 +26,8 @@ struct Arrival {
     sent: Option<(u32, i64)>,
     seq: u32,
     refused: bool,
+    /// A second path delivers it late, with others at once.
+    batched: bool,
 }
 
 /// The channel does more than to lose, repeat and delay single datagrams inside the window.
@@ -65,6 +67,7 @@ impl LateBatch {
         for (place, arrival) in (1..).zip(self.held.drain(..)) {
             all.push(Arrival {
                 at: now + place,
+                batched: true,
                 ..arrival
             });
         }
@@ -147,6 +150,7 @@ fn arrivals(random: &mut Jitter, id: StreamId, channel: Channel, all: &mut Vec<A
                     sent: Some((epoch, number)),
                     seq: start.wrapping_add(number as u32) & mask,
                     refused: hard && !is_edge && below(random, 30) == 0,
+                    batched: false,
                 });
             }
             if number == batch.release {
@@ -198,12 +202,15 @@ struct Model {
     lost: u64,
     /// Numbers that arrived when they were already lost, or did not count because their datagram was refused.
     excused: u64,
+    /// Forged numbers that arrived among those of a late batch.
+    forged_in_batch: u64,
 }
 
 impl Model {
     fn arrive(&mut self, arrival: &Arrival) {
         self.last_seen = arrival.at;
         let Some((epoch, number)) = arrival.sent else {
+            self.forged_in_batch += u64::from(arrival.batched);
             return;
         };
         if epoch > self.epoch {
@@ -263,14 +270,15 @@ fn reporters() -> [StreamId; 5] {
     ]
 }
 
-/// One stream and its model after all arrivals.
-fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model) {
+/// One stream and its model after all arrivals, and whether it ever was one of several nodes.
+fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model, bool) {
     let mut sequencer = Sequencer::new(64, seed);
     let mut model = Model {
         settled: -1,
         ..Model::default()
     };
     let mut second = 0;
+    let mut was_mixed = false;
     for arrival in all {
         if arrival.at / SECOND != second {
             second = arrival.at / SECOND;
@@ -283,17 +291,18 @@ fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model) {
             sequencer.observe(&arrival.id, arrival.seq, arrival.at, &mut Silent);
         }
         model.arrive(arrival);
+        was_mixed |= sequencer.streams().any(|view| view.mixed);
     }
     sequencer.finish(u64::MAX, &mut Silent);
     model.end();
     let mut views = sequencer.streams();
     let view = views.next().unwrap();
     assert_eq!((views.len(), view.id.version), (0, id.version));
-    (view, model)
+    (view, model, was_mixed)
 }
 
 /// A run with one of the reporters.
-fn simulate(seed: u64, channel: Channel) -> (StreamView, Model) {
+fn simulate(seed: u64, channel: Channel) -> (StreamView, Model, bool) {
     let mut random = Jitter::new(seed);
     let ids = reporters();
     let id = ids[seed as usize / 5 % ids.len()];
@@ -306,9 +315,10 @@ fn simulate(seed: u64, channel: Channel) -> (StreamView, Model) {
     run(id, &all, seed)
 }
 
-/// Forged numbers, bursts of losses and late batches at once. A plain model is not reached in all runs: a forged number that arrives among
-/// those of a late batch counts as one of them, so the batch recovers a loss too many (37 runs, in most of them one to three numbers); one that lies where a late
-/// batch or a burst of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (5 runs).
+/// Forged numbers, bursts of losses and late batches at once. A forged number that arrives among those of a late batch counts as one of
+/// them, so the batch recovers a loss too many. Other numbers of a stream without node count as turns of two nodes if five in a row arrive
+/// twice, apart: such a stream is not counted for a minute, and then afresh. What a plain model does not reach: one that lies where a late batch or a burst
+/// of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (3 runs).
 #[test]
 fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_exceptions() {
     let channel = Channel {
@@ -317,20 +327,23 @@ fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_e
     };
     let mut outside = Vec::new();
     let mut wrong_restarts = 0;
+    let mut mixed = 0;
     for seed in 0..2000 {
-        let (view, model) = simulate(seed, channel);
-        if view.mixed {
+        let (view, model, was_mixed) = simulate(seed, channel);
+        if was_mixed {
+            mixed += 1;
             continue;
         }
         let lost = view.lost + view.unconfirmed;
-        if !(model.lost..=model.lost + model.excused).contains(&lost) {
-            outside.push((seed, lost, model.lost, model.excused));
+        let least = model.lost.saturating_sub(model.forged_in_batch);
+        if !(least..=model.lost + model.excused).contains(&lost) {
+            outside.push((seed, lost, model.lost, model.excused, model.forged_in_batch));
         }
         wrong_restarts += u32::from(view.restarts != u64::from(model.epoch));
     }
     assert!(
-        outside.len() <= 42 && wrong_restarts <= 3,
-        "{wrong_restarts} {outside:?}"
+        outside.len() <= 3 && wrong_restarts <= 1 && mixed <= 6,
+        "{wrong_restarts} {mixed} {outside:?}"
     );
 }
 
@@ -345,8 +358,8 @@ fn a_channel_that_delays_repeats_and_loses_is_counted_as_by_the_plain_model() {
             second_path: matches!(seed % 5, 1 | 4),
         };
         let hard = channel.hard;
-        let (view, model) = simulate(seed, channel);
-        if view.mixed {
+        let (view, model, was_mixed) = simulate(seed, channel);
+        if was_mixed {
             assert!(
                 view.id.node.is_none() && (hard || channel.second_path),
                 "run {seed}: {view:?}"
