@@ -1,6 +1,6 @@
 //! Loss accounting behind a simulated channel, compared with a plain model that remembers every number. The channel delays, repeats and
 //! loses the datagrams of reporters that pause and restart, also more than a window of them; a second path delivers many of them late and
-//! at once; forged numbers and refused datagrams arrive between.
+//! at once; forged numbers and refused datagrams arrive between. And steps of the clock, back and forward, of any size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -425,4 +425,136 @@ fn two_nodes_behind_one_address_are_never_counted_as_one() {
             "run {seed}: {apart} {loss}, not {not_sent}"
         );
     }
+}
+
+/// The clock at the beginning.
+const START: Nanos = 1_000_000 * SECOND;
+
+/// A sequencer and its clock.
+struct Clocked {
+    sequencer: Sequencer,
+    now: Nanos,
+    accounted: Nanos,
+}
+
+impl Clocked {
+    fn new() -> Self {
+        Self {
+            sequencer: Sequencer::new(8, 0),
+            now: START,
+            accounted: START,
+        }
+    }
+
+    /// Lets the clock run. Each second of it is accounted for.
+    fn wait(&mut self, time: Nanos) {
+        let until = self.now + time;
+        while self.accounted.saturating_add(SECOND) <= until {
+            self.accounted = (self.accounted + SECOND).max(self.now);
+            self.sequencer.account(self.accounted, &mut Silent);
+        }
+        self.now = until;
+    }
+
+    /// Sets the clock. As in the fan-out, a step of a second or more is seen at once.
+    fn step(&mut self, to: Nanos) {
+        self.now = to;
+        if to.abs_diff(self.accounted) >= SECOND {
+            self.accounted = to;
+            self.sequencer.account(to, &mut Silent);
+        }
+    }
+
+    fn observe(&mut self, arrival: &Arrival) {
+        self.sequencer
+            .observe(&arrival.id, arrival.seq, self.now, &mut Silent);
+    }
+
+    /// The streams, without times.
+    fn views(&self) -> Vec<StreamView> {
+        let views = self.sequencer.streams();
+        views.map(|view| StreamView { last_seen: 0, ..view }).collect()
+    }
+}
+
+/// A time to which the clock is set: by less than a second up to hours from `now`.
+fn stepped(random: &mut Jitter, now: Nanos) -> Nanos {
+    let most = [3, 30, 300, 20_000][below(random, 4) as usize] * SECOND;
+    let size = below(random, most / 1000) * 1000;
+    if below(random, 3) == 0 {
+        now + size
+    } else {
+        now - size
+    }
+}
+
+/// Numbers of two nodes behind one address, and of one, with losses, restarts and a second path.
+fn numbers(random: &mut Jitter) -> Vec<Arrival> {
+    let ids = reporters();
+    let at = below(random, 5) as usize;
+    let mut all = Vec::new();
+    for id in if at < 2 { &ids[at..=at] } else { &ids[2..] } {
+        let channel = Channel {
+            hard: false,
+            second_path: below(random, 2) == 0,
+        };
+        arrivals(random, *id, channel, &mut all);
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Once the clock has run for as long as the longest timeout, a stream is as if there had been no step.
+#[test]
+fn nothing_stays_open_for_longer_after_a_step_of_the_clock() {
+    let mut open = 0;
+    for seed in 0..1500 {
+        let mut random = Jitter::new(seed);
+        let all = numbers(&mut random);
+        let first = below(&mut random, all.len() as u64 - 100) as usize;
+        let begins = below(&mut random, 2) as usize * first.saturating_sub(500);
+        let mut clocks = [Clocked::new(), Clocked::new()];
+        // Steps while numbers arrive.
+        for pair in all[begins..=first].windows(2) {
+            let step = (below(&mut random, 300) == 0).then(|| stepped(&mut random, clocks[0].now));
+            for clocked in &mut clocks {
+                clocked.observe(&pair[0]);
+                clocked.wait(pair[1].at - pair[0].at);
+                if let Some(to) = step {
+                    clocked.step(to);
+                }
+            }
+        }
+        assert_eq!(clocks[0].views(), clocks[1].views());
+        open += clocks[0]
+            .views()
+            .iter()
+            .map(|view| u64::from(view.missing))
+            .sum::<u64>();
+        // Steps in a silence, of one of them.
+        for _ in 0..1 + below(&mut random, 3) {
+            let to = stepped(&mut random, clocks[0].now);
+            clocks[0].step(to);
+            clocks[0].wait(below(&mut random, 3 * SECOND));
+        }
+        for clocked in &mut clocks {
+            clocked.wait(MIXED + 5 * SECOND);
+        }
+        assert_eq!(
+            clocks[0].views(),
+            clocks[1].views(),
+            "seed {seed}, before {first}"
+        );
+        for arrival in all[first..].iter().take(300) {
+            for clocked in &mut clocks {
+                clocked.observe(arrival);
+                clocked.wait(SECOND / 1000);
+            }
+        }
+        for clocked in &mut clocks {
+            clocked.sequencer.finish(clocked.now, &mut Silent);
+        }
+        assert_eq!(clocks[0].views(), clocks[1].views(), "seed {seed}, from {first}");
+    }
+    assert!(open > 10_000, "{open}");
 }

@@ -5,7 +5,7 @@ mod jump;
 use super::{
     FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, MIXED, OTHERS, PAUSE, SETTLE, STALLED, TURNS, WINDOW,
 };
-use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, sender_of};
+use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, follow_clock, sender_of};
 use crate::sequence::StreamView;
 use crate::sequence::track::{Origins, Track, is_ahead, is_late, low_bits};
 use crate::stream::{StreamId, pack};
@@ -351,8 +351,7 @@ impl Stream {
 
     /// Follows the two latest sequences without counting. As long as they continue by turns, the stream remains mixed.
     pub(super) fn observe_mixed(&mut self, seq: u32, now: Nanos) {
-        let is_over = now >= self.mixed_until || now.saturating_add(2 * MIXED) < self.mixed_until;
-        if is_over {
+        if now >= self.mixed_until {
             self.mixed_until = 0;
             self.turns = Turns::default();
             self.stalled = 0;
@@ -576,9 +575,32 @@ impl Stream {
 
     /// Ends an accounting interval: nothing more is expected of a sequence that was left.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.follow_clock(now);
         self.end_left_sequence(now, out);
         if now.saturating_sub(self.last_seen) >= SETTLE {
             self.settle(now, out);
+        }
+    }
+
+    /// Adjusts stored times if the clock was set back, so that nothing stays open for longer than its timeout.
+    fn follow_clock(&mut self, now: Nanos) {
+        let silent_since = self.last_seen;
+        let nodes = &mut self.nodes;
+        let seen = [
+            &mut self.last_seen,
+            &mut self.turns.seen,
+            &mut nodes.first_seen,
+            &mut nodes.other_seen,
+        ];
+        let since = self.former.as_mut().map(|former| &mut former.since);
+        for time in seen.into_iter().chain(&mut nodes.unnamed).chain(since) {
+            follow_clock(time, 0, now);
+        }
+        follow_clock(&mut self.mixed_until, MIXED, now);
+        if let Some(left) = &mut self.left {
+            // What was over before a silence remains so.
+            left.until = left.until.saturating_sub(silent_since - self.last_seen);
+            follow_clock(&mut left.until, PAUSE, now);
         }
     }
 
