@@ -400,6 +400,9 @@ impl Sequencer {
     /// stream with new counts, and an event of each that has new losses. Returns the number of events since the last interval.
     pub fn account(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         for slot in 0..self.streams.len() {
+            if self.streams[slot].is_accounted(now) {
+                continue;
+            }
             let stream = self.stream_of_address(slot, now);
             stream.account(now, out);
             self.events += stream.report(now, out);

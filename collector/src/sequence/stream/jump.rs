@@ -671,6 +671,12 @@ impl Stream {
         self.note(now, SequenceEventKind::Stray(seq), out);
     }
 
+    /// Whether a stray that datagram `at` of the stream followed may have been sent with the latest ones. An earlier one was not: a
+    /// restarted reporter, for example, sends the first numbers again.
+    pub(super) fn is_near_stray(&self, at: u64) -> bool {
+        self.datagrams.wrapping_sub(at) <= u64::from(WINDOW)
+    }
+
     /// A stray is not missing in the sequence that turned out to be its own.
     fn fill_stray(&mut self) {
         let Some((stray, at)) = self.stray.take() else {
@@ -678,9 +684,7 @@ impl Stream {
         };
         let ahead = self.distance(stray, self.current.highest);
         let back = ahead.unsigned_abs();
-        // An earlier one was not sent with these: a restarted reporter, for example, sends the first numbers again.
-        let is_recent = self.datagrams.wrapping_sub(at) <= u64::from(WINDOW);
-        if !is_recent || !is_late(ahead) {
+        if !self.is_near_stray(at) || !is_late(ahead) {
             return;
         }
         if back >= self.current.known {
