@@ -80,6 +80,8 @@
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
+mod bound_tests;
+#[cfg(test)]
 mod channel;
 #[cfg(test)]
 mod rule_tests;
