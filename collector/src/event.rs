@@ -9,6 +9,21 @@ use crate::stream::StreamId;
 /// Nanoseconds since the Unix epoch (or since the start of simulated time).
 pub type Nanos = u64;
 
+/// Nanoseconds in a second.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// A clock that is further behind its latest time than this was set back, ns. Datagrams that waited, or that another thread received,
+/// may also be behind, but not a clock.
+pub const SET_BACK: Nanos = 2 * SECOND;
+
+/// Moves a time to `ahead` after `now` if the clock was set back since it was stored; it was at most `ahead` after the clock then.
+pub(crate) fn follow_clock(time: &mut Nanos, ahead: Nanos, now: Nanos) {
+    let latest = now.saturating_add(ahead);
+    if *time > latest.saturating_add(SET_BACK) {
+        *time = latest;
+    }
+}
+
 wire::named! {
     /// The kind of an event.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

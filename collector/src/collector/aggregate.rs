@@ -50,10 +50,11 @@ impl Collector {
         let readers = &mut self.readers;
         inner.stats.datagrams += burst.len() as u64;
         for datagram in burst {
-            if inner.leaves_second(datagram.received) {
-                inner.advance(datagram.received, out);
+            let mut received = datagram.received;
+            if inner.leaves_second(received) {
+                received = inner.advance(received, out);
             }
-            let (envelope, _) = inner.open(datagram, readers);
+            let (envelope, _) = inner.open(datagram, received, readers);
             let checked = inner.access.check(envelope.listener, envelope.source, || {
                 Header::parse(datagram.payload).map(|header| Some(header.aggregator))
             });

@@ -138,11 +138,12 @@ impl Collector {
                     later.payload.get(line).map(memory::prefetch);
                 }
             }
-            if self.inner.leaves_second(datagram.received) {
+            let mut received = datagram.received;
+            if self.inner.leaves_second(received) {
                 self.inner.flush(&mut pending, out);
-                self.inner.advance(datagram.received, out);
+                received = self.inner.advance(received, out);
             }
-            let (envelope, reader) = self.inner.open(datagram, &mut self.readers);
+            let (envelope, reader) = self.inner.open(datagram, received, &mut self.readers);
             if self.inner.restricted && !self.inner.admits(&{ envelope }, datagram.payload, reader) {
                 continue;
             }
@@ -276,21 +277,22 @@ impl Collector {
 }
 
 impl Inner {
-    /// The source of a datagram, and its profile.
+    /// The source of a datagram that counts at `received`, and its profile.
     #[inline]
     pub(crate) fn open<'e>(
         &mut self,
         datagram: &'e Datagram<'_>,
+        received: Nanos,
         readers: &'e mut [(Decoder, Units)],
     ) -> (DatagramContext<'e>, &'e mut Decoder) {
-        let sender = self.sources.enter(&datagram.source, datagram.received);
+        let sender = self.sources.enter(&datagram.source, received);
         let at = usize::from(sender.profile) % readers.len();
         let (decoder, units) = &mut readers[at];
         let envelope = DatagramContext {
             source: &datagram.source,
             sender,
             listener: datagram.listener,
-            received: datagram.received,
+            received,
             units,
         };
         (envelope, decoder)

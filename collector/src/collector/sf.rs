@@ -41,11 +41,12 @@ impl Inner {
                     later.payload.get(line).map(memory::prefetch);
                 }
             }
-            if self.leaves_second(datagram.received) {
+            let mut received = datagram.received;
+            if self.leaves_second(received) {
                 self.join_all(&mut pending, out);
-                self.advance(datagram.received, out);
+                received = self.advance(received, out);
             }
-            let (envelope, reader) = self.open(datagram, readers);
+            let (envelope, reader) = self.open(datagram, received, readers);
             if self.restricted && !self.admits(&{ envelope }, datagram.payload, reader) {
                 handled += 1;
                 continue;

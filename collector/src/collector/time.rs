@@ -3,14 +3,8 @@
 
 use super::Inner;
 use crate::config::Config;
-use crate::event::{Nanos, Output};
+use crate::event::{Nanos, Output, SECOND, SET_BACK, follow_clock};
 use crate::state::series::Closing;
-
-const SECOND: Nanos = 1_000_000_000;
-
-/// A tick that is further behind the latest time than this shows that the clock was set back, ns. Reports that waited in a
-/// socket may also be behind, but not a tick.
-const SET_BACK: Nanos = 2 * SECOND;
 
 /// Reports may wait in a queue this long after a step of the clock, or after a late tick behind it, ns.
 const QUEUED: Nanos = 5 * SECOND;
@@ -113,13 +107,15 @@ impl Inner {
         now.wrapping_sub(self.sweep.second_began) >= SECOND
     }
 
-    /// Advances time to `now`, never backwards. Ends the second if `now` lies in another.
+    /// Advances time to `now`, never backwards. Ends the second if `now` lies in another. Returns the time that counts for a datagram with
+    /// the receive time `now`: the current one if that is a time of the clock before it was set back.
     #[inline]
-    pub(super) fn advance(&mut self, now: Nanos, out: &mut dyn Output) {
+    pub(super) fn advance(&mut self, now: Nanos, out: &mut dyn Output) -> Nanos {
         if self.leaves_second(now) && !self.change_second(now, out) {
-            return;
+            return self.sweep.now;
         }
         self.sweep.now = self.sweep.now.max(now);
+        now
     }
 
     /// `false`: time does not advance.
@@ -162,7 +158,6 @@ impl Inner {
     fn set_back(&mut self, now: Nanos, out: &mut dyn Output) {
         let before = self.sweep.now;
         self.end_open(false, self.closing(true, 1), out);
-        self.sf.set_back(now);
         self.sweep.now = now;
         self.sweep.pushed = now;
         self.sweep.before = before;
@@ -229,10 +224,7 @@ impl Inner {
             return;
         }
         let (flow, cold, _) = self.state.flows.parts(slot);
-        if flow.last_seen > now.saturating_add(SET_BACK) {
-            // From before the clock was set back.
-            flow.last_seen = now;
-        }
+        follow_clock(&mut flow.last_seen, 0, now);
         let silent = now.saturating_sub(flow.last_seen);
         let reports = flow.reports;
         let fresh = reports as u32 != cold.pushed;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use detect::Metric;
 use wire::FlowKey;
 
-use crate::event::{Event, Kind, Nanos};
+use crate::event::{Event, Kind, Nanos, SECOND, SET_BACK};
 
 /// Limits of recordings: their length, their rate and their size.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,7 +181,7 @@ impl Windows {
     /// A window whose time is over at `now`; call it again until there is none.
     pub fn due(&mut self, now: Nanos) -> Option<Window> {
         if let Some(open) = &self.open
-            && (open.to < now || now.saturating_add(CLOCK_SET_BACK) < open.from)
+            && (open.to < now || now.saturating_add(SET_BACK) < open.from)
         {
             self.end();
         }
@@ -212,7 +212,6 @@ impl Trigger {
     }
 }
 
-const SECOND: Nanos = 1_000_000_000;
 /// Events further in the past than this are of a clock that was set back.
 const CLOCK_SET_BACK: Nanos = 60 * SECOND;
 /// Subjects of a window.
@@ -290,6 +289,16 @@ mod tests {
             windows.due(u64::MAX),
             Some(window(8_500 * MS, 9_500 * MS, &[(9_000 * MS, 2)]))
         );
+    }
+
+    #[test]
+    fn a_window_ends_when_the_clock_is_set_back() {
+        for back in [3, 30, 3000] {
+            let mut windows = Windows::new(FlightConfig::default());
+            windows.trigger(at(10_000 * SECOND, 1));
+            assert_eq!(windows.due((10_000 - 1) * SECOND), None);
+            assert!(windows.due((10_000 - back) * SECOND).is_some(), "{back}");
+        }
     }
 
     #[test]

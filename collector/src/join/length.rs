@@ -17,7 +17,7 @@
 //! flows always overwrite the registers). It is too small only if the source's record never arrives from
 //! any flow.
 
-use crate::event::Nanos;
+use crate::event::{Nanos, follow_clock};
 
 /// Number of reports after which the learned count is used.
 const ENOUGH: u32 = 64;
@@ -62,7 +62,11 @@ impl Lengths {
         let largest = &mut learned.largest[usize::from(!medium)];
         *largest = remaining.max(*largest);
         learned.ready |= learned.reports >= ENOUGH;
-        if learned.reports >= PERIOD_REPORTS && now.saturating_sub(learned.began) >= PERIOD {
+        if learned.reports < PERIOD_REPORTS {
+            return;
+        }
+        follow_clock(&mut learned.began, 0, now);
+        if now.saturating_sub(learned.began) >= PERIOD {
             let before = learned.largest;
             *learned = Learned {
                 began: now,
@@ -72,13 +76,6 @@ impl Lengths {
                 ready: true,
             };
         }
-    }
-
-    /// The clock was set back to `now`.
-    pub(crate) fn set_back(&mut self, now: Nanos) {
-        self.learned
-            .iter_mut()
-            .for_each(|learned| learned.began = learned.began.min(now));
     }
 
     /// The initial hop count of sources of this profile; `None` if it is not known yet. A configured count that reports contradict

@@ -46,7 +46,7 @@ use wire::int::sf::State as Priority;
 use crate::admission::Admission;
 use crate::config::{JoinConfig, Units};
 use crate::decode::{EndTimestamps, Head, ReadHops, Reading};
-use crate::event::Nanos;
+use crate::event::{Nanos, follow_clock};
 use crate::index::NO_SLOT;
 use crate::stats::{JoinStats, Reason, Table, Unadmitted};
 
@@ -569,20 +569,14 @@ impl Joiner {
         for _ in 0..PER_TICK.min(slots) {
             let flow = self.next % slots;
             self.next = flow + 1;
-            if self.flows.is_used(flow) && now.saturating_sub(self.flows.get(flow).last_seen) >= SILENCE {
-                self.leave(flow, Reason::Timeout, out);
+            if !self.flows.is_used(flow) {
+                continue;
             }
-        }
-    }
-
-    /// Handles a clock that was set back to `now`; no set is open.
-    pub(crate) fn set_back(&mut self, now: Nanos) {
-        self.lengths.set_back(now);
-        for flow in 0..self.flows.slots() {
-            if self.flows.is_used(flow) {
-                let flow = self.flows.get_mut(flow);
-                flow.last_seen = flow.last_seen.min(now);
-                flow.suspended_until = flow.suspended_until.min(now.saturating_add(SUSPENSION));
+            let state = self.flows.get_mut(flow);
+            follow_clock(&mut state.last_seen, 0, now);
+            follow_clock(&mut state.suspended_until, SUSPENSION, now);
+            if now.saturating_sub(state.last_seen) >= SILENCE {
+                self.leave(flow, Reason::Timeout, out);
             }
         }
     }

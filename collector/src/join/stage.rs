@@ -209,11 +209,6 @@ impl SfInt {
         });
     }
 
-    /// Handles a clock that was set back to `now`; no set is open.
-    pub(crate) fn set_back(&mut self, now: Nanos) {
-        self.joiner.set_back(now);
-    }
-
     pub(crate) fn stats(&self) -> JoinStats {
         self.joiner.stats()
     }

@@ -634,3 +634,47 @@ fn losses_before_a_restart_do_not_make_another_one_a_late_batch() {
         }
     }
 }
+
+#[test]
+fn a_restart_without_its_first_numbers_that_reaches_the_old_one_counts_as_a_late_batch() {
+    for id in [V10, V20] {
+        // The number after a burst of losses, and the numbers that count as lost, and as received twice.
+        for (next, lost, duplicated) in [(8900, 0, 100), (9000, 0, 0), (9128, 128, 0), (70_000, 61_000, 0)] {
+            let mut arrivals = Arrivals::new(id);
+            arrivals.observe(1000..9000).wait(500).observe(20..520);
+            let view = arrivals.observe_every(1, next..next + 3000).finish();
+            let found = (view.lost + view.unconfirmed, view.duplicated, view.restarts);
+            assert_eq!(found, (lost, duplicated, 0), "{next}: {view:?}");
+            assert_eq!(view.reordered, 500, "{next}: {view:?}");
+        }
+        // It is a restart if one of its first numbers arrived, if it reaches a lower number, or after a silence.
+        for (first, next, pause) in [(5, 8900, 500), (20, 8800, 500), (20, 8900, 3000)] {
+            let mut arrivals = Arrivals::new(id);
+            arrivals.observe(1000..9000).wait(pause).observe(first..520);
+            let view = arrivals.observe_every(1, next..next + 3000).finish();
+            let found = (view.lost + view.unconfirmed, view.restarts);
+            assert_eq!(found, (u64::from(next) - 520, 1), "{first} {next}: {view:?}");
+        }
+    }
+}
+
+#[test]
+fn an_outage_counts_modulo_the_sequence_space_and_one_of_more_than_half_of_it_is_a_restart() {
+    const HALF: u32 = 1 << 21;
+    let cases = [
+        (V20, HALF - 2, u64::from(HALF) - 2, 0),
+        (V20, HALF - 1, 0, 1),
+        (V20, 2 * HALF - 200_000, 0, 1),
+        (V20, 2 * HALF + 500, 500, 0),
+        (V10, HALF - 1, u64::from(HALF) - 1, 0),
+        (V10, 2 * HALF + 500, 2 * u64::from(HALF) + 500, 0),
+    ];
+    for (id, outage, lost, restarts) in cases {
+        let mut arrivals = Arrivals::new(id);
+        arrivals.observe(FIRST..FIRST + 2000).wait(3000);
+        let first = FIRST + 2000 + outage;
+        let view = arrivals.observe_every(1, first..first + 2000).finish();
+        let found = (view.lost + view.unconfirmed, view.restarts);
+        assert_eq!(found, (lost, restarts), "{outage}: {view:?}");
+    }
+}

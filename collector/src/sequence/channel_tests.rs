@@ -1,6 +1,6 @@
 //! Loss accounting behind a simulated channel, compared with a plain model that remembers every number. The channel delays, repeats and
 //! loses the datagrams of reporters that pause and restart, also more than a window of them; a second path delivers many of them late and
-//! at once; forged numbers and refused datagrams arrive between.
+//! at once; forged numbers and refused datagrams arrive between. And steps of the clock, back and forward, of any size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,8 @@ struct Arrival {
     sent: Option<(u32, i64)>,
     seq: u32,
     refused: bool,
+    /// A second path delivers it late, with others at once.
+    batched: bool,
 }
 
 /// The channel does more than to lose, repeat and delay single datagrams inside the window.
@@ -65,6 +67,7 @@ impl LateBatch {
         for (place, arrival) in (1..).zip(self.held.drain(..)) {
             all.push(Arrival {
                 at: now + place,
+                batched: true,
                 ..arrival
             });
         }
@@ -147,6 +150,7 @@ fn arrivals(random: &mut Jitter, id: StreamId, channel: Channel, all: &mut Vec<A
                     sent: Some((epoch, number)),
                     seq: start.wrapping_add(number as u32) & mask,
                     refused: hard && !is_edge && below(random, 30) == 0,
+                    batched: false,
                 });
             }
             if number == batch.release {
@@ -198,12 +202,15 @@ struct Model {
     lost: u64,
     /// Numbers that arrived when they were already lost, or did not count because their datagram was refused.
     excused: u64,
+    /// Forged numbers that arrived among those of a late batch.
+    forged_in_batch: u64,
 }
 
 impl Model {
     fn arrive(&mut self, arrival: &Arrival) {
         self.last_seen = arrival.at;
         let Some((epoch, number)) = arrival.sent else {
+            self.forged_in_batch += u64::from(arrival.batched);
             return;
         };
         if epoch > self.epoch {
@@ -263,14 +270,15 @@ fn reporters() -> [StreamId; 5] {
     ]
 }
 
-/// One stream and its model after all arrivals.
-fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model) {
+/// One stream and its model after all arrivals, and whether it ever was one of several nodes.
+fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model, bool) {
     let mut sequencer = Sequencer::new(64, seed);
     let mut model = Model {
         settled: -1,
         ..Model::default()
     };
     let mut second = 0;
+    let mut was_mixed = false;
     for arrival in all {
         if arrival.at / SECOND != second {
             second = arrival.at / SECOND;
@@ -283,17 +291,18 @@ fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model) {
             sequencer.observe(&arrival.id, arrival.seq, arrival.at, &mut Silent);
         }
         model.arrive(arrival);
+        was_mixed |= sequencer.streams().any(|view| view.mixed);
     }
     sequencer.finish(u64::MAX, &mut Silent);
     model.end();
     let mut views = sequencer.streams();
     let view = views.next().unwrap();
     assert_eq!((views.len(), view.id.version), (0, id.version));
-    (view, model)
+    (view, model, was_mixed)
 }
 
 /// A run with one of the reporters.
-fn simulate(seed: u64, channel: Channel) -> (StreamView, Model) {
+fn simulate(seed: u64, channel: Channel) -> (StreamView, Model, bool) {
     let mut random = Jitter::new(seed);
     let ids = reporters();
     let id = ids[seed as usize / 5 % ids.len()];
@@ -306,9 +315,10 @@ fn simulate(seed: u64, channel: Channel) -> (StreamView, Model) {
     run(id, &all, seed)
 }
 
-/// Forged numbers, bursts of losses and late batches at once. A plain model is not reached in all runs: a forged number that arrives among
-/// those of a late batch counts as one of them, so the batch recovers a loss too many (37 runs, in most of them one to three numbers); one that lies where a late
-/// batch or a burst of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (5 runs).
+/// Forged numbers, bursts of losses and late batches at once. A forged number that arrives among those of a late batch counts as one of
+/// them, so the batch recovers a loss too many. Other numbers of a stream without node count as turns of two nodes if five in a row arrive
+/// twice, apart: such a stream is not counted for a minute, and then afresh. What a plain model does not reach: one that lies where a late batch or a burst
+/// of losses is, or that arrives when a batch begins, may make the batch a restart, or some of its numbers lost (3 runs).
 #[test]
 fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_exceptions() {
     let channel = Channel {
@@ -317,20 +327,23 @@ fn a_hard_channel_with_a_second_path_is_counted_as_by_the_plain_model_with_few_e
     };
     let mut outside = Vec::new();
     let mut wrong_restarts = 0;
+    let mut mixed = 0;
     for seed in 0..2000 {
-        let (view, model) = simulate(seed, channel);
-        if view.mixed {
+        let (view, model, was_mixed) = simulate(seed, channel);
+        if was_mixed {
+            mixed += 1;
             continue;
         }
         let lost = view.lost + view.unconfirmed;
-        if !(model.lost..=model.lost + model.excused).contains(&lost) {
-            outside.push((seed, lost, model.lost, model.excused));
+        let least = model.lost.saturating_sub(model.forged_in_batch);
+        if !(least..=model.lost + model.excused).contains(&lost) {
+            outside.push((seed, lost, model.lost, model.excused, model.forged_in_batch));
         }
         wrong_restarts += u32::from(view.restarts != u64::from(model.epoch));
     }
     assert!(
-        outside.len() <= 42 && wrong_restarts <= 3,
-        "{wrong_restarts} {outside:?}"
+        outside.len() <= 3 && wrong_restarts <= 1 && mixed <= 6,
+        "{wrong_restarts} {mixed} {outside:?}"
     );
 }
 
@@ -345,8 +358,8 @@ fn a_channel_that_delays_repeats_and_loses_is_counted_as_by_the_plain_model() {
             second_path: matches!(seed % 5, 1 | 4),
         };
         let hard = channel.hard;
-        let (view, model) = simulate(seed, channel);
-        if view.mixed {
+        let (view, model, was_mixed) = simulate(seed, channel);
+        if was_mixed {
             assert!(
                 view.id.node.is_none() && (hard || channel.second_path),
                 "run {seed}: {view:?}"
@@ -412,4 +425,136 @@ fn two_nodes_behind_one_address_are_never_counted_as_one() {
             "run {seed}: {apart} {loss}, not {not_sent}"
         );
     }
+}
+
+/// The clock at the beginning.
+const START: Nanos = 1_000_000 * SECOND;
+
+/// A sequencer and its clock.
+struct Clocked {
+    sequencer: Sequencer,
+    now: Nanos,
+    accounted: Nanos,
+}
+
+impl Clocked {
+    fn new() -> Self {
+        Self {
+            sequencer: Sequencer::new(8, 0),
+            now: START,
+            accounted: START,
+        }
+    }
+
+    /// Lets the clock run. Each second of it is accounted for.
+    fn wait(&mut self, time: Nanos) {
+        let until = self.now + time;
+        while self.accounted.saturating_add(SECOND) <= until {
+            self.accounted = (self.accounted + SECOND).max(self.now);
+            self.sequencer.account(self.accounted, &mut Silent);
+        }
+        self.now = until;
+    }
+
+    /// Sets the clock. As in the fan-out, a step of a second or more is seen at once.
+    fn step(&mut self, to: Nanos) {
+        self.now = to;
+        if to.abs_diff(self.accounted) >= SECOND {
+            self.accounted = to;
+            self.sequencer.account(to, &mut Silent);
+        }
+    }
+
+    fn observe(&mut self, arrival: &Arrival) {
+        self.sequencer
+            .observe(&arrival.id, arrival.seq, self.now, &mut Silent);
+    }
+
+    /// The streams, without times.
+    fn views(&self) -> Vec<StreamView> {
+        let views = self.sequencer.streams();
+        views.map(|view| StreamView { last_seen: 0, ..view }).collect()
+    }
+}
+
+/// A time to which the clock is set: by less than a second up to hours from `now`.
+fn stepped(random: &mut Jitter, now: Nanos) -> Nanos {
+    let most = [3, 30, 300, 20_000][below(random, 4) as usize] * SECOND;
+    let size = below(random, most / 1000) * 1000;
+    if below(random, 3) == 0 {
+        now + size
+    } else {
+        now - size
+    }
+}
+
+/// Numbers of two nodes behind one address, and of one, with losses, restarts and a second path.
+fn numbers(random: &mut Jitter) -> Vec<Arrival> {
+    let ids = reporters();
+    let at = below(random, 5) as usize;
+    let mut all = Vec::new();
+    for id in if at < 2 { &ids[at..=at] } else { &ids[2..] } {
+        let channel = Channel {
+            hard: false,
+            second_path: below(random, 2) == 0,
+        };
+        arrivals(random, *id, channel, &mut all);
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Once the clock has run for as long as the longest timeout, a stream is as if there had been no step.
+#[test]
+fn nothing_stays_open_for_longer_after_a_step_of_the_clock() {
+    let mut open = 0;
+    for seed in 0..1500 {
+        let mut random = Jitter::new(seed);
+        let all = numbers(&mut random);
+        let first = below(&mut random, all.len() as u64 - 100) as usize;
+        let begins = below(&mut random, 2) as usize * first.saturating_sub(500);
+        let mut clocks = [Clocked::new(), Clocked::new()];
+        // Steps while numbers arrive.
+        for pair in all[begins..=first].windows(2) {
+            let step = (below(&mut random, 300) == 0).then(|| stepped(&mut random, clocks[0].now));
+            for clocked in &mut clocks {
+                clocked.observe(&pair[0]);
+                clocked.wait(pair[1].at - pair[0].at);
+                if let Some(to) = step {
+                    clocked.step(to);
+                }
+            }
+        }
+        assert_eq!(clocks[0].views(), clocks[1].views());
+        open += clocks[0]
+            .views()
+            .iter()
+            .map(|view| u64::from(view.missing))
+            .sum::<u64>();
+        // Steps in a silence, of one of them.
+        for _ in 0..1 + below(&mut random, 3) {
+            let to = stepped(&mut random, clocks[0].now);
+            clocks[0].step(to);
+            clocks[0].wait(below(&mut random, 3 * SECOND));
+        }
+        for clocked in &mut clocks {
+            clocked.wait(MIXED + 5 * SECOND);
+        }
+        assert_eq!(
+            clocks[0].views(),
+            clocks[1].views(),
+            "seed {seed}, before {first}"
+        );
+        for arrival in all[first..].iter().take(300) {
+            for clocked in &mut clocks {
+                clocked.observe(arrival);
+                clocked.wait(SECOND / 1000);
+            }
+        }
+        for clocked in &mut clocks {
+            clocked.sequencer.finish(clocked.now, &mut Silent);
+        }
+        assert_eq!(clocks[0].views(), clocks[1].views(), "seed {seed}, from {first}");
+    }
+    assert!(open > 10_000, "{open}");
 }

@@ -80,6 +80,8 @@
 #[cfg(test)]
 mod attack_tests;
 #[cfg(test)]
+mod bound_tests;
+#[cfg(test)]
 mod channel_tests;
 #[cfg(test)]
 mod rule_tests;
@@ -296,15 +298,20 @@ impl Sequencer {
         Some(entered)
     }
 
-    /// Until when the address of a stream of one of its nodes is mixed; 0 if it is not.
-    fn mixed_until(&self, id: &StreamId) -> Nanos {
-        if id.version != V05 || id.node.is_none() {
-            return 0;
+    /// The stream in a slot. One of a node is mixed as long as that of its address is.
+    fn stream_of_address(&mut self, slot: usize, now: Nanos) -> &mut Stream {
+        let id = self.streams[slot].id;
+        if id.version == V05 && id.node.is_some() {
+            let address = self.find(&StreamId { node: None, ..id });
+            let mixed_until = self
+                .streams
+                .get(address as usize)
+                .map_or(0, |stream| stream.mixed_until);
+            if now < mixed_until {
+                self.streams[slot].mark_mixed_until(mixed_until);
+            }
         }
-        let slot = self.find(&StreamId { node: None, ..*id });
-        self.streams
-            .get(slot as usize)
-            .map_or(0, |stream| stream.mixed_until)
+        &mut self.streams[slot]
     }
 
     /// Accounts for the number of a datagram that was refused, so it may not be a report at all: the number counts only if its stream
@@ -313,10 +320,8 @@ impl Sequencer {
         let mut slot = self.find(id);
         if id.version == V05 {
             let address = self.find(&StreamId { node: None, ..*id });
-            if self
-                .streams
-                .get(address as usize)
-                .is_some_and(|stream| id.node.is_none() || stream.nodes.first == id.node)
+            if let Some(stream) = self.streams.get(address as usize)
+                && (id.node.is_none() || stream.nodes.first == id.node)
             {
                 slot = address;
             }
@@ -397,11 +402,10 @@ impl Sequencer {
     /// stream with new counts, and an event of each that has new losses. Returns the number of events since the last interval.
     pub fn account(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         for slot in 0..self.streams.len() {
-            let mixed_until = self.mixed_until(&self.streams[slot].id);
-            let stream = &mut self.streams[slot];
-            if now < mixed_until {
-                stream.mark_mixed_until(mixed_until);
+            if self.streams[slot].is_accounted(now) {
+                continue;
             }
+            let stream = self.stream_of_address(slot, now);
             stream.account(now, out);
             self.events += stream.report(now, out);
         }
@@ -411,12 +415,8 @@ impl Sequencer {
     /// Ends the input: all missing numbers are lost, and all counts are reported, likewise.
     pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         for slot in 0..self.streams.len() {
-            let mixed_until = self.mixed_until(&self.streams[slot].id);
-            let stream = &mut self.streams[slot];
-            if stream.last_seen < mixed_until {
-                stream.mark_mixed_until(mixed_until);
-            }
-            stream.finish(now, out);
+            let last_seen = self.streams[slot].last_seen;
+            self.stream_of_address(slot, last_seen).finish(now, out);
         }
         self.account(now, out)
     }

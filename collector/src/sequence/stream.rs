@@ -5,10 +5,12 @@ mod jump;
 use super::{
     FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, MIXED, OTHERS, PAUSE, SETTLE, STALLED, TURNS, WINDOW,
 };
-use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, sender_of};
+use crate::event::{
+    Loss, Nanos, Output, SET_BACK, SequenceEvent, SequenceEventKind, follow_clock, sender_of,
+};
 use crate::sequence::StreamView;
 use crate::sequence::track::{Origins, Track, is_ahead, is_late, low_bits};
-use crate::stream::{StreamId, pack};
+use crate::stream::{StreamId, V05, pack};
 
 use jump::{Former, Left, Place};
 
@@ -121,6 +123,8 @@ pub(super) struct Stream {
     unused: u8,
     /// The numbers advance, the last datagram was in sequence, and there is neither a held number nor a former sequence.
     pub(super) steady: bool,
+    /// All counts are reported, and none changes without another anomaly.
+    accounted: bool,
     pub(super) current: Track,
     held: Option<Held>,
     /// The latest stray, and the count of datagrams then. If the sequence jumps to its neighbourhood soon, it is not missing there.
@@ -175,6 +179,7 @@ impl Stream {
                 .map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
             unused: (32 - id.bits()) as u8,
             steady: false,
+            accounted: false,
             current: Track {
                 alone: true,
                 ..Track::new(seq, 0)
@@ -246,6 +251,7 @@ impl Stream {
     #[cold]
     #[inline(never)]
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
+        self.accounted = false;
         self.support(0, 1);
         let silence = now.saturating_sub(self.last_seen);
         let paused = silence >= PAUSE;
@@ -351,8 +357,7 @@ impl Stream {
 
     /// Follows the two latest sequences without counting. As long as they continue by turns, the stream remains mixed.
     pub(super) fn observe_mixed(&mut self, seq: u32, now: Nanos) {
-        let is_over = now >= self.mixed_until || now.saturating_add(2 * MIXED) < self.mixed_until;
-        if is_over {
+        if now >= self.mixed_until {
             self.mixed_until = 0;
             self.turns = Turns::default();
             self.stalled = 0;
@@ -574,11 +579,46 @@ impl Stream {
         self.recovered += 1;
     }
 
-    /// Ends an accounting interval: nothing more is expected of a sequence that was left.
+    /// Whether an accounting at `now` would change and report nothing.
+    #[inline]
+    pub(super) fn is_accounted(&self, now: Nanos) -> bool {
+        self.accounted && self.last_seen <= now.saturating_add(SET_BACK)
+    }
+
+    /// Ends an accounting interval: nothing more is expected of a sequence that was left. The counts are reported next.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.follow_clock(now);
         self.end_left_sequence(now, out);
         if now.saturating_sub(self.last_seen) >= SETTLE {
             self.settle(now, out);
+        }
+        self.stray = self.stray.filter(|(_, at)| self.is_near_stray(*at));
+        // Without an anomaly counts change by a silence, or because datagrams confirm losses. The nodes of an address have times of their own.
+        self.accounted = self.id.version != V05
+            && (self.former.is_none() && self.left.is_none() && self.stray.is_none())
+            && self.current.window == u128::MAX
+            && self.balance_after(self.datagrams) >= 0;
+    }
+
+    /// Adjusts stored times if the clock was set back, so that nothing stays open for longer than its timeout.
+    fn follow_clock(&mut self, now: Nanos) {
+        let silent_since = self.last_seen;
+        let nodes = &mut self.nodes;
+        let seen = [
+            &mut self.last_seen,
+            &mut self.turns.seen,
+            &mut nodes.first_seen,
+            &mut nodes.other_seen,
+        ];
+        let since = self.former.as_mut().map(|former| &mut former.since);
+        for time in seen.into_iter().chain(&mut nodes.unnamed).chain(since) {
+            follow_clock(time, 0, now);
+        }
+        follow_clock(&mut self.mixed_until, MIXED, now);
+        if let Some(left) = &mut self.left {
+            // What was over before a silence remains so.
+            left.until = left.until.saturating_sub(silent_since - self.last_seen);
+            follow_clock(&mut left.until, PAUSE, now);
         }
     }
 
@@ -604,6 +644,7 @@ impl Stream {
 
     /// Ends the input: no number follows that would confirm a held one.
     pub(super) fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
+        self.accounted = false;
         self.support(0, 0);
         self.refute(now, out);
         if self.is_tentative() {

@@ -325,6 +325,52 @@ fn silence_settles_what_is_missing_once() {
     assert_eq!(notes.1, [loss(2 + SETTLE, 2, 0), loss(5 * SETTLE, 0, 1)]);
 }
 
+#[test]
+fn an_accounting_visits_only_streams_whose_counts_may_change() {
+    const STREAMS: u32 = 10_000;
+    let mut sequencer = Sequencer::new(1 << 14, 0);
+    let mut notes = Notes::default();
+    let id = |node: u32| StreamId {
+        node: Some(node),
+        ..V10
+    };
+    for second in 1..10_u32 {
+        let now = Nanos::from(second) * SETTLE / 2;
+        for node in 0..STREAMS {
+            // One loses a report.
+            let number = if node == 5 && second > 3 {
+                second + 1
+            } else {
+                second
+            };
+            sequencer.observe(&id(node), number, now, &mut notes);
+        }
+        sequencer.account(now, &mut notes);
+        let open = sequencer
+            .streams
+            .iter()
+            .filter(|stream| !stream.is_accounted(now));
+        let expected = if second > 3 { vec![Some(5)] } else { vec![] };
+        assert_eq!(
+            open.map(|stream| stream.id.node).collect::<Vec<_>>(),
+            expected,
+            "{second}"
+        );
+    }
+    let now = 6 * SETTLE;
+    sequencer.account(now, &mut notes);
+    assert!(sequencer.streams.iter().all(|stream| stream.is_accounted(now)));
+    assert_eq!(notes.1.iter().map(|loss| loss.lost).sum::<u64>(), 1);
+    // A held number is a stray at the end.
+    sequencer.observe(&id(7), 9000, now, &mut notes);
+    sequencer.account(now, &mut notes);
+    sequencer.finish(now, &mut notes);
+    assert_eq!(notes.1.iter().map(|loss| loss.reordered).sum::<u64>(), 1);
+    // A clock that was set back.
+    sequencer.account(0, &mut notes);
+    assert!(sequencer.streams.iter().all(|stream| stream.last_seen == 0));
+}
+
 /// Numbers that arrive in one second, and that second.
 type Batch = (u64, Vec<u32>);
 
@@ -743,10 +789,15 @@ fn an_outage_is_confirmed_by_what_follows() {
         seen.observe(&id, 5000 + OUTAGE..5000 + OUTAGE + 200);
         let believed = MAX_PRIOR_LOSSES.cast_unsigned() + 200 * 128;
         assert_eq!(seen.losses(), (believed, u64::from(OUTAGE) - believed));
+        seen.sequencer.account(1, &mut seen.notes);
         seen.observe(&id, 5200 + OUTAGE..5000 + OUTAGE + 7796);
         assert_eq!(seen.losses(), (1_000_000 - 64, 64));
         seen.observe(&id, [5000 + OUTAGE + 7796]);
         assert_eq!(seen.losses(), (1_000_000, 0));
+        // Each accounting reports those that were confirmed since the one before.
+        seen.sequencer.account(1, &mut seen.notes);
+        let reported: Vec<_> = seen.notes.1.iter().map(|loss| loss.lost).collect();
+        assert_eq!(reported, [believed, 1_000_000 - believed]);
         let losses = seen.sequencer.streams().map(|view| view.losses()).sum();
         assert_eq!(
             Losses {

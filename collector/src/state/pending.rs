@@ -98,6 +98,8 @@ impl PendingFlow {
             (self.since, self.alone, self.confirmations) = (now, 0, 0);
         }
         self.alone = self.alone.saturating_add(1);
+        // The clock may have been set back.
+        self.since = self.since.min(now);
         now.saturating_sub(self.since) >= FORGOTTEN && self.alone >= UNPROVEN
     }
 }
@@ -252,5 +254,24 @@ impl PendingPostcards {
                 ..PendingFlow::NONE
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FORGOTTEN, PendingFlow, UNPROVEN};
+
+    #[test]
+    fn a_path_is_forgotten_after_its_time_also_if_the_clock_was_set_back() {
+        let mut flow = PendingFlow::NONE;
+        assert!(!flow.count_unconfirmed(true, 1000 * FORGOTTEN));
+        let forgotten = (0..2 * UNPROVEN).map(|at| {
+            let now = FORGOTTEN * u64::from(at) / u64::from(UNPROVEN);
+            flow.count_unconfirmed(false, now)
+        });
+        assert_eq!(
+            forgotten.take_while(|forgotten| !forgotten).count(),
+            UNPROVEN as usize
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::series::{Key, Series};
 use super::uses::{Use, Uses};
 use crate::config::Config;
 use crate::decode::{ABSENT, egress, present};
-use crate::event::Nanos;
+use crate::event::{Nanos, SECOND, follow_clock};
 use crate::hash::fold;
 use crate::stats::Table;
 
@@ -275,18 +275,21 @@ impl Topology {
         }
     }
 
-    /// Adds the reports of a counted flow since its last visit. `leaves`: its path is about to change, and nodes may have values of the next
-    /// one already: their interfaces are not those of its links.
+    /// Adds the reports of a counted flow since its last visit, in this second. `leaves`: its path is about to change, and nodes may have
+    /// values of the next one already: their interfaces are not those of its links.
     fn account(
         &mut self,
         flow: &Flow,
         (reports, leaves): (u32, bool),
+        second: u32,
         states: &[HopState],
         values: &[PacketValues],
     ) {
+        let now = (Nanos::from(second) + 1) * SECOND;
         for state in states {
             let hash = self.node_hash(state.node);
             if let Some(node) = self.nodes.get_mut(hash, state.node) {
+                follow_clock(&mut node.last_seen, 0, now);
                 node.reports += u64::from(reports);
                 node.last_seen = node.last_seen.max(flow.last_seen);
             }
@@ -303,6 +306,7 @@ impl Topology {
             let Some(link) = self.links.get_mut(hash, ends) else {
                 continue;
             };
+            follow_clock(&mut link.last_seen, 0, now);
             if flow.last_seen >= link.last_seen {
                 link.last_seen = flow.last_seen;
                 if leaves {
@@ -414,6 +418,7 @@ impl State {
     /// Accounts for the reports of the flow in `slot`, if there is one. Returns the number of hops that it visited. `leaves`: see
     /// [`Topology::account`].
     fn account_flow(&mut self, slot: u32, leaves: bool) -> usize {
+        let second = self.second();
         let Self { flows, topology, .. } = self;
         if !flows.is_used(slot) {
             return 0;
@@ -429,7 +434,7 @@ impl State {
         }
         cold.accounted = flow.reports as u32;
         if flow.marks.has(Marks::NETWORK) {
-            topology.account(flow, (reports, leaves), stored.states, stored.values);
+            topology.account(flow, (reports, leaves), second, stored.states, stored.values);
         }
         stored.states.len()
     }

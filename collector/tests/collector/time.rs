@@ -1,7 +1,9 @@
-//! Rollups over jumps of time, compared with a plain model that adds values up; and keys that report rarely.
+//! Rollups over jumps of time, compared with a plain model that adds values up; timeouts after steps of the clock; and keys that report rarely.
 
 use std::collections::BTreeMap;
 
+use collector::config::JoinConfig;
+use collector::workload::{SF_CASES, SfCase};
 use collector::{Config, Datagram, Kind, Rollup};
 use testkit::reports::{Bench, SECOND, START, Sent, config, flow, node};
 use testkit::rng::Rng;
@@ -204,6 +206,26 @@ fn rollups_are_the_sums_of_the_plain_model_whatever_time_does() {
 }
 
 #[test]
+fn links_follow_the_reports_after_the_clock_was_set_back() {
+    let mut bench = Bench::new(config());
+    bench.send(&Sent::default()).pass(SECOND);
+    bench.now -= 3600 * SECOND;
+    let mut sent = Sent::default();
+    sent.hops[0].ports.1 = 9;
+    for _ in 0..40 {
+        bench.pass(SECOND).send(&sent);
+    }
+    bench.pass(SECOND);
+    let link = bench.collector.topology_links().next().expect("a link");
+    let node = bench.collector.topology_nodes().next().expect("a node");
+    let last_seen = bench.now - SECOND;
+    assert_eq!(
+        (link.egress_if, link.last_seen, node.last_seen),
+        (Some(9), last_seen, last_seen)
+    );
+}
+
+#[test]
 fn bursts_that_are_further_apart_than_the_timeout_are_counted_in_full() {
     for apart in [3, 20, 120] {
         let mut bench = Bench::new(Config {
@@ -250,4 +272,120 @@ fn a_queue_that_reports_in_one_second_of_twenty_is_new_once() {
         .map(|e| e.kind)
         .collect();
     assert_eq!(of_queue, [Kind::New]);
+}
+
+/// Reports of which some are missing: of flows, postcards, and SF-INT records of sets that will not be complete.
+struct Incomplete {
+    bench: Bench,
+    rng: Rng,
+    sets: Vec<Vec<u8>>,
+    seq: u32,
+}
+
+impl Incomplete {
+    fn new(run: u64) -> Self {
+        let sf = SfCase {
+            flows: 20,
+            ..SF_CASES[0]
+        }
+        .feed();
+        Self {
+            bench: Bench::new(Config {
+                flow_timeout: 20 * SECOND,
+                sf: JoinConfig {
+                    max_flows: 64,
+                    max_sets: 64,
+                    ..JoinConfig::default()
+                },
+                ..config()
+            }),
+            rng: Rng(run),
+            sets: sf.payloads().map(<[u8]>::to_vec).collect(),
+            seq: 0,
+        }
+    }
+
+    fn send(&mut self, count: usize) {
+        for _ in 0..count {
+            let sent = random_report(&mut self.rng, self.seq);
+            self.seq += [1, 1, 1, 2, 4][self.rng.below(5)];
+            let payload = match self.rng.below(3) {
+                0 => sent.v10(),
+                1 => sent.postcard(),
+                _ => {
+                    let mut payload = self.sets[self.rng.below(self.sets.len())].clone();
+                    payload[1..4].copy_from_slice(&self.seq.to_be_bytes()[1..]);
+                    payload
+                }
+            };
+            self.bench.deliver(&payload);
+        }
+    }
+
+    /// Sets the clock, back more often than forward. Reports that waited meanwhile have times from before.
+    fn step(&mut self) {
+        let before = self.bench.now;
+        let most = [3, 30, 300, 20_000][self.rng.below(4)];
+        let size = self.rng.roll() % (most * SECOND);
+        self.bench.now = if self.rng.below(3) == 0 {
+            before + size
+        } else {
+            before - size
+        };
+        let until = self.rng.roll() % (4 * SECOND);
+        self.bench.pass(until);
+        let now = std::mem::replace(&mut self.bench.now, before);
+        let count = self.rng.below(10);
+        self.send(count);
+        self.bench.now = now;
+    }
+
+    /// What is not closed: flows, pending postcards, sets, flows and records of SF-INT, missing numbers, and metric keys.
+    fn open(&self) -> [(&'static str, u64); 8] {
+        let collector = &self.bench.collector;
+        let stats = collector.stats();
+        let tables = collector.tables();
+        let keys = [tables.nodes, tables.queues, tables.congestion, tables.links];
+        [
+            ("flows", tables.flows.used),
+            ("paths", tables.paths.used),
+            ("postcards", stats.postcards.accepted - stats.postcards.released),
+            ("records", stats.sf.pending),
+            ("sets", tables.sf_sets.used),
+            ("flows of sets", tables.sf_flows.used),
+            (
+                "numbers",
+                collector.streams().map(|view| u64::from(view.missing)).sum(),
+            ),
+            ("keys", keys.iter().map(|table| table.used).sum()),
+        ]
+    }
+}
+
+#[test]
+fn nothing_stays_open_for_longer_than_its_timeout_whatever_the_clock_does() {
+    let mut most = [0; 8];
+    for run in 0..150 {
+        let mut all = Incomplete::new(run);
+        for _ in 0..20 {
+            let count = all.rng.below(20);
+            all.send(count);
+            for (most, (_, open)) in most.iter_mut().zip(all.open()) {
+                *most = open.max(*most);
+            }
+            let pause = all.rng.roll() % SECOND;
+            all.bench.pass(pause);
+            if all.rng.below(6) == 0 {
+                all.step();
+            }
+        }
+        // The longest timeout is that of flows of SF-INT.
+        all.bench.pass(66 * SECOND);
+        let open = all.open();
+        assert_eq!(open, open.map(|(name, _)| (name, 0)), "run {run}");
+        let losses: u64 = all.bench.log.losses.iter().map(|loss| loss.lost).sum();
+        let lost: u64 = all.bench.collector.streams().map(|view| view.lost).sum();
+        assert_eq!(losses, lost, "run {run}");
+    }
+    assert!(most.iter().all(|open| *open > 0), "{most:?}");
 }

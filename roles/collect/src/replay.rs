@@ -5,7 +5,7 @@ mod clocks;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use collector::{Collector, Datagram, Output};
+use collector::{Collector, Datagram, Output, event::SECOND};
 use nic::capture::{BURST, Frames};
 
 pub use self::clocks::Difference;
@@ -24,7 +24,6 @@ pub enum Speed {
 
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
-const SECOND: u64 = 1_000_000_000;
 /// Maximum number of ticks in a pause.
 const MAX_TICKS: u64 = 10_000;
 /// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.

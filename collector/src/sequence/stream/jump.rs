@@ -29,7 +29,7 @@ pub(super) struct Former {
     /// Unconfirmed losses that the datagrams of the newer sequence do not confirm.
     pub(super) put_aside: u64,
     /// When the newer sequence began.
-    since: Nanos,
+    pub(super) since: Nanos,
     /// Numbers that were counted as reordered, and as duplicated, before it.
     reordered: u64,
     duplicated: u64,
@@ -54,7 +54,7 @@ pub(super) struct Left {
     /// Restarts since then, which count when the stream can no longer return.
     restarts: u32,
     /// Late numbers may arrive until then, which an early silence puts off once.
-    until: Nanos,
+    pub(super) until: Nanos,
     put_off: bool,
 }
 
@@ -128,16 +128,12 @@ impl Stream {
     /// Whether a number before the current sequence is closer to its first one than to the former sequence.
     fn is_closer_to_first(&self, seq: u32) -> bool {
         let below = self.distance(self.current.first, seq);
-        self.former
-            .as_ref()
-            .is_none_or(|former| below <= self.distance(seq, former.track.highest))
+        !matches!(&self.former, Some(former) if below > self.distance(seq, former.track.highest))
     }
 
     /// Whether the current sequence began behind an older one, which has not ended.
     pub(super) fn is_behind(&self) -> bool {
-        self.former
-            .as_ref()
-            .is_some_and(|former| former.is_older && !former.is_outage)
+        matches!(&self.former, Some(former) if former.is_older && !former.is_outage)
     }
 
     /// Whether the current sequence may be a few strays: it is behind an older one, and short.
@@ -158,11 +154,7 @@ impl Stream {
     /// Processes a number of the former sequence. The second in a row makes it the current one again.
     pub(super) fn observe_former(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         let continued = self.former.as_ref().is_some_and(|former| former.continued);
-        if self
-            .former
-            .as_ref()
-            .is_some_and(|former| former.is_older && former.is_outage)
-            && !self.is_tentative()
+        if matches!(&self.former, Some(former) if former.is_older && former.is_outage) && !self.is_tentative()
         {
             self.reordered += 1;
         }
@@ -275,18 +267,14 @@ impl Stream {
     /// Begins another sequence. The current one becomes the former one, unless it was a few strays.
     fn jump_to(&mut self, held: Held, now: Nanos, out: &mut dyn Output) {
         let seq = held.seq;
-        let continues_former = self
-            .former
-            .as_ref()
-            .is_some_and(|former| self.is_gap(seq, former.track.highest));
+        let continues_former = matches!(&self.former, Some(former) if self.is_gap(seq, former.track.highest));
         if self.is_tentative() && (continues_former || !self.is_gap(seq, self.current.highest)) {
             self.exchange();
             self.restore_put_aside();
         }
-        if self
-            .former
-            .as_ref()
-            .is_some_and(|former| self.may_reach(former, now) && self.distance(seq, former.track.highest) > 0)
+        if let Some(former) = &self.former
+            && self.may_reach(former, now)
+            && self.distance(seq, former.track.highest) > 0
         {
             self.exchange();
         }
@@ -297,10 +285,7 @@ impl Stream {
                 self.observe_near(seq, now, out);
                 return;
             }
-        } else if self
-            .left
-            .is_some_and(|left| self.distance(seq, left.former.track.highest) >= 0)
-        {
+        } else if matches!(self.left, Some(left) if self.distance(seq, left.former.track.highest) >= 0) {
             self.confirm_restart(out);
         }
         let gap = self.distance(seq, self.current.highest);
@@ -359,15 +344,10 @@ impl Stream {
         let Some(mut former) = self.former.take() else {
             return;
         };
-        let Track {
-            highest,
-            numbers,
-            alone,
-            ..
-        } = former.track;
+        let highest = former.track.highest;
         let gap = self.distance(self.current.first, highest);
-        if !former.is_older || alone && gap > FAR.cast_signed() {
-            self.reordered += u64::from(numbers);
+        if !former.is_older || former.track.alone && gap > FAR.cast_signed() {
+            self.reordered += u64::from(former.track.numbers);
             self.note(now, SequenceEventKind::Stray(highest), out);
             self.lose_shared(now, out);
             return;
@@ -691,6 +671,12 @@ impl Stream {
         self.note(now, SequenceEventKind::Stray(seq), out);
     }
 
+    /// Whether a stray that datagram `at` of the stream followed may have been sent with the latest ones. An earlier one was not: a
+    /// restarted reporter, for example, sends the first numbers again.
+    pub(super) fn is_near_stray(&self, at: u64) -> bool {
+        self.datagrams.wrapping_sub(at) <= u64::from(WINDOW)
+    }
+
     /// A stray is not missing in the sequence that turned out to be its own.
     fn fill_stray(&mut self) {
         let Some((stray, at)) = self.stray.take() else {
@@ -698,9 +684,7 @@ impl Stream {
         };
         let ahead = self.distance(stray, self.current.highest);
         let back = ahead.unsigned_abs();
-        // An earlier one was not sent with these: a restarted reporter, for example, sends the first numbers again.
-        let is_recent = self.datagrams.wrapping_sub(at) <= u64::from(WINDOW);
-        if !is_recent || !is_late(ahead) {
+        if !self.is_near_stray(at) || !is_late(ahead) {
             return;
         }
         if back >= self.current.known {

@@ -11,16 +11,13 @@
 
 use std::path::{Path, PathBuf};
 
+use collector::event::SET_BACK;
 use nic::capture::Frame;
 
 use terminal::progress::Progress;
 
-use super::SECOND;
 use crate::capture::{self, Account};
 
-/// Two frames in a row of an interface that are further behind than this show that its clock was set back, or differs from another one, ns.
-/// It is the bound of the collector.
-const SET_BACK: u64 = 2 * SECOND;
 /// Maximum number of interfaces of a file whose clocks are compared before their frames are replayed.
 const MAX_COMPARED: usize = 64;
 /// Maximum number of differences that are listed.
