@@ -178,10 +178,11 @@ impl Collector {
     pub fn handle_later_reports(&mut self, burst: &[Datagram<'_>], first: u16, out: &mut dyn Output) {
         let Self { readers, inner } = self;
         for datagram in burst {
-            if inner.leaves_second(datagram.received) {
-                inner.advance(datagram.received, out);
+            let mut received = datagram.received;
+            if inner.leaves_second(received) {
+                received = inner.advance(received, out);
             }
-            let (envelope, reader) = inner.open(datagram, readers);
+            let (envelope, reader) = inner.open(datagram, received, readers);
             inner.later_reports(&{ envelope }, datagram.payload, reader, first, out);
         }
     }

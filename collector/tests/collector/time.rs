@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use collector::config::JoinConfig;
-use collector::workload::{SF_CASES, SfCase};
 use collector::{Config, Datagram, Kind, Rollup};
 use testkit::reports::{Bench, SECOND, START, Sent, config, flow, node};
 use testkit::rng::Rng;
+use testkit::workload::collector::{SF_CASES, SfCase};
 use wire::FlowKey;
 
 /// Metric, flow, node, interface, queue, interval and its start.
