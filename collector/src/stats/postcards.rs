@@ -24,11 +24,13 @@ pub enum Partial {
     TooLong,
     /// The flow expired meanwhile.
     FlowGone,
+    /// The packet's hop limit was used up inside the known path.
+    Expired,
 }
 
 impl Partial {
     /// The number of reasons.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
     /// All, in numeric order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::MissingHop,
@@ -40,6 +42,7 @@ impl Partial {
         Self::Int,
         Self::TooLong,
         Self::FlowGone,
+        Self::Expired,
     ];
 
     /// The name in the API and in metrics.
@@ -54,6 +57,7 @@ impl Partial {
             Self::Int => "path_by_int",
             Self::TooLong => "too_long",
             Self::FlowGone => "flow_gone",
+            Self::Expired => "expired",
         }
     }
 }
