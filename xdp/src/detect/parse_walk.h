@@ -159,8 +159,16 @@ int walk_link(struct scratch *s, u32 step)
 static inline_always void trim(struct walk *w, u32 header, u32 total)
 {
     /* Segmentation offload leaves 0 in the length field; a reported packet may have the internal form of the switch chip. */
-    if (total >= header && w->at + total < w->end)
+    if (total >= header && w->at + total < w->end) {
         w->end = w->at + total;
+        w->is_shorter = 1;
+    }
+}
+
+/* The cause of a refusal: INT that the length of an IP header cuts off was not truncated. */
+static inline_always int cause(const struct walk *w, int result)
+{
+    return result == REFUSE(INT_TRUNCATED) && w->is_shorter ? REFUSE(BAD_IP_HEADER) : result;
 }
 
 int walk_ipv4(struct scratch *s)
@@ -321,7 +329,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
 
             if (result < 0) {
                 /* INT may also be behind UDP or TCP. */
-                w->option_refused = result;
+                w->option_refused = cause(w, result);
                 w->seek = 1;
                 s->found.int_version = 0;
                 s->found.sf = SF_NONE;
