@@ -315,12 +315,15 @@ static inline_always u32 looks_like_shim(const u8 *shim)
     return !(shim[0] & 3) && shim[1] >= 3 && (shim[0] & 0x0c || (!shim[2] && dscp));
 }
 
-static inline_always int one_l4_shim(struct scratch *s, const struct profile *p)
+/* The shim after L4 at s->walk.shim, and INT after it. Stores in s->walk the end of INT and the original field. */
+int l4_shim(struct scratch *s, const struct profile *p)
 {
     u32 at, mark, hostint;
     const u8 *shim;
     int found, result;
 
+    if (!s || !p)
+        return REFUSE(INT_TRUNCATED);
     at = s->walk.shim;
     mark = s->walk.mark;
     hostint = p->dialect == HOSTINT;
@@ -351,51 +354,6 @@ static inline_always int one_l4_shim(struct scratch *s, const struct profile *p)
     if (result >= 0)
         s->walk.seek = 0;
     return result;
-}
-
-/* The shim after L4 at s->walk.shim, and INT after it. Stores in s->walk the end of INT and the original field. Of a packet whose IPv6
- * option has INT, too, which a host can write, it is read if it has records, and wins then; otherwise s->walk.mark becomes MARK_NONE.
- */
-int l4_shim(struct scratch *s, const struct profile *p)
-{
-    struct walk *w;
-    struct found *f;
-    struct layout layout;
-    u32 beside_option, version, flags, stack, count, sf, destination;
-    int result;
-
-    if (!s || !p)
-        return REFUSE(INT_TRUNCATED);
-    w = &s->walk;
-    f = &s->found;
-    beside_option = !w->seek;
-    layout = s->int_layout;
-    version = f->int_version;
-    flags = f->int_flags;
-    stack = f->stack;
-    count = f->stack_count;
-    sf = f->sf;
-    destination = w->destination;
-    if (beside_option) {
-        f->int_version = f->stack_count = 0;
-        f->sf = SF_NONE;
-    }
-    result = one_l4_shim(s, p);
-    if (!beside_option)
-        return result;
-    if (result >= 0 && f->int_version && f->stack_count) {
-        w->option_refused = REFUSE(BAD_OPTION);
-        return 0;
-    }
-    w->mark = MARK_NONE;
-    w->destination = destination;
-    s->int_layout = layout;
-    f->int_version = version;
-    f->int_flags = flags;
-    f->stack = stack;
-    f->stack_count = count;
-    f->sf = sf;
-    return 0;
 }
 
 /* INT 1.0 or 0.5 without an L4 tail: after VXLAN-GPE or in Geneve. */

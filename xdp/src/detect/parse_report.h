@@ -351,8 +351,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->walk.has_flow = 0;
         s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = 0;
         s->walk.option_refused = 0;
-        s->walk.int_option = s->walk.is_shorter = 0;
-        result = first == FIRST_COMPACT ? compact(s, p) : cause(&s->walk, walk_packet(s, p, first));
+        result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
         if (result >= 0 && s->walk.option_refused) {
             /* A host may have written the option. It does not hide the INT behind it. */
             refused = s->walk.option_refused;

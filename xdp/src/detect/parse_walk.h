@@ -159,16 +159,8 @@ int walk_link(struct scratch *s, u32 step)
 static inline_always void trim(struct walk *w, u32 header, u32 total)
 {
     /* Segmentation offload leaves 0 in the length field; a reported packet may have the internal form of the switch chip. */
-    if (total >= header && w->at + total < w->end) {
+    if (total >= header && w->at + total < w->end)
         w->end = w->at + total;
-        w->is_shorter = 1;
-    }
-}
-
-/* The cause of a refusal: INT that the length of an IP header cuts off was not truncated. */
-static inline_always int cause(const struct walk *w, int result)
-{
-    return result == REFUSE(INT_TRUNCATED) && w->is_shorter ? REFUSE(BAD_IP_HEADER) : result;
 }
 
 int walk_ipv4(struct scratch *s)
@@ -329,12 +321,10 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
 
             if (result < 0) {
                 /* INT may also be behind UDP or TCP. */
-                w->option_refused = cause(w, result);
+                w->option_refused = result;
                 w->seek = 1;
                 s->found.int_version = 0;
                 s->found.sf = SF_NONE;
-            } else if (!next && !w->seek && !w->left_out && s->found.int_version) {
-                w->int_option = w->ip;
             }
             options(s, w->at + 2, w->at + len);
         }
@@ -363,35 +353,27 @@ static inline_always u32 is_tunnel(const struct scratch *s, u32 at, u32 dst_port
            (protocol == ETH_IPV6 && (available <= inner || version == 6));
 }
 
-/* Whether a shim with this first byte belongs to the mark of the port, so that it is not one of the DSCP (ruling m): by its
- * next-protocol type, or because Host-INT marks INT 0.5 by the port.
- */
-static inline_always u32 is_shim_of_port(const struct profile *p, u32 first)
-{
-    return first >> 4 ? !!(first & 0x0c) : p->dialect == HOSTINT;
-}
-
 /* Whether a shim begins at `body`. A packet that ends there was truncated before INT. */
 static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dst_port)
 {
     struct walk *w = &s->walk;
     const u8 *shim = bytes(s, body);
-    u32 marks, by_port = is_udp && dst_port == p->int_udp_port && dst_port;
+    u32 marks;
 
-    if ((!w->seek && w->int_option != w->ip) || w->end <= body)
+    if (!w->seek || w->end <= body)
         return MARK_NONE;
     w->shim = body;
+    if (is_udp && dst_port == p->int_udp_port && dst_port)
+        return MARK_PORT;
     if (p->has_probe_marker && body + 8 <= w->end && be64(shim) == p->probe_marker) {
         w->shim = body + 8;
         return MARK_PROBE;
     }
-    if (by_port && is_shim_of_port(p, shim[0]))
-        return MARK_PORT;
     marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
     /* A tunnel may copy the inner DSCP to its outer header; a tunnel header follows then, not a shim. */
     if (marks && !(is_udp && is_tunnel(s, body, dst_port)))
         return MARK_DSCP;
-    return by_port ? MARK_PORT : MARK_NONE;
+    return MARK_NONE;
 }
 
 static inline_always u32 is_tunnel_port(u32 dst_port)
@@ -513,8 +495,6 @@ int walk_tcp(struct scratch *s, const struct profile *p)
     result = l4_shim(s, p);
     if (result < 0)
         return result;
-    if (w->mark == MARK_NONE)
-        return STEP_DONE;
     if (w->original_port != ABSENT)
         dst_port = w->original_port;
     set_flow(w, 1, src_port, dst_port, w->original_proto != ABSENT ? w->original_proto : IPPROTO_TCP);
