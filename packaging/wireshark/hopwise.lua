@@ -95,12 +95,12 @@ local REFUSALS = {
   bad_gre = "a GRE header with fields that cannot be skipped",
   bad_geneve = "a Geneve option exceeds the end of the options",
   bad_ioam = "an IOAM option contradicts itself",
-  bad_option = "the IPv6 option that holds INT contradicts the shim in it, or exceeds its header",
+  bad_option = "the IPv6 option that holds INT contradicts the shim in it, exceeds its header, or is beside INT behind TCP or UDP",
   sf_mismatch = "the SF flag of the INT header contradicts the shim's type",
   bad_sf_header = "SF-INT without a state, without node IDs, or with fields in use that it does not have",
   bad_sf_stack = "SF-INT that is not urgent, with other than one record: a node without SF-INT pushed its record",
   nested = "a report about a report",
-  bad_ip_header = "the IP header contradicts the bytes",
+  bad_ip_header = "the IP header contradicts the bytes, or ends the packet inside INT",
   bad_udp_length = "the UDP length contradicts the bytes",
   bad_aggregate_kind = "an aggregate of a kind that is not defined",
   empty_aggregate = "an aggregate without a record",
@@ -671,7 +671,15 @@ local function trim(w, at, header, total)
     if w.aim == "frame" and total ~= 0 then refuse("bad_ip_header", at) end
     return
   end
-  w.fin = math.min(w.fin, at + total)
+  if at + total < w.fin then w.fin, w.is_shorter = at + total, true end
+end
+
+-- The refusal thrown by a function, or nil. INT that the length of an IP header cuts off was not truncated.
+local function cause(w, problem)
+  if problem and problem.refused == "int_truncated" and w.is_shorter then
+    problem.refused, problem.is_of_int = "bad_ip_header", true
+  end
+  return problem
 end
 
 function W.ipv4(w, at)
@@ -711,12 +719,16 @@ function W.ipv6(w, at)
     end
     if (next_header == 0 or next_header == 60) and (w.seek or w.left_out) then
       if next_header == 0 and w.seek then
-        local problem = guarded(function() W.int_options(w, here, len, ip) end)
+        local problem = cause(w, guarded(function() W.int_options(w, here, len, ip) end))
         if problem and w.aim == "frame" then error(problem, 0) end
         -- INT may also be behind UDP or TCP.
-        if problem then w.seek, w.int, w.option_refused = true, nil, problem end
+        if problem then
+          w.seek, w.int, w.option_refused = true, nil, problem
+        elseif w.aim == "report" and not w.seek then
+          w.int_option = { ip = ip.at, at = here }
+        end
       end
-      W.ioam_options(w, here + 2, here + len, ip)
+      W.ioam_options(w, here + 2, here + len, ip, next_header == 0)
     end
     here, next_header = here + len, u8(w, here)
   end
@@ -752,8 +764,26 @@ function W.int_options(w, at, len, ip)
   end
 end
 
--- Looks for IOAM among the options from `at` to `fin`. Of several options the one with the most nodes gives the path.
-function W.ioam_options(w, at, fin, ip)
+-- Adds an IOAM option. Of traces with nodes, one in a hop-by-hop header gives the path: nodes on the path do not process destination
+-- options. Otherwise the one with the most nodes gives it, the first of equals.
+function W.add_ioam(w, found, is_by_hop)
+  local has_nodes, best = #found.nodes > 0, w.ioam
+  found.by_hop = is_by_hop and has_nodes
+  if best then
+    if found.by_hop == best.by_hop then
+      w.several_traces = w.several_traces or has_nodes and #best.nodes > 0
+      if W.ioam_rank(found) <= W.ioam_rank(best) then return end
+    elseif best.by_hop then
+      return
+    else
+      w.several_traces = false
+    end
+  end
+  w.ioam = found
+end
+
+-- Looks for IOAM among the options from `at` to `fin`.
+function W.ioam_options(w, at, fin, ip, is_by_hop)
   if fin > w.fin then return end
   while at < fin do
     local kind = u8(w, at)
@@ -770,7 +800,7 @@ function W.ioam_options(w, at, fin, ip)
         w.ioam_refused = w.ioam_refused or problem
         if found then
           w.ioam_ip = ip.at
-          if not w.ioam or W.ioam_rank(found) > W.ioam_rank(w.ioam) then w.ioam = found end
+          W.add_ioam(w, found, is_by_hop)
         end
       end
       at = at + 2 + size
@@ -819,6 +849,12 @@ local function is_not_tunnel(w, dport, at)
   return dport == 6081 and first >= 64
 end
 
+-- Whether a shim with this first byte belongs to the mark of the port, so that it is not one of the DSCP (ruling m).
+local function is_shim_of_port(first)
+  if first < 16 then return C.dialect == "hostint" end
+  return bits(first, 2, 2) ~= 0
+end
+
 -- Whether there is a shim at `body`. A packet that ends there was truncated before INT.
 local function find_int(w, l4, body, dport)
   if w.fin <= body then return nil end
@@ -826,12 +862,14 @@ local function find_int(w, l4, body, dport)
     return { encapsulation = l4.encapsulation, found_by = by, ip = l4.ip, l4 = l4.at, start = body, shim = shim }
   end
   local is_udp = l4.encapsulation == "udp"
-  if is_udp and C.is_int_port(dport) then return found("port", body) end
   if C.probe and w.s:sub(body + 1, math.min(body + 8, w.fin)) == C.probe then
     trail(w, "probe", body, 8)
     return found("probe", body + 8)
   end
+  local by_port = is_udp and C.is_int_port(dport)
+  if by_port and is_shim_of_port(u8(w, body)) then return found("port", body) end
   if is_int_dscp(l4.ip.dscp) and not (is_udp and is_tunnel(w, dport, body)) then return found("dscp", body) end
+  if by_port then return found("port", body) end
 end
 
 -- The INT that may be at `body` without a mark.
@@ -861,7 +899,7 @@ function W.udp(w, at, ip)
   if w.aim == "frame" then check_udp_length(w, at, ip) end
   w.flow = flow_of(ip, at, sport, dport, 17)
   local proto = 17
-  local found = w.seek and find_int(w, { ip = ip, at = at, encapsulation = "udp" }, body, dport)
+  local found = W.wanted_int(w, { ip = ip, at = at, encapsulation = "udp" }, body, dport)
   if w.left_out and C.is_int_port(dport) then found = W.left_out_shim(w, body) end
   if found then
     local fin, original = found.fin, found.original
@@ -891,19 +929,39 @@ function W.udp(w, at, ip)
   if w.aim == "report" and proto == 17 and C.is_report_port(dport) then w.nested = { at = at, from = body, fin = w.fin } end
 end
 
+-- The marked INT at `body`, if it is wanted. In a packet whose IPv6 option has INT, too, which a host can write into any packet, it is
+-- read, and wins if it has records.
+function W.wanted_int(w, l4, body, dport)
+  local option = w.int_option
+  if w.seek then return find_int(w, l4, body, dport) end
+  local found = option and option.ip == l4.ip.at and find_int(w, l4, body, dport)
+  if not found then return nil end
+  local kept = { int = w.int, place = w.place, destination = w.destination, trail = #w.trail }
+  w.int = nil
+  local problem = guarded(function() found.fin, found.original = W.l4_shim(w, found) end)
+  if not problem and w.int and w.int.count > 0 then
+    w.option_refused = { refused = "bad_option", at = option.at }
+    return found
+  end
+  w.int, w.place, w.destination = kept.int, kept.place, kept.destination
+  for i = #w.trail, kept.trail + 1, -1 do w.trail[i] = nil end
+  return nil
+end
+
 function W.tcp(w, at, ip)
   local sport, dport = ports_at(w, at)
   w.flow = flow_of(ip, at, sport, dport, 6)
-  if not sport or not w.seek or w.fin < at + 20 then return end
+  if not sport or w.fin < at + 20 then return end
   local body = at + 20
   if C.after_options then body = at + math.max(bits(u8(w, at + 12), 4, 4), 5) * 4 end
   local l4 = { ip = ip, at = at, encapsulation = "tcp" }
-  local found = find_int(w, l4, body, dport)
+  local found = W.wanted_int(w, l4, body, dport)
   if not found then
     w.unmarked = unmarked(w, l4, body)
     return
   end
-  local _, original = W.l4_shim(w, found)
+  local original = found.original
+  if not found.fin then original = select(2, W.l4_shim(w, found)) end
   w.flow = flow_of(ip, at, sport, original.port or dport, original.proto or 6)
 end
 
@@ -1535,11 +1593,16 @@ end
 
 local is_report
 
--- Refuses a report about a report, unless it is about a drop or a queue.
+-- Refuses a report about a report, unless it is about a drop or a queue. If its reporter adds something, it stays without INT and IOAM.
 local function refuse_nested(report)
-  local nested = report.walk.nested
+  local walk = report.walk
+  local nested = walk.nested
   if report.problem or not nested or report.flags.drop or report.flags.queue then return end
-  if is_report(report.walk.s:sub(nested.from + 1, nested.fin)) then
+  if not is_report(walk.s:sub(nested.from + 1, nested.fin)) then return end
+  walk.int, walk.ioam, walk.destination = nil, nil, nil
+  if W.stands_alone(report, walk) then
+    report.int_refused = "nested"
+  else
     report.problem = { refused = "nested", at = nested.at }
   end
 end
@@ -1549,10 +1612,10 @@ local function read_inside(report, s, from, fin, first, seek)
   local w = new_walk(s, fin, "report", seek)
   w.left_out = report.left_out ~= nil
   report.walk, report.packet = w, { from = from, fin = fin, first = first }
-  local problem = guarded(function()
+  local problem = cause(w, guarded(function()
     if first == "ethernet" then return W.ethernet(w, from) end
     return W.ethertype(w, from, first == "ipv4" and IP4 or IP6)
-  end)
+  end))
   finish_flow(w)
   -- A host may have written the option. It does not hide the INT behind it.
   report.problem = report.problem or problem or not w.int and w.option_refused or nil
@@ -2449,6 +2512,7 @@ local function show_ioam(tree, tvb, w)
   add(sub, "ioam_type", tvb, ioam.at + 4, 3)
   if not ioam.is_export then generated(sub:add(F.ioam_nodes, tvb(ioam.at, 0), #ioam.nodes)) end
   if ioam.overflow then anomaly(sub, tvb, "incomplete", "the overflow flag: data of nodes on the path are missing") end
+  if w.several_traces then anomaly(sub, tvb, "several_traces", "a host may have written the trace that gives the path") end
   if ioam.flow_at then add(sub, "ioam_flow_id", tvb, ioam.flow_at, 4) end
   if ioam.seq_at then add(sub, "ioam_seq", tvb, ioam.seq_at, 4) end
   for i, node in ipairs(ioam.nodes) do show_ioam_node(sub, tvb, w, ioam, node, #ioam.nodes - i + 1) end
@@ -3127,7 +3191,7 @@ end
 local QUIET = { bad_ip_header = true, bad_udp_length = true } -- shown by Wireshark itself
 
 local function show_packet(tree, tvb, w, problem)
-  if problem and QUIET[problem.refused] then return nil end
+  if problem and QUIET[problem.refused] and not problem.is_of_int then return nil end
   if not problem and not w.int and not w.ioam and not w.destination then return nil end
   local root = tree:add(P, tvb())
   local title = "In-band network telemetry"
@@ -3190,12 +3254,12 @@ function S.dissector(tvb, pinfo, tree)
   local step, at, from = link()
   if not step then return end
   local w = new_walk(tvb:raw(), tvb:len(), "frame", true)
-  local problem = guarded(function()
+  local problem = cause(w, guarded(function()
     if step == "ethernet" then return W.ethernet(w, 0) end
     if step == "ip" then return W.ethertype(w, 0, bits(u8(w, 0) or 0, 4, 4) == 6 and IP6 or IP4) end
     local ethertype = u16(w, at)
     if ethertype then return W.ethertype(w, from, ethertype) end
-  end)
+  end))
   finish_flow(w)
   local line = show_packet(tree, tvb, w, problem)
   if line then pinfo.cols.info:append(" [" .. line .. "]") end

@@ -256,6 +256,7 @@ pub fn packet(contents: &Contents<'_>) -> String {
     let odd = [
         (contents.destination, "\"destination\""),
         (contents.is_incomplete(), "\"incomplete\""),
+        (contents.several_traces, "\"several_traces\""),
     ];
     if odd.iter().any(|(set, _)| *set) {
         out.list(

@@ -104,13 +104,18 @@ fn is_postcard(tree: &Value) -> bool {
     get(tree, "report.hop").is_some() && number(tree, "report.ds_id") == Some(DOMAIN)
 }
 
+/// The header of the INT that is read. That of an option that was left out is before it.
+fn int_header(int: &Value) -> Option<&Value> {
+    all(int, "int.header").pop()
+}
+
 /// Whether the trace of IOAM gives the nodes: INT has none, or is absent.
 fn is_traced(tree: &Value) -> bool {
     let Some(ioam) = get(tree, "ioam").filter(|_| !is_postcard(tree)) else {
         return false;
     };
     get(tree, "int").is_none_or(|int| {
-        let is_sf = get(int, "int.header").is_some_and(|header| get(header, "int.sf").is_some());
+        let is_sf = int_header(int).is_some_and(|header| get(header, "int.sf").is_some());
         all(int, "int.hop").is_empty() && !is_sf && !all(ioam, "ioam.hop").is_empty()
     })
 }
@@ -133,7 +138,7 @@ pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
     };
     hops.reverse();
     let of_one_packet = int
-        .and_then(|int| get(int, "int.header"))
+        .and_then(int_header)
         .filter(|header| get(header, "int.sf").is_some())
         .is_none_or(|header| is_set(header, "int.sf.urgent") || number(header, "int.sf.state") == Some(2));
     if let Some(own) = get(tree, "report.hop").filter(|_| of_one_packet) {
@@ -234,7 +239,7 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
                 .map(|mark| mark.as_str().unwrap().to_owned()),
         );
     }
-    if let Some(header) = get(tree, "int").and_then(|int| get(int, "int.header"))
+    if let Some(header) = get(tree, "int").and_then(int_header)
         && get(header, "int.sf").is_some()
     {
         let state = number(header, "int.sf.state").unwrap_or_default();
@@ -335,7 +340,7 @@ pub(crate) fn packet(tree: &Value) -> Value {
     let Some(int) = get(tree, "int").filter(|int| get(int, "int.version").is_some()) else {
         return Value::Object(out);
     };
-    let header = get(int, "int.header").unwrap();
+    let header = int_header(int).unwrap();
     let flags: Vec<&str> = ["discard", "hops_exceeded", "mtu_exceeded"]
         .into_iter()
         .filter(|flag| is_set(header, &format!("int.flags.{flag}")))

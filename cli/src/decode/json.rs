@@ -87,7 +87,8 @@ pub(super) fn packet(
         ioam(o, contents.ioam, contents.ioam_options);
         let odd = Annotations::default()
             .with(Annotations::DESTINATION, contents.destination)
-            .with(Annotations::INCOMPLETE, contents.is_incomplete());
+            .with(Annotations::INCOMPLETE, contents.is_incomplete())
+            .with(Annotations::SEVERAL_TRACES, contents.several_traces);
         annotations(o, odd);
     });
     out.push('\n');

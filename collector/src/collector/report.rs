@@ -2,7 +2,7 @@
 
 use wire::int::Mode;
 use wire::report::{Gap, PacketDigest};
-use wire::{Annotations, Decoder, Hop, Items, Report};
+use wire::{Annotations, Decoder, Items, Report};
 
 use super::Inner;
 use crate::config::Units;
@@ -307,23 +307,21 @@ impl Inner {
     #[inline(never)]
     fn emit_drop(&mut self, head: &Head, report: &Report<'_>, out: &mut dyn Output) {
         self.stats.drop_reports += 1;
-        let last = report.hop(report.hop_count().saturating_sub(1));
-        // The last record of the packet's INT stack is that of the node before, or what a host wrote into its packet.
-        let is_own = report.has_metadata() || report.node_id.is_some() && last.node_id == report.node_id;
-        let last = if is_own { last } else { Hop::default() };
+        // Not the top record of the packet's INT, even if that names the reporter: a host may have written it.
+        let own = report.metadata_hop();
         let mut about = head.about;
         // Sequence numbers repeat after a restart or a wrap, and a clock may stand still: only the packet distinguishes two drops.
         let packet = &report.inner[..report.inner.len().min(IDENTIFYING)];
         about.origin.stamp ^= wire::crc::crc_32c(packet);
         if report.ts.is_none() {
-            about.origin.stamp ^= last.ingress_ts.map_or(0, |ns| ns as u32);
+            about.origin.stamp ^= own.ingress_ts.map_or(0, |ns| ns as u32);
         }
         let mut emitter = self.state.detection.emitter(&about, 0, out);
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
         event.node = report.node_id;
-        event.interface = last.egress_if.map(u32::from).or(last.l2_egress_if);
-        event.queue = last.drop_queue_id.or(last.queue_id);
+        event.interface = own.egress_if.map(u32::from).or(own.l2_egress_if);
+        event.queue = own.drop_queue_id.or(own.queue_id);
         event.reason = report.drop_reason;
         let id = emitter.emit(event, &[]);
         out.drop_report(&Drop {
@@ -332,7 +330,7 @@ impl Inner {
             flow: event.flow,
             tunnel: report.tunnel,
             node: event.node,
-            ingress_if: last.ingress_if.map(u32::from).or(last.l2_ingress_if),
+            ingress_if: own.ingress_if.map(u32::from).or(own.l2_ingress_if),
             egress_if: event.interface,
             queue: event.queue,
             reason: event.reason,

@@ -4,9 +4,10 @@ use super::MatchedBy;
 use super::joiner::Settling;
 use crate::config::Units;
 use crate::decode::{
-    ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading, is_plausible, narrow,
+    ABSENT, EndTimestamps, EventContext, Head, Hops, NO_VALUE, Reading, Signals, is_plausible, narrow,
 };
 use crate::event::Basis;
+use crate::state::flows::Flags;
 use crate::state::hops::PacketValues;
 use crate::state::pending::Postcard;
 use crate::state::{emit_hop_latency, saturated};
@@ -58,8 +59,14 @@ impl<'a> Hops for PostcardHops<'a> {
 
 impl Settling<'_> {
     /// Applies the path, latency and rules of a flow from postcards in forwarding order. Their values were applied to the
-    /// nodes when they arrived.
-    pub(super) fn conclude(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
+    /// nodes when they arrived. The packet may have expired: others may go further.
+    pub(super) fn conclude(
+        &mut self,
+        postcards: &[Postcard],
+        basis: Basis,
+        matched: MatchedBy,
+        expired: bool,
+    ) {
         let Self {
             slot,
             ref mut state,
@@ -95,6 +102,7 @@ impl Settling<'_> {
         let head = Head {
             about,
             basis,
+            signals: Signals::default().or_incomplete(expired),
             ..Head::none()
         };
         state.refresh_if_due(slot, *out);
@@ -111,8 +119,13 @@ impl Settling<'_> {
         if !same {
             state.set_path(slot, &head, hops, *out);
             self.emit_new_hops(&head, postcards);
-        } else if state.retry_path(slot, &head, hops, *out) {
-            self.emit_new_hops(&head, postcards);
+        } else {
+            if !expired {
+                flow.flags.set(Flags::INCOMPLETE, false);
+            }
+            if state.retry_path(slot, &head, hops, *out) {
+                self.emit_new_hops(&head, postcards);
+            }
         }
         self.conclude_values(&head, hops);
         self.state.enter_topology(self.slot);

@@ -442,7 +442,8 @@ impl Postcards {
         };
         match outcome {
             Ok(basis) => {
-                settling.join(postcards, basis, matched);
+                let expired = self.expires(postcards);
+                settling.join(postcards, basis, matched, expired);
                 Ok(())
             }
             Err(why) => {
@@ -450,6 +451,11 @@ impl Postcards {
                 Err(why)
             }
         }
+    }
+
+    /// Whether the packet of `postcards`, in forwarding order, went no further because its hop limit was used up.
+    fn expires(&self, postcards: &[Postcard]) -> bool {
+        postcards.last().is_some_and(|last| self.links.expires(last))
     }
 
     /// Checks that the path of `postcards` is the flow's path, or was seen often enough to replace it.
@@ -467,6 +473,13 @@ impl Postcards {
         if is_path(known, flow.path_length(), postcards) {
             pending.confirmations = 0;
             return Ok(());
+        }
+        if postcards.len() < usize::from(flow.path_length())
+            && is_start(known, postcards)
+            && self.expires(postcards)
+        {
+            // Other packets of the flow went further.
+            return Err(Partial::Expired);
         }
         let path = postcards.iter().fold(postcards.len() as u64, |all, postcard| {
             fold(all, postcard.reading.node.into())
@@ -518,20 +531,24 @@ impl Settling<'_> {
         times.get(count / 2).copied().unwrap_or(0)
     }
 
-    fn join(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
+    fn join(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy, expired: bool) {
         let stats = &mut self.state.postcards.stats;
         stats.released += postcards.len() as u64;
         stats.joined += postcards.len() as u64;
         stats.sets += 1;
-        self.conclude(postcards, basis, matched);
+        self.conclude(postcards, basis, matched, expired);
     }
 }
 
 /// Whether `postcards` have the nodes of a path of `length` nodes, of which `known` are stored.
 fn is_path(known: &[HopState], length: u16, postcards: &[Postcard]) -> bool {
-    usize::from(length) == postcards.len()
-        && known
-            .iter()
-            .zip(postcards)
-            .all(|(hop, postcard)| hop.node == postcard.reading.node)
+    usize::from(length) == postcards.len() && is_start(known, postcards)
+}
+
+/// Whether nodes of a path and `postcards` are the same, as far as both go.
+fn is_start(known: &[HopState], postcards: &[Postcard]) -> bool {
+    known
+        .iter()
+        .zip(postcards)
+        .all(|(hop, postcard)| hop.node == postcard.reading.node)
 }

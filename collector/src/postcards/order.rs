@@ -80,6 +80,11 @@ impl Links {
         self.leaves(postcard).then_some(true)
     }
 
+    /// Whether the packet went no further only because its hop limit was used up: these nodes are not the whole path of others.
+    pub(crate) fn expires(&self, postcard: &Postcard) -> bool {
+        postcard.hop_limit.is_some_and(|limit| limit <= 1) && !self.leaves(postcard)
+    }
+
     /// Whether the packet left the domain here.
     fn leaves(&self, postcard: &Postcard) -> bool {
         let goes_outside = !self.is_empty() && exit(postcard).is_some();

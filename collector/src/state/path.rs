@@ -134,12 +134,12 @@ impl State {
         self.postcards.flow_mut(slot).count_unconfirmed(is_first, now)
     }
 
-    /// Whether the path of the flow in `slot` is from an incomplete report, and these hops are more of the same path; or all of it but the
+    /// Whether the path of the flow in `slot` is from an incomplete report or a packet that expired, and these hops are more of the same path; or all of it but the
     /// reporter, which has added its own record then and does not now.
     fn completes_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> bool {
         let (flow, _, states) = self.flows.parts(slot);
         let mut states = &*states;
-        if !flow.flags.has(Flags::INCOMPLETE) || !flow.has_path_by_int() {
+        if !flow.flags.has(Flags::INCOMPLETE) || flow.path_length() == 0 {
             return false;
         }
         if let [before @ .., last] = states

@@ -25,6 +25,8 @@ wire::named! {
         TooLong => "too_long",
         /// The flow expired meanwhile.
         FlowGone => "flow_gone",
+        /// The packet's hop limit was used up inside the known path.
+        Expired => "expired",
     }
 }
 

@@ -60,13 +60,13 @@ fn a_drop_says_nothing_of_the_node_that_only_the_packet_says() {
         ..of_node
     };
     assert_eq!(drop_of("drop_with_reason_and_int_of_a_host"), with_reason);
-    let with_record = Drop {
-        ingress_if: Some(11),
-        egress_if: Some(12),
+    // A host can name the reporter, too.
+    assert_eq!(drop_of("drop_with_record_of_the_reporter_in_int"), of_node);
+    let with_queue = Drop {
         queue: Some(5),
-        ..of_node
+        ..with_reason
     };
-    assert_eq!(drop_of("drop_with_own_record_in_int"), with_record);
+    assert_eq!(drop_of("drop_merged_with_record_in_int"), with_queue);
 }
 
 #[test]

@@ -172,6 +172,21 @@ impl Postcards {
         self
     }
 
+    /// Packets whose hop limit is used up after `nodes`: the next router drops them. As many as confirm a path.
+    fn expiring(&mut self, ident: u16, nodes: &[u32]) -> &mut Self {
+        for ident in ident..ident + 3 {
+            for (at, node) in nodes.iter().enumerate() {
+                let ttl = (nodes.len() - at) as u8;
+                self.deliver(Postcard {
+                    ttl,
+                    ..Postcard::of(ident, *node, at as u8)
+                });
+            }
+            self.wait();
+        }
+        self
+    }
+
     /// One packet along these nodes; the postcards arrive in the order of `arrivals`.
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
@@ -298,6 +313,63 @@ fn another_path_is_reported_when_it_is_seen_again() {
         postcards.path_events(),
         ["path_change flow_path flow=0 3->4 HopLimit path=7>6>4>9"]
     );
+}
+
+#[test]
+fn a_packet_that_expires_inside_the_path_is_no_shorter_path() {
+    let mut postcards = Postcards::free();
+    for ident in 1..4 {
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    postcards.path_events();
+    postcards.expiring(10, &[7]).expiring(20, &[7, 5]);
+    let expired = partial(&postcards.counts(), Partial::Expired);
+    assert_eq!(
+        (postcards.path(), postcards.path_events(), expired),
+        (vec![7, 5, 9], vec![], 9)
+    );
+    // A route that is in fact shorter ends where packets leave the network.
+    postcards.packet(30, &[7, 9], &[0, 1]).wait();
+    postcards.packet(31, &[7, 9], &[0, 1]).wait();
+    let shorter = "path_change flow_path flow=0 3->2 HopLimit path=7>9";
+    assert_eq!(postcards.path_events(), [shorter]);
+    postcards.packet(32, &[7], &[0]).wait();
+    postcards.packet(33, &[7], &[0]).wait();
+    let shorter = "path_change flow_path flow=0 2->1 HopLimit path=7";
+    assert_eq!(postcards.path_events(), [shorter]);
+}
+
+#[test]
+fn a_path_of_packets_that_expire_is_completed_without_a_change() {
+    let mut postcards = Postcards::free();
+    postcards.expiring(10, &[7]).expiring(20, &[7, 5]);
+    let is_incomplete = |postcards: &Postcards| postcards.bench.collector.flow(&flow()).unwrap().incomplete;
+    assert!(is_incomplete(&postcards));
+    postcards.packet(30, &[7, 5, 9], &[0, 1, 2]).wait();
+    postcards.packet(31, &[7, 5, 9], &[0, 1, 2]).wait();
+    assert!(!is_incomplete(&postcards));
+    let longer = [
+        "new flow_path flow=0 1 HopLimit path=7",
+        "new flow_path flow=0 1->2 HopLimit path=7>5",
+        "new flow_path flow=0 2->3 HopLimit path=7>5>9",
+    ];
+    assert_eq!(postcards.path_events(), longer);
+}
+
+#[test]
+fn a_packet_that_expires_on_another_path_shows_it() {
+    let mut postcards = Postcards::free();
+    for ident in 1..4 {
+        postcards.packet(ident, &[7, 5, 9], &[0, 1, 2]).wait();
+    }
+    postcards.path_events();
+    postcards.expiring(10, &[7, 6, 7, 6]);
+    let events = postcards.path_events();
+    let looped = [
+        "path_change flow_path flow=0 3->4 HopLimit path=7>6>7>6",
+        "path_loop flow_path flow=0 node=6 4 HopLimit path=7>6>7>6",
+    ];
+    assert_eq!(events, looped);
 }
 
 #[test]

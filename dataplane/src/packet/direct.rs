@@ -246,7 +246,7 @@ impl<'a> Start<'a> {
                     },
                 )
             }
-            (0, false) => (
+            (0, _) if profile.marks(headers.dscp) => (
                 Mark::Dscp,
                 dst_port,
                 Original {

@@ -1,5 +1,7 @@
 //! INT in a packet: its location, its contents, and the packet without it.
 
+use core::mem;
+
 use super::{Ip, Purpose, TCP, UDP, Walk};
 use crate::bytes::{try_u64, u16_at};
 use crate::flow::FlowKey;
@@ -92,10 +94,12 @@ pub struct Contents<'a> {
     pub int: Option<Int<'a>>,
     /// Location of INT in the packet.
     pub location: Option<Location>,
-    /// IOAM data of the packet; of several options the one with the most nodes.
+    /// IOAM data of the packet; of several options the one that gives the path.
     pub ioam: Option<Ioam<'a>>,
     /// All its IOAM options, if there are several.
     pub ioam_options: Option<ioam::OptionList<'a>>,
+    /// Another trace has nodes and is in a header of the same kind: one of the two may be a host's.
+    pub several_traces: bool,
     /// An IOAM option that contradicts itself was left out in a report.
     pub ioam_left_out: bool,
     /// INT for the destination was skipped.
@@ -115,6 +119,7 @@ impl Contents<'_> {
         location: None,
         ioam: None,
         ioam_options: None,
+        several_traces: false,
         ioam_left_out: false,
         destination: false,
     };
@@ -128,7 +133,7 @@ impl Contents<'_> {
 pub fn contents<'a>(frame: &'a [u8], profile: &Profile) -> Result<Contents<'a>, Refusal> {
     let mut layouts = Layouts::new();
     let mut walk = Walk::new(profile, &mut layouts, Purpose::Frame, true);
-    walk.ethernet(frame, 0)?;
+    walk.ethernet(frame, 0).map_err(|refusal| walk.cause(refusal))?;
     walk.out.tunnel = walk.out.tunnel.or(walk.outer);
     Ok(walk.out)
 }
@@ -204,7 +209,8 @@ impl<'a> Walk<'a, '_> {
             Some(found) if self.int_left_out && found.mark == Mark::Port => {
                 self.left_out_shim(bytes, found).map(|shim| (found.mark, shim))
             }
-            _ => None,
+            Some(found) => self.second_shim(bytes, found).map(|shim| (found.mark, shim)),
+            None => None,
         };
         if let Some((mark, (end, original))) = shim {
             // NPT 2 gives a protocol and no port; the protocol may be UDP again.
@@ -241,7 +247,7 @@ impl<'a> Walk<'a, '_> {
         const FIXED: usize = 20;
         let ports = walk::ports(bytes, at);
         self.out.flow = Some(walk::flow(bytes, ip, ports, TCP));
-        let Some((src_port, dst_port)) = ports.filter(|_| self.find_int && bytes.len() >= at + FIXED) else {
+        let Some((src_port, dst_port)) = ports.filter(|_| bytes.len() >= at + FIXED) else {
             return Ok(());
         };
         let body = match self.profile.tcp_shim {
@@ -253,11 +259,17 @@ impl<'a> Walk<'a, '_> {
             at,
             encapsulation: Encapsulation::Tcp,
         };
-        let Some(found) = self.mark(bytes, l4, body, dst_port) else {
-            self.unmarked = self.unmarked(bytes, l4, body);
-            return Ok(());
+        let original = match self.mark(bytes, l4, body, dst_port) {
+            Some(found) if self.find_int => self.l4_shim(bytes, found)?.1,
+            Some(found) => match self.second_shim(bytes, found) {
+                Some((_, original)) => original,
+                None => return Ok(()),
+            },
+            None => {
+                self.unmarked = self.unmarked(bytes, l4, body);
+                return Ok(());
+            }
         };
-        let (_, original) = self.l4_shim(bytes, found)?;
         let dst_port = original.port.unwrap_or(dst_port);
         self.out.flow = Some(walk::flow(
             bytes,
@@ -281,13 +293,16 @@ impl<'a> Walk<'a, '_> {
         } = l4;
         let is_udp = encapsulation == Encapsulation::Udp;
         let probe = self.profile.probe_marker;
-        let mark = if is_udp && dst_port == self.profile.int_udp_port && dst_port != 0 {
-            Mark::Port
-        } else if probe.is_some() && try_u64(bytes, body) == probe {
+        let by_port = is_udp && dst_port == self.profile.int_udp_port && dst_port != 0;
+        let mark = if probe.is_some() && try_u64(bytes, body) == probe {
             Mark::Probe
+        } else if by_port && self.is_shim_of_port(bytes[body]) {
+            Mark::Port
         } else if self.profile.marks(ip.dscp) && !(is_udp && is_tunnel(dst_port, &bytes[body..])) {
             // A tunnel may copy the inner packet's DSCP to its outer header; the tunnel header is then not a shim.
             Mark::Dscp
+        } else if by_port {
+            Mark::Port
         } else {
             return None;
         };
@@ -299,6 +314,16 @@ impl<'a> Walk<'a, '_> {
             start: body,
             shim: if mark == Mark::Probe { body + 8 } else { body },
         })
+    }
+
+    /// Whether a shim with this first byte belongs to the mark of the port, so that it is not one of the DSCP (ruling m): by its
+    /// next-protocol type, or because Host-INT marks INT 0.5 by the port.
+    #[inline]
+    fn is_shim_of_port(&self, first: u8) -> bool {
+        match first >> 4 {
+            0 => self.profile.dialect == Dialect::HostInt,
+            _ => first >> 2 & 3 != 0,
+        }
     }
 
     /// The bytes at `body` that no mark announces as INT.
@@ -345,6 +370,43 @@ impl<'a> Walk<'a, '_> {
         match self.try_l4_shim(bytes, found) {
             Err(_) if self.purpose == Purpose::Flow => Ok((bytes.len(), Original::default())),
             result => result,
+        }
+    }
+
+    /// The end of marked INT with records in a packet whose IPv6 option has INT, too, and the packet's original fields. A host can write
+    /// the option into any packet: what the marks of the profile announce wins.
+    #[inline]
+    fn second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
+        if self.int_option_at == Some(found.ip.at) {
+            self.read_second_shim(bytes, found)
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_second_shim(&mut self, bytes: &'a [u8], found: ShimPosition) -> Option<(usize, Original)> {
+        let Contents {
+            int,
+            location,
+            destination,
+            ..
+        } = self.out;
+        self.out.int = None;
+        // Only with its stack it is known to be INT.
+        let purpose = mem::replace(&mut self.purpose, Purpose::Report);
+        let read = self.try_l4_shim(bytes, found);
+        self.purpose = purpose;
+        match read {
+            Ok(shim) if self.out.int.is_some_and(|int| !int.stack.is_empty()) => {
+                self.option_refused = Some(Refusal::BadOption);
+                Some(shim)
+            }
+            _ => {
+                (self.out.int, self.out.location, self.out.destination) = (int, location, destination);
+                None
+            }
         }
     }
 

@@ -65,8 +65,14 @@ pub(crate) struct Walk<'a, 'p> {
     pub(crate) tunnels: u8,
     /// The innermost packet that carries a tunnel: the flow, if no IP packet can be read in it.
     outer: Option<FlowKey>,
+    /// The IPv6 header with the option that contains INT, except in a [`Purpose::Frame`].
+    int_option_at: Option<usize>,
+    /// An IP header ends the packet before the bytes do.
+    is_shorter: bool,
     /// The IPv6 header with IOAM options.
     ioam_at: Option<usize>,
+    /// The best trace so far has nodes and is in a hop-by-hop header.
+    ioam_by_hop: bool,
     /// Bytes after TCP or UDP that no mark announces as INT ([`Purpose::Report`]).
     unmarked: Option<int::Unmarked<'a>>,
     /// The payload of a UDP datagram to a telemetry port, possibly a report inside a report ([`Purpose::Report`]).
@@ -91,7 +97,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             option_refused: None,
             tunnels: 0,
             outer: None,
+            int_option_at: None,
+            is_shorter: false,
             ioam_at: None,
+            ioam_by_hop: false,
             unmarked: None,
             nested: None,
             out: Contents::EMPTY,
@@ -213,7 +222,10 @@ impl<'a, 'p> Walk<'a, 'p> {
                     // INT may also be behind UDP or TCP.
                     Err(refusal) => {
                         self.find_int = true;
-                        self.option_refused = Some(refusal);
+                        self.option_refused = Some(self.cause(refusal));
+                    }
+                    Ok(()) if self.purpose != Purpose::Frame && !self.find_int => {
+                        self.int_option_at = Some(ip.at);
                     }
                     Ok(()) => {}
                 }
@@ -278,7 +290,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                     Ok(Some(found)) => {
                         self.ioam_at = Some(ip.at);
                         let headers = Extensions::new(&bytes[all.at..], 0, all.next);
-                        self.add_ioam(found, OptionList::new(headers));
+                        self.add_ioam(found, header.kind == HOP_BY_HOP, OptionList::new(headers));
                     }
                     Ok(None) => {}
                     // A host may have written it: it hides neither INT nor another option.
@@ -291,22 +303,29 @@ impl<'a, 'p> Walk<'a, 'p> {
         Ok(())
     }
 
-    /// Adds an IOAM option. The one with the most nodes gives the path, the first of equals.
-    fn add_ioam(&mut self, found: Ioam<'a>, all: OptionList<'a>) {
-        match self.out.ioam {
-            None => self.out.ioam = Some(found),
-            Some(best) => {
-                self.out.ioam_options = Some(all);
-                if found.rank() > best.rank() {
-                    self.out.ioam = Some(found);
-                }
+    /// Adds an IOAM option. Of traces with nodes, one in a hop-by-hop header gives the path: nodes on the path do not process destination
+    /// options. Otherwise the one with the most nodes gives it, the first of equals.
+    fn add_ioam(&mut self, found: Ioam<'a>, is_by_hop: bool, all: OptionList<'a>) {
+        let has_nodes = found.hop_count() > 0;
+        let by_hop = is_by_hop && has_nodes;
+        if let Some(best) = self.out.ioam {
+            self.out.ioam_options = Some(all);
+            if by_hop == self.ioam_by_hop {
+                self.out.several_traces |= has_nodes && best.hop_count() > 0;
+            } else if by_hop {
+                self.out.several_traces = false;
+            }
+            if (by_hop, found.rank()) <= (self.ioam_by_hop, best.rank()) {
+                return;
             }
         }
+        self.out.ioam = Some(found);
+        self.ioam_by_hop = by_hop;
     }
 
     /// The bytes up to the end of the packet; the rest is padding.
     #[inline]
-    fn trim(&self, bytes: &'a [u8], at: usize, header: usize, total: usize) -> Result<&'a [u8], Refusal> {
+    fn trim(&mut self, bytes: &'a [u8], at: usize, header: usize, total: usize) -> Result<&'a [u8], Refusal> {
         if total < header {
             // Segmentation offload leaves 0 here; a packet inside a report may have the length it had in the switch pipeline.
             return if self.purpose == Purpose::Frame && total != 0 {
@@ -315,7 +334,21 @@ impl<'a, 'p> Walk<'a, 'p> {
                 Ok(bytes)
             };
         }
-        Ok(bytes.get(..at + total).unwrap_or(bytes))
+        match bytes.get(..at + total) {
+            Some(packet) => {
+                self.is_shorter |= packet.len() < bytes.len();
+                Ok(packet)
+            }
+            None => Ok(bytes),
+        }
+    }
+
+    /// The cause of a refusal: INT that the length of an IP header cuts off was not truncated.
+    pub(crate) fn cause(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::IntTruncated if self.is_shorter => Refusal::BadIpHeader,
+            refusal => refusal,
+        }
     }
 
     fn bad_ip(&self) -> Result<(), Refusal> {

@@ -127,9 +127,8 @@ impl<'a> Start<'a> {
     fn is_dscp_10(&self, profile: &Profile) -> bool {
         let header = &self.bytes[self.shim + shim::LEN..];
         let version = header[0] >> 4;
-        let by_port = self.proto == UDP && self.dst_port == profile.int_udp_port;
         let is_10 = version == 1 || version == 0 && header::is_10_under_version_0(header);
-        is_10 && !by_port && profile.marks(self.dscp)
+        is_10 && profile.marks(self.dscp)
     }
 
     /// Where INT 2.x begins and ends, and the original port.
@@ -145,7 +144,7 @@ impl<'a> Start<'a> {
         let by_port = self.proto == UDP && self.dst_port == profile.int_udp_port && self.dst_port != 0;
         match bytes[shim] >> 2 & 3 {
             1 if by_port => Some(u16_at(bytes, shim + 2)).filter(|port| is_plain(*port, profile)),
-            0 if !by_port && profile.marks(self.dscp) => Some(self.dst_port),
+            0 if profile.marks(self.dscp) => Some(self.dst_port),
             _ => None,
         }
         .map(|dst_port| (header, end, dst_port))

@@ -124,13 +124,17 @@ impl Annotations {
     /// IOAM's overflow flag: data of nodes on the path are missing.
     pub const INCOMPLETE: Self = Self(16);
 
+    /// Several IOAM traces with nodes, in headers of one kind: a host may have written the one that gives the path.
+    pub const SEVERAL_TRACES: Self = Self(32);
+
     /// All annotations with their names, in the order in which they are listed.
-    pub const NAMES: [(Self, &'static str); 5] = [
+    pub const NAMES: [(Self, &'static str); 6] = [
         (Self::PARTIAL, "partial"),
         (Self::UNFLAGGED_DROP_REASON, "unflagged_drop_reason"),
         (Self::MERGED, "merged"),
         (Self::DESTINATION, "destination"),
         (Self::INCOMPLETE, "incomplete"),
+        (Self::SEVERAL_TRACES, "several_traces"),
     ];
 
     /// Whether all bits of `other` are in it.
@@ -222,7 +226,7 @@ pub struct Report<'a> {
     /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
     /// [`Refusal::BadIoam`] if an IOAM option was left out.
     pub int_refused: Option<Refusal>,
-    /// IOAM data inside the packet reported; of several options the one with the most nodes.
+    /// IOAM data inside the packet reported; of several options the one that gives the path.
     pub ioam: Option<Ioam<'a>>,
     /// All IOAM options inside the packet reported, if there are several.
     pub ioam_options: Option<ioam::OptionList<'a>>,
@@ -743,8 +747,25 @@ fn walk_inside<'a>(
     }
     // Ruling j: INT of reports would be reported without an end. A drop or a queue is one event.
     match nested.filter(|_| !report.is_of_loss_or_queue()) {
-        Some(payload) if decoder::is_one(payload, profile) => Err(Refusal::Nested),
+        Some(payload) if decoder::is_one(payload, profile) => {
+            report.annotations = annotations;
+            leave_out_nested(report)
+        }
         _ => Ok(()),
+    }
+}
+
+/// Leaves INT and IOAM of a packet out that is a report itself. The report about it stays if its reporter adds something.
+#[cold]
+fn leave_out_nested(report: &mut Report<'_>) -> Result<(), Refusal> {
+    report.int = None;
+    report.ioam = None;
+    report.ioam_options = None;
+    report.int_refused = Some(Refusal::Nested);
+    if report.stands_alone() {
+        Ok(())
+    } else {
+        Err(Refusal::Nested)
     }
 }
 
@@ -757,7 +778,7 @@ fn walk_packet<'a>(
 ) -> Result<Option<&'a [u8]>, Refusal> {
     let mut walk = Walk::new(profile, layouts, Purpose::Report, inside.find_int);
     walk.int_left_out = report.int_refused.is_some();
-    start(&mut walk, inside)?;
+    start(&mut walk, inside).map_err(|refusal| walk.cause(refusal))?;
     walk.finish();
     report.flow = walk.out.flow;
     report.tunnel = walk.out.tunnel;
@@ -778,7 +799,8 @@ fn walk_packet<'a>(
     report.annotations = report
         .annotations
         .with(Annotations::DESTINATION, walk.out.destination)
-        .with(Annotations::INCOMPLETE, walk.out.is_incomplete());
+        .with(Annotations::INCOMPLETE, walk.out.is_incomplete())
+        .with(Annotations::SEVERAL_TRACES, walk.out.several_traces);
     if report.is_empty() && walk.has_unmarked_int() {
         return Err(Refusal::IntNotMarked);
     }

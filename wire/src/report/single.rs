@@ -158,7 +158,7 @@ impl Template {
         let record = words * 4;
         let at = usize::from(record) + padding;
         let dst_port = u16_at(rest.get(at..at + PORTS)?, 2);
-        if !fast_path::is_plain(dst_port, profile) {
+        if !is_unmarked(dst_port, profile) || profile.probe_marker.is_some() {
             return None;
         }
         let (head, option, int) = Self::fields(head, inner);
@@ -174,6 +174,12 @@ impl Template {
             shape: u64::from(bits) << 16 | u64::from(bitmap),
         })
     }
+}
+
+/// A port that marks neither INT nor a tunnel nor telemetry.
+#[inline(always)]
+fn is_unmarked(dst_port: u16, profile: &Profile) -> bool {
+    dst_port != profile.int_udp_port && fast_path::is_plain(dst_port, profile)
 }
 
 /// Checks of the fields that differ from one usual report to the next.
@@ -208,8 +214,11 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
     }
     let ports = rest.first_chunk::<PORTS>()?;
     let dst_port = u16_at(ports, 2);
+    // INT behind TCP or UDP would win over the option.
+    let dscp = (u16_at(inner, inner::VERSION) >> 6 & 0x3f) as u8;
     if !is_sound(payload, head, inner, latest)
-        || (dst_port != latest.dst_port && !fast_path::is_plain(dst_port, profile))
+        || (dst_port != latest.dst_port && !is_unmarked(dst_port, profile))
+        || profile.marks(dscp)
     {
         return None;
     }

@@ -160,6 +160,8 @@ struct walk {
     u32 ethertype;
     u32 seek; /* INT and IOAM are still searched for */
     u32 left_out; /* INT was refused and is not read again: IOAM is, and its shim after UDP announces the original port or protocol */
+    u32 int_option;     /* the IPv6 header with the option that contains INT; 0: none has one */
+    u32 is_ambiguous;   /* two marks announce INT, or a mark and an option: user space decides which of them is INT */
     int option_refused; /* why an option of IPv6 that should hold INT was left out; 0: none was */
     u32 ioam_left_out;  /* an IOAM option that contradicts itself was left out */
     u32 unmarked;       /* offset of bytes after TCP or UDP that no mark announces as INT; 0: none */

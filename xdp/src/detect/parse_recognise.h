@@ -300,8 +300,10 @@ int lengths_agree(struct scratch *s)
 /* Whether a report without a flow is one. If not, but its length is certain, it is skipped: what a host has sent does not hide the
  * reports behind it.
  */
-static inline_always u32 is_report(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
+noinline int is_report(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
 {
+    if (!s || !p)
+        return 0;
     if (s->report.version != 20)
         return is_single(s, p, first, at, end);
     if (is_grouped(s, first, at, end))

@@ -273,11 +273,14 @@ static inline_always u32 is_empty(const struct scratch *s)
 }
 
 /* Whether there is INT after TCP or UDP that no mark announces. Call it when the walk has found nothing else. */
-static inline_always u32 has_unmarked_int(struct scratch *s, const struct profile *p)
+noinline int has_unmarked_int(struct scratch *s, const struct profile *p)
 {
-    struct walk *w = &s->walk;
+    struct walk *w;
     u32 first, found;
 
+    if (!s || !p)
+        return 0;
+    w = &s->walk;
     if (!w->unmarked || !w->seek)
         return 0;
     first = bytes(s, w->unmarked)[0];
@@ -309,11 +312,16 @@ static inline_always u32 may_be_nested(const struct scratch *s, const struct pro
 }
 
 /* A report that user space reads: it also counts the number of the datagram. Its flow is known, and its later reports are passed, too. */
-static inline_always int undecided(struct scratch *s)
+noinline int undecided(struct scratch *s)
 {
-    struct report *r = &s->report;
-    u32 index = r->index, is_partial = s->is_partial;
+    struct report *r;
+    u32 index, is_partial;
 
+    if (!s)
+        return REPORT;
+    r = &s->report;
+    index = r->index;
+    is_partial = s->is_partial;
     clear_report(s);
     s->is_partial = is_partial;
     write_flow(s);
@@ -344,14 +352,18 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek;
     int result = 0, refused = 0;
 
-    s->walk.left_out = 0;
+    s->walk.left_out = s->walk.is_ambiguous = 0;
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
         s->walk.has_flow = 0;
         s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = 0;
         s->walk.option_refused = 0;
+        s->walk.int_option = 0;
         result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
+        /* INT that the length of an IP header cuts off was not truncated: user space tells the two apart. */
+        if (s->walk.end < end && (result == REFUSE(INT_TRUNCATED) || s->walk.option_refused == REFUSE(INT_TRUNCATED)))
+            s->walk.is_ambiguous = 1;
         if (result >= 0 && s->walk.option_refused) {
             /* A host may have written the option. It does not hide the INT behind it. */
             refused = s->walk.option_refused;
@@ -375,6 +387,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->found.ioam = IOAM_NONE;
         s->found.ioam_count = s->found.is_traced = 0;
     }
+    if (s->walk.is_ambiguous)
+        return undecided(s);
     if (result < 0)
         return result;
     if (!refused && s->walk.ioam_left_out)

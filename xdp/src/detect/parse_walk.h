@@ -325,6 +325,8 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
                 w->seek = 1;
                 s->found.int_version = 0;
                 s->found.sf = SF_NONE;
+            } else if (!next && !w->seek && !w->left_out && s->found.int_version) {
+                w->int_option = w->ip;
             }
             options(s, w->at + 2, w->at + len);
         }
@@ -353,23 +355,36 @@ static inline_always u32 is_tunnel(const struct scratch *s, u32 at, u32 dst_port
            (protocol == ETH_IPV6 && (available <= inner || version == 6));
 }
 
-/* Whether a shim begins at `body`. A packet that ends there was truncated before INT. */
-static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dst_port)
+/* Whether a shim begins at `body`. A packet that ends there was truncated before INT. The verifier examines it once, not at each call. */
+noinline int marked(struct scratch *s, const struct profile *p, u32 body, u32 is_udp, u32 dst_port)
 {
-    struct walk *w = &s->walk;
-    const u8 *shim = bytes(s, body);
-    u32 marks;
+    struct walk *w;
+    const u8 *shim;
+    u32 marks, by_port;
 
-    if (!w->seek || w->end <= body)
+    if (!s || !p)
         return MARK_NONE;
+    w = &s->walk;
+    shim = bytes(s, body);
+    by_port = is_udp && dst_port == p->int_udp_port && dst_port;
+    if ((!w->seek && w->int_option != w->ip) || w->end <= body)
+        return MARK_NONE;
+    marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
+    if (!w->seek) {
+        /* INT in an option, which a host can write, and perhaps behind L4. */
+        w->is_ambiguous |= by_port || p->has_probe_marker || marks;
+        return MARK_NONE;
+    }
     w->shim = body;
-    if (is_udp && dst_port == p->int_udp_port && dst_port)
+    if (by_port) {
+        /* The next-protocol type says which mark the shim belongs to; a shim before 2.0 has none. */
+        w->is_ambiguous |= (marks && !(shim[0] >> 4 ? shim[0] & 0x0c : p->dialect == HOSTINT)) || p->has_probe_marker;
         return MARK_PORT;
+    }
     if (p->has_probe_marker && body + 8 <= w->end && be64(shim) == p->probe_marker) {
         w->shim = body + 8;
         return MARK_PROBE;
     }
-    marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
     /* A tunnel may copy the inner DSCP to its outer header; a tunnel header follows then, not a shim. */
     if (marks && !(is_udp && is_tunnel(s, body, dst_port)))
         return MARK_DSCP;
