@@ -135,6 +135,9 @@ pub enum Refusal {
     BadRoceOpcode,
     /// LLDP: a mandatory TLV is missing, misplaced or repeated, or the length of a TLV is not one that its type allows.
     BadLldp,
+    /// INT with records beside an IOAM trace with nodes in a hop-by-hop header: the network wrote one of the two, and a host may have
+    /// written the other.
+    IntBesideTrace,
     /// The configuration does not allow this address to report here.
     SenderNotAllowed,
     /// The configuration does not allow this address to report as the node that the header names, or the header names none.
@@ -207,6 +210,7 @@ impl Refusal {
         Self::BadRocePad,
         Self::BadRoceOpcode,
         Self::BadLldp,
+        Self::IntBesideTrace,
         Self::SenderNotAllowed,
         Self::NodeNotAllowed,
     ];
@@ -321,6 +325,7 @@ impl Refusal {
             Self::BadRocePad => "bad_roce_pad",
             Self::BadRoceOpcode => "bad_roce_opcode",
             Self::BadLldp => "bad_lldp",
+            Self::IntBesideTrace => "int_beside_trace",
             Self::SenderNotAllowed => "sender_not_allowed",
             Self::NodeNotAllowed => "node_not_allowed",
         }

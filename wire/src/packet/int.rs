@@ -98,6 +98,10 @@ pub struct Contents<'a> {
     pub ioam_options: Option<ioam::OptionList<'a>>,
     /// An IOAM option that contradicts itself was left out in a report.
     pub ioam_left_out: bool,
+    /// The packet was truncated inside an options header with IOAM.
+    pub ioam_cut: bool,
+    /// A trace with nodes that write an id is in a hop-by-hop header.
+    pub is_traced_by_hop: bool,
     /// INT for the destination was skipped.
     pub destination: bool,
 }
@@ -116,6 +120,8 @@ impl Contents<'_> {
         ioam: None,
         ioam_options: None,
         ioam_left_out: false,
+        ioam_cut: false,
+        is_traced_by_hop: false,
         destination: false,
     };
 }
