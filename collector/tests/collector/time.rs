@@ -251,3 +251,15 @@ fn a_queue_that_reports_in_one_second_of_twenty_is_new_once() {
         .collect();
     assert_eq!(of_queue, [Kind::New]);
 }
+
+#[test]
+fn a_capture_of_the_first_second_after_time_0_is_counted() {
+    for now in [0, SECOND / 2, SECOND, 2 * SECOND, START] {
+        let mut bench = Bench::new(config());
+        bench.now = now;
+        bench.send(&Sent::default()).send(&Sent::default());
+        bench.collector.finish(bench.now, &mut bench.log);
+        let reports: Vec<u64> = bench.log.rows.iter().map(|(row, _)| row.reports).collect();
+        assert_eq!(reports, [2], "at {now}");
+    }
+}
