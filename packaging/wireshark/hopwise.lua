@@ -95,6 +95,7 @@ local REFUSALS = {
   bad_gre = "a GRE header with fields that cannot be skipped",
   bad_geneve = "a Geneve option exceeds the end of the options",
   bad_ioam = "an IOAM option contradicts itself",
+  int_beside_trace = "INT with records beside an IOAM trace with nodes: a host may have written one of the two",
   bad_option = "the IPv6 option that holds INT contradicts the shim in it, exceeds its header, or is beside INT behind TCP or UDP",
   sf_mismatch = "the SF flag of the INT header contradicts the shim's type",
   bad_sf_header = "SF-INT without a state, without node IDs, or with fields in use that it does not have",
@@ -623,12 +624,17 @@ local function checksum_holds(w, at)
   return sum == 0xffff
 end
 
--- Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP.
+-- Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP. IPv4
+-- with a correct checksum and IPv6 with the length of the packet are none.
 local function is_pseudowire(w, at)
-  local tag = TAGS[u16(w, at + 12) or 0] and 4 or 0
-  local ethertype, version = u16(w, at + 12 + tag), bits(u8(w, at + 14 + tag) or 0, 4, 4)
-  local is_frame = ethertype == IP4 and version == 4 or ethertype == IP6 and version == 6
-  return is_frame and not (bits(u8(w, at), 4, 4) == 4 and checksum_holds(w, at))
+  local inner = at + (TAGS[u16(w, at + 12) or 0] and 18 or 14)
+  local ethertype, version = u16(w, inner - 2), bits(u8(w, inner) or 0, 4, 4)
+  if not (ethertype == IP4 and version == 4 or ethertype == IP6 and version == 6) then return false end
+  local first = bits(u8(w, at), 4, 4)
+  if first == 4 then return not checksum_holds(w, at) end
+  local padding = w.fin - at - 40 - u16(w, at + 4)
+  if first == 6 and padding >= 0 and padding < 4 then return false end
+  return version == 6 or inner + 20 > w.fin or checksum_holds(w, inner)
 end
 
 function W.ethertype(w, at, ethertype)
@@ -784,15 +790,22 @@ end
 
 -- Looks for IOAM among the options from `at` to `fin`.
 function W.ioam_options(w, at, fin, ip, is_by_hop)
-  if fin > w.fin then return end
+  local is_cut = fin > w.fin
+  fin = math.min(fin, w.fin)
   while at < fin do
     local kind = u8(w, at)
     if kind == 0 then
       at = at + 1
     else
       local size = at + 1 < fin and u8(w, at + 1)
+      local wanted = (kind == 0x31 or kind == 0x11) and (not w.ioam_ip or w.ioam_ip == ip.at)
+      if is_cut and wanted then
+        -- The rest of the header may hold another trace.
+        w.ioam_cut = { refused = "int_truncated", at = at }
+        return
+      end
       if not size or at + 2 + size > fin then return end
-      if (kind == 0x31 or kind == 0x11) and (not w.ioam_ip or w.ioam_ip == ip.at) then
+      if wanted then
         local found
         local problem = guarded(function() found = W.ioam_option(w, at + 2, size) end)
         -- In a report, one that contradicts itself is left out: it hides neither INT nor another option.
@@ -800,6 +813,7 @@ function W.ioam_options(w, at, fin, ip, is_by_hop)
         w.ioam_refused = w.ioam_refused or problem
         if found then
           w.ioam_ip = ip.at
+          w.is_traced_by_hop = w.is_traced_by_hop or is_by_hop and W.ioam_rank(found) > 1000
           W.add_ioam(w, found, is_by_hop)
         end
       end
@@ -1445,7 +1459,7 @@ function W.direct_export(w, ioam, fin)
   return ioam
 end
 
--- The id of a node of a trace, if it is available: of the wide form the low 32 bits.
+-- The id of a node of a trace, if it is available and needs no more than 32 bits.
 local function ioam_node_id(w, ioam, node)
   -- A node whose id is not configured still writes its hop limit before it.
   if ioam_bit(ioam.trace_type, 0) and not all_ones(w, node.at + 1, 3) then
@@ -1453,7 +1467,7 @@ local function ioam_node_id(w, ioam, node)
   end
   if ioam_bit(ioam.trace_type, 8) then
     local at = node.at + ioam_words(ioam.trace_type - ioam.trace_type % POW[16]) * 4
-    if not all_ones(w, at + 4, 4) then return u32(w, at + 4), at + 4, 4 end
+    if u24(w, at + 1) == 0 and not all_ones(w, at + 4, 4) then return u32(w, at + 4), at + 4, 4 end
   end
   return nil
 end
@@ -1619,6 +1633,11 @@ local function read_inside(report, s, from, fin, first, seek)
   finish_flow(w)
   -- A host may have written the option. It does not hide the INT behind it.
   report.problem = report.problem or problem or not w.int and w.option_refused or nil
+  local is_postcard = report.ds_id == 0x5043 and report.metadata and not find_item(report.metadata.layout, "node")
+  if not report.problem and w.is_traced_by_hop and w.int and w.int.count > 0 and not is_postcard then
+    -- The network wrote one of the two paths, and a host may have written the other.
+    w.beside_trace, w.int = { refused = "int_beside_trace", at = w.int.header }, nil
+  end
   refuse_unmarked(report, w)
   split_own(report)
   problem = report.problem
@@ -1629,7 +1648,7 @@ local function read_inside(report, s, from, fin, first, seek)
     if report.problem == problem then report.walk = w end
     return
   end
-  local left_out = report.left_out or w.option_refused or w.ioam_refused
+  local left_out = w.beside_trace or report.left_out or w.option_refused or w.ioam_refused or w.ioam_cut
   if left_out and not problem then
     if not W.stands_alone(report, w) then
       report.problem = left_out
@@ -1823,9 +1842,11 @@ local function finish(report, w)
   local newest
   local ioam = walk and walk.ioam and not walk.ioam.is_export and walk.ioam
   local int = walk and walk.int
-  if int and int.count == 0 and int.mode == "md" and not int.sf and report.version and ioam and #ioam.nodes > 0 then
+  local is_empty_int = int and int.count == 0 and not int.sf and not (int.mode == "mx" and report.metadata)
+  if is_empty_int and report.version and ioam and #ioam.nodes > 0 then
     int = nil -- The trace gives the path.
   end
+  if walk and walk.beside_trace then ioam = nil end
   if int then
     for i = int.count - 1, 0, -1 do
       path[#path + 1] = node_of(walk, int.layout, int.stack + i * int.layout.bytes) or false

@@ -121,6 +121,8 @@ pub struct Sent {
     pub flags: Flags,
     /// Flags of the INT header.
     pub int_flags: wire::int::Flags,
+    /// Hop count with which the source begins; every record reduces it by one.
+    pub initial: u8,
     /// Header words of the reporter (1.0: six bits), with a drop reason.
     pub metadata: u8,
     /// Drop reason.
@@ -139,6 +141,7 @@ impl Default for Sent {
             seq: 0,
             flags: Flags::FLOW,
             int_flags: wire::int::Flags::default(),
+            initial: u8::MAX,
             metadata: 0,
             reason: None,
         }
@@ -279,7 +282,7 @@ impl Sent {
         .emit(body);
         Md10 {
             hop_ml: layout.words(),
-            remaining: 8,
+            remaining: self.initial.saturating_sub(hops.len() as u8),
             bitmap: self.bitmap,
             flags: self.int_flags,
             ..Md10::default()
@@ -307,7 +310,7 @@ impl Sent {
         Md2 {
             flags: self.int_flags,
             hop_ml: layout.words(),
-            remaining: 8,
+            remaining: self.initial.saturating_sub(self.hops.len() as u8),
             bitmap: self.bitmap,
             ..Md2::default()
         }

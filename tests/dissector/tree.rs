@@ -114,6 +114,13 @@ fn is_traced(tree: &Value) -> bool {
     let Some(ioam) = get(tree, "ioam").filter(|_| !is_postcard(tree)) else {
         return false;
     };
+    if string(tree, "report.int_refused").as_deref() == Some("int_beside_trace") {
+        return false;
+    }
+    let is_mx = get(tree, "int.shim").and_then(|shim| number(shim, "int.shim.type")) == Some(3);
+    if is_mx && get(tree, "report.hop").is_some() {
+        return false;
+    }
     get(tree, "int").is_none_or(|int| {
         let is_sf = int_header(int).is_some_and(|header| get(header, "int.sf").is_some());
         all(int, "int.hop").is_empty() && !is_sf && !all(ioam, "ioam.hop").is_empty()

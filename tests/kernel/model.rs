@@ -238,6 +238,12 @@ impl Model {
             }
             spare |= key.is_some_and(|key| self.long.contains(&key));
         }
+        // Intermediate reports are always passed. Of their flows, and of a report with the end of the path, the collector may keep a path
+        // that the kernel does not have.
+        for flow in self.relieved(payload, &profile, &state) {
+            spare = true;
+            self.long.insert(flow);
+        }
         spare |= confirms;
         let up = self.kernel.give(frame);
         if up.is_some() != (change || odd) && !(spare && up.is_some()) {
@@ -284,6 +290,25 @@ impl Model {
                 Removed::Overflow => panic!("more than fit"),
             };
         });
+    }
+
+    /// Flows of which the datagram has an intermediate report, or a report with the end of the path in `state`.
+    fn relieved(&self, payload: &[u8], profile: &wire::Profile, state: &[Option<Hidden>]) -> Vec<String> {
+        let (mut decoder, mut report) = (Decoder::new(*profile), Report::EMPTY);
+        let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
+        while let Some(read) = reports.read(&mut report) {
+            let Some(flow) = report.flow.filter(|_| read.is_ok()) else {
+                continue;
+            };
+            let nodes: Vec<_> = report.hops().map(|hop| hop.node_id).collect();
+            let mut paths = state.iter().flatten().map(|(.., path)| path);
+            if report.flags.contains(Flags::INTERMEDIATE)
+                || paths.any(|path| path.len() > nodes.len() && path.ends_with(&nodes))
+            {
+                found.push(flow.to_string());
+            }
+        }
+        found
     }
 
     /// Whether the datagram has the first report with all hops of a flow after parts of its path.

@@ -408,9 +408,9 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Returns the data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node
-    /// id that needs more than 32 bits is truncated to the low 32. Timestamps are left out, since the
-    /// namespace defines their unit.
+    /// Returns the data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node id that needs more than
+    /// 32 bits is not available, since two such ids may have equal low halves. Timestamps are left out, since the namespace defines
+    /// their unit.
     pub fn hop(&self) -> Hop {
         const ITEMS: [(u32, Items); 6] = [
             (bit(0) | bit(8), Items::NODE_ID),
@@ -431,7 +431,10 @@ impl<'a> Node<'a> {
         let (l2_ingress_if, l2_egress_if) = self.wide_interfaces();
         Hop {
             carried,
-            node_id: self.node_id().map(|id| id as u32).filter(|id| *id != u32::MAX),
+            node_id: self
+                .node_id()
+                .and_then(|id| u32::try_from(id).ok())
+                .filter(|id| *id != u32::MAX),
             ingress_if,
             egress_if,
             hop_latency: self.transit_delay(),

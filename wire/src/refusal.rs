@@ -137,6 +137,9 @@ crate::named! {
         BadRoceOpcode => "bad_roce_opcode",
         /// LLDP: a mandatory TLV is missing, misplaced or repeated, or the length of a TLV is not one that its type allows.
         BadLldp => "bad_lldp",
+        /// INT with records beside an IOAM trace with nodes in a hop-by-hop header: the network wrote one of the two, and a host may have
+        /// written the other.
+        IntBesideTrace => "int_beside_trace",
         /// The configuration does not allow this address to report here.
         SenderNotAllowed => "sender_not_allowed",
         /// The configuration does not allow this address to report as the node that the header names, or the header names none.

@@ -33,6 +33,7 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
     report.head.hash = brief.flow.hash(seed);
     report.head.signals =
         Signals::from(brief.int_flags).or_incomplete(brief.flags.contains(wire::Flags::QUEUE));
+    report.head.remaining = brief.remaining.into();
     report.records = brief.records;
 }
 

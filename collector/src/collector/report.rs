@@ -143,6 +143,11 @@ impl Inner {
             }
             .or_incomplete(!whole_path || report.flags.contains(wire::Flags::QUEUE)),
             basis: Basis::Measured,
+            remaining: remaining(report),
+            relieves: report.flags.contains(wire::Flags::INTERMEDIATE)
+                && !report.flags.contains(wire::Flags::DROP)
+                && report.hop_count() > 0
+                && remaining(report) != Head::UNKNOWN,
         }
     }
 
@@ -336,4 +341,19 @@ impl Inner {
             reason: event.reason,
         });
     }
+}
+
+/// [`Head::remaining`] of a report. The reporter's own record is a hop, but not a record of the packet.
+fn remaining(report: &Report<'_>) -> i16 {
+    let Some(int) = report
+        .int
+        .filter(|_| !report.is_traced() && !report.is_postcard())
+    else {
+        return Head::UNKNOWN;
+    };
+    if int.mode != Mode::Md || int.sf.is_some() || int.version == wire::int::Version::V05 {
+        return Head::UNKNOWN;
+    }
+    let own = report.hop_count().saturating_sub(int.stack.len());
+    i16::from(int.remaining) - own as i16
 }

@@ -9,6 +9,9 @@ use crate::state::series::Closing;
 /// Reports may wait in a queue this long after a step of the clock, or after a late tick behind it, ns.
 const QUEUED: Nanos = 5 * SECOND;
 
+/// A time in no second that a clock shows, ns: more than a second from time 0 and from every time before the year 2262.
+const UNSET: Nanos = 1 << 63;
+
 /// Maximum number of flows visited per tick. With a tick every 10 ms a million flows take 0.6 s.
 const FLOWS_PER_TICK: u32 = 16_384;
 
@@ -48,7 +51,7 @@ impl Sweep {
         let round = push.min(config.flow_timeout / 4).clamp(SECOND / 10, 30 * SECOND);
         Self {
             now: 0,
-            second_began: Nanos::MAX,
+            second_began: UNSET,
             started: false,
             timeout: config.flow_timeout.max(1),
             push_interval: config.push_interval,

@@ -82,9 +82,22 @@ pub(crate) struct Head {
     pub(crate) signals: Signals,
     /// The basis of the order of the hops.
     pub(crate) basis: Basis,
+    /// Remaining hop count of the packet's INT-MD header, less the hops that are no records of the packet, or [`Head::UNKNOWN`].
+    pub(crate) remaining: i16,
+    /// Whether it is the intermediate report of a node that has removed the records of a packet.
+    pub(crate) relieves: bool,
 }
 
 impl Head {
+    /// A remaining hop count that is not known.
+    pub(crate) const UNKNOWN: i16 = i16::MIN;
+
+    /// The hop count with which the source of the packet began, if its `hops` hops are all that have added a record.
+    pub(crate) fn initial(&self, hops: usize) -> Option<u16> {
+        let remaining = Some(self.remaining).filter(|remaining| *remaining != Self::UNKNOWN)?;
+        u16::try_from(i32::from(remaining) + hops as i32).ok()
+    }
+
     /// Whether `node` is the one that has sent the report.
     pub(crate) fn is_reporter(&self, node: u32) -> bool {
         node != ABSENT && self.about.origin.reporter == u64::from(node)
@@ -104,6 +117,8 @@ impl Head {
             whole_path: false,
             signals: Signals::default(),
             basis: Basis::Measured,
+            remaining: Self::UNKNOWN,
+            relieves: false,
         }
     }
 }

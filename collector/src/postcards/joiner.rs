@@ -1,5 +1,7 @@
 //! The joining of postcards: which sets are due, which belong to one packet, and whether their path is confirmed.
 
+use wire::report::PacketDigest;
+
 use super::MatchedBy;
 use super::order::{Links, arrange, has_distinct_nodes};
 use super::packets::{
@@ -122,7 +124,7 @@ impl Postcards {
                 settling.until = Nanos::MAX;
                 self.settle_due(settling);
             }
-        } else if by_signature {
+        } else if by_signature && !PacketDigest::may_repeat(postcard.signature as u32) {
             self.settle_early(postcard.signature, settling);
         }
         Ok(())

@@ -86,6 +86,28 @@ pub(crate) struct Cold {
 
 const _: () = assert!(size_of::<Cold>() == 64);
 
+/// The hop count with which the source of a flow begins, as its reports show it: remaining hop count and records.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct InitialHops(u16);
+
+impl InitialHops {
+    /// An intermediate report of the flow has shown that nodes remove records from its packets.
+    const RELIEVED: u16 = 1 << 15;
+
+    pub(crate) fn new(count: u16, is_relieved: bool) -> Self {
+        Self(count & !Self::RELIEVED | if is_relieved { Self::RELIEVED } else { 0 })
+    }
+
+    /// The count; 0 if it is not known.
+    pub(crate) fn count(self) -> u16 {
+        self.0 & !Self::RELIEVED
+    }
+
+    pub(crate) fn is_relieved(self) -> bool {
+        self.0 & Self::RELIEVED != 0
+    }
+}
+
 /// A flow's [`Cold`] part, not looked up yet.
 #[derive(Debug)]
 pub(crate) struct ColdPart<'a> {
@@ -276,6 +298,7 @@ const SOUGHT: usize = 32;
 pub(crate) struct Flows {
     entries: Vec<Flow>,
     cold: Vec<Cold>,
+    initial: Vec<InitialHops>,
     free: Vec<u32>,
     arena: Arena,
     index: Index,
@@ -297,6 +320,7 @@ impl Flows {
         Self {
             entries,
             cold: Vec::with_capacity(capacity),
+            initial: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             arena: Arena::for_flows(capacity),
             index: Index::with_capacity(capacity),
@@ -424,16 +448,27 @@ impl Flows {
         let slot = match self.free.pop() {
             Some(slot) => {
                 (self.entries[slot as usize], self.cold[slot as usize]) = (entry, cold);
+                self.initial[slot as usize] = InitialHops::default();
                 slot
             }
             None => {
                 self.entries.push(entry);
                 self.cold.push(cold);
+                self.initial.push(InitialHops::default());
                 self.entries.len() as u32 - 1
             }
         };
         self.newcomers.enter(&mut self.index, room, hash, slot, second);
         slot
+    }
+
+    /// The hop count with which the source of the flow in `slot` begins.
+    pub(crate) fn initial(&self, slot: u32) -> InitialHops {
+        self.initial[slot as usize]
+    }
+
+    pub(crate) fn set_initial(&mut self, slot: u32, initial: InitialHops) {
+        self.initial[slot as usize] = initial;
     }
 
     /// Frees the flow in `slot` and its hops.

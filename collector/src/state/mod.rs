@@ -206,6 +206,9 @@ impl State {
             return;
         };
         self.counts.flow_reports += 1;
+        if head.relieves {
+            self.note_relief(slot, head, hops.count());
+        }
         let (flow, _, states) = self.flows.parts(slot);
         let same = hops.count() == usize::from(flow.path_length())
             && states
@@ -358,7 +361,7 @@ impl State {
     #[cold]
     #[inline(never)]
     fn admit(&mut self, head: &Head, out: &mut dyn Output) -> Option<u32> {
-        if !head.whole_path {
+        if !head.whole_path && !head.relieves {
             self.counts.node_reports += 1;
             return None;
         }

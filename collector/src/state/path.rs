@@ -3,11 +3,24 @@
 use detect::{HopValues, Metric};
 
 use super::State;
-use super::flows::{Flags, Marks};
+use super::flows::{Flags, InitialHops, Marks};
 use super::hops::{HopState, PacketValues};
 use super::removals::Removed;
 use crate::decode::{ABSENT, EventContext, Head, Hops, MAX_HOPS, NO_VALUE};
 use crate::event::{Basis, Kind, Nanos, Output};
+
+/// A conclusion from the remaining hop count of a report: whether records were removed from its packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Relief {
+    /// They may be all.
+    None,
+    /// They are the end of the flow's path, but no record was removed: the path is shorter now.
+    Shorter,
+    /// They are the end of the flow's path.
+    End,
+    /// An intermediate report has shown the initial hop count.
+    Reported,
+}
 
 /// Temporary memory for one report at a time.
 #[derive(Debug)]
@@ -124,6 +137,52 @@ impl State {
             && records
                 .next()
                 .is_some_and(|record| head.is_reporter(hops.node(record)))
+    }
+
+    /// Whether the hops of a report are a part of the path of the flow in `slot` because a node removed the records before them from the
+    /// packet, which was too long for a link: its hop count fell by more than the packet has records. The initial count is that of
+    /// the report with the path, or of an intermediate report. Without an intermediate report, the hops are also the end of the path.
+    pub(super) fn relief_of<H: Hops>(&mut self, slot: u32, head: &Head, hops: H) -> Relief {
+        let known = self.flows.initial(slot);
+        let lacks_hops = head
+            .initial(hops.count())
+            .is_some_and(|initial| initial < known.count());
+        let (flow, _, states) = self.flows.parts(slot);
+        let is_stored = states.len() == usize::from(flow.path_length()) && flow.has_path_by_int();
+        let skipped = states.len().checked_sub(hops.count()).filter(|skipped| {
+            let nodes = hops.records(0).map(|record| hops.node(record));
+            is_stored && states[*skipped..].iter().map(|state| state.node).eq(nodes)
+        });
+        match skipped {
+            // The whole path, of packets that begin with another count.
+            Some(0) if !flow.flags.has(Flags::INCOMPLETE) => Relief::None,
+            Some(1..) if lacks_hops => Relief::End,
+            Some(1..) => Relief::Shorter,
+            _ if lacks_hops && known.is_relieved() => Relief::Reported,
+            _ => Relief::None,
+        }
+    }
+
+    /// An intermediate report of the flow in `slot` has come, with `hops` hops: the first of a packet whose other hops the sink reports.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_relief(&mut self, slot: u32, head: &Head, hops: usize) {
+        let known = self.flows.initial(slot).count();
+        let initial = head.initial(hops).unwrap_or(0);
+        self.flows
+            .set_initial(slot, InitialHops::new(initial.max(known), true));
+        // The count of parts starts again.
+        self.postcards.reserve_flow(slot);
+        self.postcards
+            .flow_mut(slot)
+            .count_unconfirmed(true, head.about.ts);
+        let (flow, ..) = self.flows.parts(slot);
+        if flow.has_path_by_int() && known != 0 && known < initial {
+            // The path is from such a packet.
+            flow.flags.set(Flags::INCOMPLETE, true);
+            flow.note_parts(true);
+            self.end_int(slot);
+        }
     }
 
     /// Counts a report with a part of the path of the flow in `slot`. Returns true if only such reports came for so long that the

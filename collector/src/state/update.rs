@@ -4,8 +4,9 @@ use detect::observation::NO_NODE;
 use detect::{HopValues, Observation};
 
 use super::State;
-use super::flows::Flags;
+use super::flows::{Flags, InitialHops};
 use super::hops::{HopState, PacketValues};
+use super::path::Relief;
 use super::rule_regions::AppliedHops;
 use crate::decode::{ABSENT, Head, Hops, NO_VALUE, Reading, is_plausible};
 use crate::event::{Event, Kind, Output};
@@ -155,16 +156,33 @@ impl State {
         if head.whole_path {
             let mut is_part = head.signals.is_incomplete()
                 && (self.is_part_of_path(slot, hops) || self.is_path_and_reporter(slot, head, hops));
-            if is_part && self.is_path_overdue(slot, head.about.ts) {
+            let relief = self.relief_of(slot, head, hops);
+            let lacks_hops = matches!(relief, Relief::End | Relief::Reported);
+            is_part |= lacks_hops;
+            let is_overdue = is_part && relief != Relief::End && self.is_path_overdue(slot, head.about.ts);
+            if is_overdue {
                 is_part = false;
                 self.forget_filtered_path(slot);
             }
             self.begin_int(slot);
             self.flows.parts(slot).0.note_parts(is_part);
+            if is_part && lacks_hops {
+                let signals = head.signals.or_incomplete(true);
+                self.update_part(slot, &Head { signals, ..*head }, hops, out);
+                return;
+            }
             if is_part {
                 self.update_part(slot, head, hops, out);
                 return;
             }
+            if relief == Relief::Shorter {
+                // The filter in the kernel keeps the longer path.
+                self.forget_filtered_path(slot);
+            }
+            let is_relieved = self.flows.initial(slot).is_relieved() && !is_overdue;
+            let initial = head.initial(hops.count()).unwrap_or(0);
+            self.flows
+                .set_initial(slot, InitialHops::new(initial, is_relieved));
         }
         self.scratch.values.clear();
         // Of the hops that were applied already.

@@ -13,6 +13,7 @@ mod lists;
 mod load;
 mod paths;
 mod postcards;
+mod relief;
 mod rules;
 mod sf_run;
 mod signals;

@@ -1251,3 +1251,28 @@ fn postcard_counters_balance_under_random_traffic() {
         assert!(postcards.bench.collector.stats().state_balance().is_balanced());
     }
 }
+
+/// Packets whose payload alone could distinguish them take two paths in turn, 30 ms apart, and all postcards of one node are lost: those of two
+/// packets are not taken for one.
+#[test]
+fn packets_that_look_alike_are_not_one_packet() {
+    let mut postcards = Postcards::free();
+    for at in 0..40 {
+        let (nodes, first) = if at % 2 == 0 {
+            ([5, 22, 3], 1)
+        } else {
+            ([1, 21, 3], 0)
+        };
+        for (hop, node) in nodes.into_iter().enumerate().skip(first) {
+            let postcard = Postcard {
+                payload: PAYLOADS[2],
+                ..Postcard::of(0, node, hop as u8)
+            };
+            postcards.deliver(if hop == 2 { postcard.last() } else { postcard });
+        }
+        postcards.bench.pass(if at % 2 == 0 { 30 * MS } else { 270 * MS });
+    }
+    postcards.wait();
+    let path = postcards.path();
+    assert!(path.is_empty() || path == [1, 21, 3], "{path:?}");
+}

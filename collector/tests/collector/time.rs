@@ -389,3 +389,15 @@ fn nothing_stays_open_for_longer_than_its_timeout_whatever_the_clock_does() {
     }
     assert!(most.iter().all(|open| *open > 0), "{most:?}");
 }
+
+#[test]
+fn a_capture_of_the_first_second_after_time_0_is_counted() {
+    for now in [0, SECOND / 2, SECOND, 2 * SECOND, START] {
+        let mut bench = Bench::new(config());
+        bench.now = now;
+        bench.send(&Sent::default()).send(&Sent::default());
+        bench.collector.finish(bench.now, &mut bench.log);
+        let reports: Vec<u64> = bench.log.rows.iter().map(|(row, _)| row.reports).collect();
+        assert_eq!(reports, [2], "at {now}");
+    }
+}

@@ -102,6 +102,10 @@ pub struct Contents<'a> {
     pub several_traces: bool,
     /// An IOAM option that contradicts itself was left out in a report.
     pub ioam_left_out: bool,
+    /// The packet was truncated inside an options header with IOAM.
+    pub ioam_cut: bool,
+    /// A trace with nodes that write an id is in a hop-by-hop header.
+    pub is_traced_by_hop: bool,
     /// INT for the destination was skipped.
     pub destination: bool,
 }
@@ -121,6 +125,8 @@ impl Contents<'_> {
         ioam_options: None,
         several_traces: false,
         ioam_left_out: false,
+        ioam_cut: false,
+        is_traced_by_hop: false,
         destination: false,
     };
 }

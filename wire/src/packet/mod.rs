@@ -22,8 +22,8 @@ pub(crate) use crate::ethernet::ethertype::{ETHERNET, IPV4, IPV6, MPLS, MPLS_MUL
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const GRE: u8 = 47;
-const IP_IN_IP: u8 = 4;
-const IPV6_IN_IP: u8 = 41;
+pub(crate) const IP_IN_IP: u8 = 4;
+pub(crate) const IPV6_IN_IP: u8 = 41;
 
 pub(crate) use crate::geneve::PORT as GENEVE_PORT;
 pub(crate) use crate::vxlan::{GPE_PORT, PORT as VXLAN_PORT};
@@ -272,23 +272,31 @@ impl<'a, 'p> Walk<'a, 'p> {
         header: Extension,
         all: Extensions<'a>,
     ) -> Result<(), Refusal> {
-        let mut rest = bytes.get(header.at + 2..header.at + header.len).unwrap_or(&[]);
+        let end = header.at + header.len;
+        let is_cut = end > bytes.len();
+        let mut rest = bytes.get(header.at + 2..end.min(bytes.len())).unwrap_or(&[]);
         while let [kind, tail @ ..] = rest {
             if *kind == 0 {
                 rest = tail;
                 continue;
             }
+            let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
+            // Of IPv6 in IPv6 only the outermost header with IOAM is read.
+            let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
+            if is_cut && wanted && here {
+                // The rest of the header may hold another trace.
+                self.out.ioam_cut = true;
+                break;
+            }
             let [len, tail @ ..] = tail else { break };
             let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else {
                 break;
             };
-            let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
-            // Of IPv6 in IPv6 only the outermost header with IOAM is read.
-            let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
-            if wanted && here && self.purpose != Purpose::Flow {
+            if !is_cut && wanted && here && self.purpose != Purpose::Flow {
                 match Ioam::parse(data) {
                     Ok(Some(found)) => {
                         self.ioam_at = Some(ip.at);
+                        self.out.is_traced_by_hop |= header.kind == HOP_BY_HOP && found.rank().0;
                         let headers = Extensions::new(&bytes[all.at..], 0, all.next);
                         self.add_ioam(found, header.kind == HOP_BY_HOP, OptionList::new(headers));
                     }
@@ -469,11 +477,13 @@ impl<'a, 'p> Walk<'a, 'p> {
             };
             let next = option + 4 + usize::from(head[3] & 0x1f) * 4;
             if next > end {
-                return if self.purpose == Purpose::Flow {
-                    Ok(())
-                } else {
-                    Err(Refusal::BadGeneve)
-                };
+                if self.purpose != Purpose::Flow {
+                    return Err(Refusal::BadGeneve);
+                }
+                // As in a report, of which INT is then left out.
+                self.find_int = false;
+                self.int_left_out = true;
+                break;
             }
             self.geneve_option(bytes, (ip, at - 8), option, next)?;
             option = next;
@@ -514,20 +524,31 @@ impl<'a, 'p> Walk<'a, 'p> {
 }
 
 /// Whether the bytes behind MPLS labels are Ethernet, of a pseudowire without a control word, whose first octet reads as a version of IP:
-/// the EtherType of IP, behind a tag or not, with that version behind it. An IPv4 header with a correct checksum is one, whatever its
-/// addresses read as.
+/// the EtherType of IP, behind a tag or not, with that version behind it. The bytes are IP if they begin with a header of IPv4 with a correct
+/// checksum, or of IPv6 with the length of the packet, whatever its addresses read as. Truncated bytes that read as IPv6 are a frame only
+/// if the header of IPv4 inside has a correct checksum.
 fn is_pseudowire(bytes: &[u8]) -> bool {
     let tag = if try_u16(bytes, 12).is_some_and(is_tag) {
         4
     } else {
         0
     };
-    let version = bytes.get(14 + tag).map(|first| first >> 4);
-    let is_frame = matches!(
-        (try_u16(bytes, 12 + tag), version),
-        (Some(IPV4), Some(4)) | (Some(IPV6), Some(6))
-    );
-    is_frame && !(bytes[0] >> 4 == 4 && checksum::holds(bytes))
+    let inner = bytes.get(14 + tag..).unwrap_or(&[]);
+    let is_v4 = match (try_u16(bytes, 12 + tag), inner.first().map(|first| first >> 4)) {
+        (Some(IPV4), Some(4)) => true,
+        (Some(IPV6), Some(6)) => false,
+        _ => return false,
+    };
+    if bytes[0] >> 4 == 4 {
+        return !checksum::holds(bytes);
+    }
+    !has_length_of_v6(bytes) && (!is_v4 || inner.len() < 20 || checksum::holds(inner))
+}
+
+/// Whether `bytes` have the length that their IPv6 header states, with padding to a whole word.
+fn has_length_of_v6(bytes: &[u8]) -> bool {
+    let total = 40 + usize::from(try_u16(bytes, 4).unwrap_or(0));
+    bytes.first().is_some_and(|first| first >> 4 == 6) && (total..total + 4).contains(&bytes.len())
 }
 
 /// The 5-tuple of a packet whose IP header is whole.

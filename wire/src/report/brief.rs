@@ -32,6 +32,7 @@ mod field {
     pub(super) const INT: usize = 62;
     pub(super) const INT_M: usize = 63;
     pub(super) const HOP_ML: usize = 64;
+    pub(super) const REMAINING: usize = 65;
     pub(super) const BITMAP: usize = 66;
     pub(super) const STACK: usize = 70;
 }
@@ -167,6 +168,7 @@ pub(crate) fn read<'a>(
             UDP,
         ),
         int_flags: int_flags(fixed[field::INT], fixed[field::INT_M]),
+        remaining: fixed[field::REMAINING],
         records,
         shape: latest.shape,
     })

@@ -53,6 +53,7 @@ mod field {
     pub(super) const INT: usize = 4;
     pub(super) const INT_M: usize = 5;
     pub(super) const HOP_ML: usize = 6;
+    pub(super) const REMAINING: usize = 7;
     pub(super) const BITMAP: usize = 8;
     pub(super) const DS_ID: usize = 10;
     pub(super) const LEN: usize = 12;
@@ -421,6 +422,7 @@ pub(crate) fn read<'a>(
         flags,
         flow,
         int_flags,
+        remaining: shim[field::REMAINING],
         records,
         shape,
     })

@@ -3,30 +3,39 @@
 use super::Report;
 use crate::bytes::{try_u16, try_u32, u16_at};
 use crate::crc::{crc_32c, crc_32c_update};
+use crate::ethernet::ethertype::is_tag;
 use crate::flow::FlowKey;
+use crate::ipv6::Extensions;
+use crate::packet::{
+    ETHERNET, GENEVE_PORT, GPE_PORT, GRE, IP_IN_IP, IPV4, IPV6, IPV6_IN_IP, TCP, UDP, VXLAN_PORT,
+};
 
 /// Identity of the packet in a report. Wire-formats 4.1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PacketDigest {
     /// Time to live or hop limit of its outermost IP header.
     pub hop_limit: Option<u8>,
-    /// Equal in all reports of one packet, and rarely equal for two packets of a flow; 0: none.
+    /// Equal in all reports of one packet, and rarely equal for two packets of a flow; 0: none. See [`PacketDigest::may_repeat`].
     pub digest: u32,
 }
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Possible offsets of the IP header: at the start, or after Ethernet with up to two tags.
 const PLACES: [usize; 4] = [0, 14, 18, 22];
 
+/// Limit of tunnels in tunnels, as in [`crate::packet`].
+const MAX_TUNNELS: usize = 4;
+
 /// Bytes of payload that belong to a digest.
 const SNAP: usize = 8;
+
+/// Bit of a digest: identification, checksum or numbers of TCP are part of it.
+const IDENTIFIED: u32 = 1;
 
 impl PacketDigest {
     /// Reads the packet in a report. The digest is the CRC-32C of the fields that are equal at every node: IPv4's identification, TCP's
     /// numbers, the first bytes of the payload (after INT), and the L4 checksum if the packet has no INT, which would
-    /// change it. Lengths, DSCP and ports change with INT and are left out.
+    /// change it. Lengths, DSCP and ports change with INT and are left out. Of a tunnelled packet without INT the fields are those of the
+    /// inner packet, since an outer header may be the same for all.
     pub fn of(report: &Report<'_>) -> Self {
         let Some(key) = report.tunnel.or(report.flow) else {
             return Self::default();
@@ -34,22 +43,121 @@ impl PacketDigest {
         let packet = PLACES
             .iter()
             .find_map(|&at| report.inner.get(at..).filter(|bytes| is_it(bytes, &key)));
-        let Some(bytes) = packet else {
+        let Some(outer) = packet.and_then(Packet::read) else {
             return Self::default();
         };
-        let (hop_limit, ident, proto, l4) = match bytes.first_chunk::<20>() {
-            Some(header) if !key.is_v6() => (
-                header[8],
-                u16_at(header, 4),
-                header[9],
-                usize::from(header[0] & 0x0f) * 4,
-            ),
-            _ => (bytes[7], 0, bytes[6], 40),
+        let inner = match (report.tunnel, report.flow) {
+            (Some(_), Some(flow)) if report.int.is_none() => outer.find(&flow).unwrap_or(outer),
+            _ => outer,
         };
-        let body = bytes.get(l4..).unwrap_or_default();
         Self {
-            hop_limit: Some(hop_limit),
-            digest: digest(ident, proto, body, report.int.is_some()),
+            hop_limit: Some(outer.hop_limit),
+            digest: digest(&inner, report.int.is_some()),
+        }
+    }
+
+    /// Whether another packet of the flow may well have this digest: only the first bytes of the payload tell two packets apart.
+    pub const fn may_repeat(digest: u32) -> bool {
+        digest & IDENTIFIED == 0
+    }
+}
+
+/// An IP packet, from its transport header on.
+#[derive(Clone, Copy)]
+struct Packet<'a> {
+    /// From its IP header on.
+    bytes: &'a [u8],
+    hop_limit: u8,
+    ident: u16,
+    proto: u8,
+    body: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// The packet whose IP header `bytes` begin with, if that is whole.
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.first()? >> 4 == 6 {
+            let header = bytes.first_chunk::<40>()?;
+            let mut extensions = Extensions::new(bytes, 40, header[6]);
+            extensions.by_ref().for_each(drop);
+            return Some(Self {
+                bytes,
+                hop_limit: header[7],
+                ident: 0,
+                proto: extensions.next,
+                body: bytes.get(extensions.at..).unwrap_or_default(),
+            });
+        }
+        let header = bytes.first_chunk::<20>()?;
+        Some(Self {
+            bytes,
+            hop_limit: header[8],
+            ident: u16_at(header, 4),
+            proto: header[9],
+            body: bytes.get(usize::from(header[0] & 0x0f) * 4..).unwrap_or_default(),
+        })
+    }
+
+    /// The packet with the addresses of `flow` in the tunnels of this one.
+    fn find(self, flow: &FlowKey) -> Option<Self> {
+        let mut packet = self;
+        for _ in 0..=MAX_TUNNELS {
+            packet = packet.inside()?;
+            if is_it(packet.bytes, flow) {
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    /// The packet in the tunnel that this one carries.
+    fn inside(&self) -> Option<Self> {
+        let body = self.body;
+        match self.proto {
+            IP_IN_IP | IPV6_IN_IP => Self::read(body),
+            GRE => {
+                let head = body.first_chunk::<4>()?;
+                let fields = (head[0] & 0xb0).count_ones() as usize * 4;
+                Self::behind(u16_at(head, 2), body.get(4 + fields..)?)
+            }
+            UDP => {
+                let tunnel = body.get(8..)?;
+                let head = tunnel.first_chunk::<8>()?;
+                match u16_at(body, 2) {
+                    VXLAN_PORT => Self::behind(ETHERNET, &tunnel[8..]),
+                    // Without the P bit this is plain VXLAN.
+                    GPE_PORT if head[0] & 0x04 == 0 => Self::behind(ETHERNET, &tunnel[8..]),
+                    GPE_PORT => match head[3] {
+                        1 => Self::behind(IPV4, &tunnel[8..]),
+                        2 => Self::behind(IPV6, &tunnel[8..]),
+                        3 => Self::behind(ETHERNET, &tunnel[8..]),
+                        _ => None,
+                    },
+                    GENEVE_PORT => {
+                        let options = usize::from(head[0] & 0x3f) * 4;
+                        Self::behind(u16_at(head, 2), tunnel.get(8 + options..)?)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The packet behind an EtherType: IP, or that of a frame with up to two tags.
+    fn behind(ethertype: u16, bytes: &'a [u8]) -> Option<Self> {
+        match ethertype {
+            IPV4 | IPV6 => Self::read(bytes),
+            ETHERNET => {
+                let mut at = 12;
+                while at < 20 && is_tag(try_u16(bytes, at)?) {
+                    at += 4;
+                }
+                matches!(try_u16(bytes, at)?, IPV4 | IPV6)
+                    .then(|| bytes.get(at + 2..).and_then(Self::read))
+                    .flatten()
+            }
+            _ => None,
         }
     }
 }
@@ -67,8 +175,9 @@ fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
         && bytes.get(dst) == key.dst_octets().get(skip..)
 }
 
-fn digest(ident: u16, proto: u8, body: &[u8], with_int: bool) -> u32 {
-    let (numbers, checksum, header) = match proto {
+fn digest(packet: &Packet<'_>, with_int: bool) -> u32 {
+    let body = packet.body;
+    let (numbers, checksum, header) = match packet.proto {
         TCP => (
             [4, 8].map(|at| try_u32(body, at).unwrap_or(0)),
             try_u16(body, 16),
@@ -86,15 +195,21 @@ fn digest(ident: u16, proto: u8, body: &[u8], with_int: bool) -> u32 {
         _ => 0,
     };
     let snap = body.get(header + skip..header + skip + SNAP).unwrap_or_default();
-    if ident == 0 && numbers == [0; 2] && checksum == 0 && snap.iter().all(|byte| *byte == 0) {
+    let is_identified = packet.ident != 0 || checksum != 0 || numbers != [0; 2];
+    if !is_identified && snap.iter().all(|byte| *byte == 0) {
         return 0;
     }
     let mut fixed = [0; 12];
-    fixed[..2].copy_from_slice(&ident.to_be_bytes());
+    fixed[..2].copy_from_slice(&packet.ident.to_be_bytes());
     fixed[2..4].copy_from_slice(&checksum.to_be_bytes());
     fixed[4..8].copy_from_slice(&numbers[0].to_be_bytes());
     fixed[8..].copy_from_slice(&numbers[1].to_be_bytes());
-    (!crc_32c_update(!crc_32c(&fixed), snap)).max(1)
+    let crc = !crc_32c_update(!crc_32c(&fixed), snap);
+    if is_identified {
+        crc | IDENTIFIED
+    } else {
+        (crc & !IDENTIFIED).max(2)
+    }
 }
 
 #[cfg(test)]
@@ -172,5 +287,83 @@ mod tests {
             ..Report::EMPTY
         };
         assert_eq!(PacketDigest::of(&report), PacketDigest::default());
+    }
+
+    fn v6(extensions: &[u8], next: u8, checksum: u16) -> Vec<u8> {
+        let mut bytes = vec![0x60, 0, 0, 0, 0, 0, next, 64];
+        bytes.extend([1; 16]);
+        bytes.extend([2; 16]);
+        bytes.extend(extensions);
+        bytes.extend([0x13, 0x88, 0, 80, 0, 24]);
+        bytes.extend(checksum.to_be_bytes());
+        bytes.extend([7; 8]);
+        bytes
+    }
+
+    #[test]
+    fn extension_headers_are_stepped_over() {
+        let key = FlowKey::v6([1; 16], [2; 16], Some((5000, 80)), UDP);
+        let digest = |inner: &[u8]| {
+            PacketDigest::of(&Report {
+                flow: Some(key),
+                inner,
+                ..Report::EMPTY
+            })
+            .digest
+        };
+        let options = [60, 0, 1, 4, 0, 0, 0, 0, UDP, 0, 1, 4, 0, 0, 0, 0];
+        let plain = digest(&v6(&[], UDP, 0x1234));
+        assert_eq!(digest(&v6(&options, 0, 0x1234)), plain);
+        assert_ne!(digest(&v6(&options, 0, 0x1235)), plain);
+        assert!(!PacketDigest::may_repeat(plain));
+        assert!(PacketDigest::may_repeat(digest(&v6(&options, 0, 0))));
+    }
+
+    #[test]
+    fn a_tunnelled_packet_has_the_digest_of_the_inner_one() {
+        let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), UDP);
+        let tunnel = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 4789)), UDP);
+        let inner = udp(7, 9, 0, 0xabcd, &[1; 8]);
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0]);
+        frame.extend(&inner);
+        let mut gre = vec![0x20, 0, 8, 0, 0, 0, 0, 1];
+        gre.extend(&inner);
+        let outer = |proto: u8, port: u16, head: &[u8], behind: &[u8]| {
+            let mut bytes = udp(0, 64, 0, 0, &[head, behind].concat());
+            bytes[9] = proto;
+            if proto == UDP {
+                bytes[22..24].copy_from_slice(&port.to_be_bytes());
+            } else {
+                bytes.drain(20..28);
+            }
+            bytes
+        };
+        let packets = [
+            outer(UDP, VXLAN_PORT, &[8, 0, 0, 0, 0, 0, 9, 0], &frame),
+            outer(UDP, GPE_PORT, &[0x0c, 0, 0, 1, 0, 0, 9, 0], &inner),
+            outer(
+                UDP,
+                GENEVE_PORT,
+                &[1, 0, 0x65, 0x58, 0, 0, 9, 0, 1, 2, 3, 0],
+                &frame,
+            ),
+            outer(GRE, 0, &[], &gre),
+            outer(IP_IN_IP, 0, &[], &inner),
+        ];
+        for packet in packets {
+            let found = PacketDigest::of(&Report {
+                flow: Some(flow),
+                tunnel: Some(tunnel),
+                inner: &packet,
+                ..Report::EMPTY
+            });
+            let expected = of(&inner).digest;
+            assert_eq!(
+                (found.hop_limit, found.digest),
+                (Some(64), expected),
+                "{packet:02x?}"
+            );
+        }
     }
 }

@@ -224,7 +224,7 @@ pub struct Report<'a> {
     /// INT inside the packet reported.
     pub int: Option<Int<'a>>,
     /// Cause for which bytes that are marked as INT were left out of a report that stays without them; otherwise
-    /// [`Refusal::BadIoam`] if an IOAM option was left out.
+    /// [`Refusal::BadIoam`] or [`Refusal::IntTruncated`] if an IOAM option was left out.
     pub int_refused: Option<Refusal>,
     /// IOAM data inside the packet reported; of several options the one that gives the path.
     pub ioam: Option<Ioam<'a>>,
@@ -317,15 +317,23 @@ impl<'a> Report<'a> {
                 .is_some_and(|metadata| !metadata.layout.carried().contains(Items::NODE_ID))
     }
 
-    /// Whether an IOAM trace gives the nodes that the packet has passed: it has some, and no stack of INT has any.
+    /// Whether an IOAM trace gives the nodes that the packet has passed: it has some, and INT names none. With INT-MX, the
+    /// reporter's own metadata are a postcard beside which a host may have written the trace.
     #[inline]
     pub fn is_traced(&self) -> bool {
         let Some(ioam) = self.ioam.filter(|_| !self.is_postcard()) else {
             return false;
         };
-        self.int.is_none_or(|int| {
-            int.mode == Mode::Md && int.sf.is_none() && int.stack.is_empty() && ioam.hop_count() > 0
-        })
+        match self.int {
+            None => self.int_refused != Some(Refusal::IntBesideTrace),
+            Some(int) if int.mode == Mode::Mx && self.metadata.is_some() => false,
+            Some(int) => int.sf.is_none() && int.stack.is_empty() && ioam.hop_count() > 0,
+        }
+    }
+
+    /// Whether INT in the packet names nodes that it has passed.
+    fn has_int_path(&self) -> bool {
+        !self.is_postcard() && self.int.is_some_and(|int| !int.stack.is_empty())
     }
 
     /// Whether the reporter adds metadata of its own.
@@ -403,7 +411,9 @@ impl<'a> Report<'a> {
     /// packet has passed.
     #[inline]
     pub fn is_path_left_out(&self) -> bool {
-        self.int_refused.is_some() && self.int.is_none() && self.ioam.is_none_or(|ioam| ioam.hop_count() == 0)
+        let is_beside = self.int_refused == Some(Refusal::IntBesideTrace);
+        let has_trace = !is_beside && self.ioam.is_some_and(|ioam| ioam.hop_count() > 0);
+        self.int_refused.is_some() && self.int.is_none() && !has_trace
     }
 
     /// Whether it contains one record of a set (SF-INT), whose others are in other reports. Its hops are then not a path.
@@ -633,6 +643,8 @@ pub struct Brief<'a> {
     pub flow: FlowKey,
     /// Flags of its INT header.
     pub int_flags: crate::int::Flags,
+    /// Remaining hop count of its INT header.
+    pub remaining: u8,
     /// The records of its stack: [`crate::int::Stack::bytes`].
     pub records: &'a [u8],
     /// Equal shapes from one decoder have equal layouts; see [`Decoder::layout`].
@@ -794,6 +806,14 @@ fn walk_packet<'a>(
     }
     if walk.out.ioam_left_out {
         report.int_refused = report.int_refused.or(Some(Refusal::BadIoam));
+    }
+    if walk.out.ioam_cut {
+        report.int_refused = report.int_refused.or(Some(Refusal::IntTruncated));
+    }
+    if walk.out.is_traced_by_hop && report.has_int_path() {
+        // The network wrote one of the two paths, and a host may have written the other.
+        report.int = None;
+        report.int_refused = Some(Refusal::IntBesideTrace);
     }
     let nested = walk.nested;
     report.annotations = report

@@ -94,8 +94,8 @@ fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
         )
     );
     assert_eq!(
-        (brief.int_flags, brief.records, layout),
-        (int.flags, int.stack.bytes, int.stack.layout)
+        (brief.int_flags, brief.remaining, brief.records, layout),
+        (int.flags, int.remaining, int.stack.bytes, int.stack.layout)
     );
     let rest = (
         report.metadata,

@@ -242,8 +242,8 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     if ((id & 0xffffff) != 0xffffff) {
         metadata->node = id & 0xffffff;
     } else {
-        /* Of a node id that needs more than 32 bits, the low 32. */
-        metadata->node = wide;
+        /* The hop limit is before it. An id that needs more than 32 bits is not available. */
+        metadata->node = wide >> 32 & 0xffffff ? ABSENT : (u32)wide;
     }
     metadata->ports = node_word(trace_type, node, 1);
     metadata->latency = delay >> 31 ? ABSENT : delay;

@@ -64,6 +64,7 @@ static inline_always int ioam_trace(struct scratch *s, u32 at, u32 len, u32 incr
     s->found.trace_undecided = head[2] & TRACE_OVERFLOW || !(trace_type & (TRACE_BIT(0) | TRACE_BIT(8)));
     s->found.trace_count = count;
     s->found.is_traced |= count > 0;
+    s->is_traced_by_hop |= s->by_hop & (count > 0) & !!(trace_type & (TRACE_BIT(0) | TRACE_BIT(8)));
     return 0;
 }
 

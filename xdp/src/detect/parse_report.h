@@ -191,7 +191,7 @@ static inline_always void clear_report(struct scratch *s)
     s->found.int_version = 0;
     s->found.sf = SF_NONE;
     s->found.ioam = IOAM_NONE;
-    s->found.ioam_count = s->found.is_traced = 0;
+    s->found.ioam_count = s->found.is_traced = s->is_traced_by_hop = 0;
     s->is_partial = 0;
 }
 
@@ -333,6 +333,14 @@ noinline int undecided(struct scratch *s)
     return REPORT;
 }
 
+/* Whether both INT and a trace in a hop-by-hop header name nodes: wire's Refusal::IntBesideTrace. */
+static inline_always u32 is_beside_trace(const struct scratch *s)
+{
+    u32 has_stack = s->found.int_flags & REPORT_MD || s->found.sf != SF_NONE;
+
+    return s->found.int_version && has_stack && s->found.stack_count && s->is_traced_by_hop && !is_declared(s);
+}
+
 /* Whether it contains one record of a set, or a path reported by number, or a trace beside something else. */
 static inline_always u32 needs_user_space(const struct scratch *s, int refused)
 {
@@ -341,7 +349,7 @@ static inline_always u32 needs_user_space(const struct scratch *s, int refused)
     if (is_declared(s))
         return 0;
     if (f->int_version)
-        return f->sf != SF_NONE || (f->int_flags & REPORT_MD && !f->stack_count && f->is_traced);
+        return f->sf != SF_NONE || (f->is_traced && (f->int_flags & REPORT_MD ? !f->stack_count : !s->has_reporter));
     return f->ioam_count > 1 || (refused && f->ioam != IOAM_NONE);
 }
 
@@ -352,12 +360,12 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     u32 reason, at = s->walk.at, end = s->walk.end, seek = s->walk.seek;
     int result = 0, refused = 0;
 
-    s->walk.left_out = s->walk.is_ambiguous = 0;
+    s->walk.left_out = s->walk.is_ambiguous = s->is_beside = 0;
 #pragma clang loop unroll(disable)
     for (int attempt = 0; attempt < 2; attempt++) {
         s->walk.tunnels = 0;
         s->walk.has_flow = 0;
-        s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = 0;
+        s->walk.unmarked = s->walk.destination = s->walk.ioam_left_out = s->ioam_cut = 0;
         s->walk.option_refused = 0;
         s->walk.int_option = 0;
         result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
@@ -369,6 +377,11 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
             refused = s->walk.option_refused;
             if (!s->found.int_version)
                 result = refused;
+        }
+        if (result >= 0 && is_beside_trace(s)) {
+            s->found.int_version = 0;
+            s->found.sf = SF_NONE;
+            s->is_beside = 1;
         }
         if (result >= 0 && is_empty(s) && has_unmarked_int(s, p))
             result = REFUSE(INT_NOT_MARKED);
@@ -385,19 +398,24 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->found.int_version = 0;
         s->found.sf = SF_NONE;
         s->found.ioam = IOAM_NONE;
-        s->found.ioam_count = s->found.is_traced = 0;
+        s->found.ioam_count = s->found.is_traced = s->is_traced_by_hop = 0;
     }
     if (s->walk.is_ambiguous)
         return undecided(s);
     if (result < 0)
         return result;
-    if (!refused && s->walk.ioam_left_out)
-        refused = REFUSE(BAD_IOAM);
+    s->refused = refused;
+    if (!refused && (s->walk.ioam_left_out || s->ioam_cut))
+        s->refused = s->walk.ioam_left_out ? REFUSE(BAD_IOAM) : REFUSE(INT_TRUNCATED);
+    /* User space, which reads such a report, knows the cause. */
+    if (s->is_beside)
+        s->refused = REFUSE(BAD_IOAM);
+    refused = *(volatile int *)&s->refused;
     if (refused && !stands_alone(s))
         return refused;
     if (refused) {
         r->marks |= REPORT_INT_REFUSED;
-        if (!s->found.int_version && !s->found.is_traced)
+        if (!s->found.int_version && (s->is_beside || !s->found.is_traced))
             r->marks |= REPORT_NO_PATH;
     }
     if (is_doubtful(s, first) && !is_report(s, p, first, at, end))

@@ -78,7 +78,7 @@ static inline_always u32 checksum_holds(const struct scratch *s, u32 at, u32 end
  */
 int is_pseudowire(struct scratch *s)
 {
-    u32 at, end, tag, type, version;
+    u32 at, end, tag, type, version, inner, total;
     const u8 *frame;
 
     if (!s)
@@ -94,7 +94,14 @@ int is_pseudowire(struct scratch *s)
     version = frame[14 + tag] >> 4;
     if (!(type == ETH_IPV4 && version == 4) && !(type == ETH_IPV6 && version == 6))
         return 0;
-    return !(frame[0] >> 4 == 4 && checksum_holds(s, at, end));
+    if (frame[0] >> 4 == 4)
+        return !checksum_holds(s, at, end);
+    /* Padding makes whole words. */
+    total = 40 + be16(frame + 4);
+    if (frame[0] >> 4 == 6 && at + total <= end && at + total + 4 > end)
+        return 0;
+    inner = at + 14 + tag;
+    return version == 6 || inner + 20 > end || checksum_holds(s, inner, end);
 }
 
 /* Ethernet, or the header that an EtherType announces. */
@@ -262,6 +269,26 @@ static long next_option(u32 i, struct options *o)
     return 0;
 }
 
+/* One option of a header in which the packet was truncated: notes IOAM. The rest of the header may hold another trace. */
+static long next_cut_option(u32 i, struct options *o)
+{
+    u32 kind;
+
+    (void)i;
+    if (o->at >= o->end)
+        return 1;
+    kind = bytes(o->s, o->at)[0];
+    if ((kind == IOAM_MUTABLE || kind == IOAM_IMMUTABLE) &&
+        (!o->s->found.ioam_count || o->s->found.ioam_ip == o->s->walk.ip)) {
+        o->s->ioam_cut = 1;
+        return 1;
+    }
+    if (kind && o->at + 2 > o->end)
+        return 1;
+    o->at += kind ? 2 + bytes(o->s, o->at)[1] : 1;
+    return 0;
+}
+
 /* Bytes of the longest extension header, which bounds the number of its options. */
 #define MAX_OPTIONS (8 + 255 * 8)
 
@@ -277,8 +304,12 @@ static inline_always void options(struct scratch *s, u32 at, u32 end)
 {
     struct options o = { .s = s, .at = at, .end = end, .result = 0 };
 
-    if (end <= s->walk.end)
+    if (end <= s->walk.end) {
         bpf_loop(MAX_OPTIONS, next_option, &o, 0);
+    } else {
+        o.end = s->walk.end;
+        bpf_loop(MAX_OPTIONS, next_cut_option, &o, 0);
+    }
 }
 
 int walk_ipv6(struct scratch *s, const struct profile *p)
@@ -328,6 +359,7 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
             } else if (!next && !w->seek && !w->left_out && s->found.int_version) {
                 w->int_option = w->ip;
             }
+            s->by_hop = !next;
             options(s, w->at + 2, w->at + len);
         }
         w->at += len;

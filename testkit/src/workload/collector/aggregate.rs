@@ -156,7 +156,7 @@ fn packet_fields(number: u32) -> PacketFields {
         hop_limit: Some(64 - hop as u8),
         entered: hop == 0,
         left: hop + 1 == NODES,
-        digest: packet + 1,
+        digest: packet << 1 | 1,
     }
 }
 
