@@ -296,6 +296,9 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     key_of(r, &key);
     if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE | REPORT_INT_REFUSED))
         return TO_USER_CHANGE;
+    /* It shows the collector that other reports of the flow may lack hops: all are passed. */
+    if (r->flags & REPORT_INTERMEDIATE)
+        return TO_USER_CHANGE;
     if (!(r->marks & REPORT_HAS_FLOW)) {
         d->is_node = 1;
         thresholds_of(&key, d->generation, 0, &d->thresholds);
@@ -555,6 +558,25 @@ static noinline u32 is_path_and_reporter(struct flow *flow, const struct report 
     return r->node_id != ABSENT && r->hops[flow->path_length & (MAX_HOPS - 1)].node == r->node_id;
 }
 
+/* Whether the hops of a report are the end of the flow's longer path: a node may have removed the records before them. The collector knows
+ * whether it has, and forgets the path here if not.
+ */
+static noinline u32 is_end_of_path(struct flow *flow, const struct report *r, u32 at)
+{
+    struct far_hops *far = far_at(at);
+    u32 length = flow->path_length, skipped = length - r->hop_count;
+
+    if (!far || !(r->marks & REPORT_MD) || !r->hop_count || r->hop_count >= length)
+        return 0;
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        if (i >= (int)length)
+            break;
+        if (i >= (int)skipped && hop_at(flow, far, i)->node != r->hops[(i - skipped) & (MAX_HOPS - 1)].node)
+            return 0;
+    }
+    return 1;
+}
+
 /* Commits the hops of such a report. */
 static noinline int commit_part(struct flow *flow, const struct report *r, struct eval_ctx *d)
 {
@@ -617,7 +639,7 @@ static noinline int commit_postcard(struct flow *flow, const struct report *r, s
     return 0;
 }
 
-/* The flow of a report, created if it is new and the report has its path. */
+/* The flow of a report, created if it is new and the report has its path, or shows that others may lack hops. */
 static inline_always u32 flow_enter(const struct report *r, const struct key *key, struct eval_ctx *d)
 {
     struct counters *counters;
@@ -634,7 +656,7 @@ static inline_always u32 flow_enter(const struct report *r, const struct key *ke
         return index;
     }
     thresholds_of(key, d->generation, 1, &d->thresholds);
-    if (!is_whole(r))
+    if (!is_whole(r) && !(r->flags & REPORT_INTERMEDIATE))
         return NO_FLOW;
     index = flow_insert(key, &d->thresholds, d->generation, d->serial);
     counters = my_counters();
@@ -680,6 +702,8 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
         flow->flags |= FLOW_ALWAYS;
         return commit_nodes(r, d);
     }
+    if (r->flags & REPORT_INTERMEDIATE)
+        flow->flags |= FLOW_ALWAYS;
     part = !is_whole(r) || !r->hop_count;
     if (!part && is_postcard(r))
         return commit_postcard(flow, r, d);
@@ -687,6 +711,8 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
         flow->flags &= ~FLOW_POSTCARD;
     if (r->hop_count && is_path(flow, r, d->flow))
         return commit_path(flow, r, d);
+    if (!part && is_end_of_path(flow, r, d->flow))
+        return commit_part(flow, r, d);
     if (!part && is_incomplete(r) && (is_part_of_path(flow, r, d->flow) || is_path_and_reporter(flow, r, d->flow)))
         return commit_part(flow, r, d);
     if (!part)
