@@ -1,6 +1,10 @@
-//! How flows are named in addresses: by their ids, and by their places in an order.
+//! How flows and events are named in addresses: by their ids, and by their places in an order.
 
 use collector::FlowRank;
+use store::EventRank;
+
+/// The regular expression of a cursor.
+pub(super) const PATTERN: &str = "^[0-9a-f]{1,16}-[0-9a-f]{1,16}$";
 
 /// The form of `next` and `after`.
 pub(super) fn cursor(FlowRank(value, id): FlowRank) -> String {
@@ -11,6 +15,16 @@ pub(super) fn cursor(FlowRank(value, id): FlowRank) -> String {
 pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
     let (value, id) = text.split_once('-')?;
     Some(FlowRank(parse_id(value)?, parse_id(id)?))
+}
+
+/// The form of `next` and `after` of events.
+pub(super) fn event_cursor(EventRank { ts, id }: EventRank) -> String {
+    cursor(FlowRank(ts, id))
+}
+
+/// Reads a text that [`event_cursor`] wrote.
+pub(super) fn parse_event_cursor(text: &str) -> Option<EventRank> {
+    parse_cursor(text).map(|FlowRank(ts, id)| EventRank { ts, id })
 }
 
 /// An id as responses have it.
@@ -27,6 +41,9 @@ mod tests {
     fn a_cursor_reads_what_it_writes() {
         for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
             assert_eq!(parse_cursor(&cursor(rank)), Some(rank));
+            let FlowRank(ts, id) = rank;
+            let event = EventRank { ts, id };
+            assert_eq!(parse_event_cursor(&event_cursor(event)), Some(event));
         }
         for text in [
             "",

@@ -192,7 +192,7 @@ impl Reader {
         let options = unlimited(from.saturating_sub(LONGEST), to.saturating_add(LONGEST), params);
         self.with_retry(|| {
             let mut rows = Vec::new();
-            self.rows(usize::MAX, &sql, &options, |row| {
+            self.rows(&sql, &options, |row| {
                 rows.push(recording(row)?);
                 Ok(())
             })?;
@@ -218,7 +218,7 @@ impl Reader {
         );
         self.with_retry(|| {
             let mut windows = Vec::new();
-            self.rows(usize::MAX, &sql, &options, |row| {
+            self.rows(&sql, &options, |row| {
                 windows.push((unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?.max(1)));
                 Ok(())
             })?;
@@ -248,7 +248,7 @@ impl Reader {
         let options = unlimited(filter.from, filter.to, params);
         let mut rows = self.with_retry(|| {
             let mut rows = Vec::new();
-            self.rows(usize::MAX, &sql, &options, |row| {
+            self.rows(&sql, &options, |row| {
                 rows.push(passage(row)?);
                 Ok(())
             })?;
