@@ -7,7 +7,7 @@ use std::{
 };
 
 use export::{
-    Cursor, Delivery, Ledger, Outcome, RequestId, Settings as DeliverySettings,
+    Cursor, Delivery, Ledger, Outcome, Repeats, RequestId, Settings as DeliverySettings,
     record::{Record, Stream},
     sink::Batch,
 };
@@ -48,6 +48,12 @@ pub(super) struct Exporter {
     files: Arc<Files>,
     /// Where records wait that are in no store.
     hops: Option<Arc<Hops>>,
+    /// Alerts that are sent again while they fire.
+    repeats: Option<Repeats>,
+    /// The link carries such a repeat.
+    is_repeating: bool,
+    /// A request that waits for its end.
+    waiting: Option<(RequestId, Vec<usize>)>,
     /// Silences that leave alerts out.
     silences: Option<Arc<dyn Silences>>,
     gauge: Arc<Gauge>,
@@ -66,7 +72,8 @@ pub(super) struct Exporter {
 /// A request that is sent.
 #[derive(Debug)]
 struct Sending {
-    id: RequestId,
+    /// `None`: a repeat of alerts, which the delivery does not know.
+    id: Option<RequestId>,
     /// Indices in the batch.
     records: Vec<usize>,
     /// There is an outcome until then.
@@ -166,6 +173,9 @@ impl Exporter {
             // Nothing more comes.
             delivery.linger = 0;
         }
+        // A range of the past says nothing about now.
+        let sink = if only.is_none() { link.sink() } else { None };
+        let repeats = sink.and_then(|sink| sink.repeat_interval()).map(Repeats::new);
         Ok(Self {
             delivery: Delivery::new(delivery, cursor, runtime::host::seed()),
             request: 0,
@@ -174,6 +184,9 @@ impl Exporter {
             ahead: None,
             files: Arc::new(files),
             hops,
+            repeats,
+            is_repeating: false,
+            waiting: None,
             silences,
             gauge: Arc::new(gauge),
             directory: directory.to_owned(),
@@ -218,6 +231,49 @@ impl Exporter {
         let hops = self.hops.clone()?;
         let gauge = Arc::clone(&self.gauge);
         Some(task::spawn_blocking(move || hops.keep(&gauge.export)))
+    }
+
+    /// Sends alerts again that fire, while nothing else is sent. The outcome does not matter: the next repeat comes soon.
+    fn repeat(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        let (Some(repeats), Some(_)) = (&mut self.repeats, &self.link) else {
+            return;
+        };
+        let due = repeats.due(now);
+        if due.is_empty() || self.delivery.is_stopped() {
+            return;
+        }
+        let Some(mut link) = self.link.take() else { return };
+        let batch = Batch {
+            stream: self.stream(),
+            records: &due.iter().collect::<Vec<_>>(),
+            collector: &self.collector,
+        };
+        if !link.begin(&batch, None) {
+            self.link = Some(link);
+            return;
+        }
+        let sending = Sending {
+            id: None,
+            records: Vec::new(),
+            deadline: Instant::now() + self.timeout,
+        };
+        self.is_repeating = true;
+        start(link, sending, &mut tasks.sending);
+    }
+
+    /// Notes alerts that are about to be sent.
+    fn note_alerts(&mut self, records: &[usize]) {
+        let Some(repeats) = &mut self.repeats else { return };
+        let chosen = records.iter().filter_map(|i| self.delivery.batch().get(*i));
+        let left_out = chosen.filter(|record| !repeats.note(record)).count();
+        if left_out > 0 {
+            let export = &*self.gauge.export;
+            tracing::warn!(
+                export,
+                left_out,
+                "too many alerts fire: the system resolves those that are left out although they still fire"
+            );
+        }
     }
 
     /// Shows what became of the records, and logs what people should read.
@@ -357,6 +413,11 @@ impl Route for Exporter {
 
     fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
+        if self.is_repeating {
+            self.waiting = Some((id, records));
+            return;
+        }
+        self.note_alerts(&records);
         let Some(mut link) = self.link.take() else {
             let outcome = Outcome::failed("the last request has not ended");
             return self.delivery.answer(id, outcome, now);
@@ -382,7 +443,7 @@ impl Route for Exporter {
             return start(
                 link,
                 Sending {
-                    id,
+                    id: Some(id),
                     records,
                     deadline,
                 },
@@ -402,9 +463,25 @@ impl Route for Exporter {
             sent,
         }) = sent
         else {
+            self.is_repeating = false;
             return;
         };
         let Sending { id, records, .. } = &sending;
+        let Some(id) = id else {
+            self.link = Some(link);
+            self.is_repeating = false;
+            if let Err(failure) = sent {
+                let outcome: Outcome = failure.into();
+                tracing::debug!(
+                    ?outcome,
+                    "alerts that fire were not repeated; that is tried again"
+                );
+            }
+            if let Some((id, records)) = self.waiting.take() {
+                self.begin_send(id, records, tasks);
+            }
+            return;
+        };
         let chosen: Vec<&Record> = records
             .iter()
             .filter_map(|i| self.delivery.batch().get(*i))
@@ -460,7 +537,8 @@ impl Route for Exporter {
         }
     }
 
-    fn report(&mut self, now: u64, _tasks: &mut Tasks<Self>) {
+    fn report(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        self.repeat(now, tasks);
         self.show(now);
     }
 
