@@ -23,8 +23,9 @@ use super::{
 };
 use history::{
     EventQuestion, Permit, RecordingQuestion,
-    alerts::{Alert, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
+    alerts::{Alert, Firing, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
 };
+use runtime::slice::visit_firing_flows;
 use view::{
     self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
     Trial as TrialView,
@@ -66,11 +67,9 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
     let place = place(&context).await?;
     let (mut past, known_since) = events(&context, (from, to), &place).await?;
-    let is_now = now.saturating_sub(to) < RECENT;
-    let confirmed = if is_now && !is_console {
-        confirm(&context, &mut past).await
-    } else {
-        false
+    let (confirmed, beyond) = match is_console {
+        true => (false, 0),
+        false => confirm(&context, &mut past, (to, now), &place).await?,
     };
     let question = RecordingQuestion {
         span: (from, to),
@@ -98,12 +97,13 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             .iter()
             .map(|alert| view(alert, notes.as_deref(), &recordings, (&when, now)))
             .collect();
-        let firing = views.iter().filter(|one| one.state == *"firing").count();
-        let unacknowledged = views.iter().filter(|one| is_open(one)).count();
+        let firing = views.iter().filter(|one| one.state == *"firing").count() + beyond;
+        let unacknowledged = views.iter().filter(|one| is_open(one)).count() + beyond;
         // The order within each part stays: worst first.
         views.sort_by_key(|one| (one.state != *"firing", !is_open(one)));
         views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
-        let total = views.len();
+        let is_about_firing = state.as_deref() != Some("resolved");
+        let total = views.len() + if is_about_firing { beyond } else { 0 };
         let (alerts, _) = page::fill(views.into_iter(), limit);
         Alerts {
             from,
@@ -156,38 +156,65 @@ async fn events(
     Ok((past.alerts(), known_since))
 }
 
-/// Asks the collector which of the alerts that fire are true in it. Returns `false` if it did not answer.
-async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
-    let asked: Vec<(FlowKey, Arc<str>)> = alerts
-        .iter()
-        .filter(|one| one.is_firing())
-        .filter_map(|one| Some((one.last.flow?, Arc::clone(&one.last.rule))))
-        .collect();
-    let mut heard = Vec::with_capacity(asked.len());
-    // In parts: the workers have reports to take in between.
-    for part in asked.chunks(MOST_ASKED) {
-        let part: Arc<[_]> = part.into();
-        let question = {
-            let part = Arc::clone(&part);
-            move |collector: &Collector| {
-                part.iter()
-                    .map(|(flow, rule)| true_rule(collector, flow, rule).is_some())
-                    .collect::<Vec<bool>>()
-            }
-        };
-        let Ok(answers) = context.monitor.ask(question).await else {
-            return false;
-        };
-        heard.extend((0..part.len()).map(|at| answers.iter().any(|worker| worker.get(at) == Some(&true))));
+/// Corrects alerts from events by what the collector has. Of a span that ends now, all that fire are listed, and no others fire. Of an
+/// earlier one, those do not fire whose end cannot be known. Returns whether the collector has confirmed what fires now, and how many
+/// more it has.
+async fn confirm(
+    context: &Context,
+    alerts: &mut Vec<Alert>,
+    (to, now): (u64, u64),
+    place: &Permit,
+) -> Result<(bool, usize), Refusal> {
+    let is_now = now.saturating_sub(to) < RECENT;
+    if !is_now && !alerts.iter().any(Alert::is_firing) {
+        return Ok((false, 0));
     }
-    let those = alerts
-        .iter_mut()
-        .filter(|one| one.is_firing() && one.last.flow.is_some());
-    those
-        .zip(heard)
-        .filter(|(_, is_heard)| !is_heard)
-        .for_each(|(alert, _)| alert.set_stale());
-    true
+    let Ok(firing) = firing(context).await else {
+        return Ok((false, 0));
+    };
+    if is_now {
+        let beyond = firing.beyond;
+        firing.correct(alerts);
+        return Ok((true, beyond));
+    }
+    let filter = EventFilter {
+        from: Some(to.saturating_add(1)),
+        kind: Some(Kind::RuleOff),
+        limit: MOST_EVENTS,
+        ..EventFilter::default()
+    };
+    let question = EventQuestion {
+        filter,
+        condition: None,
+    };
+    let ends = history_of(context)?
+        .rule_events(question, Arc::clone(place))
+        .await?;
+    firing.correct_past(alerts, &ends, ends.len() < MOST_EVENTS);
+    Ok((false, 0))
+}
+
+/// Asks the collector for the rules that are true now.
+async fn firing(context: &Context) -> Result<Firing, Refusal> {
+    let mut firing = Firing::default();
+    let walked = context.monitor.walk(
+        |collector, first| {
+            let mut found: Vec<(FlowKey, u64)> = Vec::new();
+            let detection = Arc::clone(collector.detection());
+            let next = match detection.rules.is_empty() {
+                true => None,
+                false => visit_firing_flows(collector, first, |flow| found.push((flow.row.flow, flow.rules))),
+            };
+            ((detection, found), next)
+        },
+        |_, (detection, found)| {
+            for (flow, rules) in found {
+                firing.add(&detection, flow, rules);
+            }
+        },
+    );
+    walked.await?;
+    Ok(firing)
 }
 
 /// Returns the number of a rule that is true of a flow, and the flow.
@@ -574,7 +601,7 @@ const LEAD: u64 = 3_600 * SECOND;
 const MOST_EVENTS: usize = 20_000;
 /// Events that a rule is tried on: about 30 MiB.
 const MOST_TRIED: usize = 100_000;
-/// Alerts that the collector is asked about at a time.
+/// Alerts that the collector reports once more at a time.
 const MOST_ASKED: usize = 2_000;
 /// Recordings that are read.
 const MOST_RECORDINGS: usize = 1_000;

@@ -1,6 +1,10 @@
-//! Text forms of flow ids and of list cursors in URLs.
+//! Text forms of flow ids and of list cursors, of flows and of events, in URLs.
 
 use collector::FlowRank;
+use store::EventRank;
+
+/// The regular expression of a cursor.
+pub(super) const PATTERN: &str = "^[0-9a-f]{1,16}-[0-9a-f]{1,16}$";
 
 /// Formats a rank as the cursor in `next` and `after`.
 pub(super) fn format_cursor(FlowRank(value, id): FlowRank) -> String {
@@ -11,6 +15,16 @@ pub(super) fn format_cursor(FlowRank(value, id): FlowRank) -> String {
 pub(super) fn parse_cursor(text: &str) -> Option<FlowRank> {
     let (value, id) = text.split_once('-')?;
     Some(FlowRank(parse_id(value)?, parse_id(id)?))
+}
+
+/// Formats a rank as the cursor in `next` and `after` of events.
+pub(super) fn event_cursor(EventRank { ts, id }: EventRank) -> String {
+    format_cursor(FlowRank(ts, id))
+}
+
+/// Parses a cursor of events.
+pub(super) fn parse_event_cursor(text: &str) -> Option<EventRank> {
+    parse_cursor(text).map(|FlowRank(ts, id)| EventRank { ts, id })
 }
 
 /// Parses a flow id: 1 to 16 hexadecimal digits.
@@ -28,6 +42,9 @@ mod tests {
     fn a_cursor_is_parsed_as_it_was_formatted() {
         for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
             assert_eq!(parse_cursor(&format_cursor(rank)), Some(rank));
+            let FlowRank(ts, id) = rank;
+            let event = EventRank { ts, id };
+            assert_eq!(parse_event_cursor(&event_cursor(event)), Some(event));
         }
         for text in [
             "",

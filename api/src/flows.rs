@@ -11,7 +11,7 @@ use wire::FlowKey;
 
 use super::{
     context::Context,
-    cursor::{format_cursor, parse_cursor},
+    cursor::{self, format_cursor, parse_cursor},
     filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params, SINCE, Segment, UNTIL},
@@ -40,7 +40,7 @@ pub(super) const FLOWS: &[Param] = &[
         "after",
         "Only flows after this one: `next` of the previous page.",
         Form::Cursor {
-            pattern: "^[0-9a-f]{1,16}-[0-9a-f]{1,16}$",
+            pattern: cursor::PATTERN,
             check: |text| parse_cursor(text).is_some(),
         },
     ),

@@ -10,16 +10,17 @@ use collector::Kind;
 use detect::Metric;
 use filter::View;
 use serde::{Deserialize, Deserializer};
-use store::{EventFilter, FirstRow, RollupFilter};
+use store::{EventFilter, EventRank, FirstRow, RollupFilter};
 use wire::FlowKey;
 
 use super::{
     context::Context,
+    cursor::{self, event_cursor, parse_event_cursor},
     filters, flows,
     holds::Silences,
     names,
     page::{self, Prepared},
-    params::{EVENT_FILTER, FLOW, FROM, KIND, METRIC, NODE, Param, Params, Segment, TO},
+    params::{EVENT_FILTER, FLOW, FROM, Form, KIND, METRIC, NODE, Param, Params, Segment, TO},
     question::{history_of, permit, place, respond},
     refusal::Refusal,
 };
@@ -34,9 +35,17 @@ pub(super) const EVENTS: &[Param] = &[
     Param::limit(200, MAX_ROWS),
     Param::integer(
         "before",
-        "Strictly before: `ts` of the last event on the previous page.",
+        "Strictly before this time, nanoseconds since the Unix epoch. Pages by it lose events of one time: use `after`.",
         0,
         u64::MAX,
+    ),
+    Param::new(
+        "after",
+        "Only events after this one: `next` of the previous page.",
+        Form::Cursor {
+            pattern: cursor::PATTERN,
+            check: |text| parse_event_cursor(text).is_some(),
+        },
     ),
     FROM,
     TO,
@@ -47,8 +56,8 @@ pub(super) const EVENTS: &[Param] = &[
     EVENT_FILTER,
 ];
 
-/// Lists stored events, newest first. `before` is the `ts` of the last one on the page before. A filter that
-/// matches few of many events may end a page early: it goes on at `next`.
+/// Lists stored events, newest first; those of one time by their ids. A filter that matches few of many events may end a page early: it goes
+/// on after `next`.
 pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(EVENTS)?;
     let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
@@ -64,6 +73,7 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     let filter = EventFilter {
         from: params.number("from")?,
         before: params.number("before")?.into_iter().chain(to).min(),
+        after: params.text("after").and_then(parse_event_cursor),
         kind: params.kind().or(required_kind),
         node: params.number("node")?.or(required.node),
         metric: params
@@ -83,12 +93,13 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
         });
         let (events, cut) = page::fill(views, filter.limit);
-        let last = events
-            .last()
-            .map(|event| event.ts)
-            .filter(|_| cut || events.len() == filter.limit);
+        let last = events.len().checked_sub(1).and_then(|last| rows.get(last));
+        let last = last.filter(|_| cut || events.len() == filter.limit);
         Events {
-            next: last.or(stopped),
+            next: last
+                .map(|row| EventRank::of_event(&row.event))
+                .or(stopped)
+                .map(event_cursor),
             events,
         }
     })

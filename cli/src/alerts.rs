@@ -140,6 +140,8 @@ fn list(args: &List) -> Result<ExitCode, CliError> {
     let alerts: Alerts = fetch(&args.show.api.client()?, &path)?;
     if args.show.json {
         print(&json_line(&alerts)?)?;
+    } else if alerts.alerts.is_empty() && !alerts.confirmed {
+        print("no alert is stored; no collector has confirmed that nothing is wrong\n")?;
     } else if alerts.alerts.is_empty() {
         print("nothing is wrong\n")?;
     } else {

@@ -88,15 +88,15 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 /// requests may be needed.
 fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventView>, CliError> {
     let mut passed = Vec::new();
-    let mut before = String::new();
+    let mut after = String::new();
     for _ in 0..MAX_PAGES {
         let Events { events, next } = fetch(
             client,
-            &format!("/events?limit={PAGE}{before}{}", filter.query('&')),
+            &format!("/events?limit={PAGE}{after}{}", filter.query('&')),
         )?;
         passed.extend(events.into_iter().filter(|event| filter.passes(event)));
         match next {
-            Some(next) if passed.len() < limit => before = format!("&before={next}"),
+            Some(next) if passed.len() < limit => after = format!("&after={next}"),
             _ => break,
         }
     }

@@ -8,7 +8,7 @@ use collector::Kind;
 use detect::Metric;
 use store::{EventFilter, EventRow, FirstRow, QueryOptions, Reader, Value, facts};
 
-use super::event_filter::{Filter, UNCHANGED};
+use super::event_filter::Filter;
 use super::remote::parse_path;
 use terminal::CliError;
 use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
@@ -33,41 +33,7 @@ pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {
 
 /// Reads the latest events that pass the filter, oldest first.
 pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<EventView>, CliError> {
-    if let Some(condition) = filter.condition(&filter::no_names)? {
-        return matching(dir, filter, &condition, limit as usize);
-    }
-    let mut wanted = Conditions::default();
-    match &filter.kind {
-        Some(kind) => wanted.equal("kind", Some(Value::Text(kind.clone()))),
-        None => wanted.terms.push(format!("kind <> '{UNCHANGED}'")),
-    }
-    wanted.equal("metric", filter.metric.clone().map(Value::Text));
-    wanted.equal("flow", filter.flow.clone().map(Value::Text));
-    wanted.equal("node", filter.node.map(|node| Value::Int(node.into())));
-    wanted
-        .terms
-        .extend(filter.from.map(|from| format!("ts >= {from}")));
-    wanted.terms.extend(filter.to.map(|to| format!("ts <= {to}")));
-    let sql = format!(
-        "SELECT ts, id, kind, metric, flow, src, dst, sport, dport, proto, node, interface, queue, value, previous, \
-         threshold, rule, reason, basis, path, flow_latency, latency_basis, hop_latencies FROM events {} ORDER BY ts DESC LIMIT {limit}",
-        wanted.clause()
-    );
-    let mut events: Vec<EventView> = rows(dir, &sql, wanted.params, limit)?
-        .into_iter()
-        .filter_map(event)
-        .collect();
-    events.reverse();
-    Ok(events)
-}
-
-/// Reads the latest events that also match a condition.
-fn matching(
-    dir: &Path,
-    filter: &Filter,
-    condition: &filter::Filter,
-    limit: usize,
-) -> Result<Vec<EventView>, CliError> {
+    let condition = filter.condition(&filter::no_names)?;
     let reader = open(dir)?;
     let flow = match filter.flow.as_deref().map(str::parse) {
         Some(Err(error)) => return Err(CliError::new(format!("--flow: {error}"))),
@@ -82,59 +48,40 @@ fn matching(
         metric: filter.metric.as_deref().and_then(Metric::from_name),
         flow,
         from: filter.from,
+        before: filter.to.map(|to| to.saturating_add(1)),
         ..EventFilter::default()
     };
     let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
+    let limit = limit as usize;
     let mut found = Vec::new();
-    let mut before = filter.to.map(|to| to.saturating_add(1));
+    let mut after = None;
     loop {
         let question = EventFilter {
-            before,
+            after,
             limit: limit - found.len(),
             ..wanted
         };
         let (rows, stopped) = reader
             .events_where(&question, |row: &EventRow| {
-                (with_unchanged || row.event.kind != Kind::Latest) && condition.matches(&facts::from_row(row))
+                let is_listed = with_unchanged || row.event.kind != Kind::Latest;
+                is_listed
+                    && condition
+                        .as_ref()
+                        .is_none_or(|condition| condition.matches(&facts::from_row(row)))
             })
             .map_err(|error| CliError::new(error.message))?;
         found.extend(rows);
-        match stopped {
-            Some(ts) if found.len() < limit => before = Some(ts),
-            _ => break,
+        after = stopped;
+        if after.is_none() || found.len() >= limit {
+            break;
         }
     }
+    reader.notes().iter().for_each(terminal::note);
     let views = found.iter().rev().map(|row| {
         let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
         EventView::new(&row.event, row.rule.as_deref(), path, &ReasonNames::new())
     });
     Ok(views.collect())
-}
-
-fn event(row: Vec<Value>) -> Option<EventView> {
-    let mut row = Row(row.into_iter());
-    Some(EventView {
-        ts: row.number()?,
-        id: row.text().unwrap_or_default(),
-        kind: row.text()?.into(),
-        metric: row.text().map(Into::into),
-        text: row.text(),
-        flow: row.flow(),
-        node: row.number(),
-        interface: row.number(),
-        queue: row.number(),
-        value: row.number(),
-        previous: row.number(),
-        threshold: row.number(),
-        rule: row.text(),
-        reason: row.number(),
-        reason_name: None,
-        basis: row.text().unwrap_or_default().into(),
-        path: parse_path(&row.text().unwrap_or_default()),
-        flow_latency: row.number(),
-        latency_basis: row.text().map(Into::into),
-        hop_latencies: parse_path(&row.text().unwrap_or_default()),
-    })
 }
 
 /// Reads the rows of the flows that meet a condition on `text`, which is its parameter, the latest first.
@@ -227,30 +174,6 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
         hops.push(hop);
     }
     Ok(hops)
-}
-
-/// Conditions joined by `AND`, with numbered parameters.
-#[derive(Default)]
-struct Conditions {
-    terms: Vec<String>,
-    params: Vec<Value>,
-}
-
-impl Conditions {
-    fn equal(&mut self, column: &str, value: Option<Value>) {
-        if let Some(value) = value {
-            self.params.push(value);
-            self.terms.push(format!("{column} = ?{}", self.params.len()));
-        }
-    }
-
-    fn clause(&self) -> String {
-        if self.terms.is_empty() {
-            String::new()
-        } else {
-            format!("WHERE {}", self.terms.join(" AND "))
-        }
-    }
 }
 
 fn rows(dir: &Path, sql: &str, params: Vec<Value>, limit: u32) -> Result<Vec<Vec<Value>>, CliError> {

@@ -67,6 +67,11 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the time after which alerts that fire are sent again, or `None` if they are sent once.
+    fn repeat_interval(&self) -> Option<Nanos> {
+        None
+    }
+
     /// Returns true if it needs to know which part of a rollup of a flow, or of another one, a record is:
     /// [`RollupPart::nth`](crate::record::RollupPart::nth).
     fn counts_parts(&self, per_flow: bool) -> bool {

@@ -168,11 +168,17 @@ impl Remote {
         until: Instant,
     ) -> Result<Vec<StoredEvent>, Failure> {
         let EventFilter {
-            from, before, limit, ..
+            from,
+            before,
+            after,
+            limit,
+            ..
         } = question.filter;
         let mut found: Vec<StoredEvent> = Vec::new();
         let mut seen: HashMap<u64, (u64, usize)> = HashMap::new();
-        let mut last = None;
+        let mut last = after;
+        let after = after.map(|last| last.ts.saturating_add(1));
+        let before = before.into_iter().chain(after).min();
         let floors = self.floors(Stream::Events, from, before, until);
         for from in floors.await? {
             loop {
@@ -181,7 +187,7 @@ impl Remote {
                 let statement = self.about(Stream::Events).events(question, from, last, most);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
                 let is_full = lines.len() == most;
-                last = lines.last().map(|line| (line.time, line.id)).or(last);
+                last = lines.last().map(EventLine::rank).or(last);
                 for line in lines {
                     let twin = seen
                         .get(&line.id)

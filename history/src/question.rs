@@ -9,8 +9,8 @@ use collector::{
 };
 use detect::Metric;
 use store::{
-    EventFilter, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter, Losses,
-    NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
+    EventFilter, EventRank, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter,
+    Losses, NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
     RecordingWindow, RollupFilter, Span, Traffic, TrafficQuestion,
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -120,8 +120,8 @@ pub struct EventQuestion {
 pub struct FoundEvents {
     /// The events, newest first.
     pub rows: Vec<EventRow>,
-    /// Events before this time were not looked at, although more are wanted.
-    pub stopped: Option<u64>,
+    /// Events after this one were not looked at, although more are wanted.
+    pub stopped: Option<EventRank>,
 }
 
 /// A question about the flows of a span of time.
@@ -195,8 +195,8 @@ impl QueueQuestion {
             kind: Some(Kind::Change),
             metric: Some(Metric::HopLatency),
             node: Some(self.queue.node),
-            flow: None,
             limit: self.events,
+            ..EventFilter::default()
         }
     }
 }

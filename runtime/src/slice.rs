@@ -21,6 +21,18 @@ pub fn visit_flows(collector: &Collector, first: u32, mut visit: impl FnMut(Flow
     })
 }
 
+/// Passes the flows in the slots from `first` on for which a rule is true to `visit` until the slice is over. Returns the next slot;
+/// `None` at the end.
+pub fn visit_firing_flows(
+    collector: &Collector,
+    first: u32,
+    mut visit: impl FnMut(FlowView<'_>),
+) -> Option<u32> {
+    visit_slots(first, collector.flow_slots(), SLICE, |slots| {
+        collector.firing_flows_in(slots).for_each(&mut visit)
+    })
+}
+
 /// Passes the entries of the network's tables in the slots from `first` on to `visit` until the slice is over. Returns the next
 /// slot; `None` at the end.
 pub fn visit_network(

@@ -157,7 +157,8 @@ pub use rates::{RatePoint, RateSpan, RateTally};
 pub use reader::Reader;
 pub use reports::ReportRow;
 pub use rows::{
-    EventFilter, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter, RollupFilter, Totals,
+    EventFilter, EventRank, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
+    RollupFilter, Totals,
 };
 pub use salvage::{Records, Salvaged};
 pub use spans::{

@@ -1,23 +1,27 @@
 //! Typed queries of the API and the commands. Each is one SQL query over the documented views, built from the given filters, so that
 //! SQLite selects the matching index.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
 use collector::event::{Basis, Drop, Kind, Loss, Nanos, Rollup};
 use detect::Metric;
 use rusqlite::Row;
 use wire::FlowKey;
 
 use crate::guard::Deadline;
+use crate::identity::FileIdentity;
 use crate::intern::{parse_flow, parse_path};
 use crate::query::{QueryError, QueryOptions, Value, nanos};
-use crate::reader::Reader;
+use crate::reader::{FileGroup, Reader};
 use crate::rows::{
-    EventFilter, EventNames, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
+    EventFilter, EventNames, EventRank, EventRow, FirstRow, FlowHistory, FlowPoint, FlowState, RecordFilter,
     RollupFilter, Totals, basis_named, drop_at, event_at, flow_at, kind_named, loss, optional, rollup_at,
     text as text_at,
 };
 
 impl Reader {
-    /// Returns events, newest first. Paging by `before` skips further events with the same timestamp as the last one of a page.
+    /// Returns events, newest first.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -27,12 +31,30 @@ impl Reader {
 
     fn events_until(&self, filter: &EventFilter, deadline: &Deadline) -> Result<Vec<EventRow>, QueryError> {
         let clause = Self::event_clause(filter);
-        self.latest_until(&clause, filter.limit, deadline, event_row)
+        self.latest_until(
+            &clause,
+            filter.limit,
+            deadline,
+            Ranked::new(event_row, |row| (row.event.ts, row.event.id)),
+        )
     }
 
     fn event_clause(filter: &EventFilter) -> Clause {
-        let mut clause = Clause::new("events", EVENT_COLUMNS);
-        clause.time(filter.from, filter.before);
+        let mut clause = Clause {
+            order: Some("ts DESC, id DESC"),
+            ..Clause::new("events", EVENT_COLUMNS)
+        };
+        // Those of the time of the last event, too.
+        let until = filter.after.map(|last| last.ts.saturating_add(1));
+        clause.time(filter.from, filter.before.into_iter().chain(until).min());
+        if let Some(last) = filter.after {
+            clause.params.push(nanos(last.ts));
+            clause.params.push(text(format_args!("{:016x}", last.id)));
+            let number = clause.params.len();
+            clause
+                .terms
+                .push(format!("(ts < ?{} OR id < ?{number})", number - 1));
+        }
         // With both, the planner would always use the node's index, but a rare kind selects fewer rows. `+` hides a column
         // from it.
         let by_kind = filter.kind.is_some_and(|kind| !COMMON.contains(&kind));
@@ -49,7 +71,7 @@ impl Reader {
         clause
     }
 
-    /// Returns the events that `is_wanted` accepts, newest first, and the time before which none was examined, if the search ended early.
+    /// Returns the events that `is_wanted` accepts, newest first, and the rank behind which none was examined, if the search ended early.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
@@ -57,7 +79,7 @@ impl Reader {
         &self,
         filter: &EventFilter,
         mut is_wanted: impl FnMut(&EventRow) -> bool,
-    ) -> Result<(Vec<EventRow>, Option<Nanos>), QueryError> {
+    ) -> Result<(Vec<EventRow>, Option<EventRank>), QueryError> {
         let mut found = Vec::new();
         let mut seen = 0;
         let mut before = filter.before;
@@ -73,29 +95,31 @@ impl Reader {
             )?;
             let is_last = rows.len() < PAGE;
             let last = rows.last().map_or(0, |row| row.event.ts);
+            let left = filter.limit - found.len();
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
                 // All have one time, and more may have it: they are examined one by one, however many they are.
-                seen += self.events_at(filter, last, &deadline, &mut found, &mut is_wanted)?;
+                let same = EventFilter {
+                    limit: left,
+                    ..*filter
+                };
+                seen += self.events_at(&same, last, &deadline, &mut found, &mut is_wanted)?;
                 before = Some(last);
             } else {
                 // More events may have the last time: the next page has all of them.
                 before = Some(last.saturating_add(1));
                 rows.retain(|row| is_last || row.event.ts != last);
                 seen += rows.len();
-                found.extend(
-                    rows.into_iter()
-                        .filter(&mut is_wanted)
-                        .take(filter.limit - found.len()),
-                );
+                found.extend(rows.into_iter().filter(&mut is_wanted).take(left));
             }
             if is_last || found.len() >= filter.limit {
                 return Ok((found, None));
             }
         }
-        Ok((found, before))
+        Ok((found, before.map(|ts| EventRank { ts, id: 0 })))
     }
 
-    /// Adds the wanted events of one time to `found`, up to the limit. Returns the number of events that were examined.
+    /// Adds the wanted events of one time to `found`, at most the limit, those with the greatest ids first. Returns the number of events
+    /// that were examined.
     fn events_at(
         &self,
         filter: &EventFilter,
@@ -114,19 +138,25 @@ impl Reader {
             order: None,
             ..Self::event_clause(&filter)
         };
-        let before = found.len();
-        self.with_retry(|| {
-            found.truncate(before);
+        let mut wanted: Vec<EventRow> = Vec::new();
+        let seen = self.with_retry(|| {
+            wanted.clear();
             let mut seen = 0;
-            self.select(&clause, usize::MAX, usize::MAX, deadline, |row| {
-                seen += 1;
-                if found.len() < filter.limit {
-                    found.extend(Some(event_row(row)?).filter(&mut is_wanted));
-                }
-                Ok(())
-            })?;
+            for group in self.groups(&clause)? {
+                self.select(group.files, &clause, usize::MAX, deadline, |row| {
+                    seen += 1;
+                    wanted.extend(Some(event_row(row)?).filter(&mut is_wanted));
+                    if wanted.len() / 2 >= filter.limit {
+                        keep_first(&mut wanted, filter.limit);
+                    }
+                    Ok(())
+                })?;
+            }
             Ok(seen)
-        })
+        })?;
+        keep_first(&mut wanted, filter.limit);
+        found.append(&mut wanted);
+        Ok(seen)
     }
 
     /// Returns rollups in ascending order of time: the latest `limit`.
@@ -141,7 +171,7 @@ impl Reader {
         }
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some() || filter.node.is_some();
-        let mut rows = self.latest(&clause, filter.limit, rollup)?;
+        let mut rows = self.latest(&clause, filter.limit, Ranked::new(rollup, |row| (row.ts, 0)))?;
         rows.reverse();
         Ok(rows)
     }
@@ -156,7 +186,7 @@ impl Reader {
         clause.equal("node", filter.node.map(number));
         clause.equal("flow", filter.flow.map(text));
         clause.scattered = filter.flow.is_some();
-        self.latest(&clause, filter.limit, drop_row)
+        self.latest(&clause, filter.limit, Ranked::new(drop_row, |row| (row.ts, 0)))
     }
 
     /// Returns losses of reports, newest first.
@@ -167,7 +197,7 @@ impl Reader {
         let mut clause = Clause::new("losses", LOSS_COLUMNS);
         clause.time(filter.from, filter.before);
         clause.equal("node", filter.node.map(number));
-        self.latest(&clause, filter.limit, loss)
+        self.latest(&clause, filter.limit, Ranked::new(loss, |row| (row.ts, 0)))
     }
 
     /// Returns the latest state of one flow, or of the flows seen most recently, newest first.
@@ -176,11 +206,13 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn flows(&self, flow: Option<&FlowKey>, limit: usize) -> Result<Vec<FlowState>, QueryError> {
         let mut clause = Clause {
-            order: Some("last_seen"),
+            order: Some("last_seen DESC"),
             ..Clause::new("flows", FLOW_COLUMNS)
         };
         clause.equal("flow", flow.map(text));
-        self.latest(&clause, limit, flow_state)
+        let mut ranked = Ranked::new(flow_state, |state| (state.row.last_seen, 0));
+        ranked.key = |state| Some(state.row.flow);
+        self.latest(&clause, limit, ranked)
     }
 
     /// Returns a flow's latencies and paths over time, from the events reported for it: at most the latest `limit` points.
@@ -200,7 +232,11 @@ impl Reader {
         clause.scattered = true;
         clause.terms.push(FlowHistory::EVENTS.to_owned());
         let most = FlowHistory::events_for(limit);
-        let mut events = self.latest(&clause, most, event_row)?;
+        let mut events = self.latest(
+            &clause,
+            most,
+            Ranked::new(event_row, |row| (row.event.ts, row.event.id)),
+        )?;
         let cut = events.len() == most;
         events.reverse();
         Ok(FlowHistory::from_events(events, cut, limit))
@@ -227,13 +263,8 @@ impl Reader {
     }
 
     /// Returns the newest `limit` rows, newest first.
-    fn latest<T>(
-        &self,
-        clause: &Clause,
-        limit: usize,
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, QueryError> {
-        self.latest_until(clause, limit, &self.deadline(), read)
+    fn latest<T>(&self, clause: &Clause, limit: usize, ranked: Ranked<T>) -> Result<Vec<T>, QueryError> {
+        self.latest_until(clause, limit, &self.deadline(), ranked)
     }
 
     /// Returns the newest `limit` rows for a question that has a deadline.
@@ -242,17 +273,12 @@ impl Reader {
         clause: &Clause,
         limit: usize,
         deadline: &Deadline,
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+        ranked: Ranked<T>,
     ) -> Result<Vec<T>, QueryError> {
         self.with_retry(|| {
             let mut rows = Vec::new();
-            for (most_files, from) in self.attempts(clause)? {
-                rows.clear();
-                let clause = clause.since(from);
-                self.select(&clause, limit, most_files, deadline, |row| {
-                    rows.push(read(row)?);
-                    Ok(())
-                })?;
+            for from in self.beginnings(clause)? {
+                rows = self.newest(&clause.since(from), limit, deadline, &ranked)?;
                 if rows.len() >= limit {
                     break;
                 }
@@ -261,45 +287,100 @@ impl Reader {
         })
     }
 
-    /// Passes at most `limit` rows of the newest `most_files` files to `visit`.
-    fn select(
+    /// Returns the newest `limit` rows, from one group of files after the other: those that are left have no newer ones.
+    fn newest<T>(
         &self,
         clause: &Clause,
         limit: usize,
-        most_files: usize,
+        deadline: &Deadline,
+        ranked: &Ranked<T>,
+    ) -> Result<Vec<T>, QueryError> {
+        let mut rows = Vec::new();
+        for group in self.groups(clause)? {
+            let oldest = rows.last().map(|row| (ranked.rank)(row).0);
+            if rows.len() >= limit && group.to.zip(oldest).is_some_and(|(to, oldest)| to < oldest) {
+                break;
+            }
+            self.select(group.files, clause, limit, deadline, |row| {
+                rows.push((ranked.read)(row)?);
+                Ok(())
+            })?;
+            rows.sort_by_cached_key(|row| Reverse((ranked.rank)(row)));
+            let mut seen = HashSet::new();
+            rows.retain(|row| (ranked.key)(row).is_none_or(|key| seen.insert(key)));
+            rows.truncate(limit);
+        }
+        Ok(rows)
+    }
+
+    /// Returns the files of a clause in groups that one query can join, the newest first: a few, because these are often enough, and then
+    /// as many as possible.
+    fn groups(&self, clause: &Clause) -> Result<Vec<FileGroup>, QueryError> {
+        self.file_groups(clause.from, clause.before, FEW_FILES)
+    }
+
+    /// Passes at most `limit` rows of some files to `visit`.
+    fn select(
+        &self,
+        files: Vec<FileIdentity>,
+        clause: &Clause,
+        limit: usize,
         deadline: &Deadline,
         visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), QueryError> {
         let options = QueryOptions {
-            from: clause.from,
-            to: clause.before,
             max_rows: usize::MAX,
             max_bytes: usize::MAX,
             params: clause.params.clone(),
             ..QueryOptions::default()
         };
-        self.rows_until(most_files, &clause.sql(limit), &options, deadline, visit)?;
-        Ok(())
+        self.rows_of(files, &clause.sql(limit), &options, deadline, visit)
     }
 
-    /// Returns the searches for the newest rows, cheapest first, as `(files, from)`: the first that returns enough rows ends it. Rows that
-    /// an index returns in the order of time are found at once, so only files are saved. Those that it returns by chunk must all be
-    /// read and sorted, which is slow for a flow with many events: the last minutes are searched first.
-    fn attempts(&self, clause: &Clause) -> Result<Vec<(usize, Option<Nanos>)>, QueryError> {
-        let mut attempts = Vec::new();
+    /// Returns the beginnings of the searches for the newest rows, cheapest first: the first that returns enough rows ends it. Rows that
+    /// an index returns in the order of time are found at once. Those that it returns by chunk must all be read and sorted, which is slow
+    /// for a flow with many events: the last minutes are searched first.
+    fn beginnings(&self, clause: &Clause) -> Result<Vec<Option<Nanos>>, QueryError> {
+        let mut beginnings = Vec::new();
         if clause.scattered && clause.from.is_none() {
             let known = self.all_known()?;
             let newest = known.iter().filter_map(|(_, known)| known.time("to")).max();
             if let Some(newest) = clause.before.or(newest) {
-                attempts.extend(WINDOWS.map(|window| (usize::MAX, Some(newest.saturating_sub(window)))));
+                beginnings.extend(WINDOWS.map(|window| Some(newest.saturating_sub(window))));
             }
         }
-        if self.count_files(clause.from, clause.before)? > FEW_FILES {
-            attempts.push((FEW_FILES, clause.from));
-        }
-        attempts.push((usize::MAX, clause.from));
-        Ok(attempts)
+        beginnings.push(clause.from);
+        Ok(beginnings)
     }
+}
+
+/// The reading and the order of rows.
+struct Ranked<T> {
+    read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    /// Time and id; the greatest come first.
+    rank: fn(&T) -> (Nanos, u64),
+    /// The flow of which only the first row counts.
+    key: fn(&T) -> Option<FlowKey>,
+}
+
+impl<T> Ranked<T> {
+    fn new(read: fn(&Row<'_>) -> rusqlite::Result<T>, rank: fn(&T) -> (Nanos, u64)) -> Self {
+        Self {
+            read,
+            rank,
+            key: |_| None,
+        }
+    }
+}
+
+/// Sorts events, the greatest first, and keeps the first ones.
+fn keep_first(rows: &mut Vec<EventRow>, limit: usize) {
+    rows.sort_by_key(|row| Reverse(event_rank(row)));
+    rows.truncate(limit);
+}
+
+fn event_rank(row: &EventRow) -> EventRank {
+    EventRank::of_event(&row.event)
 }
 
 impl EventFilter {
@@ -441,7 +522,7 @@ struct Clause {
     params: Vec<Value>,
     from: Option<Nanos>,
     before: Option<Nanos>,
-    /// The column by which rows are sorted, the greatest first; `None`: in any order.
+    /// The columns by which rows are sorted, the greatest first; `None`: in any order.
     order: Option<&'static str>,
     /// The index is ordered by chunk.
     scattered: bool,
@@ -456,7 +537,7 @@ impl Clause {
             params: Vec::new(),
             from: None,
             before: None,
-            order: Some("ts"),
+            order: Some("ts DESC"),
             scattered: false,
         }
     }
@@ -495,7 +576,7 @@ impl Clause {
             sql += &format!(" WHERE {}", self.terms.join(" AND "));
         }
         if let Some(order) = self.order {
-            sql += &format!(" ORDER BY {order} DESC");
+            sql += &format!(" ORDER BY {order}");
         }
         sql + &format!(" LIMIT {}", limit.min(i64::MAX as usize))
     }

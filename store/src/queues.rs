@@ -203,7 +203,7 @@ impl Reader {
         let options = unlimited(from.saturating_sub(LONGEST), to.saturating_add(LONGEST), params);
         self.with_retry(|| {
             let mut rows = Vec::new();
-            self.rows(usize::MAX, &sql, &options, |row| {
+            self.rows(&sql, &options, |row| {
                 rows.push(recording(row)?);
                 Ok(())
             })?;
@@ -228,7 +228,7 @@ impl Reader {
         );
         self.with_retry(|| {
             let mut windows = Vec::new();
-            self.rows(usize::MAX, &sql, &options, |row| {
+            self.rows(&sql, &options, |row| {
                 windows.push(RecordingWindow {
                     since: unsigned(row, 0)?,
                     until: unsigned(row, 1)?,
@@ -262,7 +262,7 @@ impl Reader {
         let options = unlimited(filter.from, filter.to, params);
         let mut rows = self.with_retry(|| {
             let mut rows = Vec::new();
-            self.rows(usize::MAX, &sql, &options, |row| {
+            self.rows(&sql, &options, |row| {
                 rows.push(passage(row)?);
                 Ok(())
             })?;

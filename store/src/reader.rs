@@ -87,6 +87,14 @@ struct SelectedFiles {
     notes: Vec<String>,
 }
 
+/// Files that one query can join, oldest first.
+#[derive(Debug)]
+pub(crate) struct FileGroup {
+    pub(crate) files: Vec<FileIdentity>,
+    /// The time of the newest record of these and of all groups behind it, if it is known.
+    pub(crate) to: Option<Nanos>,
+}
+
 impl Reader {
     /// Returns a reader of the files in `dir`, which may come and go, and need not be there yet.
     ///
@@ -169,7 +177,7 @@ impl Reader {
     /// The query does not only read, or takes longer or returns more than `options` allow. The message says what to do.
     pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
         self.with_retry(|| {
-            let choice = self.choose(options.from, options.to, usize::MAX)?;
+            let choice = self.choose(options.from, options.to)?;
             let mut table = Table {
                 notes: choice.notes,
                 ..Table::default()
@@ -197,33 +205,32 @@ impl Reader {
         self.shared.keys.retain(FileIdentity::is_in_place);
     }
 
-    /// Runs `sql` over the newest `most` files of a time range and passes each row to `visit`. Returns whether there was
-    /// more than the limits allow.
+    /// Runs `sql` over the files of a time range and passes each row to `visit`.
     pub(crate) fn rows(
         &self,
-        most: usize,
         sql: &str,
         options: &QueryOptions,
         visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
-    ) -> Result<bool, QueryError> {
-        let deadline = self.deadline_in(options.timeout);
-        self.rows_until(most, sql, options, &deadline, visit)
+    ) -> Result<(), QueryError> {
+        let files = self.choose(options.from, options.to)?.files;
+        self.rows_of(files, sql, options, &self.deadline_in(options.timeout), visit)
     }
 
-    /// Runs `sql` as [`Reader::rows`] does, for a question that has a deadline; the timeout of `options` does not count.
-    pub(crate) fn rows_until(
+    /// Runs `sql` over some files, as many as one query can join at most, for a question that has a deadline; the timeout of `options`
+    /// does not count.
+    pub(crate) fn rows_of(
         &self,
-        most: usize,
+        files: Vec<FileIdentity>,
         sql: &str,
         options: &QueryOptions,
         deadline: &Deadline,
         mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
-    ) -> Result<bool, QueryError> {
+    ) -> Result<(), QueryError> {
         deadline.check()?;
-        let choice = self.choose(options.from, options.to, most)?;
-        self.with_rows(choice.files, sql, options, deadline, |_, row| {
+        self.with_rows(files, sql, options, deadline, |_, row| {
             row.map_or(Ok(()), &mut visit)
-        })
+        })?;
+        Ok(())
     }
 
     /// Repeats a query once with empty caches when a file could not be read: it may have been deleted, set aside or replaced
@@ -241,11 +248,6 @@ impl Reader {
             }
             answer => answer,
         }
-    }
-
-    /// Returns the number of files with records in a time range.
-    pub(crate) fn count_files(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<usize, QueryError> {
-        Ok(self.choose(from, to, usize::MAX)?.files.len())
     }
 
     /// Returns the sizes of all readable files, and the cached facts about them.
@@ -273,7 +275,9 @@ impl Reader {
 
     /// Returns the files with records in a time range, oldest first, for questions that read one file after the other.
     pub(crate) fn files_in(&self, from: Nanos, to: Nanos) -> Result<Vec<FileIdentity>, QueryError> {
-        Ok(self.matching(Some(from), Some(to))?.files)
+        let choice = self.selected(Some(from), Some(to))?;
+        self.remember_notes(&choice.notes);
+        Ok(choice.files)
     }
 
     /// Returns the cached facts about the files with records in a time range.
@@ -383,25 +387,54 @@ impl Reader {
         idle.push(joined);
     }
 
-    fn choose(
+    /// Returns the files with records in a time range in groups that one query can join, the newest first. The first group has at most
+    /// `first` files.
+    pub(crate) fn file_groups(
         &self,
         from: Option<Nanos>,
         to: Option<Nanos>,
-        most: usize,
-    ) -> Result<SelectedFiles, QueryError> {
-        let mut choice = self.matching(from, to)?;
-        let most = most.min(self.shared.most_files);
+        first: usize,
+    ) -> Result<Vec<FileGroup>, QueryError> {
+        let mut files = self.files_in(from.unwrap_or(0), to.unwrap_or(Nanos::MAX))?;
+        let known = lock(&self.shared.known);
+        // Of all files up to each.
+        let mut latest = Some(0);
+        let latest: Vec<Option<Nanos>> = files
+            .iter()
+            .map(|file| {
+                let to = known.get(file).and_then(|known| known.time("to"));
+                latest = latest.zip(to).map(|(latest, to)| to.max(latest));
+                latest
+            })
+            .collect();
+        let mut groups = Vec::new();
+        let mut most = first.min(self.shared.most_files);
+        while let Some(to) = files.len().checked_sub(1).map(|last| latest[last]) {
+            let group = files.split_off(files.len().saturating_sub(most));
+            groups.push(FileGroup { files: group, to });
+            most = self.shared.most_files;
+        }
+        Ok(groups)
+    }
+
+    /// Returns the files of a time range that one query can join, the newest ones.
+    fn choose(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
+        let mut choice = self.selected(from, to)?;
+        let most = self.shared.most_files;
         if choice.files.len() > most {
             let left_out = choice.files.len() - most;
             choice.files.drain(..left_out);
-            choice.notes.push(format!(
+            let note = format!(
                 "left out the {left_out} oldest files: at most {most} are joined in one query; narrow the time range"
-            ));
+            );
+            // First: only some are remembered.
+            choice.notes.insert(0, note);
         }
+        self.remember_notes(&choice.notes);
         Ok(choice)
     }
 
-    fn matching(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
+    fn selected(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
         let mut choice = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
         let found = self.scan()?;
@@ -430,7 +463,6 @@ impl Reader {
                 Err(error) => choice.notes.push(format!("left out: {error}")),
             }
         }
-        self.remember_notes(&choice.notes);
         Ok(choice)
     }
 

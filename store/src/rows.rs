@@ -18,13 +18,34 @@ pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
         .map(|latency| u64::from(*latency))
 }
 
+/// The place of an event in answers, which have the greatest first. Events of one time and one id are equal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct EventRank {
+    /// Time of the event, ns since 1970.
+    pub ts: Nanos,
+    /// The id of the event.
+    pub id: u64,
+}
+
+impl EventRank {
+    /// Returns the rank of an event.
+    pub fn of_event(event: &Event) -> Self {
+        Self {
+            ts: event.ts,
+            id: event.id,
+        }
+    }
+}
+
 /// Selects events. An absent condition matches everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EventFilter {
     /// Events at or after this time.
     pub from: Option<Nanos>,
-    /// Events strictly before this time: give the `ts` of the last row to get the next page.
+    /// Events strictly before this time.
     pub before: Option<Nanos>,
+    /// Events after this one: give the rank of the last row to get the next page.
+    pub after: Option<EventRank>,
     /// Events of this kind.
     pub kind: Option<Kind>,
     /// Events about this node.
@@ -43,6 +64,7 @@ impl Default for EventFilter {
         Self {
             from: None,
             before: None,
+            after: None,
             kind: None,
             node: None,
             metric: None,

@@ -165,6 +165,22 @@ fn same_answers(collector: &Server, console: &Server) {
             "{question}"
         );
     }
+    // Pages end in the same places, also between events of one time.
+    let mut after = String::new();
+    let mut paged = Vec::new();
+    loop {
+        let question = format!("events?limit=7{after}");
+        let [here, there] = [collector, console].map(|server| server.json(&format!("/api/v1/{question}")));
+        assert_eq!(
+            (&there["next"], rows(&there, "events")),
+            (&here["next"], rows(&here, "events")),
+            "{question}"
+        );
+        paged.extend(times(&here, "events"));
+        let Some(next) = here["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(paged, times(&all, "events"));
     let flow = flow.replace('/', "%2F");
     for question in [
         format!("flows/{flow}/history"),

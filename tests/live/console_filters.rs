@@ -333,7 +333,6 @@ fn alike(servers: [&Server; 2], question: &str) -> Value {
         "{question}: {here:?} {there:?}"
     );
     let (here, there) = (here.json(), there.json());
-    // The order of those of one time is not defined.
     assert_eq!(times(&there, "events"), times(&here, "events"), "{question}");
     assert_eq!(rows(&there, "events"), rows(&here, "events"), "{question}");
     assert_eq!(there["next"], here["next"], "{question}");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    schema,
+    hopwise, schema,
     server::{Server, report},
 };
 
@@ -30,6 +30,52 @@ fn alerts(server: &Server, what: &str, good: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
+/// One fires, and its beginning is stored. The collector knows of it before.
+fn is_stored(answer: &Value) -> bool {
+    answer["firing"] == 1 && answer["alerts"][0]["since"].is_u64()
+}
+
+#[test]
+fn what_fires_is_listed_although_its_beginning_is_not_stored() {
+    let server = Server::start(RULES);
+    server.send([report(0, 5000, CALM), report(1, 5000, DEEP)]);
+    let stored = alerts(&server, "firing", is_stored);
+    // As retention does, and whoever deletes the files of a store.
+    for file in std::fs::read_dir(server.path("store")).unwrap().flatten() {
+        if file.file_name().to_string_lossy().contains(".db") {
+            std::fs::remove_file(file.path()).unwrap();
+        }
+    }
+    let left = alerts(&server, "without its beginning", |answer| {
+        answer["alerts"][0]["since"].is_null()
+    });
+    let [before, after] = [&stored, &left].map(|answer| &answer["alerts"][0]);
+    assert_eq!(
+        json!([
+            left["firing"],
+            left["unacknowledged"],
+            left["confirmed"],
+            left["total"]
+        ]),
+        json!([1, 1, true, 1])
+    );
+    assert_eq!(
+        json!([
+            after["id"],
+            after["rule"],
+            after["text"],
+            after["state"],
+            after["ended"]
+        ]),
+        json!([before["id"], "deep", before["text"], "firing", null])
+    );
+    let api = format!("http://{}", server.api);
+    for words in [&["list"][..], &["list", "--firing"]] {
+        let run = hopwise([&["alerts"], words, &["--api", &api]].concat());
+        assert!(run.code == Some(1) && run.stdout.contains("deep"), "{run:?}");
+    }
+}
+
 fn post(server: &Server, path: &str, body: Value) -> Value {
     let answer = server.ask(
         "POST",
@@ -51,7 +97,7 @@ fn an_alert_has_a_place_a_beginning_and_an_end_and_notes_survive_a_restart() {
     let id = begins_and_ends(&server);
     // It comes back: for that, nobody has acknowledged it.
     server.send([report(4, 5000, DEEP)]);
-    let again = alerts(&server, "back", |answer| answer["firing"] == 1);
+    let again = alerts(&server, "back", is_stored);
     let one = &again["alerts"][0];
     assert_eq!(
         (&again["unacknowledged"], &one["acknowledged"], &one["count"]),
@@ -81,7 +127,7 @@ fn begins_and_ends(server: &Server) -> String {
         report(1, 5001, CALM),
         report(2, 5000, DEEP),
     ]);
-    let first = alerts(server, "firing", |answer| answer["firing"] == 1);
+    let first = alerts(server, "firing", is_stored);
     assert_eq!(
         (&first["confirmed"], &first["unacknowledged"], &first["total"]),
         (&json!(true), &json!(1), &json!(1))

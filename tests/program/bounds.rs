@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, TIMEOUT, report};
+use crate::support::{
+    hopwise,
+    server::{Server, TIMEOUT, report},
+};
 
 /// One step of SQLite's virtual machine that takes many minutes.
 const ENDLESS: &str = "SELECT length(trim(printf('%.*c', 1000000, '0'), printf('%.*c', 80000, '1') || '0'))";
@@ -114,6 +117,36 @@ fn pages_make_up_the_whole() {
         let paged = pages(&server, path, name, cursor);
         assert_eq!(names(&paged), names(whole[name].as_array().unwrap()), "{path}");
     }
+}
+
+#[test]
+fn pages_have_every_event_also_those_of_one_time() {
+    let server = Server::start("");
+    server.send((0..1_500).map(|seq| report(seq, 5000 + seq as u16, [1_000, 2_000, 3_000])));
+    server.settled(1_500);
+    let count = |sql: &str| server.query(sql).json()["rows"][0][0].as_u64().unwrap();
+    let sizes = "SELECT max(n) FROM (SELECT count(*) AS n FROM events WHERE kind = 'new' GROUP BY ts)";
+    assert!(count(sizes) > 2, "no page ends between events of one time");
+    let all = count("SELECT count(DISTINCT id) FROM events WHERE kind = 'new'");
+    let mut ids = std::collections::BTreeSet::new();
+    let mut after = String::new();
+    loop {
+        let page = server.json(&format!("/api/v1/events?kind=new&limit=2{after}"));
+        let events = page["events"].as_array().unwrap();
+        ids.extend(
+            events
+                .iter()
+                .map(|event| event["id"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(ids.len() as u64, all);
+    let api = format!("http://{}", server.api);
+    let run = hopwise([
+        "events", "--kind", "new", "--json", "--limit", "100000", "--api", &api,
+    ]);
+    assert_eq!((run.code, run.stdout.lines().count() as u64), (Some(0), all));
 }
 
 #[test]

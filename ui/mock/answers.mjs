@@ -307,7 +307,9 @@ export function events(fabric, query) {
   const isThere = ({ ts }) => ts < before && ts >= from && ts <= to;
   const fitting = fabric.events.filter((event) => isThere(event) && matches(event, query));
   fitting.sort((a, b) => b.ts - a.ts);
-  return { events: fitting.slice(0, Number(query.get('limit') ?? 100)) };
+  const first = Number(query.get('after') ?? 0);
+  const end = first + Number(query.get('limit') ?? 100);
+  return { events: fitting.slice(first, end), next: end < fitting.length ? String(end) : null };
 }
 
 export function rollups(fabric, query) {

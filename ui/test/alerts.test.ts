@@ -73,7 +73,7 @@ test('an alert says what was compared, and where', () => {
 
 test('how long it lasts', () => {
   assert.equal(sinceText(ALERT, 1_095 * SECOND), '1 min');
-  assert.equal(sinceText({ ...ALERT, since: null }, 0), 'longer than is stored');
+  assert.equal(sinceText({ ...ALERT, since: null }, 0), 'beginning not stored');
   const over: Alert = { ...ALERT, state: 'resolved', until: 1_007 * SECOND };
   assert.equal(sinceText(over, 9_999 * SECOND), '7 s');
   assert.equal(sinceText({ ...over, until: null }, 0), '–');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TelemetryEvent } from '../src/api/types';
-import { beforeParameter, EventLog, isFlowText, KINDS, sentence } from '../src/model/events';
+import { EventLog, isFlowText, KINDS, nextPage, sentence } from '../src/model/events';
 
 const PLAIN: TelemetryEvent = {
   ts: 1_795_296_688e9,
@@ -118,8 +118,14 @@ test('filters and limits; older ones that come later stand in their place', () =
   assert.deepEqual(ids([], '', 2), ['c', 'b']);
 });
 
-test('the cursor for older events is an exact integer, not before the event itself', () => {
-  assert.equal(beforeParameter(1_795_296_688_658_000_128), '1795296688658000384');
+test('the next page goes on where the last one ended, also among events of one time', () => {
+  const end = { after: '18ea2-0000000000000007', since: 1_795_296_688_658_000_128 };
+  const expected = { after: end.after };
+  assert.deepEqual([nextPage(end, null), nextPage(end, end.since)], [expected, expected]);
+  // Newer events were forgotten: an exact integer, not before the event itself.
+  assert.deepEqual(nextPage(end, end.since + 256), { before: '1795296688658000640' });
+  assert.deepEqual(nextPage(null, 1_795_296_688_658_000_128), { before: '1795296688658000384' });
+  assert.deepEqual(nextPage(null, null), {});
 });
 
 test('complete flow texts are distinguished from parts', () => {

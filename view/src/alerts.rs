@@ -17,7 +17,8 @@ pub struct Alerts {
     pub from: u64,
     /// End of the span, nanoseconds since the Unix epoch.
     pub to: u64,
-    /// Alerts that fire now, and those that fired in the span, worst first.
+    /// Alerts that fire at the end of the span, and those that fired in it, worst first. If the span ends now, all are listed that the
+    /// collector has, whatever is stored.
     pub alerts: Vec<AlertView>,
     /// Total number, including those beyond the limit.
     pub total: usize,
@@ -51,13 +52,13 @@ pub struct AlertView {
     /// `firing` while the rule is true, `resolved` afterwards.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["firing", "resolved"])))]
     pub state: Name,
-    /// Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `stale`, the collector no longer has the
-    /// flow. Null while it is firing.
+    /// Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `stale`, no end is stored, and the collector does
+    /// not have the alert now, so that the end is unknown. Null while it is firing.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["false", "flow", "stale", null])))]
     pub ended: Option<Name>,
-    /// Start time of the latest occurrence; null if it is no longer stored.
+    /// Start of the latest occurrence, nanoseconds since the Unix epoch; null if it is not stored, or not yet.
     pub since: Option<u64>,
-    /// Start of the latest occurrence, nanoseconds since the Unix epoch; null if it is no longer stored.
+    /// End of the latest occurrence, nanoseconds since the Unix epoch; null while it is firing, or if the end is unknown.
     pub until: Option<u64>,
     /// Number of times it started firing in the span.
     pub count: u64,

@@ -237,8 +237,8 @@ pub fn fraction(millionths: u64) -> f64 {
 pub struct Events {
     /// Events in descending order of time.
     pub events: Vec<EventView>,
-    /// `before` of the next page; null when there are no more.
-    pub next: Option<u64>,
+    /// `after` of the next page; null when there are no more.
+    pub next: Option<String>,
 }
 
 /// The response of `/rollups`: stored rollups.

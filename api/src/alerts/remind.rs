@@ -13,7 +13,7 @@ use std::{
 use collector::{Collector, Event, Kind, Output, event::Nanos};
 use tokio::time;
 
-use super::{MOST_ASKED, USUAL, events, true_rule};
+use super::{MOST_ASKED, USUAL, events, firing, true_rule};
 use crate::{context::Context, question::place, refusal::Refusal};
 use history::alerts::{Alert, Notes};
 
@@ -62,7 +62,7 @@ fn pause(failures: u32) -> Duration {
 
 /// Reports the alerts once more that silences kept back until `end`, and returns their number.
 async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize, Refusal> {
-    let kept = kept_back(context, notes).await?;
+    let kept = kept_back(context, notes, end).await?;
     let mut count = 0;
     // In parts: the workers have reports to take in between.
     for part in kept.chunks(MOST_ASKED) {
@@ -77,9 +77,8 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
     Ok(count)
 }
 
-/// Returns the alerts that fire as events say, that began while they were silenced, and that no silence
-/// covers now.
-async fn kept_back(context: &Context, notes: &Notes) -> Result<Vec<Alert>, Refusal> {
+/// Returns the alerts that fire, that began while they were silenced, and that no silence covers now.
+async fn kept_back(context: &Context, notes: &Notes, end: Nanos) -> Result<Vec<Alert>, Refusal> {
     let place = place(context).await?;
     let now = nic::time::now();
     let mut search = Search {
@@ -87,22 +86,39 @@ async fn kept_back(context: &Context, notes: &Notes) -> Result<Vec<Alert>, Refus
         seen: HashSet::new(),
     };
     let mut kept = Vec::new();
+    let mut unknown = firing(context).await?;
+    let mut is_whole = false;
     // The latest events first: each part ends where the one before begins.
     for _ in 0..MOST_PARTS {
         let (alerts, known_since) = events(context, (now.saturating_sub(USUAL), search.to), &place).await?;
-        kept.extend(search.unseen(alerts).filter(|one| {
-            one.is_firing() && notes.is_silenced(&one.last) && notes.covering(&one.last, now).is_none()
-        }));
-        if !search.goes_on(known_since) {
-            return Ok(kept);
+        for alert in search.unseen(alerts).filter(Alert::is_firing) {
+            unknown.remove(&alert.last);
+            kept.extend(Some(alert).filter(|one| is_kept_back(notes, one, now)));
+        }
+        is_whole = !search.goes_on(known_since);
+        if is_whole {
+            break;
         }
     }
-    tracing::warn!(
-        parts = MOST_PARTS,
-        before = search.to,
-        "a silence has ended, and there are too many events of rules: alerts that began before this time are not reported once more"
-    );
+    if !is_whole {
+        tracing::warn!(
+            parts = MOST_PARTS,
+            before = search.to,
+            "a silence has ended, and there are too many events of rules: alerts that began before this time are reported once more if a silence covered them at its end"
+        );
+    }
+    // Those whose beginning is not stored may have begun before the silence: a repeat is better than none.
+    let unknown = unknown.into_alerts().map(|mut alert| {
+        alert.last.ts = end.saturating_sub(1);
+        alert
+    });
+    kept.extend(unknown.filter(|one| is_kept_back(notes, one, now)));
     Ok(kept)
+}
+
+/// Whether a silence covered the beginning of an alert, and none covers it now.
+fn is_kept_back(notes: &Notes, alert: &Alert, now: Nanos) -> bool {
+    notes.is_silenced(&alert.last) && notes.covering(&alert.last, now).is_none()
 }
 
 /// Goes back through events in parts.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import os
 import pathlib
 import pickle
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import unittest
 import unittest.mock
+import urllib.parse
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -236,6 +238,23 @@ class Servers(unittest.TestCase):
             with self.assertRaises(UnexpectedResponse) as caught:
                 list(client.nodes())
         self.assertIn("names itself as the next one", str(caught.exception))
+
+    def test_pages_of_events_of_one_time(self) -> None:
+        asked: list[str] = []
+
+        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+            query = urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query)
+            asked.append(query.get("after", [""])[0])
+            first = int((asked[-1] or "0").removeprefix("5-"))
+            limit = min(int(query["limit"][0]), 1000)
+            events = [{"ts": 5, "id": str(n)} for n in range(first, min(first + limit, 2500))]
+            end = first + len(events)
+            text(200, json.dumps({"events": events, "next": f"5-{end}" if end < 2500 else None}).encode())(handler)
+
+        with server(answer) as url, Client(url) as client:
+            ids = [event["id"] for event in client.events(kind="loss", before=9, limit=None)]
+        self.assertEqual(ids, [str(n) for n in range(2500)])
+        self.assertGreater(len(asked), 1)
 
     def test_a_stream(self) -> None:
         lines = b': alive\n\ndata: {"id": "1"}\n\nevent: shed\ndata: {"shed": 3}\n\ndata: {"id": "2"}\n\n'

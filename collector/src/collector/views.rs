@@ -43,6 +43,15 @@ impl Collector {
         (slots.start..slots.end.min(state.flows.slots())).filter_map(move |slot| state.view(slot))
     }
 
+    /// The flows in a range of slots for which a rule is true. Of all others only the entry is read.
+    pub fn firing_flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowView<'_>> {
+        let state = &self.inner.state;
+        (slots.start..slots.end.min(state.flows.slots()))
+            .filter(move |slot| state.flows.has_true_rules(*slot))
+            .filter_map(move |slot| state.view(slot))
+            .filter(|flow| flow.rules != 0)
+    }
+
     /// Summaries of the flows in a range of slots, for lists: about a cache line read per flow, and one written.
     pub fn flow_summaries_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
         self.inner.state.flows.summaries(slots)

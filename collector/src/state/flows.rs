@@ -599,6 +599,13 @@ impl Flows {
             .is_some_and(|entry| entry.marks.has(Marks::USED))
     }
 
+    /// Whether there is a flow in `slot` for which a rule is or was true.
+    pub(crate) fn has_true_rules(&self, slot: u32) -> bool {
+        self.entries
+            .get(slot as usize)
+            .is_some_and(|entry| entry.rules != 0 && entry.marks.has(Marks::USED))
+    }
+
     /// The flows in a range of slots. Reads the entries only, which lie in a row.
     pub(crate) fn summaries(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
         let end = (slots.end as usize).min(self.entries.len());

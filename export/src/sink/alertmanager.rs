@@ -7,8 +7,9 @@
 //! that two collectors that observe the same thing raise one alert, and a repeat changes nothing. So are the metric, the value and the
 //! threshold of the comparison that decided, and the node and queue that the value of a flow is from: they change while the alert lasts.
 //!
-//! Alertmanager resolves an alert that nobody repeats. So one that is firing is sent with an end ([`Options::lasts`]), and a resolved one
-//! with the real one. Alertmanager keeps alerts in memory: after its restart those that began before are missing.
+//! Alertmanager resolves an alert that nobody repeats. So one that is firing is sent again every minute with an end some minutes ahead
+//! ([`Options::lasts`]), as Prometheus does, and a resolved one with the real end. Alertmanager keeps alerts in memory: after its restart
+//! it has them again within a minute. When hopwise dies, it resolves them when their time is over.
 
 use std::io::Write as _;
 
@@ -23,7 +24,7 @@ use crate::text::rfc3339;
 pub struct Options {
     /// Labels of every alert, such as `severity`.
     pub labels: Vec<(String, String)>,
-    /// The maximum duration of an alert that is not resolved, ns.
+    /// The duration of an alert that is neither repeated nor resolved, ns: several minutes.
     pub lasts: Nanos,
 }
 
@@ -31,10 +32,13 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             labels: Vec::new(),
-            lasts: 86_400_000_000_000,
+            lasts: 5 * REPEAT,
         }
     }
 }
+
+/// Interval between repeats of an alert that fires, ns.
+const REPEAT: Nanos = 60_000_000_000;
 
 /// Labels that the sink writes.
 const OURS: [&str; 9] = [
@@ -89,7 +93,7 @@ impl Alertmanager {
             write_text(value, &mut labels);
         }
         if options.lasts == 0 {
-            return Err("`lasts` is 0; write a duration, such as 24h".to_owned());
+            return Err("`lasts` is 0; write a duration, such as 5m".to_owned());
         }
         Ok(Self {
             labels,
@@ -177,6 +181,10 @@ impl HttpSink for Alertmanager {
             body,
             rows,
         })
+    }
+
+    fn repeat_interval(&self) -> Option<Nanos> {
+        Some(REPEAT)
     }
 
     fn probe(&self, _: &[Stream]) -> Request {

@@ -46,14 +46,14 @@ fn rules_are_alerts() {
             r#"{"labels":{"alertname":"deep \"queue\" \\ a=b, c] \u0001é","src":"10.0.0.1","dst":"10.0.0.2","sport":"1234","#,
             r#""dport":"80","proto":"6","severity":"page \"me\""},"annotations":{"collector":"leaf \"1\"","id":"0000000000000002","#,
             r#""node":"7","queue":"0","metric":"queue_occupancy","value":"80","threshold":"50"},"#,
-            r#""startsAt":"2026-11-26T01:00:00.000000002Z","endsAt":"2026-11-27T01:00:00.000000002Z"},"#,
+            r#""startsAt":"2026-11-26T01:00:00.000000002Z","endsAt":"2026-11-26T01:05:00.000000002Z"},"#,
             r#"{"labels":{"alertname":"deep \"queue\" \\ a=b, c] \u0001é","src":"10.0.0.1","dst":"10.0.0.2","sport":"1234","#,
             r#""dport":"80","proto":"6","severity":"page \"me\""},"annotations":{"collector":"leaf \"1\"","id":"0000000000000003","#,
             r#""node":"8","queue":"0","metric":"queue_occupancy","value":"20","threshold":"50"},"#,
             r#""startsAt":"2026-11-26T01:00:00.000000002Z","endsAt":"2026-11-26T01:00:00.000000003Z"},"#,
             r#"{"labels":{"alertname":"rule 4","node":"7","interface":"2","queue":"0","severity":"page \"me\""},"#,
             r#""annotations":{"collector":"leaf \"1\"","id":"0000000000000009"},"#,
-            r#""startsAt":"2026-11-26T01:00:00.000000009Z","endsAt":"2026-11-27T01:00:00.000000009Z"}]"#
+            r#""startsAt":"2026-11-26T01:00:00.000000009Z","endsAt":"2026-11-26T01:05:00.000000009Z"}]"#
         )
     );
     assert!(serde_json::from_slice::<serde_json::Value>(&request.body).is_ok());
@@ -93,7 +93,7 @@ fn options_are_checked() {
             ..Options::default()
         })
         .unwrap_err(),
-        "`lasts` is 0; write a duration, such as 24h"
+        "`lasts` is 0; write a duration, such as 5m"
     );
 }
 

@@ -50,7 +50,7 @@ struct Change {
 }
 
 /// A time that a rule was true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Episode {
     /// Beginning, ns since the Unix epoch, or `None` if it is before the stored events.
     pub since: Option<u64>,
@@ -217,6 +217,28 @@ impl Alert {
             .collect()
     }
 
+    /// An alert that fires, and whose beginning is not stored.
+    pub(super) fn without_beginning(last: record::Alert) -> Self {
+        Self {
+            last,
+            episodes: [Episode::default()].into(),
+            count: 0,
+            ended: None,
+            firing_sources: BTreeSet::new(),
+            sources: BTreeSet::new(),
+        }
+    }
+
+    /// Marks the alert as one that fires, although events say that it has ended. The beginning is not stored.
+    pub(super) fn set_firing(&mut self, last: record::Alert) {
+        if self.episodes.len() == MOST_EPISODES {
+            self.episodes.pop_front();
+        }
+        self.episodes.push_back(Episode::default());
+        self.ended = None;
+        self.last = last;
+    }
+
     /// Marks the alert as one that the collector no longer has.
     pub fn set_stale(&mut self) {
         self.ended = Some(Ended::Stale);
@@ -224,7 +246,7 @@ impl Alert {
 
     /// Returns the key for sorting: the further the value is from its threshold, the earlier; then the latest
     /// first.
-    fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
+    pub(super) fn rank(&self) -> (bool, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, u64) {
         let Self { last, .. } = self;
         let excess = match (last.value, last.threshold) {
             // In percent. Which of the two is larger depends on the comparison.

@@ -3,7 +3,7 @@
 use collector::event::{Basis, Event, Kind, Rollup};
 use detect::Metric;
 use serde::{Deserialize, de::DeserializeOwned};
-use store::{EventRow, FirstRow};
+use store::{EventRank, EventRow, FirstRow};
 use wire::FlowKey;
 
 use super::statement::present;
@@ -41,6 +41,13 @@ pub(super) struct EventLine {
 }
 
 impl EventLine {
+    pub(super) fn rank(&self) -> EventRank {
+        EventRank {
+            ts: self.time,
+            id: self.id,
+        }
+    }
+
     /// Converts an event to the store's form. A name of a newer version is read as the most general one.
     pub(super) fn row(self) -> EventRow {
         let kind = Kind::from_name(&self.kind);

@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use export::sink::{self, clickhouse::ABSENT};
 use net::http::Request;
-use store::{RollupFilter, Span, Value};
+use store::{EventRank, RollupFilter, Span, Value};
 use wire::FlowKey;
 
 use super::EventSelection;
@@ -46,12 +46,12 @@ impl Statement {
         self.in_rows()
     }
 
-    /// Selects the events before `last`, the newest first.
+    /// Selects the events after `last`, the newest first.
     pub(super) fn events(
         mut self,
         question: &EventSelection,
         from: Option<u64>,
-        last: Option<(u64, u64)>,
+        last: Option<EventRank>,
         most: usize,
     ) -> Self {
         let filter = &question.filter;
@@ -65,9 +65,19 @@ impl Statement {
         // One of the page before, stored by another collector.
         let table = self.table.clone();
         let twin = filter.before.map(|before| self.duplicate_events(&table, before));
+        let shown = filter.after.map(|last| {
+            let kept = self.terms.len();
+            let later = self.time("ts >", last.ts);
+            let id = self.value("UInt64", last.id.to_string());
+            self.terms.push(format!("({later} OR id >= {id})"));
+            let shown = self.duplicate_events(&table, last.ts);
+            self.terms.truncate(kept);
+            shown
+        });
         self.range(from, filter.before);
         self.terms.extend(twin);
-        if let Some((ts, id)) = last {
+        self.terms.extend(shown);
+        if let Some(EventRank { ts, id }) = last {
             let earlier = self.time("ts <=", ts);
             let exact = self.time("ts <", ts);
             let id = self.value("UInt64", id.to_string());

@@ -5,8 +5,8 @@ use collector::event::Basis;
 use collector::{Batch, Drop, Event, Kind, Loss, Output as _, Rollup};
 use detect::Metric;
 use store::{
-    Config, EventFilter, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter, ReportRow,
-    RollupFilter, Store, Totals, Value,
+    Config, EventFilter, EventRank, EventRow, FlowPoint, FlowState, QueryOptions, Reader, RecordFilter,
+    ReportRow, RollupFilter, Store, Totals, Value,
 };
 use testkit::records::{
     Dir, SECOND, START, bare, change, drop_report, flow, flow_row, loss, odd_flows, rollup,
@@ -115,6 +115,55 @@ fn a_search_finds_all_that_is_wanted_also_among_events_of_one_time() {
     // In the middle of the events of one time.
     assert_eq!(thirds(&reader, 2_000, None).len(), 2_000);
     assert_eq!(thirds(&reader, 1, Some(START + 4)), [3]);
+}
+
+/// Pages of events until there are no more.
+fn pages(filter: &EventFilter, mut page: impl FnMut(&EventFilter) -> Vec<EventRow>) -> Vec<u64> {
+    let mut filter = *filter;
+    let mut ids = Vec::new();
+    loop {
+        let rows = page(&filter);
+        ids.extend(rows.iter().map(|row| row.event.id));
+        match rows.last() {
+            Some(last) if rows.len() == filter.limit => {
+                filter.after = Some(EventRank::of_event(&last.event));
+            }
+            _ => return ids,
+        }
+    }
+}
+
+#[test]
+fn pages_have_every_event_of_one_time_once() {
+    let dir = Dir::new("pages");
+    let mut batch = Batch::with_capacity(4_096);
+    let id = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for n in 0..3_000 {
+        let ts = START + if (200..2_700).contains(&n) { 5_000 } else { n };
+        let event = Event {
+            id: id(n),
+            kind: Kind::PacketLoss,
+            ..change(ts, flow(n as u32), 7, n)
+        };
+        batch.event(&event, &[]);
+    }
+    keep(&dir, batch);
+    let reader = Reader::open(dir.path()).unwrap();
+    let mut all: Vec<u64> = (0..3_000).map(id).collect();
+    all.sort_unstable();
+    let kinds = [None, Some(Kind::PacketLoss)];
+    for (limit, kind) in [7, 200, 1_000, 4_000].into_iter().zip(kinds.into_iter().cycle()) {
+        let filter = EventFilter {
+            limit,
+            kind,
+            ..EventFilter::default()
+        };
+        let mut plain = pages(&filter, |filter| reader.events(filter).unwrap());
+        let searched = pages(&filter, |filter| reader.events_where(filter, |_| true).unwrap().0);
+        assert_eq!(plain, searched, "pages of {limit}");
+        plain.sort_unstable();
+        assert_eq!(plain, all, "pages of {limit}");
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use collector::{Batch, Event, Kind, Output as _};
-use store::{Config, EventFilter, Period, QueryErrorKind, QueryOptions, Reader, Store, Table, Value};
+use store::{
+    Config, EventFilter, Period, QueryErrorKind, QueryOptions, Reader, RollupFilter, Store, Table, Value,
+};
 use testkit::records::{Dir, SECOND, START, bare, changes, flow, flow_row, rollup};
 
 const HOUR: u64 = 3600 * SECOND;
@@ -488,6 +490,50 @@ fn more_files_than_can_be_joined_are_left_out_aloud() {
         130 - joined
     );
     assert_eq!(table.notes, [note]);
+}
+
+#[test]
+fn typed_questions_read_more_files_than_can_be_joined() {
+    let (_dir, reader) = keep("groups", Period::Hour, (0..130).map(hour_batch).collect());
+    let all = |limit| EventFilter {
+        limit,
+        ..EventFilter::default()
+    };
+    let expected: Vec<u64> = (0..130)
+        .rev()
+        .flat_map(|hour| (0..10).rev().map(move |i| START + hour * HOUR + i * 1000))
+        .collect();
+    let times = |filter: &EventFilter| -> Vec<u64> {
+        let rows = reader.events(filter).unwrap();
+        rows.iter().map(|row| row.event.ts).collect()
+    };
+    assert_eq!(times(&all(2_000)), expected);
+    assert_eq!(times(&all(1_295)), expected[..1_295]);
+    assert_eq!(times(&all(3)), expected[..3]);
+    let (found, stopped) = reader.events_where(&all(2_000), |_| true).unwrap();
+    assert_eq!((found.len(), stopped), (1_300, None));
+    let rollups = reader.rollups(&RollupFilter::default()).unwrap();
+    assert_eq!(
+        rollups.iter().map(|row| row.ts).collect::<Vec<_>>(),
+        (0..130).map(|hour| START + hour * HOUR).collect::<Vec<_>>()
+    );
+    // The same flow is in all files.
+    let flows = reader.flows(None, 10).unwrap();
+    assert_eq!(
+        (flows.len(), flows[0].row.last_seen),
+        (1, START + 129 * HOUR + 129)
+    );
+    assert_eq!(reader.notes(), Vec::<String>::new());
+    // Nothing is missing without a note.
+    reader.recordings(0, u64::MAX / 4, None, 10).unwrap();
+    assert!(
+        reader
+            .notes()
+            .iter()
+            .any(|note| note.starts_with("left out the ")),
+        "{:?}",
+        reader.notes()
+    );
 }
 
 #[test]

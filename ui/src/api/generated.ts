@@ -160,7 +160,7 @@ export type Alert = {
   collectors?: Array<string>;
   /** Number of times it started firing in the span. */
   count: number;
-  /** Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `stale`, the collector no longer has the flow. Null while it is firing. */
+  /** Reason for its end: `false`, the rule is no longer true; `flow`, the flow ended; `stale`, no end is stored, and the collector does not have the alert now, so that the end is unknown. Null while it is firing. */
   ended: "false" | "flow" | "stale" | null;
   /** The latest periods for which it was true, oldest first. */
   episodes: Array<Episode>;
@@ -180,7 +180,7 @@ export type Alert = {
   rule: string;
   /** The silence that covers it now. */
   silence: number | null;
-  /** Start time of the latest occurrence; null if it is no longer stored. */
+  /** Start of the latest occurrence, nanoseconds since the Unix epoch; null if it is not stored, or not yet. */
   since: number | null;
   /** `firing` while the rule is true, `resolved` afterwards. */
   state: "firing" | "resolved";
@@ -188,7 +188,7 @@ export type Alert = {
   text: string | null;
   /** The value that it was compared with. */
   threshold: number | null;
-  /** Start of the latest occurrence, nanoseconds since the Unix epoch; null if it is no longer stored. */
+  /** End of the latest occurrence, nanoseconds since the Unix epoch; null while it is firing, or if the end is unknown. */
   until: number | null;
   /** Value of the metric at that time, in the unit of the metric. */
   value: number | null;
@@ -198,7 +198,7 @@ export type Alert = {
 
 /** The response of `/alerts`: alerts that fire now or fired in a span of time. */
 export type Alerts = {
-  /** Alerts that fire now, and those that fired in the span, worst first. */
+  /** Alerts that fire at the end of the span, and those that fired in it, worst first. If the span ends now, all are listed that the collector has, whatever is stored. */
   alerts: Array<Alert>;
   /** True if the collector has confirmed which alerts are firing; otherwise they are as stored. A console never has this confirmation. */
   confirmed: boolean;
@@ -682,8 +682,8 @@ export type Event = {
 export type Events = {
   /** Events in descending order of time. */
   events: Array<Event>;
-  /** `before` of the next page; null when there are no more. */
-  next: number | null;
+  /** `after` of the next page; null when there are no more. */
+  next: string | null;
 };
 
 /** Support for the losses in the network. A datagram received supports the loss of 128 others of its stream. */

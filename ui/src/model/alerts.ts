@@ -52,7 +52,7 @@ export function lasted({ state, since, until }: Alert, end: number): number | nu
 
 /** The same in words. */
 export function sinceText(alert: Alert, end: number): string {
-  if (alert.state === 'firing' && alert.since === null) return 'longer than is stored';
+  if (alert.state === 'firing' && alert.since === null) return 'beginning not stored';
   const seconds = lasted(alert, end);
   return seconds === null ? NONE : span(seconds);
 }
@@ -91,7 +91,7 @@ export function cutText({ total, alerts, known_since }: Alerts): string {
 const ENDED = dictionary<string>({
   false: 'a report showed that the rule is no longer true',
   flow: 'the flow ended: no more reports arrived',
-  stale: 'the collector no longer has it: it was restarted, or the rule was removed',
+  stale: 'no end is stored: the collector was restarted, or the rule was removed',
 });
 
 export function endedText(alert: Alert): string {

@@ -272,9 +272,19 @@ function insert(list: TelemetryEvent[], event: TelemetryEvent): void {
   list.splice(at, 0, event);
 }
 
-/** Value of `before` for the page older than this time. One step of a double above it: duplicates are removed by their id. */
-export function beforeParameter(ts: number): string {
-  return (BigInt(Math.round(ts)) + 256n).toString();
+/** The end of the last page: `next` of the answer, and the time since which events are complete up to there. */
+export interface PageEnd {
+  after: string;
+  since: number;
+}
+
+/**
+ * The parameter of the next page: it goes on where the last one ended. `gap`: the time of a newer event that was forgotten meanwhile, or
+ * null; the page begins there, one step of a double above it, and duplicates are removed by their id.
+ */
+export function nextPage(end: PageEnd | null, gap: number | null): { after?: string; before?: string } {
+  if (end !== null && (gap === null || gap <= end.since)) return { after: end.after };
+  return gap === null ? {} : { before: (BigInt(Math.round(gap)) + 256n).toString() };
 }
 
 /** Events as rows of a file. */

@@ -4,7 +4,7 @@ import { live } from '../live';
 import { times } from '../times';
 import type { TelemetryEvent } from '../api/types';
 import { reasonOf } from '../lib/format';
-import { beforeParameter, EventLog, isFlowText, RARE_KINDS, type Filter } from '../model/events';
+import { EventLog, isFlowText, nextPage, RARE_KINDS, type Filter, type PageEnd } from '../model/events';
 
 const KEPT_PER_KIND = 300;
 const MAX_PER_KIND = 3000;
@@ -34,8 +34,7 @@ export class EventFeed {
   end: 'more' | 'last' | string = 'more';
   /** Called when there is something to draw. */
   dirty = true;
-  /** Where the server ended a search for what is rare. */
-  private searchedTo: number | null = null;
+  private pageEnd: PageEnd | null = null;
   private most = SHOWN;
   private live: { stop(): void } | undefined;
   private loads = 0;
@@ -49,7 +48,7 @@ export class EventFeed {
     const before = JSON.stringify(this.serverPart());
     this.query = query;
     this.dirty = true;
-    if (JSON.stringify(this.serverPart()) === before) void this.load(null);
+    if (JSON.stringify(this.serverPart()) === before) void this.load({});
     else this.connect();
   }
 
@@ -59,9 +58,9 @@ export class EventFeed {
     this.log.clear();
     this.waiting = [];
     this.shed = 0;
-    this.searchedTo = null;
+    this.pageEnd = null;
     this.dirty = true;
-    void this.load(null);
+    void this.load({});
     if (live.hasStore()) void this.loadRare();
     if (!times.isLive()) {
       this.connection = times.isUsual() ? 'stored' : 'past';
@@ -110,7 +109,9 @@ export class EventFeed {
     const { completeSince } = this.log;
     this.log.grow(PAGE, MAX_PER_KIND);
     this.most += PAGE;
-    void this.load(this.searchedTo ?? (!this.isNarrowed() && completeSince > 0 ? completeSince : oldest));
+    // What the page itself selects is complete as far as it was loaded.
+    const gap = !this.isNarrowed() && completeSince > 0 ? completeSince : null;
+    void this.load(nextPage(this.pageEnd, this.pageEnd === null ? (gap ?? oldest) : gap));
   }
 
   private take(event: TelemetryEvent): void {
@@ -146,7 +147,7 @@ export class EventFeed {
     }
   }
 
-  private async load(before: number | null): Promise<void> {
+  private async load(page: ReturnType<typeof nextPage>): Promise<void> {
     const mine = (this.loads += 1);
     if (!live.hasStore()) {
       this.end = 'nothing is stored on disk';
@@ -155,18 +156,18 @@ export class EventFeed {
     const { kinds, metric } = this.query;
     const narrowed = kinds.size > 0 || metric !== '';
     const kind = kinds.size === 1 ? [...kinds][0] : null;
-    const cursor = before === null ? null : beforeParameter(before);
     try {
-      const requested = { ...chosen(), ...this.serverPart(), kind, metric, limit: PAGE, before: cursor };
-      const { events, next } = await get<{ events: TelemetryEvent[]; next: number | null }>(
+      const requested = { ...chosen(), ...this.serverPart(), kind, metric, limit: PAGE, ...page };
+      const { events, next } = await get<{ events: TelemetryEvent[]; next: string | null }>(
         'events',
         requested,
       );
       if (mine !== this.loads) return;
       for (const event of events) this.log.add(event);
       this.end = next === null ? 'last' : 'more';
-      this.searchedTo = events.length < PAGE ? next : null;
-      if (!narrowed) this.log.completeSince = this.end === 'last' ? 0 : (events[events.length - 1]?.ts ?? 0);
+      const since = events[events.length - 1]?.ts ?? this.pageEnd?.since ?? 0;
+      this.pageEnd = next === null ? null : { after: next, since };
+      if (!narrowed) this.log.completeSince = next === null ? 0 : since;
     } catch (error) {
       if (mine !== this.loads) return;
       this.end = reasonOf(error);

@@ -157,7 +157,7 @@ class Client:
     ) -> Iterator[Event]:
         """Stored events, newest first: at or after `start`, strictly before `before`."""
         given = {"kind": kind, "metric": metric, "node": node, "flow": flow, "from": _time(start), "before": _time(before)}
-        return self._pages("/events", "events", "before", limit, given)
+        return self._pages("/events", "events", "after", limit, given)
 
     def follow(
         self,

@@ -261,8 +261,8 @@ class Events(TypedDict):
 
     # Events in descending order of time.
     events: list[Event]
-    # `before` of the next page; null when there are no more.
-    next: int | None
+    # `after` of the next page; null when there are no more.
+    next: str | None
 
 
 class Evidence(TypedDict):

@@ -7,7 +7,7 @@ use std::{
 };
 
 use export::{
-    Cursor, Delivery, Ledger, Outcome, RequestId, Settings as DeliverySettings,
+    Cursor, Delivery, Ledger, Outcome, Repeats, RequestId, Settings as DeliverySettings,
     record::{Record, Stream},
     sink::Batch,
 };
@@ -51,6 +51,12 @@ pub(super) struct Exporter {
     files: Arc<Files>,
     /// Hops are in no store: they wait here.
     spool: Option<Arc<HopSpool>>,
+    /// Alerts that are sent again while they fire.
+    repeats: Option<Repeats>,
+    /// The link carries such a repeat.
+    is_repeating: bool,
+    /// A request that waits for its end.
+    waiting: Option<(RequestId, Vec<usize>)>,
     /// Silences that leave alerts out.
     silences: Option<Arc<dyn Silences>>,
     status: Arc<ExportStatus>,
@@ -69,7 +75,8 @@ pub(super) struct Exporter {
 /// A request that is in flight.
 #[derive(Debug)]
 struct InFlight {
-    id: RequestId,
+    /// `None` for a repeat of alerts, which the delivery does not know.
+    id: Option<RequestId>,
     /// Indices in the batch.
     records: Vec<usize>,
     /// Time by which there is an outcome.
@@ -155,6 +162,9 @@ impl Exporter {
             // Nothing more comes.
             delivery.linger = 0;
         }
+        // A range of the past says nothing about now.
+        let sink = if until.is_none() { link.sink() } else { None };
+        let repeats = sink.and_then(|sink| sink.repeat_interval()).map(Repeats::new);
         Ok(Self {
             delivery: Delivery::new(delivery, cursor, runtime::host::seed()),
             link: Some(link),
@@ -163,6 +173,9 @@ impl Exporter {
             prepared: None,
             files: Arc::new(files),
             spool,
+            repeats,
+            is_repeating: false,
+            waiting: None,
             silences: origin.silences,
             status: Arc::new(status),
             directory: directory.to_owned(),
@@ -216,6 +229,65 @@ impl Exporter {
         let spool = self.spool.clone()?;
         let status = Arc::clone(&self.status);
         Some(task::spawn_blocking(move || spool.keep(&status.export)))
+    }
+
+    /// Sends alerts again that fire, while nothing else is sent. The outcome does not matter: the next repeat comes soon.
+    fn repeat(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        let (Some(repeats), Some(_)) = (&mut self.repeats, &self.link) else {
+            return;
+        };
+        let due = repeats.due(now);
+        if due.is_empty() || self.delivery.is_stopped() {
+            return;
+        }
+        let Some(mut link) = self.link.take() else { return };
+        let batch = Batch {
+            stream: self.stream(),
+            records: &due.iter().collect::<Vec<_>>(),
+            collector: &self.collector,
+        };
+        if !link.begin(&batch, None) {
+            self.link = Some(link);
+            return;
+        }
+        let request = InFlight {
+            id: None,
+            records: Vec::new(),
+            deadline: Instant::now() + self.timeout,
+        };
+        self.is_repeating = true;
+        spawn_send(link, request, &mut tasks.sending);
+    }
+
+    /// Continues with the request that waited for the end of a repeat.
+    fn repeated(&mut self, link: ExportLink, sent: Result<(), Failure>, tasks: &mut Tasks<Self>) {
+        self.link = Some(link);
+        self.is_repeating = false;
+        if let Err(failure) = sent {
+            let outcome: Outcome = failure.into();
+            tracing::debug!(
+                ?outcome,
+                "alerts that fire were not repeated; that is tried again"
+            );
+        }
+        if let Some((id, indices)) = self.waiting.take() {
+            self.begin_send(id, indices, tasks);
+        }
+    }
+
+    /// Notes alerts that are about to be sent.
+    fn note_alerts(&mut self, records: &[usize]) {
+        let Some(repeats) = &mut self.repeats else { return };
+        let chosen = records.iter().filter_map(|i| self.delivery.batch().get(*i));
+        let left_out = chosen.filter(|record| !repeats.note(record)).count();
+        if left_out > 0 {
+            let export = &*self.status.export;
+            tracing::warn!(
+                export,
+                left_out,
+                "too many alerts fire: the system resolves those that are left out although they still fire"
+            );
+        }
     }
 
     /// Publishes the counters, and logs notices.
@@ -397,6 +469,11 @@ impl Route for Exporter {
 
     fn begin_send(&mut self, id: RequestId, indices: Vec<usize>, tasks: &mut Tasks<Self>) {
         let now = nic::time::now();
+        if self.is_repeating {
+            self.waiting = Some((id, indices));
+            return;
+        }
+        self.note_alerts(&indices);
         let Some(mut link) = self.link.take() else {
             let outcome = Outcome::failed("the last request has not ended");
             return self.delivery.answer(id, outcome, now);
@@ -416,7 +493,7 @@ impl Route for Exporter {
         self.request_bytes = link.bytes();
         if has_request {
             let request = InFlight {
-                id,
+                id: Some(id),
                 records: indices,
                 deadline: Instant::now() + self.timeout,
             };
@@ -429,9 +506,15 @@ impl Route for Exporter {
 
     /// Processes the result of sending. Without one, because the task panicked, the delivery lets the request time out.
     fn sent(&mut self, sent: Option<SendResult>, tasks: &mut Tasks<Self>) {
-        let Some(result) = sent else { return };
+        let Some(result) = sent else {
+            self.is_repeating = false;
+            return;
+        };
         let request = result.request;
         let mut link = result.link;
+        let Some(id) = request.id else {
+            return self.repeated(link, result.sent, tasks);
+        };
         let records = self.records(&request.records);
         let answered = match result.sent {
             Err(failure) => Answered::done(failure.into()),
@@ -454,7 +537,7 @@ impl Route for Exporter {
         };
         self.link = Some(link);
         let late = self.delivery.ledger().late;
-        self.delivery.answer(request.id, outcome, nic::time::now());
+        self.delivery.answer(id, outcome, nic::time::now());
         if self.delivery.ledger().late == late {
             lock(&self.status.state).left_out += left_out;
         }
@@ -482,7 +565,8 @@ impl Route for Exporter {
         }
     }
 
-    fn report(&mut self, now: u64, _tasks: &mut Tasks<Self>) {
+    fn report(&mut self, now: u64, tasks: &mut Tasks<Self>) {
+        self.repeat(now, tasks);
         self.publish_status(now);
     }
 

@@ -1,0 +1,135 @@
+//! Repeats of alerts that fire, for a server that resolves those that nobody repeats.
+
+use std::collections::BTreeMap;
+
+use crate::backoff::Nanos;
+use crate::record::{Alert, Record};
+
+/// Alerts that fire as far as they were sent, and the time of their next repeat.
+#[derive(Debug)]
+pub struct Repeats {
+    interval: Nanos,
+    next: Nanos,
+    /// By the numbers of the alerts.
+    firing: BTreeMap<u64, Alert>,
+    /// The number from which the present round goes on.
+    position: Option<u64>,
+}
+
+impl Repeats {
+    /// Repeats all alerts once per interval.
+    pub fn new(interval: Nanos) -> Self {
+        Self {
+            interval,
+            next: 0,
+            firing: BTreeMap::new(),
+            position: None,
+        }
+    }
+
+    /// Notes an alert that is sent. Returns false if it fires and there is no room for it: it is not repeated.
+    pub fn note(&mut self, record: &Record) -> bool {
+        let Record::Alert(alert) = record else { return true };
+        let number = alert.alert();
+        if !alert.is_firing {
+            self.firing.remove(&number);
+            return true;
+        }
+        if self.firing.len() >= MOST_REPEATED && !self.firing.contains_key(&number) {
+            return false;
+        }
+        self.firing.insert(number, (**alert).clone());
+        true
+    }
+
+    /// Returns alerts that are to be sent again now, as of `now`: a part of them at a time, until a round is over.
+    pub fn due(&mut self, now: Nanos) -> Vec<Record> {
+        let from = match self.position {
+            Some(from) => from,
+            None if now < self.next => return Vec::new(),
+            None => {
+                self.next = now.saturating_add(self.interval);
+                0
+            }
+        };
+        let part: Vec<Record> = self
+            .firing
+            .range(from..)
+            .take(MOST_AT_ONCE)
+            .map(|(_, alert)| {
+                Record::Alert(Box::new(Alert {
+                    ts: now,
+                    ..alert.clone()
+                }))
+            })
+            .collect();
+        let last = self.firing.range(from..).nth(MOST_AT_ONCE);
+        self.position = last.map(|(number, _)| *number);
+        part
+    }
+}
+
+/// Alerts that are repeated: about 10 MiB.
+const MOST_REPEATED: usize = 50_000;
+/// Alerts of one request.
+const MOST_AT_ONCE: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Nanos = 60_000_000_000;
+
+    fn alert(port: usize, is_firing: bool, ts: Nanos) -> Record {
+        Record::Alert(Box::new(Alert {
+            ts,
+            id: ts,
+            rule: format!("rule {}", port >> 16).into(),
+            is_firing,
+            flow: format!("10.0.0.1:{}>10.0.0.2:80/6", port & 0xffff).parse().ok(),
+            node: None,
+            interface: None,
+            queue: None,
+            metric: None,
+            value: None,
+            threshold: None,
+            since: Some(ts),
+        }))
+    }
+
+    #[test]
+    fn an_alert_is_repeated_until_it_is_resolved() {
+        let mut repeats = Repeats::new(MINUTE);
+        assert_eq!(repeats.due(0), []);
+        assert!(repeats.note(&alert(1, true, 5)));
+        // Two days.
+        for minute in 1..=2_880 {
+            let now = minute * MINUTE;
+            assert_eq!(repeats.due(now - 1), [], "minute {minute}");
+            let [Record::Alert(one)] = &repeats.due(now)[..] else {
+                panic!("not repeated after {minute} minutes");
+            };
+            assert_eq!((one.ts, one.since, one.is_firing), (now, Some(5), true));
+        }
+        repeats.note(&alert(1, false, 6));
+        assert_eq!(repeats.due(3_000 * MINUTE), []);
+    }
+
+    #[test]
+    fn a_round_has_each_alert_once_in_parts_and_the_number_is_bounded() {
+        let mut repeats = Repeats::new(MINUTE);
+        let noted = (0..MOST_REPEATED + 10)
+            .filter(|port| repeats.note(&alert(*port, true, 5)))
+            .count();
+        assert_eq!(noted, MOST_REPEATED);
+        let mut parts = Vec::new();
+        loop {
+            let part = repeats.due(MINUTE);
+            if part.is_empty() {
+                break;
+            }
+            parts.push(part.len());
+        }
+        assert_eq!(parts, vec![MOST_AT_ONCE; MOST_REPEATED / MOST_AT_ONCE]);
+    }
+}
