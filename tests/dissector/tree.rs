@@ -117,7 +117,8 @@ fn is_traced(tree: &Value) -> bool {
     if string(tree, "report.int_refused").as_deref() == Some("int_beside_trace") {
         return false;
     }
-    let is_mx = get(tree, "int.shim").and_then(|shim| number(shim, "int.shim.type")) == Some(3);
+    let shim = get(tree, "int").and_then(|int| get(int, "int.shim"));
+    let is_mx = shim.and_then(|shim| number(shim, "int.shim.type")) == Some(3);
     if is_mx && get(tree, "report.hop").is_some() {
         return false;
     }
@@ -248,6 +249,7 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
     }
     if let Some(header) = get(tree, "int").and_then(int_header)
         && get(header, "int.sf").is_some()
+        && string(tree, "report.int_refused").as_deref() != Some("int_beside_trace")
     {
         let state = number(header, "int.sf.state").unwrap_or_default();
         let urgent = is_set(header, "int.sf.urgent");

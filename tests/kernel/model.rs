@@ -108,6 +108,15 @@ fn left_out(collector: &Collector) -> u64 {
     stats.implausible_latencies + stats.int_refused.iter().sum::<u64>()
 }
 
+/// Whether the kernel leaves a report to user space because the length of an IP header may cut INT off.
+fn is_left_to_user_space(payload: &[u8], profile: &wire::Profile) -> bool {
+    let mut decoder = Decoder::new(*profile);
+    decoder.reports(payload).any(|report| match report {
+        Ok(report) => report.int_refused == Some(wire::Refusal::BadIpHeader),
+        Err(refusal) => refusal == wire::Refusal::BadIpHeader,
+    })
+}
+
 /// Whether the hops of a report are not a path.
 fn is_partial(report: &Report<'_>) -> bool {
     let has = |flag| report.flags.contains(flag);
@@ -133,6 +142,8 @@ pub(crate) struct Model {
     pub(crate) applied: BTreeMap<StreamId, u32>,
     /// Flows that had a path of more hops than the kernel stores: all their reports are passed to user space.
     pub(crate) long: BTreeSet<String>,
+    /// Flows of reports that the kernel left to user space, and of nodes that removed records: all their reports are passed.
+    left: BTreeSet<String>,
     /// Flows of which no report with INT has come since a postcard: the next one is passed to user space.
     pub(crate) postcards: BTreeSet<String>,
     /// Flows of which no report with all hops has come since a part of the path: likewise.
@@ -160,6 +171,7 @@ impl Model {
             streams: BTreeMap::new(),
             applied: BTreeMap::new(),
             long: BTreeSet::new(),
+            left: BTreeSet::new(),
             postcards: BTreeSet::new(),
             parts: BTreeSet::new(),
             up: 0,
@@ -242,9 +254,19 @@ impl Model {
         // that the kernel does not have.
         for flow in self.relieved(payload, &profile, &state) {
             spare = true;
-            self.long.insert(flow);
+            self.left.insert(flow);
         }
         spare |= confirms;
+        // The kernel passes all later reports of the flow, too.
+        let peeked = wire::peek(payload, &profile).ok().and_then(|peek| peek.flow);
+        let known = flows.iter().copied().chain(peeked).map(|flow| flow.to_string());
+        let known: Vec<String> = known.collect();
+        let is_left = is_left_to_user_space(payload, &profile);
+        if is_left {
+            self.left.extend(known.iter().cloned());
+        }
+        let left = is_left || known.iter().any(|flow| self.left.contains(flow));
+        spare |= left;
         let up = self.kernel.give(frame);
         if up.is_some() != (change || odd) && !(spare && up.is_some()) {
             let events: Vec<_> = self.collected.events[before..].iter().collect();
@@ -259,7 +281,7 @@ impl Model {
             return;
         };
         self.up += 1;
-        self.spare += u64::from(!(change || odd || postcard || part || confirms || pathless));
+        self.spare += u64::from(!(change || odd || postcard || part || confirms || pathless || left));
         self.catch_up(&datagram, &profile, (why, count, latest));
         self.few.handle(
             &[Datagram {
