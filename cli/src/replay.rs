@@ -87,8 +87,8 @@ fn speed(text: &str) -> Result<Speed, String> {
         "max" => Ok(Speed::Max),
         "realtime" => Ok(Speed::Times(1.0)),
         _ => match text.trim_end_matches('x').parse::<f64>() {
-            Ok(times) if (1e-6..=1e9).contains(&times) => Ok(Speed::Times(times)),
-            _ => Err("`max`, `realtime`, or a number from 0.000001 to 1000000000, such as 10".into()),
+            Ok(times) if (1e-6..=1e12).contains(&times) => Ok(Speed::Times(times)),
+            _ => Err("`max`, `realtime`, or a number from 0.000001 to 1000000000000, such as 10".into()),
         },
     }
 }

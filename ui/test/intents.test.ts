@@ -64,7 +64,9 @@ test('a form becomes an intent with the keys of the file', () => {
     priority: 7,
   });
   // Thresholds need no filter.
-  assert.deepEqual(toIntent({ ...EMPTY, threshold: '5us' })['report'], { thresholds: { hop_latency: '5us' } });
+  assert.deepEqual(toIntent({ ...EMPTY, threshold: '5us' })['report'], {
+    thresholds: { hop_latency: '5us' },
+  });
   assert.deepEqual(toIntent({ ...EMPTY, name: 'all' }), { name: 'all', watch: EMPTY.watch });
   assert.deepEqual(toIntent({ ...EMPTY, filter: 'change', threshold: '5' })['report'], { filter: 'change' });
 });

@@ -27,7 +27,7 @@ from .errors import (
 from .stream import EventStream
 from .tables import Listing, Table, to_arrow, to_pandas
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ApiError",
