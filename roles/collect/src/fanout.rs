@@ -291,7 +291,7 @@ pub struct Spreader {
     latest: Sender,
 }
 
-/// What a worker gets of a datagram: its bytes from `start` to `end`.
+/// The part of a datagram that goes to one worker: its bytes from `start` to `end`.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// The datagram's index in its burst.
