@@ -498,7 +498,7 @@ pub(crate) async fn try_rule(
     respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
 }
 
-/// Evaluates a rule over events, newest first. `counts` tells whether it has `for`, which is not in `rules`.
+/// Evaluates a rule over events, newest first. `counts` is true if the rule has `for`, which `rules` lacks.
 fn judge(
     (rules, counts): (RuleSet, bool),
     rows: Vec<EventRow>,

@@ -700,7 +700,7 @@ fn history(history: &ManagerHistoryView) -> String {
     table.render()
 }
 
-/// Formats the state of the domain. `is_done` tells whether the devices have reached it.
+/// Formats the state of the domain. `is_done` is true if the devices have reached it.
 fn domain(domain: &DomainView, is_done: bool) -> String {
     let state = match (domain.stopped, is_done) {
         (true, true) => "all INT is stopped",

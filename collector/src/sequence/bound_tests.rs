@@ -1,28 +1,7 @@
 //! Each rule at its bounds: the last case on either side.
 
+use super::rule_tests::{SECOND, Silent, V10, v05};
 use super::*;
-
-struct Silent;
-impl Output for Silent {}
-
-const SECOND: Nanos = 1_000_000_000;
-const V10: StreamId = StreamId {
-    version: 10,
-    hw_id: 1,
-    listener: 0,
-    node: Some(7),
-    source: [0; 16],
-};
-
-/// The stream of a report 0.5 that names this node.
-fn v05(node: Option<u32>) -> StreamId {
-    StreamId {
-        version: V05,
-        node,
-        source: [9; 16],
-        ..V10
-    }
-}
 
 /// Numbers that arrive at one time.
 type Batch = (Nanos, Vec<u32>);

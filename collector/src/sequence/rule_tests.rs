@@ -2,12 +2,12 @@
 
 use super::*;
 
-struct Silent;
+pub(super) struct Silent;
 impl Output for Silent {}
 
-const SECOND: Nanos = 1_000_000_000;
+pub(super) const SECOND: Nanos = 1_000_000_000;
 const FIRST: u32 = 1_000_000;
-const V10: StreamId = StreamId {
+pub(super) const V10: StreamId = StreamId {
     version: 10,
     hw_id: 1,
     listener: 0,
@@ -16,7 +16,7 @@ const V10: StreamId = StreamId {
 };
 
 /// The stream of a report 0.5 that names this node.
-fn v05(node: Option<u32>) -> StreamId {
+pub(super) fn v05(node: Option<u32>) -> StreamId {
     StreamId {
         version: V05,
         node,

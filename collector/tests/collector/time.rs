@@ -340,7 +340,7 @@ impl Incomplete {
         self.bench.now = now;
     }
 
-    /// What is not closed: flows, pending postcards, sets, flows and records of SF-INT, missing numbers, and metric keys.
+    /// Counts what is not closed: flows, pending postcards, sets, flows and records of SF-INT, missing numbers, and metric keys.
     fn open(&self) -> [(&'static str, u64); 8] {
         let collector = &self.bench.collector;
         let stats = collector.stats();

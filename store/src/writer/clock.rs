@@ -42,11 +42,11 @@ mod tests {
     fn ages_count_while_the_clock_runs_and_an_hour_after_it_was_set() {
         let start = Instant::now();
         let mut watch = ClockWatch::default();
-        let mut settled = |real: u64, wall: i64| {
-            let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(wall.unsigned_abs());
+        let mut settled = |real: u64, wall: u64| {
+            let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(wall);
             watch.is_settled(wall, start + Duration::from_secs(real))
         };
-        const DAY: i64 = 86_400;
+        const DAY: u64 = 86_400;
         assert!(settled(0, 100 * DAY));
         assert!(settled(5, 100 * DAY + 5));
         // A machine that slept for less than a minute.

@@ -229,7 +229,7 @@ pub(crate) struct ShimContext {
 }
 
 /// Detects INT by a shim and the table of section 1.2. `version` is the high nibble of the metadata header,
-/// and `zero_is_10` tells whether ruling (a) applies to this header.
+/// and `zero_is_10` is true if ruling (a) applies to this header.
 #[inline]
 pub(crate) fn detect(
     first: u8,

@@ -56,7 +56,7 @@ impl PacketDigest {
         }
     }
 
-    /// Whether another packet of the flow may well have this digest: only the first bytes of the payload tell two packets apart.
+    /// Whether another packet of the flow may well have this digest: two packets differ only in the first bytes of their payload.
     pub const fn may_repeat(digest: u32) -> bool {
         digest & IDENTIFIED == 0
     }

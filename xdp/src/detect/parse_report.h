@@ -369,7 +369,7 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
         s->walk.option_refused = 0;
         s->walk.int_option = 0;
         result = first == FIRST_COMPACT ? compact(s, p) : walk_packet(s, p, first);
-        /* INT that the length of an IP header cuts off was not truncated: user space tells the two apart. */
+        /* INT that the length of an IP header cuts off was not truncated. User space distinguishes the two. */
         if (s->walk.end < end && (result == REFUSE(INT_TRUNCATED) || s->walk.option_refused == REFUSE(INT_TRUNCATED)))
             s->walk.is_ambiguous = 1;
         if (result >= 0 && s->walk.option_refused) {

@@ -86,7 +86,7 @@ fn a_latency_of_int_ends_with_it() {
     assert_eq!(postcards.latency(), (None, Basis::Measured, Basis::HopLimit));
 }
 
-/// What a filter passed on before is not compared with what it passes on after INT has ended.
+/// After INT has ended, the values that a filter passes on are not compared with those from before.
 #[test]
 fn a_filter_forgets_the_path_with_int_and_values_are_reported_anew() {
     let mut postcards = Postcards::free();
