@@ -1,16 +1,25 @@
-//! A client for the program's own API: HTTP/1.1 over one TCP connection per request, bodies by length, chunked or until
-//! the connection closes, and server-sent events. With or without TLS.
+//! A client for the program's own API, for threads that wait for the answer: one connection for each request, with or without TLS,
+//! and server-sent events.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, BufRead, Read};
+use std::net::{self, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Response,
+    body::{Buf, Bytes, Incoming},
+    client::conn::http1,
+    header,
+};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use serde_json::Value;
+use tokio::{net::TcpStream, runtime::Runtime, time};
 
 use crate::tls;
 use runtime::{host, lock::lock};
@@ -247,7 +256,7 @@ impl Client {
 
     fn body(&self, request: Request<'_>) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
-        self.request(request, Some(RESPONSE_WITHIN))?
+        self.request(request, RESPONSE_WITHIN)?
             .take(RESPONSE_LIMIT + 1)
             .read_to_end(&mut body)
             .map_err(|source| self.unreachable(source))?;
@@ -267,91 +276,102 @@ impl Client {
             condition: None,
         };
         Ok(Stream {
-            body: self.request(request, Some(SILENCE))?,
+            body: self.request(request, SILENCE)?,
         })
     }
 
-    fn request(&self, request: Request<'_>, timeout: Option<Duration>) -> Result<Body, Error> {
-        let Request {
-            method,
-            path,
-            accept,
-            body,
-            condition,
-        } = request;
-        let mut connection = self.connect().map_err(|source| self.unreachable(source))?;
-        let mut head = format!(
-            "{method} {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
-            self.base, self.authority
-        );
-        if let Some(authorization) = &self.authorization {
-            head.push_str(&format!("Authorization: {authorization}\r\n"));
+    /// Sends a request; its answer, and then each part of the body, may take `within`.
+    fn request(&self, request: Request<'_>, within: Duration) -> Result<Body, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| self.unreachable(source))?;
+        let message = self.message(request)?;
+        let answer = runtime.block_on(async { time::timeout(within, self.exchange(message)).await });
+        let response = answer.map_err(|_| self.unreachable(io::ErrorKind::TimedOut.into()))??;
+        let status = response.status();
+        if let Some(notes) = response.headers().get("hopwise-notes") {
+            lock(&self.notes).add(serde_json::from_slice(notes.as_bytes()).unwrap_or_default());
         }
-        if method != "GET" {
-            let by = self.requester.clone().unwrap_or_else(requester);
-            head.push_str(&format!("X-Requested-By: {by}\r\n"));
-        }
-        match condition {
-            None => {}
-            Some(Condition::IsNew) => head.push_str("If-None-Match: *\r\n"),
-            Some(Condition::Has(etag)) => head.push_str(&format!("If-Match: \"{etag}\"\r\n")),
-        }
-        if let Some(body) = body {
-            head.push_str(&format!(
-                "Content-Type: application/json\r\nContent-Length: {}\r\n",
-                body.len()
-            ));
-        }
-        head.push_str("\r\n");
-        head.push_str(body.unwrap_or(""));
-        let sent = connection
-            .tcp()
-            .set_read_timeout(timeout)
-            .and_then(|()| connection.write_all(head.as_bytes()))
-            .map(|()| BufReader::new(connection));
-        let mut reader = sent.map_err(|source| self.unreachable(source))?;
-        let Head {
-            status,
-            length,
-            notes,
-        } = read_head(&mut reader).map_err(|source| self.unreachable(source))?;
-        lock(&self.notes).add(notes);
-        let mut body = Body { reader, length };
-        match status {
-            0 => Err(Error::Protocol("the response is not HTTP")),
-            200..=299 => Ok(body),
-            _ => {
-                let mut text = Vec::new();
-                // An error response without a message is still an error.
-                let _ = body.by_ref().take(64 * 1024).read_to_end(&mut text);
-                Err(Error::Refused {
-                    status,
-                    message: sentence(&text),
-                })
-            }
-        }
-    }
-
-    fn connect(&self) -> io::Result<Wire> {
-        let stream = self.connect_tcp()?;
-        let Some(config) = &self.tls else {
-            return Ok(Wire::Plain(stream));
+        let mut body = Body {
+            incoming: response.into_body(),
+            part: Bytes::new(),
+            within,
+            runtime,
         };
-        stream.set_read_timeout(Some(RESPONSE_WITHIN))?;
-        let name = tls::server_name(&self.authority).ok_or(io::ErrorKind::InvalidInput)?;
-        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        Ok(Wire::Tls(Box::new(StreamOwned::new(connection, stream))))
+        if status.is_success() {
+            return Ok(body);
+        }
+        let mut text = Vec::new();
+        // An error response without a message is still an error.
+        let _ = body.by_ref().take(64 * 1024).read_to_end(&mut text);
+        Err(Error::Refused {
+            status: status.as_u16(),
+            message: sentence(&text),
+        })
     }
 
-    fn connect_tcp(&self) -> io::Result<TcpStream> {
+    fn message(&self, request: Request<'_>) -> Result<hyper::Request<Full<Bytes>>, Error> {
+        let target = format!("{}{}", self.base, request.path);
+        let mut message = hyper::Request::builder()
+            .method(request.method)
+            .uri(&target)
+            .header(header::HOST, &self.authority)
+            .header(header::ACCEPT, request.accept)
+            .header(header::CONNECTION, "close");
+        if let Some(authorization) = &self.authorization {
+            message = message.header(header::AUTHORIZATION, authorization);
+        }
+        if request.method != "GET" {
+            message = message.header("x-requested-by", self.requester.clone().unwrap_or_else(requester));
+        }
+        message = match request.condition {
+            None => message,
+            Some(Condition::IsNew) => message.header(header::IF_NONE_MATCH, "*"),
+            Some(Condition::Has(etag)) => message.header(header::IF_MATCH, format!("\"{etag}\"")),
+        };
+        if request.body.is_some() {
+            message = message.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = Bytes::from(request.body.unwrap_or_default().to_owned());
+        message
+            .body(Full::new(body))
+            .map_err(|_| Error::Address(format!("{}{target}", self.url())))
+    }
+
+    async fn exchange(&self, message: hyper::Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        let stream = self.connect().map_err(|source| self.unreachable(source))?;
+        let stream = tls::secure(self.tls.clone(), &self.authority, stream).await;
+        let stream = TokioIo::new(stream.map_err(Error::Tls)?);
+        let (mut sender, connection) = http1::handshake(stream)
+            .await
+            .map_err(|error| self.failed(error))?;
+        // Its error is that of the request.
+        tokio::spawn(async move { _ = connection.await });
+        let response = sender.send_request(message).await;
+        response.map_err(|error| self.failed(error))
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in self.authority.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
-                Ok(connection) => return Ok(connection),
+            match net::TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+                Ok(connection) => {
+                    connection.set_nonblocking(true)?;
+                    return TcpStream::from_std(connection);
+                }
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// The server answered no request, or with something else than HTTP.
+    fn failed(&self, error: hyper::Error) -> Error {
+        if error.is_parse() {
+            return Error::Protocol("the response is not HTTP");
+        }
+        self.unreachable(io_error(error))
     }
 
     fn unreachable(&self, source: io::Error) -> Error {
@@ -362,6 +382,15 @@ impl Client {
             authority: self.authority.clone(),
             source,
         }
+    }
+}
+
+/// The system's error, if there is one, which says more.
+fn io_error(error: hyper::Error) -> io::Error {
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause {
+        Some(cause) => io::Error::new(cause.kind(), cause.to_string()),
+        None => io::Error::other(error),
     }
 }
 
@@ -404,8 +433,6 @@ const RESPONSE_WITHIN: Duration = Duration::from_secs(60);
 const RESPONSE_LIMIT: u64 = 256 << 20;
 /// A stream without data for this time is broken: the server sends at least a comment every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Limit of the response head; hopwise sends less.
-const HEAD_LIMIT: u64 = 64 * 1024;
 
 /// `text` for use inside a query string.
 pub fn escape(text: &str) -> String {
@@ -420,162 +447,42 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// A connection, with or without TLS.
-#[derive(Debug)]
-enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Wire {
-    fn tcp(&self) -> &TcpStream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => &stream.sock,
-        }
-    }
-}
-
-impl Read for Wire {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(buffer),
-            Self::Tls(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Wire {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(stream) => stream.flush(),
-            Self::Tls(stream) => stream.flush(),
-        }
-    }
-}
-
-/// The part of the body that is still to come.
-#[derive(Debug)]
-enum Length {
-    /// Until the connection closes.
-    Close,
-    /// This number of bytes.
-    Known(u64),
-    /// Remaining bytes of this chunk, then further chunks; `None` before the first and after each.
-    Chunk(Option<u64>),
-}
-
-/// An HTTP body, without its transfer encoding.
+/// The body of an answer. The thread that reads it drives its connection.
 #[derive(Debug)]
 struct Body {
-    reader: BufReader<Wire>,
-    length: Length,
+    incoming: Incoming,
+    /// The bytes that came and were not read.
+    part: Bytes,
+    /// The longest pause.
+    within: Duration,
+    runtime: Runtime,
+}
+
+impl BufRead for Body {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.part.is_empty() {
+            let frame = self.incoming.frame();
+            let frame = self
+                .runtime
+                .block_on(async { time::timeout(self.within, frame).await });
+            match frame? {
+                Some(frame) => self.part = frame.map_err(io_error)?.into_data().unwrap_or_default(),
+                None => break,
+            }
+        }
+        Ok(&self.part)
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.part.advance(length);
+    }
 }
 
 impl Read for Body {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = match &mut self.length {
-            Length::Close => return self.reader.read(buffer),
-            Length::Known(left) => left,
-            Length::Chunk(chunk) => {
-                if chunk.is_none() {
-                    *chunk = Some(chunk_size(&mut self.reader)?);
-                }
-                chunk.get_or_insert(0)
-            }
-        };
-        let wanted = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-        // At the end of the body the connection is not read: it may stay open, or end without a closure alert of TLS.
-        if wanted == 0 {
-            return Ok(0);
-        }
-        let got = self.reader.read(&mut buffer[..wanted])?;
-        if got == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        *left -= got as u64;
-        if *left == 0
-            && let Length::Chunk(chunk) = &mut self.length
-        {
-            if !line(&mut self.reader)?.is_empty() {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "a chunk is longer than it says",
-                ));
-            }
-            *chunk = None;
-        }
-        Ok(got)
-    }
-}
-
-fn chunk_size(reader: &mut impl BufRead) -> io::Result<u64> {
-    let text = line(reader)?;
-    let digits = text.split(';').next().unwrap_or("").trim();
-    u64::from_str_radix(digits, 16).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "bad chunk size"))
-}
-
-fn line(reader: &mut impl BufRead) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    reader.by_ref().take(HEAD_LIMIT).read_until(b'\n', &mut bytes)?;
-    if bytes.last() != Some(&b'\n') {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(String::from_utf8_lossy(&bytes)
-        .trim_end_matches(['\r', '\n'])
-        .to_string())
-}
-
-/// The part of a response before its body.
-#[derive(Debug)]
-struct Head {
-    /// HTTP status; 0 when this is not HTTP.
-    status: u16,
-    length: Length,
-    /// Notes about the answer.
-    notes: Vec<String>,
-}
-
-fn read_head(reader: &mut impl BufRead) -> io::Result<Head> {
-    let first = line(reader)?;
-    let status = first
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.split(' ').nth(1)?.parse().ok())
-        .unwrap_or(0);
-    let mut head = Head {
-        status,
-        length: Length::Close,
-        notes: Vec::new(),
-    };
-    let mut size = first.len() as u64;
-    loop {
-        let header = line(reader)?;
-        size += header.len() as u64;
-        if size > HEAD_LIMIT {
-            head.status = 0;
-            return Ok(head);
-        }
-        if header.is_empty() {
-            return Ok(head);
-        }
-        let Some((name, value)) = header.split_once(':') else {
-            continue;
-        };
-        let value = value.trim();
-        if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
-            head.length = Length::Chunk(None);
-        } else if name.eq_ignore_ascii_case("content-length") && matches!(head.length, Length::Close) {
-            head.length = value.parse().map_or(Length::Close, Length::Known);
-        } else if name.eq_ignore_ascii_case("hopwise-notes") {
-            head.notes = serde_json::from_str(value).unwrap_or_default();
-        }
+        let length = self.fill_buf()?.read(buffer)?;
+        self.consume(length);
+        Ok(length)
     }
 }
 
@@ -643,23 +550,17 @@ impl Stream {
     /// The next line without its end; `None` when the stream is over.
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
-        let mut byte = [0_u8; 1];
-        // Byte by byte, but out of the connection's buffer: an event must not wait for the next one to fill a buffer.
-        loop {
-            if self.body.read(&mut byte)? == 0 {
-                return Ok(None);
-            }
-            if byte[0] == b'\n' {
-                break;
-            }
-            if bytes.len() == EVENT_LIMIT {
-                return Err(too_long());
-            }
-            bytes.push(byte[0]);
+        let limit = EVENT_LIMIT as u64 + 1;
+        self.body.by_ref().take(limit).read_until(b'\n', &mut bytes)?;
+        if bytes.pop_if(|last| *last == b'\n').is_some() {
+            return Ok(Some(
+                String::from_utf8_lossy(&bytes).trim_end_matches('\r').to_string(),
+            ));
         }
-        Ok(Some(
-            String::from_utf8_lossy(&bytes).trim_end_matches('\r').to_string(),
-        ))
+        if bytes.len() > EVENT_LIMIT {
+            return Err(too_long());
+        }
+        Ok(None)
     }
 }
 
@@ -673,6 +574,7 @@ fn too_long() -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufReader, Write as _};
     use std::net::TcpListener;
     use std::thread;
 
@@ -716,8 +618,8 @@ mod tests {
             assert_eq!(
                 server.join().unwrap(),
                 format!(
-                    "GET /api/v1/status?x=1 HTTP/1.1\r\nHost: {authority}\r\nAccept: application/json\r\n\
-                     Connection: close\r\nAuthorization: Bearer t0\r\n\r\n"
+                    "GET /api/v1/status?x=1 HTTP/1.1\r\nhost: {authority}\r\naccept: application/json\r\n\
+                     connection: close\r\nauthorization: Bearer t0\r\n\r\n"
                 )
             );
         }
