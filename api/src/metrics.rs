@@ -214,7 +214,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         "stream_events_shed_total" => streams.shed, "Events dropped because a client of the live stream was too slow.";
         "tls_handshakes_total" => tls.completed(), "TLS handshakes of clients of the API that succeeded.";
     });
-    metrics!(text [for failure in Failure::ALL] ["reason" = failure.word()] {
+    metrics!(text [for failure in Failure::ALL] ["reason" = failure.name()] {
         "tls_handshakes_failed_total" => tls.failed(failure), "TLS handshakes of clients of the API that failed.";
     });
     switching::switching(text, switch);

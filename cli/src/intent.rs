@@ -753,7 +753,7 @@ mod tests {
         );
         assert_eq!(intent.reporting.rule.as_deref(), Some("hops>2"));
         let then = intent.reporting.then.unwrap();
-        assert_eq!((then.scope.word(), then.length), ("this flow", 60_000_000_000));
+        assert_eq!((then.scope.name(), then.length), ("this flow", 60_000_000_000));
         let budget = |text: &str| {
             let line = Line::try_parse_from(["intent", "add", "all", "--budget", text]).ok()?;
             let Command::Add(add) = line.args.command else {

@@ -268,7 +268,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
         Ok(program) => {
             let can = program.capabilities();
             if let Some(role) = map.role() {
-                let word = role.word();
+                let word = role.name();
                 let _ = writeln!(out, "The map fits the program.");
                 let _ = writeln!(
                     out,
@@ -276,12 +276,12 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
                 );
                 return Ok((out, ExitCode::SUCCESS));
             }
-            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.word()).collect();
+            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.name()).collect();
             let _ = writeln!(out, "The map fits the program.");
             let _ = writeln!(out, "modes: {}", modes.join(", "));
             let _ = writeln!(out, "instructions: {}", instruction::names(can.bits));
             let _ = writeln!(out, "entries of the watchlist: {}", can.watch_entries);
-            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.word()).collect();
+            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.name()).collect();
             let _ = match filters.is_empty() {
                 true => writeln!(out, "filters: none"),
                 false => writeln!(
@@ -305,7 +305,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
 
 /// Returns the rules of the roles, in the order in which the manager adds them.
 fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
-    let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == wanted.mode);
     let mode = mode.ok_or_else(|| {
         CliError::new(format!(
             "there is no mode `{}`; give md, mx, postcard or sf",
@@ -373,7 +373,7 @@ fn filter(text: &str) -> Option<Filter> {
         });
     }
     let mut parts = text.split(':');
-    let algorithm = FilterAlgorithm::from_word(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
+    let algorithm = FilterAlgorithm::from_name(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
     let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
     let (metric, threshold) = match compares {
         true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
@@ -426,7 +426,7 @@ fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
 
 fn entries(info: &P4Info, map: &Map, wanted: &RuleOptions) -> Result<String, CliError> {
     if let Some(role) = map.role() {
-        let word = role.word();
+        let word = role.name();
         return Err(CliError::new(format!(
             "the entries of an {word} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{word}]"
         )));

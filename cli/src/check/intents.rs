@@ -75,7 +75,7 @@ pub(super) fn roles(settings: &Settings) -> Findings {
             continue;
         };
         let name = &device.name;
-        let word = device.role.word();
+        let word = device.role.name();
         let about = of_device.about().unwrap_or_default();
         match bound(of_device, device) {
             Ok(program) => {
@@ -144,7 +144,7 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
                 .refused
                 .push(format!("the intent `{name}` will be refused: {refusal}")),
             Ok(outcome) if index < MAX_LINES => {
-                let mode = outcome.mode.word();
+                let mode = outcome.mode.name();
                 let devices = outcome.nodes.len();
                 let _ = writeln!(found.text, "intent {name}: mode {mode}, on {devices} device(s)");
             }

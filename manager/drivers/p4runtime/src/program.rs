@@ -479,7 +479,7 @@ fn table_rows(row: &RowSettings) -> Vec<RowSettings> {
 
 /// Returns algorithm and metric of an entry of a filter.
 fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
-    let algorithm = FilterAlgorithm::from_word(row.algorithm.as_deref()?)?;
+    let algorithm = FilterAlgorithm::from_name(row.algorithm.as_deref()?)?;
     Some((algorithm, row.metric.as_deref().and_then(Metric::from_name)))
 }
 
@@ -565,8 +565,8 @@ impl<'a> Binding<'a> {
             return Vec::new();
         };
         if expected != Some(role.kind) {
-            let map_role = expected.map_or("switch", RoleKind::word);
-            let word = role.kind.word();
+            let map_role = expected.map_or("switch", RoleKind::name);
+            let word = role.kind.name();
             self.problem::<()>(format!(
                 "the map is that of a {map_role}, and the device has the role `{word}`"
             ));
@@ -633,7 +633,7 @@ impl<'a> Binding<'a> {
         Some(Row {
             kind,
             family: row.family,
-            mode: row.mode.as_deref().and_then(Mode::from_word),
+            mode: row.mode.as_deref().and_then(Mode::from_name),
             filter: filter_of(row),
             order: 1,
             step: 0,
@@ -836,7 +836,7 @@ impl<'a> Binding<'a> {
             let value = match bound.value {
                 Value::Number(number) => number.to_string(),
                 Value::Range(first, last) => format!("{first}-{last}"),
-                Value::Variable(variable) => variable.word().to_owned(),
+                Value::Variable(variable) => variable.name().to_owned(),
             };
             self.problem::<()>(format!("{what} has {width} bits, which do not fit `{value}`"));
         }

@@ -148,7 +148,7 @@ impl Program {
                 "the program marks INT by DSCP {} and fixes the L4 checksum; write dscp = {} and l4_checksum = \"{}\" in [manager]",
                 fixed.dscp,
                 fixed.dscp,
-                fixed.l4_checksum.word()
+                fixed.l4_checksum.name()
             )),
             None => Err("the program has no INT in packets; use mode = \"postcard\"".to_owned()),
         }
@@ -157,7 +157,7 @@ impl Program {
     fn check_watch(&self, watch: &Watch) -> Result<(), String> {
         let lacking = watch.bits & !self.bits();
         if !self.map.modes.contains(&watch.mode) {
-            return Err(format!("the program has no mode \"{}\"", watch.mode.word()));
+            return Err(format!("the program has no mode \"{}\"", watch.mode.name()));
         }
         if lacking != 0 {
             return Err(format!(
@@ -184,7 +184,7 @@ impl Program {
             return Err("the program has no filter; remove `filter` from the intent".to_owned());
         }
         if !self.rows(Kind::Filter).any(|(_, row)| is_filter_row(row, filter)) {
-            let algorithm = filter.algorithm.word();
+            let algorithm = filter.algorithm.name();
             let metric = filter.metric;
             return Err(format!(
                 "the program has no filter {algorithm} of {metric}; use another metric or filter"
@@ -205,7 +205,7 @@ impl Program {
         }
         let always = kind == Kind::Transit;
         if entries.is_empty() && !always {
-            return Err(format!("the program has no `{}` for this", kind.word()));
+            return Err(format!("the program has no `{}` for this", kind.name()));
         }
         Ok(entries)
     }

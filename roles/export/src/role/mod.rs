@@ -373,7 +373,7 @@ fn exporters(
         }
         let status = ExportStatus {
             export: name.to_owned(),
-            kind: export.kind.map_or("", |kind| kind.word()),
+            kind: export.kind.map_or("", |kind| kind.name()),
             authority: destination.authority.clone(),
             stream,
             partition: None,

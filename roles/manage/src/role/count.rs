@@ -735,7 +735,7 @@ mod tests {
                 State::Seen(figures) | State::Complete(figures) => Some(figures.rate),
                 _ => None,
             };
-            (state.word(), rate)
+            (state.name(), rate)
         }
     }
 

@@ -422,7 +422,7 @@ impl Forwarder {
         let now = self.clock.now();
         self.next_check = now + CHECK_INTERVAL;
         self.router.flush_reports();
-        let setting = self.settings.l4_checksum.word();
+        let setting = self.settings.l4_checksum.name();
         self.checksum_log
             .check(now, self.settings.node, setting, self.router.switch().stats());
         if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {

@@ -200,7 +200,7 @@ impl FilterSettings {
                 "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned(),
             )
         })?;
-        let word = algorithm.word();
+        let word = algorithm.name();
         let found = match algorithm {
             FilterAlgorithm::Noop => return Ok(Some(Detector::noop())),
             FilterAlgorithm::Rule if self.rule.as_ref().is_none_or(String::is_empty) => {
@@ -328,7 +328,7 @@ pub fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
             for key in filter.unused_keys(algorithm) {
                 let message = format!(
                     "algorithm = \"{}\" does not read {key}; remove it",
-                    algorithm.word()
+                    algorithm.name()
                 );
                 refuse(&["switch", "filter", &position, key], message);
             }

@@ -135,8 +135,8 @@ impl Core {
         });
         let contradictions = inventory.contradictions().into_iter().map(|one| {
             let claims = one.claims.iter().map(|(origin, peer)| match peer {
-                Peer::Hosts => format!("hosts ({})", origin.word()),
-                Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.word()),
+                Peer::Hosts => format!("hosts ({})", origin.name()),
+                Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.name()),
             });
             let claims: Vec<String> = claims.collect();
             format!(
@@ -149,7 +149,7 @@ impl Core {
         let suggestions = inventory.suggestions().into_iter().map(|one| {
             let claims = one.claims.iter().map(|(origin, at)| match origin {
                 Origin::Learned => "by paths that the collector knows".to_owned(),
-                origin => format!("by {} ({})", port_name(inventory, *at), origin.word()),
+                origin => format!("by {} ({})", port_name(inventory, *at), origin.name()),
             });
             let mut claims: Vec<String> = claims.collect();
             claims.dedup();
@@ -160,7 +160,7 @@ impl Core {
             acting: self.manager.is_acting(),
             stopped: self.stopped,
             dscp: domain.encoding.dscp,
-            l4_checksum: domain.encoding.l4_checksum.word().to_owned(),
+            l4_checksum: domain.encoding.l4_checksum.name().to_owned(),
             collectors: domain
                 .collectors
                 .iter()
