@@ -317,11 +317,11 @@ fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliE
             "there is no instruction bit {bit}; give 0 to 15"
         )));
     }
-    let given = wanted
+    let requested_bits = wanted
         .bits
         .iter()
         .fold(0, |bits, bit| bits | instruction::bit(*bit));
-    let bits = if given == 0 { all } else { given };
+    let bits = if requested_bits == 0 { all } else { requested_bits };
     let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
     rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
     rules.extend(instruction::numbers(bits).map(Rule::Instruction));
@@ -391,8 +391,8 @@ fn filter(text: &str) -> Option<Filter> {
 /// Lists the entries of a device of a configuration.
 fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
-    let found = inventory.devices().find(|device| device.name == name);
-    let device = found
+    let known_device = inventory.devices().find(|device| device.name == name);
+    let device = known_device
         .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;
     let of_device = settings
         .manager
@@ -570,14 +570,14 @@ impl Names {
             Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
                 let copies: Vec<String> = replicas
                     .iter()
-                    .map(|(port, instance)| format!("port {port} instance {instance}"))
+                    .map(|copy| format!("port {} instance {}", copy.port, copy.instance))
                     .collect();
                 let _ = writeln!(line, " -> {}", copies.join(", "));
             }
             Content::Copies {
                 replicas, truncate, ..
             } => {
-                let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                let ports: Vec<String> = replicas.iter().map(|copy| copy.port.to_string()).collect();
                 let cut = if *truncate == 0 {
                     String::new()
                 } else {

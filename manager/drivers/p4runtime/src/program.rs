@@ -10,7 +10,7 @@ use manager::rule_limits::RuleLimits;
 use prost::Message;
 
 use crate::counters::Counters;
-use crate::entry::{Bytes, Field};
+use crate::entry::{Bytes, Field, PacketCopy};
 use crate::map::{FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RowSettings, Value, Variable};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 use crate::notation::Notation;
@@ -128,8 +128,8 @@ pub(crate) enum Form {
         port: Value,
         truncate: i32,
     },
-    /// A multicast group: port and instance of each copy, in order.
-    Group { group: u32, replicas: Vec<(Bytes, u32)> },
+    /// A multicast group with its copies, sorted by port and instance.
+    Group { group: u32, replicas: Vec<PacketCopy> },
 }
 
 /// The value of a field or a parameter, bound to its id.
@@ -611,7 +611,10 @@ impl<'a> Binding<'a> {
                 let mut replicas: Vec<_> = row
                     .replicas
                     .iter()
-                    .map(|copy| (Bytes::from(u128::from(copy.port)), copy.instance))
+                    .map(|copy| PacketCopy {
+                        port: Bytes::from(u128::from(copy.port)),
+                        instance: copy.instance,
+                    })
                     .collect();
                 replicas.sort_unstable();
                 Form::Group {
