@@ -53,7 +53,7 @@ pub(crate) enum Format {
     /// Prometheus' text format 0.0.4.
     #[default]
     Prometheus,
-    /// OpenMetrics, version 1.0.0.
+    /// The text format of OpenMetrics 1.0.0.
     OpenMetrics,
 }
 

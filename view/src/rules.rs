@@ -198,8 +198,8 @@ fn ports(ports: Option<Ports>) -> Result<Ports, String> {
     }
 }
 
-fn unknown(what: &str, word: &str) -> String {
-    format!("there is no {what} `{word}`")
+fn unknown(kind: &str, name: &str) -> String {
+    format!("there is no {kind} `{name}`")
 }
 
 impl From<&Rule> for RuleView {
