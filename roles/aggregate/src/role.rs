@@ -350,9 +350,9 @@ impl AggregateSender {
 }
 
 /// The payload with this index; `bytes` are all payloads, concatenated.
-fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
-    let Some(end) = ends.get(at) else { return &[] };
-    let start = at
+fn payload<'a>(bytes: &'a [u8], ends: &[usize], index: usize) -> &'a [u8] {
+    let Some(end) = ends.get(index) else { return &[] };
+    let start = index
         .checked_sub(1)
         .and_then(|before| ends.get(before))
         .copied()

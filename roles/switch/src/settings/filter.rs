@@ -201,7 +201,7 @@ impl FilterSettings {
             )
         })?;
         let word = algorithm.name();
-        let found = match algorithm {
+        let checked = match algorithm {
             FilterAlgorithm::Noop => return Ok(Some(Detector::noop())),
             FilterAlgorithm::Rule if self.rule.as_ref().is_none_or(String::is_empty) => {
                 let message = "a rule is missing; add rule = \"flow_latency > 5ms\" or the like";
@@ -221,9 +221,9 @@ impl FilterSettings {
                 alpha: self.weight()?,
             },
         };
-        if matches!(found, Algorithm::Rule(_) | Algorithm::Change(_)) {
+        if matches!(checked, Algorithm::Rule(_) | Algorithm::Change(_)) {
             return Ok(Some(Detector {
-                algorithm: found,
+                algorithm: checked,
                 ..Detector::noop()
             }));
         }
@@ -246,7 +246,7 @@ impl FilterSettings {
             )
         })?;
         Ok(Some(Detector {
-            algorithm: found,
+            algorithm: checked,
             metric,
             threshold,
         }))
