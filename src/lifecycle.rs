@@ -519,7 +519,7 @@ impl Server {
             let started = recorder.start(reader, outlet(&self.pipeline)?, &self.control)?;
             collecting.flight_recorder = Some(started);
         }
-        self.start_reading(settings, inputs, (&queues, &access, &watermarks), &mut gauges)?;
+        self.start_reading(settings, inputs, &queues, &access, &watermarks, &mut gauges)?;
         Ok(gauges)
     }
 
@@ -527,7 +527,9 @@ impl Server {
         &mut self,
         settings: &Settings,
         inputs: Vec<Input>,
-        (queues, access, watermarks): (&[LoadSender], &Arc<Access>, &Arc<Watermarks>),
+        queues: &[LoadSender],
+        access: &Arc<Access>,
+        watermarks: &Arc<Watermarks>,
         gauges: &mut Gauges,
     ) -> Result<(), CliError> {
         let Some(collecting) = &mut self.collecting else {
@@ -557,12 +559,8 @@ impl Server {
                     })
                 }
             };
-            match input.read(
-                dispatch,
-                settings.collector.capabilities,
-                &collecting.stop,
-                &self.control,
-            )? {
+            let capabilities = settings.collector.capabilities;
+            match input.read(dispatch, capabilities, &collecting.stop, &self.control)? {
                 Reading::Threads(threads) => collecting.receivers.extend(threads),
                 Reading::Watched(input) => {
                     if let Some(watch) = &collecting.watch {

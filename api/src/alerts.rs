@@ -16,14 +16,14 @@ use super::{
     names,
     page::{self, Prepared},
     params::{Body, Form, NoParams, Param, Params, SINCE, Segment, UNTIL},
-    question::{history_of, place, respond},
+    query::{history_of, history_permit, respond},
     refusal::Refusal,
     session::Requester,
     stored::whole,
 };
 use history::{
-    EventQuestion, Permit, RecordingQuestion,
-    alerts::{Alert, Firing, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
+    EventQuery, Permit, RecordingQuery,
+    alerts::{Alert, ChangeError, Firing, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
 };
 use runtime::slice::visit_firing_flows;
 use view::{
@@ -65,13 +65,13 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let now = nic::time::now();
     let to: u64 = params.number("to")?.unwrap_or(now).min(now);
     let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
-    let place = place(&context).await?;
-    let (mut past, known_since) = events(&context, (from, to), &place).await?;
+    let permit = history_permit(&context).await?;
+    let (mut past, known_since) = events(&context, (from, to), &permit).await?;
     let (confirmed, beyond) = match is_console {
         true => (false, 0),
-        false => confirm(&context, &mut past, (to, now), &place).await?,
+        false => confirm(&context, &mut past, to, now, &permit).await?,
     };
-    let question = RecordingQuestion {
+    let query = RecordingQuery {
         span: (from, to),
         node: None,
         limit: MOST_RECORDINGS,
@@ -79,7 +79,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let recordings = match is_console {
         false => {
             history_of(&context)?
-                .recordings(question, Arc::clone(&place))
+                .recordings(query, Arc::clone(&permit))
                 .await?
         }
         true => Vec::new(),
@@ -87,7 +87,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let state = params.text("state").map(str::to_owned);
     let limit = params.limit()?;
     names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
-    respond(place, move || {
+    respond(permit, move || {
         let when: HashMap<&str, &str> = settings
             .rules
             .iter()
@@ -95,7 +95,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
             .collect();
         let mut views: Vec<AlertView> = past
             .iter()
-            .map(|alert| view(alert, notes.as_deref(), &recordings, (&when, now)))
+            .map(|alert| view(alert, notes.as_deref(), &recordings, &when, now))
             .collect();
         let firing = views.iter().filter(|one| one.state == *"firing").count() + beyond;
         let unacknowledged = views.iter().filter(|one| is_open(one)).count() + beyond;
@@ -124,7 +124,7 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
 async fn events(
     context: &Context,
     span: (u64, u64),
-    place: &Permit,
+    permit: &Permit,
 ) -> Result<(Vec<Alert>, Option<u64>), Refusal> {
     let from = Some(span.0.saturating_sub(BEFORE));
     let before = Some(span.1.saturating_add(1));
@@ -137,17 +137,17 @@ async fn events(
             limit: MOST_EVENTS,
             ..EventFilter::default()
         };
-        let question = EventQuestion {
+        let query = EventQuery {
             filter,
             condition: None,
         };
-        let found = history_of(context)?
-            .rule_events(question, Arc::clone(place))
+        let rule_events = history_of(context)?
+            .rule_events(query, Arc::clone(permit))
             .await?;
-        if found.len() == MOST_EVENTS {
-            known_since = known_since.max(found.last().map(|one| one.row.event.ts));
+        if rule_events.len() == MOST_EVENTS {
+            known_since = known_since.max(rule_events.last().map(|one| one.row.event.ts));
         }
-        rows.extend(found.into_iter().rev());
+        rows.extend(rule_events.into_iter().rev());
     }
     rows.retain(|one| known_since.is_none_or(|since| one.row.event.ts >= since));
     rows.sort_by_key(|one| one.row.event.ts);
@@ -162,8 +162,9 @@ async fn events(
 async fn confirm(
     context: &Context,
     alerts: &mut Vec<Alert>,
-    (to, now): (u64, u64),
-    place: &Permit,
+    to: u64,
+    now: u64,
+    permit: &Permit,
 ) -> Result<(bool, usize), Refusal> {
     let is_now = now.saturating_sub(to) < RECENT;
     if !is_now && !alerts.iter().any(Alert::is_firing) {
@@ -183,12 +184,12 @@ async fn confirm(
         limit: MOST_EVENTS,
         ..EventFilter::default()
     };
-    let question = EventQuestion {
+    let query = EventQuery {
         filter,
         condition: None,
     };
     let ends = history_of(context)?
-        .rule_events(question, Arc::clone(place))
+        .rule_events(query, Arc::clone(permit))
         .await?;
     firing.correct_past(alerts, &ends, ends.len() < MOST_EVENTS);
     Ok((false, 0))
@@ -199,16 +200,18 @@ async fn firing(context: &Context) -> Result<Firing, Refusal> {
     let mut firing = Firing::default();
     let walked = context.monitor.walk(
         |collector, first| {
-            let mut found: Vec<(FlowKey, u64)> = Vec::new();
+            let mut firing_flows: Vec<(FlowKey, u64)> = Vec::new();
             let detection = Arc::clone(collector.detection());
             let next = match detection.rules.is_empty() {
                 true => None,
-                false => visit_firing_flows(collector, first, |flow| found.push((flow.row.flow, flow.rules))),
+                false => visit_firing_flows(collector, first, |flow| {
+                    firing_flows.push((flow.row.flow, flow.rules))
+                }),
             };
-            ((detection, found), next)
+            ((detection, firing_flows), next)
         },
-        |_, (detection, found)| {
-            for (flow, rules) in found {
+        |_, (detection, firing_flows)| {
+            for (flow, rules) in firing_flows {
                 firing.add(&detection, flow, rules);
             }
         },
@@ -234,7 +237,8 @@ fn view(
     alert: &Alert,
     notes: Option<&Notes>,
     recordings: &[RecordingRow],
-    (when, now): (&HashMap<&str, &str>, u64),
+    when: &HashMap<&str, &str>,
+    now: u64,
 ) -> AlertView {
     let last = &alert.last;
     let recorded = recordings
@@ -288,14 +292,14 @@ fn notes_of(context: &Context) -> Result<Arc<Notes>, Refusal> {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Acknowledge"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Acknowledge {
-    /// The alert.
+    /// Id of the alert: 16 hexadecimal digits.
     #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
     id: String,
-    /// A comment.
+    /// Comment, shown with the alert.
     #[serde(default)]
     #[cfg_attr(test, schemars(length(max = 500)))]
     comment: String,
-    /// `false` withdraws it.
+    /// `false` withdraws the acknowledgement.
     #[serde(default = "yes")]
     acknowledged: bool,
 }
@@ -354,7 +358,7 @@ pub(crate) struct NewSilence {
     #[serde(default, deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(min = 1, max = 31_536_000)))]
     seconds: Option<u64>,
-    /// Why.
+    /// Reason for the silence, shown with it.
     #[serde(default)]
     #[cfg_attr(test, schemars(length(max = 500)))]
     comment: String,
@@ -385,7 +389,7 @@ pub(crate) async fn silence(
     let from = nic::time::now();
     let comment = said(comment)?;
     let until = from.saturating_add(seconds.saturating_mul(SECOND));
-    let one = SilenceView {
+    let new_silence = SilenceView {
         filter,
         from,
         until,
@@ -394,7 +398,7 @@ pub(crate) async fn silence(
         ..SilenceView::default()
     };
     let notes = notes_of(&context)?;
-    change(move || notes.silence(one)).await.map(Json)
+    change(move || notes.silence(new_silence)).await.map(Json)
 }
 
 /// Ends a silence before its time.
@@ -415,21 +419,23 @@ pub(crate) async fn unsilence(
 
 /// Changes notes on a thread that may wait for the disk.
 async fn change<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Full> + Send + 'static,
+    work: impl FnOnce() -> Result<T, ChangeError> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
     let done = done.map_err(|_| {
         Refusal::unavailable("nothing was saved; this is a fault in hopwise, please report it")
     })?;
-    done.map_err(|full| match full {
-        Full::Wrong { at, message } => {
-            Refusal::bad(format!("the filter is wrong at character {at}: {message}"))
+    done.map_err(|refused| match refused {
+        ChangeError::InvalidFilter { position, message } => {
+            Refusal::bad(format!("the filter is wrong at character {position}: {message}"))
         }
-        Full::Silences => Refusal::conflict("the maximum number of silences is active; end one first"),
-        Full::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => Refusal::conflict(format!(
-            "nothing was saved: alerts.json in the directory of the store: {error}"
-        )),
-        Full::NotSaved(error) => Refusal::unavailable(format!(
+        ChangeError::TooManySilences => {
+            Refusal::conflict("the maximum number of silences is active; end one first")
+        }
+        ChangeError::NotSaved(error) if error.kind() == std::io::ErrorKind::Other => Refusal::conflict(
+            format!("nothing was saved: alerts.json in the directory of the store: {error}"),
+        ),
+        ChangeError::NotSaved(error) => Refusal::unavailable(format!(
             "nothing was saved: alerts.json in the directory of the store cannot be written ({error}); {}",
             settings::remedy(&error).unwrap_or("correct its permissions")
         )),
@@ -447,7 +453,7 @@ pub(crate) struct TryRule {
     #[serde(default, deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     from: Option<u64>,
-    /// Its end; default: now.
+    /// End of the span, nanoseconds since the Unix epoch; default: now.
     #[serde(default, deserialize_with = "whole")]
     #[cfg_attr(test, schemars(range(max = u64::MAX)))]
     to: Option<u64>,
@@ -462,11 +468,11 @@ pub(crate) async fn try_rule(
     let now = nic::time::now();
     let to = to.unwrap_or(now).min(now);
     let from = from.unwrap_or(to.saturating_sub(USUAL)).min(to);
-    let place = place(&context).await?;
+    let permit = history_permit(&context).await?;
     let (rules, counts) = match compile(&when) {
         Ok(tried) => tried,
         Err(fault) => {
-            return respond(place, move || TrialView {
+            return respond(permit, move || TrialView {
                 fault: Some(fault),
                 from,
                 to,
@@ -481,12 +487,12 @@ pub(crate) async fn try_rule(
         limit: MOST_TRIED,
         ..EventFilter::default()
     };
-    let question = EventQuestion {
+    let query = EventQuery {
         filter,
         condition: None,
     };
     let rows = history_of(&context)?
-        .events(question, Arc::clone(&place))
+        .events(query, Arc::clone(&permit))
         .await?
         .rows;
     let collector = &context.active_config.get().collector;
@@ -495,14 +501,16 @@ pub(crate) async fn try_rule(
         longest: nanos(push + push / 2),
         timeout: nanos(collector.flow_timeout),
     };
-    respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
+    respond(permit, move || judge(rules, counts, rows, from, to, holding)).await
 }
 
 /// Evaluates a rule over events, newest first. `counts` is true if the rule has `for`, which `rules` lacks.
 fn judge(
-    (rules, counts): (RuleSet, bool),
+    rules: RuleSet,
+    counts: bool,
     rows: Vec<EventRow>,
-    (from, to): (u64, u64),
+    from: u64,
+    to: u64,
     holding: Holding,
 ) -> TrialView {
     let mut notes = vec![NOTE.to_owned()];

@@ -53,7 +53,7 @@ pub struct Context {
     pub enabling: Arc<tokio::sync::Mutex<()>>,
     /// Permits for SQL queries.
     pub queries: Arc<Semaphore>,
-    /// Permits for other questions about the past.
+    /// Permits for other queries about the past.
     pub reads: Arc<Semaphore>,
     /// Permits for large responses.
     pub pages: Arc<Semaphore>,

@@ -14,6 +14,7 @@ use tokio::task;
 use super::{
     context::Context,
     params::{Form, NoParams, Param, Params, Segment},
+    query::{read_permit, unanswered},
     refusal::Refusal,
 };
 use dta::calculate::{self, Calculation};
@@ -32,22 +33,21 @@ fn memory(context: &Context) -> Result<&Arc<Memory>, Refusal> {
 }
 
 /// Runs work that reads much memory, or the disk, outside the async runtime, a bounded number at a time.
+///
+/// # Errors
+/// There is no collector memory, no permit was free in time, or `work` fails.
 async fn run_blocking<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Memory) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let memory = Arc::clone(memory(context)?);
-    let _permit = Arc::clone(&context.reads)
-        .acquire_owned()
-        .await
-        .map_err(|_| busy())?;
-    task::spawn_blocking(move || work(&memory))
-        .await
-        .map_err(|_| busy())?
-}
-
-fn busy() -> Refusal {
-    Refusal::unavailable("too many queries; try again")
+    let permit = read_permit(context).await?;
+    let work = task::spawn_blocking(move || {
+        // Held until the end, even if the client disconnects.
+        let _permit = permit;
+        work(&memory)
+    });
+    work.await.unwrap_or_else(|_| Err(unanswered()))
 }
 
 /// Returns the requested store: the live one, or a snapshot of it.
@@ -85,11 +85,11 @@ pub(crate) async fn view(
     Ok(Json(memory(&context)?.view()))
 }
 
-/// `/dta/stores`.
+/// The response of `/dta/stores`.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Stores {
-    /// All stores.
+    /// All stores, in the order of the configuration.
     #[cfg_attr(test, schemars(with = "Vec<crate::schema::answer::StoreView>"))]
     stores: Vec<StoreView>,
 }
@@ -236,7 +236,7 @@ pub(crate) async fn get(
     let params = params.only(GET)?;
     let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
-        let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
+        let policy = params.text("policy").unwrap_or(memory.settings.policy.name());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
             Refusal::bad(format!(
                 "there is no policy {policy:?}; use first, majority or strict"
@@ -245,7 +245,7 @@ pub(crate) async fn get(
         let largest = params.number::<u32>("largest")?;
         let query = KeyQuery {
             policy,
-            copies: params.number("copies")?.unwrap_or(4),
+            copies: params.required_number("copies")?,
             largest,
         };
         requested_store(memory, &name, &params)?
@@ -265,7 +265,7 @@ pub(crate) async fn count(
     let params = params.only(COUNT)?;
     let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
-        let copies = params.number("copies")?.unwrap_or(2);
+        let copies = params.required_number("copies")?;
         requested_store(memory, &name, &params)?
             .count(&key, copies)
             .map(Json)
@@ -274,7 +274,7 @@ pub(crate) async fn count(
     .await
 }
 
-/// Queries a sketch.
+/// Returns the estimate of a sketch for a key, or samples of it.
 pub(crate) async fn sketch(
     State(context): State<Arc<Context>>,
     Segment(name): Segment,
@@ -283,7 +283,7 @@ pub(crate) async fn sketch(
     let params = params.only(SKETCH)?;
     let key = parse_key(&params)?;
     run_blocking(&context, move |memory| {
-        let samples = params.number("samples")?.unwrap_or(0);
+        let samples = params.required_number("samples")?;
         let epoch = params.number("epoch")?;
         requested_store(memory, &name, &params)?
             .sketch(key.as_ref(), epoch, samples)
@@ -293,11 +293,11 @@ pub(crate) async fn sketch(
     .await
 }
 
-/// `/dta/lists`.
+/// The response of `/dta/lists`.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Lists {
-    /// All lists.
+    /// Lists of all stores, at most `limit`.
     #[cfg_attr(test, schemars(with = "Vec<crate::schema::answer::ListView>"))]
     lists: Vec<ListView>,
 }
@@ -361,11 +361,11 @@ fn add_reason_name(fields: &mut Values, reasons: &view::ReasonNames) {
     }
 }
 
-/// `/dta/snapshots`.
+/// The response of `/dta/snapshots`.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Snapshots {
-    /// Snapshots, newest first.
+    /// The snapshots on disk, newest first, or those that were just taken.
     snapshots: Vec<SnapshotView>,
 }
 
@@ -420,8 +420,8 @@ pub(crate) async fn calculator(params: Params) -> Result<Json<Calculation>, Refu
             .ok_or_else(|| Refusal::bad("the number of keys is missing; add keys=1000000"))?,
         slots: params.count("slots"),
         copies: params.number("copies")?,
-        data: params.number("data")?.unwrap_or(20),
-        answered: params.share("answered").unwrap_or(0.99),
+        data: params.required_number("data")?,
+        answered: params.share("answered")?,
     };
     calculate::calculate(&plan).map(Json).map_err(Refusal::bad)
 }

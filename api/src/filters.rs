@@ -57,12 +57,12 @@ pub(super) async fn condition(
         }
     };
     let filter = filter.map_err(|fault| {
-        let at = text
+        let column = text
             .get(..fault.position)
             .map_or(0, |before| before.chars().count())
             + 1;
         Refusal::bad(format!(
-            "the filter is wrong at character {at}: {}",
+            "the filter is wrong at character {column}: {}",
             fault.message
         ))
     })?;
@@ -136,14 +136,14 @@ pub(super) fn fault_view(text: &str, position: usize, length: usize, message: St
 }
 
 /// Returns the byte at a position that is counted in UTF-16 units.
-fn byte_of(text: &str, at: usize) -> usize {
+fn byte_of(text: &str, unit: usize) -> usize {
     let mut units = 0;
-    let found = text.char_indices().find(|(_, character)| {
-        let is_there = units >= at;
+    let character_at_unit = text.char_indices().find(|(_, character)| {
+        let is_there = units >= unit;
         units += character.len_utf16();
         is_there
     });
-    found.map_or(text.len(), |(byte, _)| byte)
+    character_at_unit.map_or(text.len(), |(byte, _)| byte)
 }
 
 /// Names of nodes, which are made when one is asked for.

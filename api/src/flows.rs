@@ -19,7 +19,7 @@ use super::{
     refusal::Refusal,
 };
 use collect_role::flow_index::FlowIndex;
-use history::FlowsQuestion;
+use history::FlowsQuery;
 use runtime::monitor::Busy;
 use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 
@@ -72,7 +72,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             after,
             limit,
         };
-        return past::flows(&context, FlowsQuestion { filter, condition }).await;
+        return past::flows(&context, FlowsQuery { filter, condition }).await;
     }
     let query = FlowQuery {
         limit,
@@ -82,7 +82,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     };
     let index = context.monitor.flow_index(arrival, false).await?;
     let as_of = index.as_of();
-    let found = match condition {
+    let matching = match condition {
         Some(condition) if condition.asks_nodes() => by_nodes(&context, &index, query, &condition).await?,
         condition => by_summary(&context, index, query, condition).await?,
     };
@@ -95,7 +95,7 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
             more,
             total,
             at_least,
-        } = found;
+        } = matching;
         names::look_up(&asked, rows.iter().map(|(_, copy)| &copy.row.flow));
         let (flows, cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
         let shown = rows
@@ -170,7 +170,7 @@ async fn by_nodes(
 ) -> Result<MatchingFlows, Refusal> {
     let limit = std::mem::replace(&mut query.limit, LOOKED_UP_AT_ONCE);
     let begins = query.after.is_none();
-    let mut found = MatchingFlows {
+    let mut listed = MatchingFlows {
         at_least: true,
         ..MatchingFlows::default()
     };
@@ -190,25 +190,28 @@ async fn by_nodes(
         let matching = rows
             .into_iter()
             .filter(|(_, copy)| condition.matches(&copy.facts()));
-        found.rows.extend(matching.take(limit + 1 - found.rows.len()));
+        listed.rows.extend(matching.take(limit + 1 - listed.rows.len()));
         looked_up += page.flows.len();
-        found.whole = true;
-        (found.more, found.last) = if whole {
+        listed.whole = true;
+        (listed.more, listed.last) = if whole {
             (page.more, page.flows.last().map(|(rank, _)| *rank))
         } else {
             (true, last)
         };
-        if found.rows.len() > limit {
-            found.rows.truncate(limit);
-            (found.more, found.last) = (true, found.rows.last().map(|(rank, _)| *rank));
-        } else if found.more && found.rows.len() < limit && looked_up < MOST_LOOKED_UP && found.last.is_some()
+        if listed.rows.len() > limit {
+            listed.rows.truncate(limit);
+            (listed.more, listed.last) = (true, listed.rows.last().map(|(rank, _)| *rank));
+        } else if listed.more
+            && listed.rows.len() < limit
+            && looked_up < MOST_LOOKED_UP
+            && listed.last.is_some()
         {
-            query.after = found.last;
+            query.after = listed.last;
             continue;
         }
-        found.total = found.rows.len() as u64;
-        found.at_least = found.more || !begins;
-        return Ok(found);
+        listed.total = listed.rows.len() as u64;
+        listed.at_least = listed.more || !begins;
+        return Ok(listed);
     }
 }
 
@@ -370,18 +373,18 @@ pub(crate) async fn flow(
 
 /// Returns the flow as it is now, hop by hop.
 async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
-    let found = context
+    let flow_view = context
         .monitor
         .ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow)))
         .await?;
-    let mut found = found.into_iter().flatten().next();
-    if found.is_some() {
+    let mut flow_view = flow_view.into_iter().flatten().next();
+    if flow_view.is_some() {
         names::look_up(context, [&key]);
     }
-    if let (Some(detail), Some(manager)) = (&mut found, &context.manager) {
+    if let (Some(detail), Some(manager)) = (&mut flow_view, &context.manager) {
         detail.intents = manager.ask(move |core, _| core.served(&key)).await;
     }
-    Ok(found)
+    Ok(flow_view)
 }
 
 /// Returns the flow with this id.

@@ -215,36 +215,36 @@ fn authenticate(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Resul
             token: None,
         });
     }
-    let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
-    session_of(settings, &given).ok_or_else(|| {
+    let bearer_token = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
+    session_of(settings, &bearer_token).ok_or_else(|| {
         Refusal::unauthorized("a token is needed; send Authorization: Bearer TOKEN with a token of [api]")
     })
 }
 
 /// Returns the session of the bearer of this token. Every token is compared, so that the time reveals nothing
 /// about them.
-fn session_of(settings: &ApiSettings, given: &str) -> Option<Session> {
-    let mut found = None;
+fn session_of(settings: &ApiSettings, bearer_token: &str) -> Option<Session> {
+    let mut session = None;
     if settings
         .token
         .as_ref()
-        .is_some_and(|token| constant_time_eq(given, &token.0))
+        .is_some_and(|token| constant_time_eq(bearer_token, &token.0))
     {
-        found = Some((Role::Operate, None));
+        session = Some((Role::Operate, None));
     }
     for entry in &settings.tokens {
         if entry
             .token
             .as_ref()
-            .is_some_and(|token| constant_time_eq(given, &token.0))
+            .is_some_and(|token| constant_time_eq(bearer_token, &token.0))
         {
-            found = Some((entry.role, Some(&entry.name)));
+            session = Some((entry.role, Some(&entry.name)));
         }
     }
-    found.map(|(role, name)| Session {
+    session.map(|(role, name)| Session {
         role,
         name: name.cloned(),
-        token: Some(Secret(given.to_owned())),
+        token: Some(Secret(bearer_token.to_owned())),
     })
 }
 
@@ -301,13 +301,14 @@ fn query_token(uri: &Uri) -> Option<String> {
 }
 
 /// Compares two texts in constant time: it does not depend on where they differ.
-fn constant_time_eq(given: &str, token: &str) -> bool {
-    let difference = token
-        .bytes()
-        .enumerate()
-        .fold(given.len() ^ token.len(), |difference, (i, byte)| {
-            difference | usize::from(byte ^ given.as_bytes().get(i).copied().unwrap_or(0))
-        });
+fn constant_time_eq(bearer_token: &str, token: &str) -> bool {
+    let difference =
+        token
+            .bytes()
+            .enumerate()
+            .fold(bearer_token.len() ^ token.len(), |difference, (i, byte)| {
+                difference | usize::from(byte ^ bearer_token.as_bytes().get(i).copied().unwrap_or(0))
+            });
     std::hint::black_box(difference) == 0
 }
 

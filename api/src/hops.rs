@@ -174,11 +174,11 @@ fn quantiles(samples: &mut [WeightedValue]) -> Option<Quantiles> {
 fn quantile(samples: &[WeightedValue], percent: u128) -> Option<u64> {
     let total = total_duration(samples);
     let mut passed = 0;
-    let found = samples.iter().find(|sample| {
+    let sample_at_percentile = samples.iter().find(|sample| {
         passed += u128::from(sample.duration) * 100;
         passed >= total * percent
     });
-    found.map(|sample| sample.value)
+    sample_at_percentile.map(|sample| sample.value)
 }
 
 fn total_duration(samples: &[WeightedValue]) -> u128 {

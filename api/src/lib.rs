@@ -23,7 +23,7 @@ pub mod pages;
 mod params;
 mod past;
 mod paths;
-mod question;
+mod query;
 mod queues;
 mod refusal;
 mod roles;

@@ -14,11 +14,11 @@ use super::{
     page::{self, Prepared},
     params::{Param, Params, SINCE, UNTIL},
     past,
-    question::{history_of, place, respond},
+    query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
 use collect_role::known_links::{Behind, LinkMemory};
-use history::{LinkEnds, LossQuestion};
+use history::{LinkEnds, LossQuery};
 use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.
@@ -39,15 +39,15 @@ pub(crate) async fn losses(State(context): State<Arc<Context>>, params: Params) 
     };
     let settled = nic::time::now().saturating_sub(UNSETTLED);
     let count_until = (evidence == Evidence::Reports).then_some(settled);
-    let place = place(&context).await?;
+    let permit = history_permit(&context).await?;
     let history = history_of(&context)?;
-    let question = LossQuestion { span, count_until };
-    let losses = history.losses(question, Arc::clone(&place)).await?;
-    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
+    let query = LossQuery { span, count_until };
+    let losses = history.losses(query, Arc::clone(&permit)).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
     let known = Arc::clone(&context.known_links);
     let in_use = context.monitor.links().await?;
-    let (exported, has_more) = history.ends(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let (exported, has_more) = history.ends(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let ends = match evidence {
             Evidence::Exported => Ends::of(&losses, &memory_of(&exported, span)),
             Evidence::Reports | Evidence::Some => {

@@ -53,7 +53,7 @@ pub(crate) enum Format {
     /// Prometheus' text format 0.0.4.
     #[default]
     Prometheus,
-    /// OpenMetrics, version 1.0.0.
+    /// The text format of OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
         "stream_events_shed_total" => streams.shed, "Events dropped because a client of the live stream was too slow.";
         "tls_handshakes_total" => tls.completed(), "TLS handshakes of clients of the API that succeeded.";
     });
-    metrics!(text [for failure in Failure::ALL] ["reason" = failure.word()] {
+    metrics!(text [for failure in Failure::ALL] ["reason" = failure.name()] {
         "tls_handshakes_failed_total" => tls.failed(failure), "TLS handshakes of clients of the API that failed.";
     });
     switching::switching(text, switch);

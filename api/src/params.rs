@@ -97,6 +97,19 @@ impl Param {
         )
     }
 
+    /// Creates the parameter of the maximum number of columns of a span of time, from 1.
+    pub(crate) const fn columns(about: &'static str, default: u64, max: u64) -> Self {
+        Self::new(
+            "columns",
+            about,
+            Form::Integer {
+                min: 1,
+                max,
+                default: Some(default),
+            },
+        )
+    }
+
     /// Creates the parameter of the rows to skip, those of the pages before.
     pub(crate) const fn offset() -> Self {
         let form = Form::Integer {
@@ -272,29 +285,20 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
+    fn form(&self, name: &str) -> Option<Form> {
+        let param = self.known.iter().find(|param| param.name == name);
+        param.map(|param| param.form)
+    }
+
     /// Returns a number, or its default.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let Some(text) = self.text(name) else {
-            let default = self
-                .known
-                .iter()
-                .find(|param| param.name == name)
-                .map(|param| param.form);
-            let Some(Form::Integer {
-                default: Some(default),
-                ..
-            }) = default
-            else {
-                return Ok(None);
-            };
-            return Ok(T::try_from(default).ok());
+            return Ok(match self.form(name) {
+                Some(Form::Integer { default, .. }) => default.and_then(|number| T::try_from(number).ok()),
+                _ => None,
+            });
         };
-        let form = self
-            .known
-            .iter()
-            .find(|param| param.name == name)
-            .map(|param| param.form);
-        if let Some(Form::Time) = form {
+        if let Some(Form::Time) = self.form(name) {
             return Ok(time(text).and_then(|time| T::try_from(time).ok()));
         }
         // `only` has checked it; a type that is narrower than the bounds is refused here.
@@ -303,23 +307,30 @@ impl Params {
             .map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
     }
 
+    /// Returns a number, or its default.
+    ///
+    /// # Errors
+    /// The number is absent, and its parameter has no default.
+    pub(crate) fn required_number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<T, Refusal> {
+        self.number(name)?.ok_or_else(|| missing(name))
+    }
+
     /// Returns the maximum number of rows.
     pub(crate) fn limit(&self) -> Result<usize, Refusal> {
-        Ok(self.number("limit")?.unwrap_or(usize::MAX))
+        self.required_number("limit")
     }
 
     /// Returns a number between 0 and 1, or its default.
-    pub(crate) fn share(&self, name: &str) -> Option<f64> {
-        let default = self
-            .known
-            .iter()
-            .find(|param| param.name == name)
-            .map(|param| param.form);
-        match (self.text(name), default) {
+    ///
+    /// # Errors
+    /// The number is absent, and its parameter has no default.
+    pub(crate) fn share(&self, name: &str) -> Result<f64, Refusal> {
+        let share = match (self.text(name), self.form(name)) {
             (Some(text), _) => text.parse().ok(),
             (None, Some(Form::Share { default })) => Some(default),
             (None, _) => None,
-        }
+        };
+        share.ok_or_else(|| missing(name))
     }
 
     /// Returns a count such as 1M.
@@ -351,6 +362,10 @@ fn time(text: &str) -> Option<u64> {
         .ok()
         .or_else(|| settings::time::nanoseconds(text))
         .or_else(|| settings::time::nanoseconds(&text.replace(' ', "+")))
+}
+
+fn missing(name: &str) -> Refusal {
+    Refusal::bad(format!("{name} is missing; add {name}=NUMBER"))
 }
 
 fn unknown(name: &str, known: &[Param]) -> Refusal {

@@ -15,12 +15,12 @@ use super::{
     context::Context,
     cursor, names,
     page::{self, Prepared},
-    params::{Form, Param, Params, SINCE, UNTIL},
-    question::{history_of, place, respond},
+    params::{Param, Params, SINCE, UNTIL},
+    query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
 use config::Settings;
-use history::{FlowQuestion, FlowsQuestion, LinkEnds, Permit, RateQuestion};
+use history::{FlowQuery, FlowsQuery, LinkEnds, Permit, RateQuery};
 use view::{
     self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView, Links,
     NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
@@ -30,15 +30,7 @@ use view::{
 pub(super) const ACTIVITY: &[Param] = &[
     SINCE,
     UNTIL,
-    Param::new(
-        "columns",
-        "Maximum number of parts.",
-        Form::Integer {
-            min: 1,
-            max: 1_000,
-            default: Some(180),
-        },
-    ),
+    Param::columns("Maximum number of parts.", 180, 1_000),
 ];
 
 /// Returns the requested span of time, or `None` for now. In a console nothing is live: there it is the last
@@ -77,18 +69,18 @@ pub(crate) async fn activity(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(ACTIVITY)?;
     let span = span_or_default(&params)?;
-    let columns = params.number::<u64>("columns")?.unwrap_or(1).max(1);
+    let columns = params.required_number("columns")?;
     let column = column(span.length(), columns);
-    let place = place(&context).await?;
+    let permit = history_permit(&context).await?;
     let now = nic::time::now();
     let reports_to = reports_known_to(now).min(span.to());
-    let question = RateQuestion {
+    let query = RateQuery {
         span,
         column,
         known_to: reports_to,
     };
-    let rates = history_of(&context)?.rates(question, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let rates = history_of(&context)?.rates(query, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let kinds = rates
             .kinds
             .iter()
@@ -126,13 +118,13 @@ fn column(length: u64, columns: u64) -> u64 {
 }
 
 /// Lists the flows of a span that match, sorted.
-pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Result<Prepared, Refusal> {
-    let span = question.filter.span;
-    let limit = question.filter.limit;
-    let place = place(context).await?;
-    let spans = history_of(context)?.flows(question, Arc::clone(&place)).await?;
+pub(super) async fn flows(context: &Arc<Context>, query: FlowsQuery) -> Result<Prepared, Refusal> {
+    let span = query.filter.span;
+    let limit = query.filter.limit;
+    let permit = history_permit(context).await?;
+    let spans = history_of(context)?.flows(query, Arc::clone(&permit)).await?;
     names::look_up(context, spans.flows.iter().map(|(_, flow)| &flow.flow));
-    respond(place, move || {
+    respond(permit, move || {
         let (flows, cut) = page::fill(spans.flows.iter().map(|(_, flow)| flow_view(flow)), limit);
         let last = spans
             .flows
@@ -200,13 +192,13 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         after: None,
         limit: 1,
     };
-    let place = place(context).await?;
+    let permit = history_permit(context).await?;
     let history = history_of(context)?;
-    let question = FlowsQuestion {
+    let query = FlowsQuery {
         filter,
         condition: None,
     };
-    let spans = history.flows(question, Arc::clone(&place)).await?;
+    let spans = history.flows(query, Arc::clone(&permit)).await?;
     let Some((_, found)) = spans.flows.into_iter().next() else {
         return Err(Refusal::not_found(format!(
             "there were no reports of flow {name} in this time; choose another flow or time"
@@ -215,13 +207,13 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     names::look_up(context, [&found.flow]);
     // A value that was not reported has not changed by more than its threshold.
     let from = Some(span.from().saturating_sub(BEFORE));
-    let question = FlowQuestion {
+    let query = FlowQuery {
         flow: found.flow,
         from,
         to: Some(span.to().saturating_sub(1)),
         limit: POINTS,
     };
-    let past = history.flow(question, place).await?;
+    let past = history.flow(query, permit).await?;
     let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
     let hops = found.path.iter().map(|node| HopView {
         node: shown::node(*node),
@@ -244,12 +236,13 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
 pub(super) async fn nodes(
     context: &Arc<Context>,
     span: Span,
-    (limit, after): (usize, Option<u32>),
+    limit: usize,
+    after: Option<u32>,
 ) -> Result<Prepared, Refusal> {
     let settings = context.active_config.get();
-    let place = place(context).await?;
-    let spans = history_of(context)?.nodes(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = history_permit(context).await?;
+    let spans = history_of(context)?.nodes(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let views = node_views(&spans, &settings);
         let rest = views
             .into_values()
@@ -312,14 +305,15 @@ fn blank(settings: &Settings, id: u32) -> NodeView {
 pub(super) async fn links(
     context: &Arc<Context>,
     span: Span,
-    (limit, offset): (usize, usize),
+    limit: usize,
+    offset: usize,
 ) -> Result<Prepared, Refusal> {
-    let place = place(context).await?;
+    let permit = history_permit(context).await?;
     let history = history_of(context)?;
-    let (ends, has_more) = link_ends(context, span, &place).await?;
-    let (paths, truncated) = history.paths(span, Arc::clone(&place)).await?;
-    let spans = history.nodes(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let (ends, has_more) = link_ends(context, span, &permit).await?;
+    let (paths, truncated) = history.paths(span, Arc::clone(&permit)).await?;
+    let spans = history.nodes(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let mut links = link_views(&paths);
         for known in ends {
             if let Some(link) = links.get_mut(&(known.from, known.to)) {
@@ -353,9 +347,9 @@ pub(super) async fn links(
 pub(super) async fn link_ends(
     context: &Context,
     span: Span,
-    place: &Permit,
+    permit: &Permit,
 ) -> Result<(Vec<LinkEnds>, bool), Refusal> {
-    let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(place)).await?;
+    let (mut ends, has_more) = history_of(context)?.ends(span, Arc::clone(permit)).await?;
     let now = context.monitor.topology().await?;
     ends.extend(now.links().map(|link| LinkEnds {
         from: link.from,
@@ -394,11 +388,12 @@ pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
 pub(super) async fn paths(
     context: &Arc<Context>,
     span: Span,
-    (limit, offset): (usize, usize),
+    limit: usize,
+    offset: usize,
 ) -> Result<Prepared, Refusal> {
-    let place = place(context).await?;
-    let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = history_permit(context).await?;
+    let (paths, truncated) = history_of(context)?.paths(span, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         let views = paths.iter().skip(offset).map(|path| PathView {
             path: shown::path(&path.path),
             flows: path.flows,

@@ -14,11 +14,11 @@ use super::{
     page::{self, Prepared},
     params::{FLOW, Form, Param, Params, SINCE, Segment, UNTIL},
     past,
-    question::{history_of, place, respond},
+    query::{history_of, history_permit, respond},
     refusal::Refusal,
     stored,
 };
-use history::{FlowQuestion, PathQuestion};
+use history::{FlowQuery, PathQuery};
 use view::{ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.
@@ -28,15 +28,7 @@ pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, SINCE, UNTIL, Param::lim
 pub(super) const LATENCIES: &[Param] = &[
     SINCE,
     UNTIL,
-    Param::new(
-        "columns",
-        "Maximum number of columns.",
-        Form::Integer {
-            min: 1,
-            max: 200,
-            default: Some(60),
-        },
-    ),
+    Param::columns("Maximum number of columns.", 60, 200),
 ];
 
 const SRC: Param = Param::new("src", "Only flows from this address.", Form::Text);
@@ -73,21 +65,21 @@ pub(crate) async fn changes(
     let span = past::span_or_default(&params)?;
     let of = selected_flows(&params);
     let limit = params.limit()?;
-    let permit = place(&context).await?;
-    let question = PathQuestion { span, of, limit };
-    let found = history_of(&context)?
-        .path_changes(question, Arc::clone(&permit))
+    let permit = history_permit(&context).await?;
+    let query = PathQuery { span, of, limit };
+    let path_changes = history_of(&context)?
+        .path_changes(query, Arc::clone(&permit))
         .await?;
-    names::look_up(&context, found.changes.iter().map(|change| &change.flow));
+    names::look_up(&context, path_changes.changes.iter().map(|change| &change.flow));
     respond(permit, move || {
-        let (changes, _) = page::fill(found.changes.iter().map(change_view), limit);
-        let (groups, _) = page::fill(found.groups.iter().map(ChangeGroupView::from), limit);
+        let (changes, _) = page::fill(path_changes.changes.iter().map(change_view), limit);
+        let (groups, _) = page::fill(path_changes.groups.iter().map(ChangeGroupView::from), limit);
         PathChanges {
             changes,
             groups,
-            group_total: found.group_total,
-            total: found.total,
-            range: past::range(span, found.truncated),
+            group_total: path_changes.group_total,
+            total: path_changes.total,
+            range: past::range(span, path_changes.truncated),
         }
     })
     .await
@@ -116,15 +108,15 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     let span = past::span_or_default(&params)?;
     let of = selected_flows(&params);
     let limit = params.limit()?;
-    let permit = place(&context).await?;
+    let permit = history_permit(&context).await?;
     let history = history_of(&context)?;
     let reverse_selector = reverse(&of);
-    let question = PathQuestion { span, of, limit };
-    let forward = history.path_uses(question.clone(), Arc::clone(&permit)).await?;
+    let query = PathQuery { span, of, limit };
+    let forward = history.path_uses(query.clone(), Arc::clone(&permit)).await?;
     let reverse_uses = match reverse_selector.clone() {
         Some(of) => {
-            let question = PathQuestion { span, of, limit };
-            Some(history.path_uses(question, Arc::clone(&permit)).await?)
+            let query = PathQuery { span, of, limit };
+            Some(history.path_uses(query, Arc::clone(&permit)).await?)
         }
         None => None,
     };
@@ -132,7 +124,7 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
         let truncated = forward.truncated || reverse_uses.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
             forward: direction(
-                &question.of,
+                &query.of,
                 &forward,
                 "there were no reports of this direction in this time",
             ),
@@ -198,10 +190,10 @@ pub(crate) async fn latencies(
 ) -> Result<Prepared, Refusal> {
     let params = params.only(LATENCIES)?;
     let span = past::span_or_default(&params)?;
-    let steps = params.number::<u64>("columns")?.unwrap_or(1).max(1);
+    let steps = params.required_number("columns")?;
     let flow = stored::resolve_flow(&context, &id).await?;
     let push_interval = context.active_config.get().collector.push_interval;
-    let permit = place(&context).await?;
+    let permit = history_permit(&context).await?;
     let grid = TimeGrid {
         from: span.from(),
         to: span.to().min(nic::time::now().max(span.from())),
@@ -215,14 +207,14 @@ pub(crate) async fn latencies(
     // A value is reported again after `push_interval`, with jitter after 1.5 of it: start early enough to know
     // the value at the beginning of the span.
     let earlier = nanos(push_interval + push_interval / 2).max(SECOND);
-    let question = FlowQuestion {
+    let query = FlowQuery {
         flow,
         from: Some(span.from().saturating_sub(earlier)),
         to: Some(span.to().saturating_sub(1)),
         limit: MAX_POINTS,
     };
     let history = history_of(&context)?;
-    let series = history.flow(question, Arc::clone(&permit)).await?;
+    let series = history.flow(query, Arc::clone(&permit)).await?;
     let silences = Silences::read(history, &permit, &series, push_interval, grid.to).await?;
     respond(permit, move || hops::latencies(&series, &silences, grid)).await
 }

@@ -16,10 +16,10 @@ use super::{
     names,
     page::{self, Prepared},
     params::{FROM, NODE, Param, Params, Segment, TO},
-    question::{history_of, place, respond},
+    query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
-use history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion};
+use history::{Exported, QueueQuery, QueueRecords, RecordingQuery};
 use view::{
     BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
     RecordingView, Recordings,
@@ -60,15 +60,7 @@ pub(super) const HEAT: &[Param] = &[
     START,
     END,
     NODE,
-    Param::new(
-        "columns",
-        "Maximum number of columns.",
-        super::params::Form::Integer {
-            min: 1,
-            max: MOST_COLUMNS as u64,
-            default: Some(180),
-        },
-    ),
+    Param::columns("Maximum number of columns.", 180, MOST_COLUMNS as u64),
     Param::limit(50, 500),
 ];
 
@@ -89,7 +81,7 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     let params = params.only(HEAT)?;
     let metric = params.metric().unwrap_or(Metric::QueueOccupancy);
     let (from, to) = span(&params)?;
-    let columns: u64 = params.number("columns")?.unwrap_or(1).max(1);
+    let columns = params.required_number("columns")?;
     let (column, interval) = column_width(to - from, columns);
     // Columns begin at whole multiples of their length, so that they stay the same while time passes.
     let from = from / column * column;
@@ -104,7 +96,7 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
         node,
         limit: params.limit()?,
     };
-    let permit = place(&context).await?;
+    let permit = history_permit(&context).await?;
     let heat = history_of(&context)?.heat(filter, Arc::clone(&permit)).await?;
     respond(permit, move || {
         let (rows, _) = page::fill(heat.rows.iter().map(HeatRowView::from), filter.limit);
@@ -155,14 +147,14 @@ pub(crate) async fn recordings(
         late: counts.stats.late,
         shed: counts.shed,
     });
-    let permit = place(&context).await?;
-    let question = RecordingQuestion {
+    let permit = history_permit(&context).await?;
+    let query = RecordingQuery {
         span: (from, to),
         node,
         limit: limit + 1,
     };
     let rows = history_of(&context)?
-        .recordings(question, Arc::clone(&permit))
+        .recordings(query, Arc::clone(&permit))
         .await?;
     respond(permit, move || {
         let (recordings, more) = page::fill(rows.iter().take(limit).map(RecordingView::from), limit);
@@ -187,7 +179,7 @@ pub(crate) async fn burst(
         .map_err(|_| Refusal::bad("invalid node id; /api/v1/nodes lists them"))?;
     let queue = params.number("queue")?;
     let (from, to) = span(&params)?;
-    let question = QueueQuestion {
+    let query = QueueQuery {
         queue: QueueFilter {
             node,
             queue,
@@ -200,8 +192,8 @@ pub(crate) async fn burst(
     };
     let max_flows = params.limit()?;
     let reasons = context.active_config.get().collect().drop_reasons();
-    let permit = place(&context).await?;
-    let records = history_of(&context)?.queue(question, Arc::clone(&permit)).await?;
+    let permit = history_permit(&context).await?;
+    let records = history_of(&context)?.queue(query, Arc::clone(&permit)).await?;
     let units = if records.exported.is_some() {
         UnitResolver::NANOS
     } else {
@@ -211,7 +203,7 @@ pub(crate) async fn burst(
     names::look_up(&context, rows.filter_map(|row| row.passage.flow.as_ref()));
     respond(permit, move || {
         let units = units.for_rows(node, &records.passages);
-        burst_view(&records, question.queue, &units, &reasons, max_flows)
+        burst_view(&records, query.queue, &units, &reasons, max_flows)
     })
     .await
 }

@@ -39,7 +39,7 @@ pub(super) const RULES: &[Param] = &[
     ),
 ];
 
-/// Changes of rules.
+/// Changes of a switch's rules, with the election of their writer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RuleChanges"))]

@@ -48,7 +48,7 @@ impl Session {
     }
 }
 
-/// The requester's rights.
+/// The requester's role, and the token's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SessionView {
@@ -72,7 +72,7 @@ pub(crate) struct SessionView {
 pub(crate) enum RoleView {
     /// Read everything, and change nothing.
     Read,
-    /// Everything.
+    /// Read and change everything.
     Operate,
 }
 

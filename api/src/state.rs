@@ -64,7 +64,7 @@ pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -
     let limit = params.limit()?;
     let after = params.number::<u32>("after")?;
     if let Some(span) = past::span(&context, &params)? {
-        return past::nodes(&context, span, (limit, after)).await;
+        return past::nodes(&context, span, limit, after).await;
     }
     let topology = context.monitor.topology().await?;
     let settings = context.active_config.get();
@@ -73,7 +73,7 @@ pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -
         let units = settings.collect().queue_units();
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
         let nodes = topology.nodes().range((first, Bound::Unbounded));
-        let views = nodes.map(|(id, node)| node_view(*id, node, &units, (&settings, &drops)));
+        let views = nodes.map(|(id, node)| node_view(*id, node, &units, &settings, &drops));
         let (nodes, more) = page::fill(views, limit);
         let next = nodes.last().map(|node| node.node).filter(|_| more);
         Nodes {
@@ -89,7 +89,8 @@ fn node_view(
     id: u32,
     node: &Node,
     units: &[String],
-    (settings, drops): (&Settings, &BTreeMap<u32, u64>),
+    settings: &Settings,
+    drops: &BTreeMap<u32, u64>,
 ) -> NodeView {
     let queues = node.queues.iter().map(|series| {
         let unit = units.get(usize::from(series.profile)).map_or("", String::as_str);
@@ -141,9 +142,9 @@ pub(super) const LINKS: &[Param] = &[Param::limit(4_096, MAX_ROWS), Param::offse
 pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(LINKS)?;
     let limit = params.limit()?;
-    let offset = params.number("offset")?.unwrap_or(0);
+    let offset = params.required_number("offset")?;
     if let Some(span) = past::span(&context, &params)? {
-        return past::links(&context, span, (limit, offset)).await;
+        return past::links(&context, span, limit, offset).await;
     }
     let topology = context.monitor.topology().await?;
     page::make(&context, move || {
@@ -164,9 +165,9 @@ pub(super) const PATHS: &[Param] = &[Param::limit(1_000, MAX_ROWS), Param::offse
 pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(PATHS)?;
     let limit = params.limit()?;
-    let offset = params.number("offset")?.unwrap_or(0);
+    let offset = params.required_number("offset")?;
     if let Some(span) = past::span(&context, &params)? {
-        return past::paths(&context, span, (limit, offset)).await;
+        return past::paths(&context, span, limit, offset).await;
     }
     let topology = context.monitor.topology().await?;
     page::make(&context, move || {
@@ -189,7 +190,7 @@ pub(crate) async fn config(State(context): State<Arc<Context>>, _: NoParams) -> 
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Reload {
-    /// True.
+    /// Always true: a configuration that is refused is an error response.
     reloaded: bool,
     /// Changed settings that take effect only after a restart.
     restart_required: Vec<String>,

@@ -10,7 +10,7 @@ use collector::Kind;
 use detect::Metric;
 use filter::View;
 use serde::{Deserialize, Deserializer};
-use store::{EventFilter, EventRank, FirstRow, RollupFilter};
+use store::{EventFilter, EventRank, RollupFilter};
 use wire::FlowKey;
 
 use super::{
@@ -21,11 +21,11 @@ use super::{
     names,
     page::{self, Prepared},
     params::{EVENT_FILTER, FLOW, FROM, Form, KIND, METRIC, NODE, Param, Params, Segment, TO},
-    question::{history_of, permit, place, respond},
+    query::{history_of, history_permit, respond, sql_permit},
     refusal::Refusal,
 };
 use history::sql::Request;
-use history::{EventQuestion, FlowQuestion, FoundEvents};
+use history::{EventQuery, FlowQuery, FoundEvents};
 use view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };
@@ -83,15 +83,12 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
         limit: params.limit()?,
     };
     let reasons = context.active_config.get().collect().drop_reasons();
-    let place = place(&context).await?;
-    let question = EventQuestion { filter, condition };
-    let FoundEvents { rows, stopped } = history_of(&context)?.events(question, Arc::clone(&place)).await?;
+    let permit = history_permit(&context).await?;
+    let query = EventQuery { filter, condition };
+    let FoundEvents { rows, stopped } = history_of(&context)?.events(query, Arc::clone(&permit)).await?;
     names::look_up(&context, rows.iter().filter_map(|row| row.event.flow.as_ref()));
-    respond(place, move || {
-        let views = rows.iter().map(|row| {
-            let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
-            EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
-        });
+    respond(permit, move || {
+        let views = rows.iter().map(|row| EventView::from_row(row, &reasons));
         let (events, cut) = page::fill(views, filter.limit);
         let last = events.len().checked_sub(1).and_then(|last| rows.get(last));
         let last = last.filter(|_| cut || events.len() == filter.limit);
@@ -136,9 +133,9 @@ pub(crate) async fn rollups(
         interval: params.number("interval")?,
         limit: params.limit()?,
     };
-    let place = place(&context).await?;
-    let rows = history_of(&context)?.rollups(filter, Arc::clone(&place)).await?;
-    respond(place, move || {
+    let permit = history_permit(&context).await?;
+    let rows = history_of(&context)?.rollups(filter, Arc::clone(&permit)).await?;
+    respond(permit, move || {
         // Beyond the limit the latest rows are returned.
         let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
         rollups.reverse();
@@ -165,18 +162,18 @@ pub(crate) async fn history(
     let limit = params.limit()?;
     let flow = resolve_flow(&context, &id).await?;
     let push = context.active_config.get().collector.push_interval;
-    let place = place(&context).await?;
-    let question = FlowQuestion {
+    let permit = history_permit(&context).await?;
+    let query = FlowQuery {
         flow,
         from,
         to,
         limit,
     };
     let stored = history_of(&context)?;
-    let history = stored.flow(question, Arc::clone(&place)).await?;
+    let history = stored.flow(query, Arc::clone(&permit)).await?;
     let last = history.series.last().map_or(0, |point| point.ts);
-    let silences = Silences::read(stored, &place, &history, push, last).await?;
-    respond(place, move || {
+    let silences = Silences::read(stored, &permit, &history, push, last).await?;
+    respond(permit, move || {
         let ends = silences.ends(&history.series, last).into_iter();
         let nexts = history.series.iter().skip(1).map(|point| point.ts);
         let times = history.series.iter().map(|point| point.ts).zip(ends.zip(nexts));
@@ -311,7 +308,7 @@ pub(crate) async fn query(
         timeout: settings.api.query_timeout,
         notes: Vec::new(),
     };
-    let _permit = permit(&context.queries).await?;
+    let _permit = sql_permit(&context).await?;
     Ok(Prepared(history.query(request).await?))
 }
 

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::State;
 use filter::View;
-use store::{Dimension, Measure, Part, Prefixes, Source, Sums, Traffic, TrafficQuestion};
+use store::{Dimension, Measure, Part, Prefixes, Source, Sums, Traffic, TrafficQuery};
 
 use super::{
     context::Context,
     filters, names,
     page::{self, Prepared},
     params::{Form, Param, Params},
-    question::{history_of, place, respond},
+    query::{history_of, history_permit, respond},
     refusal::Refusal,
 };
 use view::{TrafficRow, TrafficView};
@@ -48,14 +48,10 @@ pub(super) const TRAFFIC: &[Param] = &[
             default: Some(8),
         },
     ),
-    Param::new(
-        "columns",
+    Param::columns(
         "Maximum number of columns. With many flows there are fewer.",
-        Form::Integer {
-            min: 1,
-            max: 1_000,
-            default: Some(180),
-        },
+        180,
+        1_000,
     ),
     Param::new(
         "prefix4",
@@ -83,15 +79,15 @@ pub(crate) async fn traffic(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(TRAFFIC)?;
-    let question = Arc::new(question(&context, &params).await?);
-    let place = place(&context).await?;
+    let query = Arc::new(query(&context, &params).await?);
+    let permit = history_permit(&context).await?;
     let answer = history_of(&context)?
-        .traffic(Arc::clone(&question), Arc::clone(&place))
+        .traffic(Arc::clone(&query), Arc::clone(&permit))
         .await?;
-    respond(place, move || view(&question, &answer)).await
+    respond(permit, move || view(&query, &answer)).await
 }
 
-async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion, Refusal> {
+async fn query(context: &Context, params: &Params) -> Result<TrafficQuery, Refusal> {
     let measure = params.text("measure");
     let measure = Measure::ALL.into_iter().find(|one| Some(one.name()) == measure);
     let measure = measure.unwrap_or(Measure::Reports);
@@ -123,62 +119,58 @@ async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion,
         .unwrap_or_else(|| to.saturating_sub(USUAL))
         .min(to);
     let prefixes = Prefixes {
-        v4: params.number("prefix4")?.unwrap_or(24),
-        v6: params.number("prefix6")?.unwrap_or(64),
+        v4: params.required_number("prefix4")?,
+        v6: params.required_number("prefix6")?,
     };
-    Ok(TrafficQuestion {
+    Ok(TrafficQuery {
         span: (from, to),
         now,
-        columns: params.number("columns")?.unwrap_or(180),
+        columns: params.required_number("columns")?,
         measure,
         by,
         prefixes,
-        top: params.number("top")?.unwrap_or(8),
+        top: params.required_number("top")?,
         condition,
         labels: Arc::new(labels),
     })
 }
 
-fn view(question: &TrafficQuestion, answer: &Traffic) -> TrafficView {
-    let measure = question.measure;
+fn view(query: &TrafficQuery, answer: &Traffic) -> TrafficView {
+    let measure = query.measure;
     let rows = answer.groups.iter();
-    let rows = rows.map(|(parts, values)| row(question, parts, values));
-    let (groups, is_cut) = page::fill(rows, question.top);
+    let rows = rows.map(|(parts, values)| row(query, parts, values));
+    let (groups, is_cut) = page::fill(rows, query.top);
     TrafficView {
-        by: question
-            .by
-            .iter()
-            .map(|dimension| dimension.name().into())
-            .collect(),
+        by: query.by.iter().map(|dimension| dimension.name().into()).collect(),
         measure: measure.name().into(),
         unit: measure.unit().into(),
         counts: measure.is_count(),
         from: answer.columns.from(),
         to: answer.columns.to(),
         column: answer.columns.column(),
-        known_to: question.known_to().min(answer.columns.to()),
+        known_to: query.known_to().min(answer.columns.to()),
         groups,
         others: numbers(measure, &answer.others.1),
         other_groups: answer.others.0,
         total: numbers(measure, &answer.total),
-        overlapping: question.overlaps(),
+        overlapping: query.overlaps(),
         counted_from: answer.counted_from,
         truncated: answer.truncated || is_cut,
-        lacks: question.lacks().into_iter().map(Into::into).collect(),
+        lacks: query.lacks().into_iter().map(Into::into).collect(),
     }
 }
 
-fn row(question: &TrafficQuestion, parts: &[Part], values: &[Option<Sums>]) -> TrafficRow {
+fn row(query: &TrafficQuery, parts: &[Part], values: &[Option<Sums>]) -> TrafficRow {
     let mut key = Vec::new();
     let mut filters = Vec::new();
-    for (dimension, part) in question.by.iter().zip(parts) {
+    for (dimension, part) in query.by.iter().zip(parts) {
         key.push((*part != Part::Unknown).then(|| part.to_string()));
-        filters.push(dimension.filter(part, &question.labels));
+        filters.push(dimension.filter(part, &query.labels));
     }
     TrafficRow {
         key,
         filters,
-        ..numbers(question.measure, values)
+        ..numbers(query.measure, values)
     }
 }
 

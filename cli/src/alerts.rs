@@ -42,7 +42,7 @@ enum Command {
 #[derive(clap::Args, Debug)]
 struct List {
     /// Beginning of the time: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
-    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::question::time)]
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = super::store_query::time)]
     from: u64,
 
     /// List only firing alerts
@@ -199,16 +199,16 @@ fn table(alerts: &Alerts) -> String {
     text
 }
 
-fn state(one: &AlertView) -> &str {
-    match (&*one.state, &one.silence, &one.acknowledged) {
+fn state(alert: &AlertView) -> &str {
+    match (&*alert.state, &alert.silence, &alert.acknowledged) {
         ("firing", Some(_), _) => "silenced",
         ("firing", None, Some(_)) => "acknowledged",
         (state, ..) => state,
     }
 }
 
-fn value_text(one: &AlertView, value: u64) -> String {
-    match one.metric.as_deref() {
+fn value_text(alert: &AlertView, value: u64) -> String {
+    match alert.metric.as_deref() {
         Some("flow_latency" | "hop_latency") => units::nanos(value),
         Some("link_utilization") => format!("{:.1} %", value as f64 / 1e4),
         _ => units::count(value),
@@ -256,7 +256,7 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
 }
 
 fn duration(text: &str) -> Result<u64, String> {
-    super::question::seconds(text)
+    super::store_query::seconds(text)
         .filter(|seconds| *seconds > 0)
         .ok_or_else(|| format!("invalid duration {text:?}; write one such as 30m, 2h or 7d"))
 }

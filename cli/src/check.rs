@@ -1,4 +1,5 @@
-//! `hopwise check`: validates a configuration and summarizes it.
+//! `hopwise check`: validates a configuration without starting anything, and prints its warnings and one line with its parts; with
+//! `--connect` it also probes the systems that receive exports.
 
 pub(crate) mod intents;
 
@@ -52,17 +53,20 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         .collector_config(settings.collector.workers, 0)
         .map_err(CliError::new)?;
     if settings.store.enabled && settings.collects() {
-        usable(&settings.store_directory())?;
+        probe_store(&settings.store_directory())?;
     }
     if let Some(manager) = &settings.manager {
-        has_folder(manager.state.as_deref())?;
+        check_state_folder(manager.state.as_deref())?;
     }
     let intents = intents::compiled(&settings);
     let roles = intents::roles(&settings);
-    let exposed = args.config.as_deref().and_then(|file| exposed(file, &settings));
+    let exposed_tokens = args
+        .config
+        .as_deref()
+        .and_then(|file| warn_of_exposed_tokens(file, &settings));
     for warning in warnings(&settings)
         .iter()
-        .chain(&exposed)
+        .chain(&exposed_tokens)
         .chain(&intents.refused)
         .chain(&roles.refused)
     {
@@ -71,7 +75,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.dump {
         // Texts of TOML have the escape sequences of JSON.
         true => terminal::json::escaped(&settings.to_toml()).into_owned(),
-        false => summary(&settings) + &in_kernel(&settings)? + &roles.text + &intents.text,
+        false => summary(&settings) + &explain_kernel_rules(&settings)? + &roles.text + &intents.text,
     };
     terminal::print(&out)?;
     if args.connect {
@@ -81,6 +85,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     }
 }
 
+/// Probes the tables of a console, and returns the authority of the server.
 fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
     let destination = console
         .destination()
@@ -91,12 +96,12 @@ fn probe_console(console: &ConsoleSettings) -> Result<String, String> {
     export_role::probe_console(destination, tables)
 }
 
-/// Checks each system that receives exports.
+/// Probes each system that receives exports, and prints a line for each. Exit code 1: one of them failed.
 fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
-    let found = export_role::probe(&settings.exports)?;
+    let exports = export_role::probe(&settings.exports)?;
     let mut out = terminal::stdout();
-    for (name, found) in &found {
-        let line = match found {
+    for (name, probed) in &exports {
+        let line = match probed {
             Ok(authority) => format!("export {name}: {authority} has what is needed"),
             Err(error) => format!("export {name}: {error}"),
         };
@@ -114,22 +119,22 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
         .as_ref()
         .map(export_role::probe_outlet)
         .transpose()?;
-    for (side, found) in ["from Kafka", "to ClickHouse"]
+    for (side, probed) in ["from Kafka", "to ClickHouse"]
         .into_iter()
         .zip(outlet.iter().flatten())
     {
-        match found {
+        match probed {
             Ok(authority) => writeln!(out, "outlet {side}: {authority} has what is needed"),
             Err(error) => writeln!(out, "outlet {side}: {error}"),
         }
         .map_err(CliError::output)?;
     }
-    let whole = found
+    let all_succeeded = exports
         .values()
         .chain(&console)
         .chain(outlet.iter().flatten())
         .all(Result::is_ok);
-    Ok(if whole {
+    Ok(if all_succeeded {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -183,7 +188,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
 }
 
 /// Returns a warning if everybody on this machine can read the tokens in a file.
-fn exposed(file: &Path, settings: &Settings) -> Option<String> {
+fn warn_of_exposed_tokens(file: &Path, settings: &Settings) -> Option<String> {
     let has_token = settings.api.needs_token()
         || settings
             .manager
@@ -210,6 +215,7 @@ fn unlikely_rules(settings: &Settings) -> impl Iterator<Item = String> {
     })
 }
 
+/// Returns whether a device has a name or a label that matches `pattern`.
 fn has_device(inventory: &manager::inventory::Inventory, pattern: &str) -> bool {
     inventory.devices().any(|device| {
         let mut names = std::iter::once(&device.name).chain(&device.labels);
@@ -242,7 +248,7 @@ fn unknown_edges(settings: &Settings) -> Vec<String> {
 }
 
 /// Checks that the folder of the manager's state exists.
-fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
+fn check_state_folder(state: Option<&Path>) -> Result<(), CliError> {
     let folder = state
         .and_then(Path::parent)
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -258,12 +264,12 @@ fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
 }
 
 /// Checks that a store can be opened in `dir`, without leaving files.
-fn usable(dir: &Path) -> Result<(), CliError> {
+fn probe_store(dir: &Path) -> Result<(), CliError> {
     Store::probe(dir).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Lists the rules that the kernel program cannot evaluate, with `mode = "kernel"`.
-fn in_kernel(settings: &Settings) -> Result<String, CliError> {
+/// Lists the rules that the kernel program cannot evaluate. Empty without an XDP listener with `mode = "kernel"`.
+fn explain_kernel_rules(settings: &Settings) -> Result<String, CliError> {
     let interfaces = settings
         .collector
         .listen
@@ -328,7 +334,7 @@ fn summary_of_roles(settings: &Settings) -> String {
     let aggregator = settings.aggregator.as_ref().map(|aggregator| {
         let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
         let from = &aggregator.listen;
-        let kind = aggregator.kind.word();
+        let kind = aggregator.kind.name();
         let r = aggregator.r;
         let memory = aggregator
             .config(build::aggregator_profile(aggregator, settings))
@@ -362,7 +368,7 @@ fn summary_of_roles(settings: &Settings) -> String {
     [
         switch,
         aggregator.unwrap_or_default(),
-        dta(settings),
+        summary_of_dta(settings),
         manager.unwrap_or_default(),
         console.unwrap_or_default(),
         outlet.unwrap_or_default(),
@@ -371,7 +377,7 @@ fn summary_of_roles(settings: &Settings) -> String {
 }
 
 /// Names the configured parts of DTA.
-fn dta(settings: &Settings) -> String {
+fn summary_of_dta(settings: &Settings) -> String {
     let translator = settings.translator.as_ref().map(|dta| {
         let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();
         format!(
@@ -478,13 +484,14 @@ mod tests {
         );
         let nothing = Settings::parse("[collector]\nenabled = false\n", "h.toml").unwrap();
         assert!(warnings(&nothing)[0].starts_with("`hopwise run` would do nothing: "));
-        let missing = has_folder(Some(Path::new("/no-such-folder/state.sqlite")))
+        let missing = check_state_folder(Some(Path::new("/no-such-folder/state.sqlite")))
             .unwrap_err()
             .to_string();
         assert_eq!(
             missing,
             "there is no folder /no-such-folder for [manager] state; create it"
         );
-        assert!(has_folder(Some(Path::new("state.sqlite"))).is_ok() && has_folder(None).is_ok());
+        assert!(check_state_folder(Some(Path::new("state.sqlite"))).is_ok());
+        assert!(check_state_folder(None).is_ok());
     }
 }

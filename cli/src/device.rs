@@ -91,9 +91,9 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if let Command::Import { file, netbox, output } = &args.command {
         let (import, notes) = match (&netbox.netbox, file) {
             (Some(url), _) => {
-                let found = netbox::read(url, netbox, &args.api)?;
-                cabling::import(&found, netbox)
-                    .map_err(|problems| CliError::new(format!("NetBox at {}: {problems}", found.url)))?
+                let export = netbox::read(url, netbox, &args.api)?;
+                cabling::import(&export, netbox)
+                    .map_err(|problems| CliError::new(format!("NetBox at {}: {problems}", export.url)))?
             }
             (None, Some(file)) => (from_csv(file)?, Vec::new()),
             (None, None) => return Err(CliError::new("name a CSV file, or NetBox by --netbox")),

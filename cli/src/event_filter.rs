@@ -1,6 +1,6 @@
 //! Event filters of commands, for a running hopwise and for a store.
 
-use super::question::time;
+use super::store_query::time;
 use net::client::escape;
 use terminal::CliError;
 use view::EventView;
@@ -117,10 +117,10 @@ impl Filter {
 }
 
 /// Refuses an unknown `name` and lists the known ones.
-fn known(what: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
+fn known(kind: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
     match name {
         Some(name) if !names.contains(&name) => Err(CliError::new(format!(
-            "`{name}` is not a {what}; use one of {}",
+            "`{name}` is not a {kind}; use one of {}",
             names.join(", ")
         ))),
         _ => Ok(()),

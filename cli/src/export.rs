@@ -81,11 +81,11 @@ struct Replay {
     config: PathBuf,
 
     /// Records of this time and later: UTC such as 2026-11-26T03:10Z, ns since 1970, or an age such as 2h
-    #[arg(long, value_name = "TIME", value_parser = super::question::time)]
+    #[arg(long, value_name = "TIME", value_parser = super::store_query::time)]
     from: u64,
 
     /// Records of about this time and earlier; default: all that are stored now
-    #[arg(long, value_name = "TIME", value_parser = super::question::time)]
+    #[arg(long, value_name = "TIME", value_parser = super::store_query::time)]
     to: Option<u64>,
 
     /// Only this stream; default: those of the export
@@ -159,10 +159,10 @@ fn table(exports: &[ExportView]) -> String {
 }
 
 /// Formats the stream of an export, with the topic's partition for an outlet.
-fn stream(one: &ExportView) -> String {
-    match one.partition {
-        Some(partition) => format!("{} {partition}", one.stream),
-        None => one.stream.clone(),
+fn stream(export: &ExportView) -> String {
+    match export.partition {
+        Some(partition) => format!("{} {partition}", export.stream),
+        None => export.stream.clone(),
     }
 }
 
@@ -211,10 +211,10 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
     let silences = Arc::new(NotedSilences(Arc::new(notes)));
     let sent = export_role::replay(&args.name, &export, &settings.all_exports(), silences, range)?;
     terminal::print(&table(&sent))?;
-    let whole = sent
+    let all_accepted = sent
         .iter()
         .all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
-    Ok(if whole {
+    Ok(if all_accepted {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! `hopwise intent`: what is to be watched.
+//! `hopwise intent`: declares which flows a manager measures, plans and applies the changes, and stops or starts all INT.
 
 mod describe;
 mod progress;
@@ -50,13 +50,13 @@ enum Command {
     /// Show the history: actions, who took them, and their results
     History(History),
     /// Remove all INT from the devices, and wait until they have none; the intents stay
-    Stop(Patience),
+    Stop(Wait),
     /// Install the intents again, and wait until the devices have them
-    Start(Patience),
+    Start(Wait),
 }
 
 #[derive(clap::Args, Debug)]
-struct Patience {
+struct Wait {
     /// Seconds to wait for the devices; 0: do not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
@@ -142,7 +142,7 @@ struct Plan {
     json: bool,
 }
 
-/// An intent on the command line.
+/// An intent, as the options of the command line describe it.
 #[derive(clap::Args, Debug)]
 struct Written {
     /// Name of the intent: letters, digits, `.`, `_` and `-`
@@ -253,6 +253,7 @@ struct Written {
     priority: u32,
 }
 
+/// Parses `METRIC=VALUE`. A latency needs a unit.
 fn threshold(text: &str) -> Result<(String, String), String> {
     let (metric, value) = text
         .split_once('=')
@@ -265,6 +266,7 @@ fn threshold(text: &str) -> Result<(String, String), String> {
     Ok((metric.to_owned(), value.to_owned()))
 }
 
+/// Parses a budget: reports per second, or rates.
 fn budget(text: &str) -> Result<Budget, String> {
     let written = if text.parse::<u64>().is_ok() {
         format!("{text} reports/s")
@@ -327,8 +329,8 @@ impl Written {
 }
 
 impl Written {
-    /// Says that every flow is measured, which is what an intent without flows means.
-    fn say_if_all(&self) {
+    /// Notes on standard error that every flow is measured, if the intent names no flows.
+    fn note_if_all_flows(&self) {
         let named = [
             &self.src,
             &self.dst,
@@ -345,6 +347,7 @@ impl Written {
         }
     }
 
+    /// Returns the field `report` of the intent.
     fn reporting(&self) -> Map<String, Value> {
         let thresholds: BTreeMap<_, _> = self.threshold.iter().cloned().collect();
         let keys = [
@@ -368,12 +371,12 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     let out = match args.command {
         Command::Add(args) => return add(&client, &args),
-        Command::Stop(Patience { wait }) => return halt(&client, true, Duration::from_secs(wait)),
-        Command::Start(Patience { wait }) => return halt(&client, false, Duration::from_secs(wait)),
+        Command::Stop(Wait { wait }) => return stop_or_start(&client, true, Duration::from_secs(wait)),
+        Command::Start(Wait { wait }) => return stop_or_start(&client, false, Duration::from_secs(wait)),
         Command::Plan(Plan { intent, json }) => {
             let answer = match intent.name {
                 Some(_) => {
-                    intent.say_if_all();
+                    intent.note_if_all_flows();
                     client
                         .send("POST", "/intents/plan", &intent.to_json())
                         .map_err(explain)?
@@ -441,7 +444,7 @@ fn remove(client: &Client, names: &[String], json: bool) -> Result<String, CliEr
 }
 
 /// Stops or starts all INT, and waits for the devices. Exit code 1: not all of them did it in time.
-fn halt(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliError> {
+fn stop_or_start(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliError> {
     let path = if stop { "/domain/stop" } else { "/domain/start" };
     let mut state: DomainView = read_as(client, client.send("POST", path, &Value::Null)?)?;
     let is_done = progress::wait_for_devices(client, &mut state, limit, Terminal::stderr().interactive)?;
@@ -459,7 +462,7 @@ fn explain(error: ClientError) -> CliError {
     let ClientError::Refused { status, message } = error else {
         return error.into();
     };
-    let message = match (status, option_in(&message)) {
+    let message = match (status, split_option(&message)) {
         (400, Some((option, rest))) => format!("{option}: {rest}"),
         (404, _) if message.contains("no intent") => format!("{message} (`hopwise intent list`)"),
         (412, _) if message.contains("already") => format!("{message} (--replace)"),
@@ -469,7 +472,7 @@ fn explain(error: ClientError) -> CliError {
 }
 
 /// Returns the option for the key with which a message begins, and the rest of the message.
-fn option_in(message: &str) -> Option<(&'static str, &str)> {
+fn split_option(message: &str) -> Option<(&'static str, &str)> {
     let (key, rest) = message.strip_prefix('`')?.split_once("`: ")?;
     let options = [
         ("name", "NAME"),
@@ -490,11 +493,11 @@ fn option_in(message: &str) -> Option<(&'static str, &str)> {
         ("until", "--until"),
     ];
     let is_threshold = key.starts_with("report.thresholds.");
-    let found = options
+    let option = options
         .into_iter()
-        .find(|(one, _)| *one == key)
+        .find(|(known, _)| *known == key)
         .map(|(_, option)| option);
-    found
+    option
         .or(is_threshold.then_some("--threshold"))
         .map(|option| (option, rest))
 }
@@ -503,7 +506,7 @@ fn option_in(message: &str) -> Option<(&'static str, &str)> {
 fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     let bodies = match &args.file {
         None => {
-            args.intent.say_if_all();
+            args.intent.note_if_all_flows();
             vec![args.intent.to_json()]
         }
         Some(file) => {
@@ -545,11 +548,11 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
         false => added.iter().map(show).collect::<Vec<_>>().join("\n"),
     };
     terminal::print(&out)?;
-    let good = args.wait == 0
+    let all_work = args.wait == 0
         || added
             .iter()
             .all(|intent| progress::works(intent) || intent.state == "installed");
-    Ok(if good {
+    Ok(if all_work {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
@@ -753,7 +756,7 @@ mod tests {
         );
         assert_eq!(intent.reporting.rule.as_deref(), Some("hops>2"));
         let then = intent.reporting.then.unwrap();
-        assert_eq!((then.scope.word(), then.length), ("this flow", 60_000_000_000));
+        assert_eq!((then.scope.name(), then.length), ("this flow", 60_000_000_000));
         let budget = |text: &str| {
             let line = Line::try_parse_from(["intent", "add", "all", "--budget", text]).ok()?;
             let Command::Add(add) = line.args.command else {

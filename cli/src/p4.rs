@@ -268,7 +268,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
         Ok(program) => {
             let can = program.capabilities();
             if let Some(role) = map.role() {
-                let word = role.word();
+                let word = role.name();
                 let _ = writeln!(out, "The map fits the program.");
                 let _ = writeln!(
                     out,
@@ -276,12 +276,12 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
                 );
                 return Ok((out, ExitCode::SUCCESS));
             }
-            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.word()).collect();
+            let modes: Vec<&str> = can.modes.iter().map(|mode| mode.name()).collect();
             let _ = writeln!(out, "The map fits the program.");
             let _ = writeln!(out, "modes: {}", modes.join(", "));
             let _ = writeln!(out, "instructions: {}", instruction::names(can.bits));
             let _ = writeln!(out, "entries of the watchlist: {}", can.watch_entries);
-            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.word()).collect();
+            let filters: Vec<&str> = can.filters.iter().map(|filter| filter.name()).collect();
             let _ = match filters.is_empty() {
                 true => writeln!(out, "filters: none"),
                 false => writeln!(
@@ -305,7 +305,7 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
 
 /// Returns the rules of the roles, in the order in which the manager adds them.
 fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
-    let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
+    let mode = Mode::ALL.into_iter().find(|mode| mode.name() == wanted.mode);
     let mode = mode.ok_or_else(|| {
         CliError::new(format!(
             "there is no mode `{}`; give md, mx, postcard or sf",
@@ -317,11 +317,11 @@ fn rules(wanted: &RuleOptions, all: instruction::Bits) -> Result<Vec<Rule>, CliE
             "there is no instruction bit {bit}; give 0 to 15"
         )));
     }
-    let given = wanted
+    let requested_bits = wanted
         .bits
         .iter()
         .fold(0, |bits, bit| bits | instruction::bit(*bit));
-    let bits = if given == 0 { all } else { given };
+    let bits = if requested_bits == 0 { all } else { requested_bits };
     let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
     rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
     rules.extend(instruction::numbers(bits).map(Rule::Instruction));
@@ -373,7 +373,7 @@ fn filter(text: &str) -> Option<Filter> {
         });
     }
     let mut parts = text.split(':');
-    let algorithm = FilterAlgorithm::from_word(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
+    let algorithm = FilterAlgorithm::from_name(parts.next()?).filter(|one| *one != FilterAlgorithm::Rule)?;
     let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
     let (metric, threshold) = match compares {
         true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
@@ -391,8 +391,8 @@ fn filter(text: &str) -> Option<Filter> {
 /// Lists the entries of a device of a configuration.
 fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
     let inventory = manager::inventory::from_settings(&settings.inventory);
-    let found = inventory.devices().find(|device| device.name == name);
-    let device = found
+    let known_device = inventory.devices().find(|device| device.name == name);
+    let device = known_device
         .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;
     let of_device = settings
         .manager
@@ -426,7 +426,7 @@ fn device_entries(settings: &Settings, name: &str) -> Result<String, CliError> {
 
 fn entries(info: &P4Info, map: &Map, wanted: &RuleOptions) -> Result<String, CliError> {
     if let Some(role) = map.role() {
-        let word = role.word();
+        let word = role.name();
         return Err(CliError::new(format!(
             "the entries of an {word} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{word}]"
         )));
@@ -570,14 +570,14 @@ impl Names {
             Content::Copies { replicas, .. } if matches!(entry.key, Key::Group(_)) => {
                 let copies: Vec<String> = replicas
                     .iter()
-                    .map(|(port, instance)| format!("port {port} instance {instance}"))
+                    .map(|copy| format!("port {} instance {}", copy.port, copy.instance))
                     .collect();
                 let _ = writeln!(line, " -> {}", copies.join(", "));
             }
             Content::Copies {
                 replicas, truncate, ..
             } => {
-                let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                let ports: Vec<String> = replicas.iter().map(|copy| copy.port.to_string()).collect();
                 let cut = if *truncate == 0 {
                     String::new()
                 } else {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime;
 
-use super::question::{Format, Printed, Question, time};
 use super::remote::{Api, fetch, parse_path};
+use super::store_query::{Format, Printed, StoreQuery, time};
 use config::{Settings, build};
 use history::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
 use terminal::CliError;
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let dir = args.dir.unwrap_or_else(|| Settings::default().store_directory());
     // Reports a missing or unreadable store.
     super::stored::open(&dir)?;
-    let question = Question {
+    let query = StoreQuery {
         dir,
         sql: String::new(),
         format: args.format,
@@ -95,23 +95,19 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         limit: args.limit,
         timeout: Duration::from_secs_f64(args.timeout),
     };
-    let helper = Asker::new(&question.dir)?;
+    let helper = Asker::new(&query.dir)?;
     let sql = match args.sql {
         Some(sql) => sql,
         None if io::stdin().is_terminal() => {
-            super::query_shell::run(
-                question.clone(),
-                &|asked| helper.printed(asked, &names),
-                &|view| {
-                    let question = question.about(format!("SELECT * FROM {view} LIMIT 0"));
-                    Ok(helper.ask(&question)?.columns)
-                },
-            )?;
+            super::query_shell::run(query.clone(), &|asked| helper.printed(asked, &names), &|view| {
+                let query = query.with_sql(format!("SELECT * FROM {view} LIMIT 0"));
+                Ok(helper.ask(&query)?.columns)
+            })?;
             return Ok(ExitCode::SUCCESS);
         }
         None => read_query()?,
     };
-    let printed = helper.printed(&question.about(sql), &names)?;
+    let printed = helper.printed(&query.with_sql(sql), &names)?;
     printed.print()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -151,9 +147,9 @@ impl Asker {
         })
     }
 
-    fn printed(&self, question: &Question, names: &Names) -> Result<Printed, CliError> {
-        let mut answer = self.ask(question)?;
-        let text = match question.format {
+    fn printed(&self, query: &StoreQuery, names: &Names) -> Result<Printed, CliError> {
+        let mut answer = self.ask(query)?;
+        let text = match query.format {
             Format::Table => as_table(&answer, names),
             Format::Json => as_json(&answer),
             Format::Csv => as_csv(&answer),
@@ -161,7 +157,7 @@ impl Asker {
         let mut remarks = std::mem::take(&mut answer.notes);
         if answer.truncated {
             let rows = units::counted(answer.rows.len() as u64, "row");
-            let remedy = if answer.rows.len() < question.limit {
+            let remedy = if answer.rows.len() < query.limit {
                 format!(
                     "the result is larger than {} MiB; select fewer columns, or split the query",
                     MAX_BYTES >> 20
@@ -172,21 +168,21 @@ impl Asker {
             remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
         }
         Ok(Printed {
-            format: question.format,
+            format: query.format,
             text,
             remarks,
         })
     }
 
-    fn ask(&self, question: &Question) -> Result<Rows, CliError> {
-        let Question {
+    fn ask(&self, query: &StoreQuery) -> Result<Rows, CliError> {
+        let StoreQuery {
             sql,
             from,
             to,
             limit,
             timeout,
             ..
-        } = question.clone();
+        } = query.clone();
         let request = Request {
             sql,
             from,

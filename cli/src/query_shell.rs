@@ -14,8 +14,8 @@ use rustyline::history::{DefaultHistory, History as _};
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
-use super::question::{Format, Printed, Question, time};
 use super::remote::path_variable;
+use super::store_query::{Format, Printed, StoreQuery, time};
 use terminal::{CliError, Terminal};
 
 /// Columns of each view, for `.schema` and completion.
@@ -41,14 +41,14 @@ enum Step {
 #[derive(Clone, Debug)]
 struct Session {
     statement: String,
-    question: Question,
+    query: StoreQuery,
     schema: Schema,
 }
 
 /// Reads statements until the end of the input. `ask` answers one; an error is printed, and the shell goes on.
 pub(super) fn run(
-    question: Question,
-    ask: &dyn Fn(&Question) -> Result<Printed, CliError>,
+    query: StoreQuery,
+    ask: &dyn Fn(&StoreQuery) -> Result<Printed, CliError>,
     columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>,
 ) -> Result<(), CliError> {
     let schema = Schema::read(columns)?;
@@ -66,11 +66,11 @@ pub(super) fn run(
     terminal::print(&format!(
         "hopwise {}: SQL over {}. End a statement with `;`. `.help` lists commands.\n",
         env!("CARGO_PKG_VERSION"),
-        question.dir.display()
+        query.dir.display()
     ))?;
     let mut session = Session {
         statement: String::new(),
-        question,
+        query,
         schema,
     };
     loop {
@@ -90,20 +90,20 @@ pub(super) fn run(
         };
         let step = session.line(&line);
         if !matches!(step, Step::More) && !line.trim().is_empty() {
-            let whole = if let Step::Run(sql) = &step {
+            let entry = if let Step::Run(sql) = &step {
                 sql.replace('\n', " ") + ";"
             } else {
                 line
             };
-            let _ = editor.add_history_entry(whole);
+            let _ = editor.add_history_entry(entry);
         }
         match step {
             Step::More | Step::Set => {}
             Step::Print(text) => terminal::print(&text)?,
             Step::Quit => break,
-            Step::Run(sql) => match ask(&Question {
+            Step::Run(sql) => match ask(&StoreQuery {
                 sql,
-                ..session.question.clone()
+                ..session.query.clone()
             }) {
                 Ok(printed) => show(&printed)?,
                 Err(error) => terminal::note(error),
@@ -192,7 +192,7 @@ impl Session {
     fn command(&mut self, command: &str) -> Step {
         let (name, value) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let value = value.trim();
-        let asked = &mut self.question;
+        let asked = &mut self.query;
         match (name, value) {
             ("quit" | "exit", _) => Step::Quit,
             ("tables", _) => Step::Print(self.schema.tables()),
@@ -274,10 +274,10 @@ impl Schema {
         }
     }
 
-    /// Completes the word that ends at `at`: returns its start and the possible texts. Columns are those of
+    /// Completes the word that ends at `cursor`: returns its start and the possible texts. Columns are those of
     /// the tables that the line names, or of all.
-    fn complete(&self, line: &str, at: usize) -> (usize, Vec<String>) {
-        let begun = line.get(..at).unwrap_or(line);
+    fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
+        let begun = line.get(..cursor).unwrap_or(line);
         let start = begun
             .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.')
             .map_or(0, |i| i + 1);
@@ -302,21 +302,21 @@ impl Schema {
             .filter(|(view, _)| !named || has_word(line, view));
         let columns = views.flat_map(|(_, columns)| columns.iter().map(String::as_str));
         let tables = self.views.iter().map(|(view, _)| *view);
-        let mut found: Vec<String> = tables
+        let mut completions: Vec<String> = tables
             .chain(columns)
             .filter(|name| name.starts_with(word))
             .map(str::to_owned)
             .collect();
         let upper = word.to_ascii_uppercase();
-        found.extend(
+        completions.extend(
             KEYWORDS
                 .iter()
                 .filter(|one| one.starts_with(&upper))
                 .map(|one| (*one).to_owned()),
         );
-        found.sort_unstable();
-        found.dedup();
-        (start, found)
+        completions.sort_unstable();
+        completions.dedup();
+        (start, completions)
     }
 }
 
@@ -386,7 +386,7 @@ mod tests {
             })
         };
         let schema = Schema::read(&columns).unwrap();
-        let question = Question {
+        let query = StoreQuery {
             dir: "store".into(),
             sql: String::new(),
             format: Format::Table,
@@ -397,7 +397,7 @@ mod tests {
         };
         Session {
             statement: String::new(),
-            question,
+            query,
             schema,
         }
     }
@@ -426,16 +426,16 @@ mod tests {
         for line in [".format csv", ".limit 7", ".from 17", ".to 18"] {
             assert_eq!(session.line(line), Step::Set, "{line}");
         }
-        let Question {
+        let StoreQuery {
             format,
             limit,
             from,
             to,
             ..
-        } = session.question;
+        } = session.query;
         assert_eq!((format, limit, from, to), (Format::Csv, 7, Some(17), Some(18)));
         assert_eq!(session.line(".from"), Step::Set);
-        assert_eq!(session.question.from, None);
+        assert_eq!(session.query.from, None);
         let said = |line: &str, session: &mut Session| match session.line(line) {
             Step::Print(text) => text,
             other => panic!("{line}: {other:?}"),

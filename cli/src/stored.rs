@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use collector::Kind;
 use detect::Metric;
-use store::{EventFilter, EventRow, FirstRow, QueryOptions, Reader, Value, facts};
+use store::{EventFilter, EventRow, QueryOptions, Reader, Value, facts};
 
 use super::event_filter::Filter;
 use super::remote::parse_path;
@@ -53,16 +53,16 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     };
     let with_unchanged = filter.kind.is_some() || filter.names_unchanged();
     let limit = limit as usize;
-    let mut found = Vec::new();
+    let mut found_rows = Vec::new();
     let mut after = None;
     loop {
-        let question = EventFilter {
+        let filter = EventFilter {
             after,
-            limit: limit - found.len(),
+            limit: limit - found_rows.len(),
             ..wanted
         };
         let (rows, stopped) = reader
-            .events_where(&question, |row: &EventRow| {
+            .events_where(&filter, |row: &EventRow| {
                 let is_listed = with_unchanged || row.event.kind != Kind::Latest;
                 is_listed
                     && condition
@@ -70,17 +70,17 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
                         .is_none_or(|condition| condition.matches(&facts::from_row(row)))
             })
             .map_err(|error| CliError::new(error.message))?;
-        found.extend(rows);
+        found_rows.extend(rows);
         after = stopped;
-        if after.is_none() || found.len() >= limit {
+        if after.is_none() || found_rows.len() >= limit {
             break;
         }
     }
     reader.notes().iter().for_each(terminal::note);
-    let views = found.iter().rev().map(|row| {
-        let path = (&row.path[..], row.first.as_ref().map(FirstRow::values));
-        EventView::new(&row.event, row.rule.as_deref(), path, &ReasonNames::new())
-    });
+    let views = found_rows
+        .iter()
+        .rev()
+        .map(|row| EventView::from_row(row, &ReasonNames::new()));
     Ok(views.collect())
 }
 
@@ -95,11 +95,11 @@ fn flow_rows(dir: &Path, condition: &str, text: &str, limit: u32) -> Result<Vec<
 
 /// Reads the flows whose text is or contains `text`, the latest first. A single flow has its hops.
 pub(super) fn flows(dir: &Path, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliError> {
-    let mut found = flow_rows(dir, "flow = ?1", text, limit)?;
-    if found.is_empty() {
-        found = flow_rows(dir, "instr(flow, ?1) > 0", text, limit)?;
+    let mut rows = flow_rows(dir, "flow = ?1", text, limit)?;
+    if rows.is_empty() {
+        rows = flow_rows(dir, "instr(flow, ?1) > 0", text, limit)?;
     }
-    let mut flows: Vec<FlowDetail> = found.into_iter().filter_map(flow).collect();
+    let mut flows: Vec<FlowDetail> = rows.into_iter().filter_map(flow).collect();
     if let [flow] = &mut flows[..] {
         flow.hops = hops(dir, &flow.flow)?;
     }

@@ -16,8 +16,8 @@ use self::{
     snapshot::Snapshot,
     state::{Action, Range, State, Target},
 };
-use super::question::time;
 use super::remote::Api;
+use super::store_query::time;
 use net::client::Client;
 use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone};
@@ -112,10 +112,10 @@ enum Shown {
 
 impl Shown {
     fn ask(client: &Client, state: &State, now: u64) -> Result<Self, CliError> {
-        let question = state.range.query(now);
+        let span = state.range.query(now);
         match &state.page.flow {
-            Some(flow) => Detail::fetch(client, flow, &question).map(|detail| Self::Flow(Box::new(detail))),
-            None => Snapshot::fetch(client, state.page.order, &state.page.filter, &question)
+            Some(flow) => Detail::fetch(client, flow, &span).map(|detail| Self::Flow(Box::new(detail))),
+            None => Snapshot::fetch(client, state.page.order, &state.page.filter, &span)
                 .map(|snapshot| Self::Tables(Box::new(snapshot))),
         }
     }

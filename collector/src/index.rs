@@ -39,6 +39,16 @@ pub(crate) struct IndexPosition {
     way: u8,
 }
 
+impl IndexPosition {
+    #[inline(always)]
+    fn new(bucket: usize, way: usize) -> Self {
+        Self {
+            bucket: bucket as u32,
+            way: way as u8,
+        }
+    }
+}
+
 /// An entry, seen from the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IndexEntry {
@@ -126,13 +136,7 @@ impl Index {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
                 if bucket.tags[way] == tag(hash) && matches(bucket.slots[way]) {
-                    return Some((
-                        IndexPosition {
-                            bucket: at as u32,
-                            way: way as u8,
-                        },
-                        bucket.slots[way],
-                    ));
+                    return Some((IndexPosition::new(at, way), bucket.slots[way]));
                 }
             }
         }
@@ -189,19 +193,13 @@ impl Index {
         let first = self.first(hash);
         [first, self.second(hash, first)].into_iter().find_map(|bucket| {
             let way = self.buckets[bucket].tags.iter().position(|tag| *tag == 0)?;
-            Some(IndexPosition {
-                bucket: bucket as u32,
-                way: way as u8,
-            })
+            Some(IndexPosition::new(bucket, way))
         })
     }
 
     fn entry(&self, at: usize, way: usize) -> IndexEntry {
         let bucket = &self.buckets[at];
-        let place = IndexPosition {
-            bucket: at as u32,
-            way: way as u8,
-        };
+        let place = IndexPosition::new(at, way);
         IndexEntry {
             place,
             slot: bucket.slots[way],
@@ -218,10 +216,7 @@ impl Index {
         for at in candidates {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
-                let place = IndexPosition {
-                    bucket: at as u32,
-                    way: way as u8,
-                };
+                let place = IndexPosition::new(at, way);
                 if bucket.tags[way] == 0 {
                     if !full {
                         return InsertSlot::Free(place);

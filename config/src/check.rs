@@ -629,7 +629,7 @@ impl Checker<'_, '_> {
 
     fn api(&mut self, settings: &Settings) {
         let api = &settings.api;
-        if let Err(message) = settings.is_guarded() {
+        if let Err(message) = settings.check_protection() {
             self.refuse(&["api", "listen"], message);
         }
         for (name, value, most) in [

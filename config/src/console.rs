@@ -1,4 +1,4 @@
-//! `[console]`: where the tables of a fleet are.
+//! `[console]`: the ClickHouse tables that a console reads, to which the collectors of a fleet export.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -65,7 +65,7 @@ fn each_example_has_its_store_in_the_file_of_the_collector() {
             continue;
         };
         for report in &dta.report {
-            let kind = report.operation.unwrap().word();
+            let kind = report.operation.unwrap().name();
             let numbers = match report.list {
                 Some(list) => (list..list + u32::from(report.lists)).map(u64::from).collect(),
                 None => vec![u64::from(report.store.unwrap())],

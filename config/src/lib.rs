@@ -56,14 +56,14 @@ impl Settings {
         let Some(folder) = self.manager.as_mut().and_then(|manager| manager.intents.take()) else {
             return Ok(());
         };
-        let place = file.display().to_string();
+        let file_name = file.display().to_string();
         let names = self
             .intents
             .iter()
             .map(|intent| {
                 let written = intent.show().to_written();
                 let name = written["name"].as_str().unwrap_or_default();
-                (name.to_owned(), place.clone())
+                (name.to_owned(), file_name.clone())
             })
             .collect();
         let collects = self.collects();
@@ -84,13 +84,13 @@ impl Settings {
             }
             reader.end_values(&root);
             // A file for another role alone runs no collector.
-            let other = settings.switch.is_some()
+            let has_other_role = settings.switch.is_some()
                 || settings.translator.is_some()
                 || settings.aggregator.is_some()
                 || settings.reporter.is_some()
                 || settings.outlet.is_some()
                 || settings.console.is_some();
-            if other && !read::is_written(&root, &["collector"]) {
+            if has_other_role && !read::is_written(&root, &["collector"]) {
                 settings.collector.enabled = Some(false);
             }
             check::check(&settings, text, &root, &mut reader);
@@ -137,7 +137,7 @@ impl Settings {
         }))
     }
 
-    /// Returns the exports, with what they need of the rest of the file.
+    /// Returns the exports, with the settings of other sections that they use.
     pub fn all_exports(&self) -> Exports<'_> {
         Exports {
             exports: &self.exports,
@@ -156,17 +156,17 @@ impl Settings {
     /// Returns these settings with every change in `new` that can be applied at run time, and the names of
     /// the other settings that differ, which stay unchanged.
     pub fn reload(&self, new: Self) -> (Self, Vec<String>) {
-        let mut kept = Vec::new();
+        let mut unchanged = Vec::new();
         let mut merged = new;
-        merged.keep_fixed(self, false, "", &mut kept);
-        (merged, kept)
+        merged.keep_fixed(self, false, "", &mut unchanged);
+        (merged, unchanged)
     }
 
     /// Checks that the API is protected where it is reachable. For settings that were changed after they were read.
     ///
     /// # Errors
     /// The API needs a token; the message says what to do.
-    pub fn is_guarded(&self) -> Result<(), String> {
+    pub fn check_protection(&self) -> Result<(), String> {
         if self.api.listen.ip().is_loopback() || self.api.needs_token() {
             return Ok(());
         }
@@ -346,7 +346,7 @@ impl Overrides {
         if let Some(console) = &self.console {
             console.apply(&mut settings)?;
         }
-        settings.is_guarded().map(|()| settings)
+        settings.check_protection().map(|()| settings)
     }
 }
 

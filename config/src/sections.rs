@@ -51,9 +51,9 @@ section! {
 choice! {
     /// Period of one file of the store.
     pub enum Period("\"hour\" or \"day\"") {
-        /// An hour.
+        /// One file per hour.
         Hour = "hour",
-        /// A day (UTC).
+        /// One file per day, from midnight UTC.
         Day = "day",
     }
 }
@@ -153,17 +153,17 @@ section! {
 }
 
 choice! {
-    /// What the bearer of a token may do.
+    /// Rights of the bearer of a token.
     pub enum Role("\"read\" or \"operate\"") {
         /// Read everything, and change nothing.
         Read = "read",
-        /// Everything.
+        /// Read and change everything.
         Operate = "operate",
     }
 }
 
 section! {
-    /// The web UI.
+    /// The web UI, which the API's listener serves.
     pub struct UiSettings("[ui]") {
         /// Serve the web UI.
         pub enabled: bool = true,
@@ -173,7 +173,7 @@ section! {
 section! {
     /// The log, on standard error.
     pub struct LogSettings("[log]") {
-        /// Level.
+        /// The least severe level that is logged.
         [live] pub level: Level = Level::Info,
         /// Format of the lines: text, or one JSON object per line.
         pub format: LogFormat = LogFormat::Text,
@@ -191,17 +191,17 @@ choice! {
 }
 
 choice! {
-    /// Log level.
+    /// Log level; each includes the levels before it.
     pub enum Level("\"error\", \"warn\", \"info\", \"debug\" or \"trace\"") {
-        /// What failed.
+        /// Failures that need attention.
         Error = "error",
-        /// And what may need attention.
+        /// Conditions that may need attention.
         Warn = "warn",
-        /// And starts, stops, reloads.
+        /// Starts, stops and reloads.
         Info = "info",
-        /// And why.
+        /// Reasons for decisions, and details for debugging.
         Debug = "debug",
-        /// And everything.
+        /// Every step, in great volume.
         Trace = "trace",
     }
 }

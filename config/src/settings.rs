@@ -22,7 +22,7 @@ use settings::section;
 use switch_role::settings::SwitchSettings;
 
 section! {
-    /// What a configuration file can hold.
+    /// All sections of a configuration file.
     pub struct Settings("the file") {
         /// Receiving, and the size of all tables.
         pub collector: CollectorSettings = CollectorSettings::default(),
@@ -34,7 +34,7 @@ section! {
         [live] pub nodes: BTreeMap<u32, NodeEntry> = BTreeMap::new(),
         /// Thresholds of significant changes.
         [live] pub thresholds: ThresholdSettings = ThresholdSettings::default(),
-        /// Conditions over metrics.
+        /// Rules: conditions over metrics, with a name.
         [live] pub rules: Vec<RuleSettings> = Vec::new(),
         /// A software switch between interfaces.
         pub switch: Option<SwitchSettings> = None,
@@ -50,13 +50,13 @@ section! {
         [live] pub inventory: InventorySettings = InventorySettings::default(),
         /// Flows that a manager measures.
         [live] pub intents: Vec<IntentSettings> = Vec::new(),
-        /// Names of hosts.
+        /// Host names for IP addresses.
         pub names: NamesSettings = NamesSettings::default(),
-        /// Storage on disk.
+        /// The local store of events, flows and rollups.
         pub store: StoreSettings = StoreSettings::default(),
-        /// Reports around what happens.
+        /// Recordings of the reports around significant events.
         pub flight_recorder: FlightRecorderSettings = FlightRecorderSettings::default(),
-        /// What exports have in common.
+        /// Settings that all exports share.
         pub export: SharedExportSettings = SharedExportSettings::default(),
         /// Records to other systems, by name.
         pub exports: BTreeMap<String, ExportSettings> = BTreeMap::new(),
@@ -64,11 +64,11 @@ section! {
         pub outlet: Option<OutletSettings> = None,
         /// A console over the records of a fleet.
         pub console: Option<ConsoleSettings> = None,
-        /// The HTTP API.
+        /// The HTTP API and its listener.
         pub api: ApiSettings = ApiSettings::default(),
-        /// The web UI.
+        /// The web UI, on the API's listener.
         pub ui: UiSettings = UiSettings::default(),
-        /// The log.
+        /// The log on standard error.
         pub log: LogSettings = LogSettings::default(),
     }
 }

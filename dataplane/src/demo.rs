@@ -1,4 +1,4 @@
-//! A small leaf–spine network with a script to watch: about ten thousand reports per second, a microburst every twenty
+//! The network of `hopwise demo`: a small leaf–spine fabric with a script to watch: about ten thousand reports per second, a microburst every twenty
 //! seconds, and every minute a link that fails, is routed around, and is restored.
 
 use crate::fabric::{
@@ -36,24 +36,26 @@ pub const THRESHOLDS: detect::threshold::Set = {
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
-/// The script repeats every minute.
-const ACT: u64 = 60 * SECOND;
-/// Number of scripted minutes: a day. After that only the traffic continues.
-const ACTS: u64 = 24 * 60;
+/// Period of the script, ns.
+const PERIOD: u64 = 60 * SECOND;
+/// Number of scripted periods: a day. After that only the traffic continues.
+const PERIODS: u64 = 24 * 60;
 /// Seconds into each minute at which a microburst begins.
 const BURSTS: [u64; 3] = [5, 25, 45];
-/// Seconds into each minute at which the link fails and is restored.
+/// Second of each minute at which the link fails.
 const CUT: u64 = 30;
+/// Second of each minute at which the link is restored.
 const RESTORE: u64 = 38;
-/// The hosts that send the microburst, and the one that gets it.
+/// The hosts that send the microburst.
 const BURST_FROM: [u32; 4] = [10_001, 10_003, 10_004, 10_006];
+/// The host that receives the microburst.
 const BURST_TO: u32 = 10_008;
 /// Number of packets that each of them sends.
 const BURST_PACKETS: u32 = 60;
 /// The link that fails.
 const LINK: (u32, u32) = (101, 201);
 
-/// Names of the drop reason codes in the demo's reports.
+/// Returns the drop reason codes and their names in the demo's reports.
 pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
     DropReason::ALL
         .into_iter()
@@ -61,7 +63,7 @@ pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
         .map(|reason| (reason.code(), reason.name()))
 }
 
-/// The demo, beginning at time 0: the fabric and its script, a day of it.
+/// Returns the demo, beginning at time 0: the fabric and its script, a day of it.
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
@@ -69,7 +71,7 @@ pub fn scenario(seed: u64) -> Result<(Fabric, Vec<Line>), FabricError> {
     scenario_at(seed, 0)
 }
 
-/// The demo, beginning at `start`, ns since the epoch, by the switches' clocks.
+/// Returns the demo, beginning at `start`, ns since the epoch, by the switches' clocks.
 ///
 /// # Errors
 /// None in practice: all nodes and links in the script exist.
@@ -79,11 +81,11 @@ pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), FabricE
         fabric.add_flow(&spec)?;
     }
     let mut bursts = Vec::new();
-    for (at, from) in BURST_FROM.into_iter().enumerate() {
+    for (index, from) in BURST_FROM.into_iter().enumerate() {
         let spec = FlowSpec {
             pattern: Pattern::Idle,
             payload: 1_000,
-            ..FlowSpec::new(from, BURST_TO, 7_000 + at as u16, 9_000)
+            ..FlowSpec::new(from, BURST_TO, 7_000 + index as u16, 9_000)
         };
         bursts.push(fabric.add_flow(&spec)?);
     }
@@ -91,7 +93,7 @@ pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), FabricE
     Ok((fabric, script))
 }
 
-/// Four leaves with two hosts each, two spines, 100 Mb/s and 128 KiB everywhere: slow enough for packets to queue.
+/// Returns four leaves with two hosts each, two spines, 100 Mb/s and 128 KiB everywhere: slow enough for packets to queue.
 fn topology() -> Topology {
     let wire = Wire {
         rate: 100_000_000,
@@ -127,7 +129,7 @@ fn config(start: u64) -> Config {
     }
 }
 
-/// 56 flows, one from each host to each other, of several kinds and about 180 packets/s each.
+/// Returns 56 flows, one from each host to each other, of several kinds and about 180 packets/s each.
 fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
     let hosts = 10_001..=10_008u32;
     hosts
@@ -135,17 +137,17 @@ fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
         .flat_map(move |from| hosts.clone().map(move |to| (from, to)))
         .filter(|(from, to)| from != to)
         .enumerate()
-        .map(move |(at, (from, to))| {
-            let at = at as u16;
+        .map(move |(index, (from, to))| {
+            let index = index as u16;
             FlowSpec {
-                family: if at % 7 == 3 { Family::V6 } else { Family::V4 },
-                transport: if at % 3 == 1 {
+                family: if index % 7 == 3 { Family::V6 } else { Family::V4 },
+                transport: if index % 3 == 1 {
                     Transport::Tcp
                 } else {
                     Transport::Udp
                 },
-                payload: 200 + at % 9 * 100,
-                pattern: match at % 4 {
+                payload: 200 + index % 9 * 100,
+                pattern: match index % 4 {
                     0 => Pattern::constant(180),
                     1 => Pattern::OnOff {
                         gap: MS,
@@ -155,19 +157,20 @@ fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
                     },
                     _ => Pattern::poisson(180),
                 },
-                start: start + u64::from(at) * 30 * MS,
-                ..FlowSpec::new(from, to, 20_000 + at, if at % 3 == 1 { 443 } else { 5_000 })
+                start: start + u64::from(index) * 30 * MS,
+                ..FlowSpec::new(from, to, 20_000 + index, if index % 3 == 1 { 443 } else { 5_000 })
             }
         })
 }
 
+/// Schedules the bursts and the link failures of all periods, and returns a line for each.
 fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line>, FabricError> {
     let mut lines = Vec::new();
     let (a, b) = LINK;
     let link = format!("leaf1-spine1 ({a}-{b})");
-    for act in 0..ACTS {
+    for period in 0..PERIODS {
         for second in BURSTS {
-            let at = act * ACT + second * SECOND;
+            let at = period * PERIOD + second * SECOND;
             for &flow in bursts {
                 fabric.schedule(
                     start + at,
@@ -182,8 +185,8 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
                 format!("microburst: h1, h3, h4 and h6 send {BURST_PACKETS} packets each to h8 at once");
             lines.push(Line { at, text });
         }
-        let cut = act * ACT + CUT * SECOND;
-        let restore = act * ACT + RESTORE * SECOND;
+        let cut = period * PERIOD + CUT * SECOND;
+        let restore = period * PERIOD + RESTORE * SECOND;
         fabric.schedule(start + cut, Action::CutLink { a, b })?;
         fabric.schedule(start + restore, Action::MendLink { a, b })?;
         lines.push(Line {
@@ -314,7 +317,7 @@ mod tests {
                 "45 microburst: h1, h3, h4 and h6 send 60 packets each to h8 at once",
             ]
         );
-        assert_eq!(script.len() as u64, ACTS * 5);
+        assert_eq!(script.len() as u64, PERIODS * 5);
     }
 
     #[test]

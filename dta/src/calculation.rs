@@ -1,4 +1,4 @@
-//! The answer of the store calculator, as JSON.
+//! The result of the store calculator, as the API and `hopwise calculate` return it: how many keys a Key-Write store of a size answers.
 
 use serde::{Deserialize, Serialize};
 

@@ -615,47 +615,48 @@ fn small<'a>(value: Option<u32>) -> Value<'a> {
     number(value.map(u64::from))
 }
 
-fn visit_alert(one: &Alert, mut next: impl FnMut(Value<'_>)) {
-    next(Value::Id(one.alert()));
-    next(Value::Text(&one.rule));
-    next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
-    next(small(one.node));
-    next(small(one.interface));
-    next(small(one.queue.map(u32::from)));
-    next(Value::Text(one.state()));
+fn visit_alert(alert: &Alert, mut next: impl FnMut(Value<'_>)) {
+    next(Value::Id(alert.alert()));
+    next(Value::Text(&alert.rule));
+    next(alert.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(alert.node));
+    next(small(alert.interface));
+    next(small(alert.queue.map(u32::from)));
+    next(Value::Text(alert.state()));
     next(
-        one.metric
+        alert
+            .metric
             .map_or(Value::Absent, |metric| Value::Text(metric.name())),
     );
-    next(number(one.value));
-    next(number(one.threshold));
-    next(number(one.since));
+    next(number(alert.value));
+    next(number(alert.threshold));
+    next(number(alert.since));
 }
 
-fn visit_hop(one: &Hop, mut next: impl FnMut(Value<'_>)) {
-    next(Value::Id(one.report));
-    next(small(Some(one.hop.into())));
-    next(one.flow.as_ref().map_or(Value::Absent, Value::Flow));
-    next(small(one.node));
-    next(small(one.ingress_if));
-    next(small(one.queue.map(u32::from)));
-    next(small(one.egress_if));
-    next(small(Some(one.hops.into())));
-    next(number(one.hop_latency));
-    next(small(one.queue_occupancy));
-    next(small(one.queue_congestion));
-    next(number(one.link_utilization));
-    next(number(one.ingress_ts));
-    next(number(one.egress_ts));
+fn visit_hop(hop: &Hop, mut next: impl FnMut(Value<'_>)) {
+    next(Value::Id(hop.report));
+    next(small(Some(hop.hop.into())));
+    next(hop.flow.as_ref().map_or(Value::Absent, Value::Flow));
+    next(small(hop.node));
+    next(small(hop.ingress_if));
+    next(small(hop.queue.map(u32::from)));
+    next(small(hop.egress_if));
+    next(small(Some(hop.hops.into())));
+    next(number(hop.hop_latency));
+    next(small(hop.queue_occupancy));
+    next(small(hop.queue_congestion));
+    next(number(hop.link_utilization));
+    next(number(hop.ingress_ts));
+    next(number(hop.egress_ts));
 }
 
-fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
+fn visit_event(record: &EventRecord, mut next: impl FnMut(Value<'_>)) {
     let EventRecord {
         event,
         rule,
         path,
         first,
-    } = one;
+    } = record;
     next(Value::Text(event.kind.name()));
     next(
         event

@@ -347,22 +347,26 @@ impl Spool {
         bytes: usize,
         mut each: impl FnMut(&[u8]),
     ) -> ReadResult {
-        let mut at = from;
+        let mut position = from;
         let mut expired = 0;
         let mut count = 0;
         let mut size = 0;
         loop {
             let is_full = until.is_none() && count > 0 && (count >= records || size >= bytes);
-            if is_full || until.is_some_and(|until| at >= until) {
+            if is_full || until.is_some_and(|until| position >= until) {
                 return ReadResult::Page {
-                    end: at,
+                    end: position,
                     expired,
                     is_last: false,
                 };
             }
-            expired += self.skip_gaps(&mut at, until);
-            let Some(segment) = self.segments.iter().find(|segment| segment.number >= at.file) else {
-                let end = until.unwrap_or(at);
+            expired += self.skip_gaps(&mut position, until);
+            let Some(segment) = self
+                .segments
+                .iter()
+                .find(|segment| segment.number >= position.file)
+            else {
+                let end = until.unwrap_or(position);
                 return ReadResult::Page {
                     end,
                     expired,
@@ -371,34 +375,34 @@ impl Spool {
             };
             if until.is_some_and(|until| segment.number > until.file) {
                 return ReadResult::Page {
-                    end: until.unwrap_or(at),
+                    end: until.unwrap_or(position),
                     expired,
                     is_last: false,
                 };
             }
-            if segment.number > at.file {
-                at = Position {
+            if segment.number > position.file {
+                position = Position {
                     file: segment.number,
                     row: 0,
                 };
                 continue;
             }
-            if at.row >= segment.records {
+            if position.row >= segment.records {
                 if !segment.is_closed {
                     return ReadResult::Page {
-                        end: at,
+                        end: position,
                         expired,
                         is_last: true,
                     };
                 }
-                at = Position {
-                    file: at.file + 1,
+                position = Position {
+                    file: position.file + 1,
                     row: 0,
                 };
                 // A page has records of one segment: one file is enough to read it again.
                 if count > 0 || expired > 0 {
                     return ReadResult::Page {
-                        end: at,
+                        end: position,
                         expired,
                         is_last: false,
                     };
@@ -411,34 +415,34 @@ impl Spool {
                 (None, _) => return ReadResult::Load(segment.number),
             };
             let end = until
-                .filter(|until| until.file == at.file)
+                .filter(|until| until.file == position.file)
                 .map_or(segment.records, |until| until.row);
             let end = end.min(segment.records);
-            let mut offset = self.offset(at, &content);
-            while at.row < end {
+            let mut offset = self.offset(position, &content);
+            while position.row < end {
                 if until.is_none() && count > 0 && (count >= records || size >= bytes) {
                     break;
                 }
                 let Some((record, next)) = record(&content, offset) else {
                     // Damaged from here on.
-                    expired += end - at.row;
-                    at.row = end;
+                    expired += end - position.row;
+                    position.row = end;
                     break;
                 };
                 each(record);
                 offset = next;
                 size += record.len();
                 count += 1;
-                at.row += 1;
+                position.row += 1;
             }
-            self.hint = (at, offset);
+            self.hint = (position, offset);
         }
     }
 
     /// Skips deleted segments. Returns the number of their records.
-    fn skip_gaps(&self, at: &mut Position, until: Option<Position>) -> u64 {
+    fn skip_gaps(&self, position: &mut Position, until: Option<Position>) -> u64 {
         let mut expired = 0;
-        let first = at.file;
+        let first = position.file;
         for (number, records) in self.gaps.iter().filter(|(number, _)| *number >= first) {
             if until.is_some_and(|until| *number > until.file) {
                 break;
@@ -446,9 +450,9 @@ impl Spool {
             let end = until
                 .filter(|until| until.file == *number)
                 .map_or(*records, |until| until.row.min(*records));
-            let start = if *number == at.file { at.row } else { 0 };
+            let start = if *number == position.file { position.row } else { 0 };
             expired += end.saturating_sub(start);
-            *at = match until {
+            *position = match until {
                 Some(until) if until.file == *number => until,
                 _ => Position {
                     file: number + 1,
@@ -459,14 +463,14 @@ impl Spool {
         expired
     }
 
-    fn offset(&self, at: Position, content: &[u8]) -> usize {
+    fn offset(&self, position: Position, content: &[u8]) -> usize {
         let (hint, offset) = self.hint;
-        let (mut row, mut offset) = if hint.file == at.file && hint.row <= at.row {
+        let (mut row, mut offset) = if hint.file == position.file && hint.row <= position.row {
             (hint.row, offset)
         } else {
             (0, HEADER)
         };
-        while row < at.row {
+        while row < position.row {
             let Some((_, next)) = record(content, offset) else {
                 return content.len();
             };

@@ -29,17 +29,17 @@ pub(crate) fn decimal(mut number: u64, out: &mut Vec<u8>) {
         return out.push(b'0' + number as u8);
     }
     let mut digits = [0; 20];
-    let mut at = digits.len();
+    let mut start = digits.len();
     while number >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&pair(number));
+        start -= 2;
+        digits[start..start + 2].copy_from_slice(&pair(number));
         number /= 100;
     }
     if number > 0 {
-        at -= 1;
-        digits[at] = b'0' + number as u8;
+        start -= 1;
+        digits[start] = b'0' + number as u8;
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(&digits[start..]);
 }
 
 /// Appends 16 hexadecimal digits.

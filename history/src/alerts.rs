@@ -7,7 +7,7 @@ mod trial;
 
 pub use self::{
     firing::Firing,
-    notes::{Full, Notes},
+    notes::{ChangeError, Notes},
     past::{Alert, AlertSource, Past, RuleEvent},
     trial::{Holding, Trial, TrialRange},
 };

@@ -28,7 +28,7 @@ use export::{
 use serde::de::DeserializeOwned;
 use store::{
     EventFilter, EventRow, FlowHistory, FlowSpans, Heat, HeatFilter, Losses, NodeSpans, PathChanges,
-    PathSpan, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuestion,
+    PathSpan, PathUses, RateSpan, RollupFilter, Span, Traffic, TrafficQuery,
 };
 use tokio::time::{self, Instant};
 
@@ -37,15 +37,15 @@ use self::{
     statement::Statement,
 };
 use crate::alerts::RuleEvent;
-use crate::question::{
-    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds, LossQuestion,
-    PathQuestion, Permit, QueueQuestion, QueueRecords, RateQuestion,
+use crate::query::{
+    EventQuery, FlowQuery, FlowsQuery, FoundEvents, History, LinkEnds, LossQuery, PathQuery, Permit,
+    QueueQuery, QueueRecords, RateQuery, ResponseFuture,
 };
 use crate::sql::{Failure, QueryFailure, Request};
 use net::{destination::Destination, http::Client};
 use runtime::lock::lock;
 
-/// Answers questions from the tables in ClickHouse.
+/// Answers queries from the tables in ClickHouse.
 #[derive(Debug)]
 pub struct Remote {
     destination: Destination,
@@ -156,15 +156,15 @@ impl Remote {
     }
 
     /// Reads the latest events, newest first, each once.
-    async fn latest(&self, question: &EventSelection, until: Instant) -> Result<Vec<EventRow>, Failure> {
-        let found = self.latest_with_collectors(question, until).await?;
-        Ok(found.into_iter().map(|found| found.line.row()).collect())
+    async fn latest(&self, query: &EventSelection, until: Instant) -> Result<Vec<EventRow>, Failure> {
+        let events = self.latest_with_collectors(query, until).await?;
+        Ok(events.into_iter().map(|event| event.line.row()).collect())
     }
 
     /// Reads the latest events, newest first, each once with the collectors that stored it.
     async fn latest_with_collectors(
         &self,
-        question: &EventSelection,
+        query: &EventSelection,
         until: Instant,
     ) -> Result<Vec<StoredEvent>, Failure> {
         let EventFilter {
@@ -173,8 +173,8 @@ impl Remote {
             after,
             limit,
             ..
-        } = question.filter;
-        let mut found: Vec<StoredEvent> = Vec::new();
+        } = query.filter;
+        let mut events: Vec<StoredEvent> = Vec::new();
         let mut seen: HashMap<u64, (u64, usize)> = HashMap::new();
         let mut last = after;
         let after = after.map(|last| last.ts.saturating_add(1));
@@ -183,8 +183,8 @@ impl Remote {
         for from in floors.await? {
             loop {
                 // Two collectors receive the same; more copies are rare, and take another round.
-                let most = (2 * limit.saturating_sub(found.len()) + 16).min(MOST_LINES);
-                let statement = self.about(Stream::Events).events(question, from, last, most);
+                let most = (2 * limit.saturating_sub(events.len()) + 16).min(MOST_LINES);
+                let statement = self.about(Stream::Events).events(query, from, last, most);
                 let lines: Vec<EventLine> = self.rows(statement, until).await?;
                 let is_full = lines.len() == most;
                 last = lines.last().map(EventLine::rank).or(last);
@@ -192,18 +192,18 @@ impl Remote {
                     let twin = seen
                         .get(&line.id)
                         .filter(|(later, _)| later - line.time <= DUPLICATE_SPAN);
-                    let at = twin.map_or(found.len(), |(_, at)| *at);
+                    let at = twin.map_or(events.len(), |(_, at)| *at);
                     seen.insert(line.id, (line.time, at));
-                    if let Some(twin) = found.get_mut(at) {
+                    if let Some(twin) = events.get_mut(at) {
                         twin.add_copy(line);
                         continue;
                     }
-                    found.push(StoredEvent {
+                    events.push(StoredEvent {
                         line,
                         also: Vec::new(),
                     });
-                    if found.len() == limit {
-                        return Ok(found);
+                    if events.len() == limit {
+                        return Ok(events);
                     }
                 }
                 if !is_full {
@@ -211,7 +211,7 @@ impl Remote {
                 }
             }
         }
-        Ok(found)
+        Ok(events)
     }
 
     async fn rollup_rows(&self, filter: RollupFilter) -> Result<Vec<Rollup>, Failure> {
@@ -237,27 +237,27 @@ impl Remote {
 }
 
 impl History for Remote {
-    fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents> {
+    fn events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, FoundEvents> {
         Box::pin(async move {
             let _permit = permit;
             let until = Instant::now() + self.limit;
-            let rows = self.latest(&question.into(), until).await?;
+            let rows = self.latest(&query.into(), until).await?;
             Ok(FoundEvents { rows, stopped: None })
         })
     }
 
-    fn rollups(&self, filter: RollupFilter, permit: Permit) -> Answer<'_, Vec<Rollup>> {
+    fn rollups(&self, filter: RollupFilter, permit: Permit) -> ResponseFuture<'_, Vec<Rollup>> {
         hold(permit, self.rollup_rows(filter))
     }
 
-    fn flow(&self, question: FlowQuestion, permit: Permit) -> Answer<'_, FlowHistory> {
+    fn flow(&self, query: FlowQuery, permit: Permit) -> ResponseFuture<'_, FlowHistory> {
         Box::pin(async move {
             let _permit = permit;
-            let most = FlowHistory::events_for(question.limit);
+            let most = FlowHistory::events_for(query.limit);
             let filter = EventFilter {
-                flow: Some(question.flow),
-                from: question.from,
-                before: question.to.map(|to| to.saturating_add(1)),
+                flow: Some(query.flow),
+                from: query.from,
+                before: query.to.map(|to| to.saturating_add(1)),
                 limit: most,
                 ..EventFilter::default()
             };
@@ -268,60 +268,60 @@ impl History for Remote {
             let mut events = self.latest(&selection, Instant::now() + self.limit).await?;
             events.reverse();
             let is_cut = events.len() == most;
-            Ok(FlowHistory::from_events(events, is_cut, question.limit))
+            Ok(FlowHistory::from_events(events, is_cut, query.limit))
         })
     }
 
-    fn rule_events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, Vec<RuleEvent>> {
-        hold(permit, self.rule_events_with_sources(question))
+    fn rule_events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, Vec<RuleEvent>> {
+        hold(permit, self.rule_events_with_sources(query))
     }
 
-    fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat> {
+    fn heat(&self, filter: HeatFilter, permit: Permit) -> ResponseFuture<'_, Heat> {
         hold(permit, self.heat_map(filter))
     }
 
-    fn queue(&self, question: QueueQuestion, permit: Permit) -> Answer<'_, QueueRecords> {
-        hold(permit, self.queue_records(question))
+    fn queue(&self, query: QueueQuery, permit: Permit) -> ResponseFuture<'_, QueueRecords> {
+        hold(permit, self.queue_records(query))
     }
 
     /// Counts drops and lost reports. Other packets cannot be counted: reports are not exported.
-    fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses> {
-        hold(permit, self.losses_within(question.span))
+    fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses> {
+        hold(permit, self.losses_within(query.span))
     }
 
-    fn ends(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<LinkEnds>, bool)> {
+    fn ends(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<LinkEnds>, bool)> {
         hold(permit, self.ends_within(span))
     }
 
-    fn flows(&self, question: FlowsQuestion, permit: Permit) -> Answer<'_, FlowSpans> {
-        hold(permit, self.flow_spans(question))
+    fn flows(&self, query: FlowsQuery, permit: Permit) -> ResponseFuture<'_, FlowSpans> {
+        hold(permit, self.flow_spans(query))
     }
 
-    fn nodes(&self, span: Span, permit: Permit) -> Answer<'_, NodeSpans> {
+    fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans> {
         hold(permit, self.node_spans(span))
     }
 
-    fn paths(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<PathSpan>, bool)> {
+    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)> {
         hold(permit, self.path_spans(span))
     }
 
-    fn path_changes(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathChanges> {
-        hold(permit, self.changed_paths(question))
+    fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges> {
+        hold(permit, self.changed_paths(query))
     }
 
-    fn path_uses(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathUses> {
-        hold(permit, self.used_paths(question))
+    fn path_uses(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathUses> {
+        hold(permit, self.used_paths(query))
     }
 
-    fn traffic(&self, question: Arc<TrafficQuestion>, permit: Permit) -> Answer<'_, Traffic> {
-        hold(permit, self.traffic_sums(question))
+    fn traffic(&self, query: Arc<TrafficQuery>, permit: Permit) -> ResponseFuture<'_, Traffic> {
+        hold(permit, self.traffic_sums(query))
     }
 
-    fn rates(&self, question: RateQuestion, permit: Permit) -> Answer<'_, RateSpan> {
-        hold(permit, self.rate_span(question))
+    fn rates(&self, query: RateQuery, permit: Permit) -> ResponseFuture<'_, RateSpan> {
+        hold(permit, self.rate_span(query))
     }
 
-    fn query(&self, request: Request) -> Answer<'_, Vec<u8>> {
+    fn query(&self, request: Request) -> ResponseFuture<'_, Vec<u8>> {
         Box::pin(self.user_rows(request))
     }
 
@@ -335,7 +335,7 @@ impl History for Remote {
 fn hold<'a, T>(
     permit: Permit,
     answer: impl Future<Output = Result<T, Failure>> + Send + 'a,
-) -> Answer<'a, T> {
+) -> ResponseFuture<'a, T> {
     Box::pin(async move {
         let _permit = permit;
         answer.await
@@ -377,11 +377,11 @@ impl From<EventFilter> for EventSelection {
     }
 }
 
-impl From<EventQuestion> for EventSelection {
-    fn from(question: EventQuestion) -> Self {
+impl From<EventQuery> for EventSelection {
+    fn from(query: EventQuery) -> Self {
         Self {
-            condition: question.condition,
-            ..question.filter.into()
+            condition: query.condition,
+            ..query.filter.into()
         }
     }
 }
@@ -395,5 +395,5 @@ const DUPLICATE_SPAN: u64 = 10_000_000_000;
 const WINDOWS: [u64; 3] = [300_000_000_000, 3_600_000_000_000, 43_200_000_000_000];
 /// Time to wait beyond the limit, for the server's own error message.
 const GRACE: Duration = Duration::from_secs(2);
-/// Connections that wait for the next question.
+/// Connections that wait for the next query.
 const MAX_IDLE: usize = 4;

@@ -1,4 +1,4 @@
-//! Questions about the past, answered from the store of this process, or in a console from ClickHouse; SQL of users in processes of
+//! Queries about the past, answered from the store of this process, or in a console from ClickHouse; SQL of users in processes of
 //! its own; and alerts, from the stored events of rules.
 #![forbid(unsafe_code)]
 
@@ -6,12 +6,12 @@ pub mod alerts;
 mod clickhouse;
 mod local;
 pub mod notes;
-mod question;
+mod query;
 pub mod sql;
 
 pub use clickhouse::Remote;
 pub use local::Local;
-pub use question::{
-    Answer, EventQuestion, Exported, FlowQuestion, FlowsQuestion, FoundEvents, History, LinkEnds,
-    LossQuestion, PathQuestion, Permit, QueueQuestion, QueueRecords, RateQuestion, RecordingQuestion,
+pub use query::{
+    EventQuery, Exported, FlowQuery, FlowsQuery, FoundEvents, History, LinkEnds, LossQuery, PathQuery,
+    Permit, QueueQuery, QueueRecords, RateQuery, RecordingQuery, ResponseFuture,
 };

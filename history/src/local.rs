@@ -1,4 +1,4 @@
-//! The store of this process. Its questions wait for the disk, so they run outside the async runtime.
+//! The store of this process. Its queries wait for the disk, so they run outside the async runtime.
 
 use std::sync::{
     Arc,
@@ -9,14 +9,14 @@ use collector::event::Rollup;
 use store::{
     FlowHistory, FlowSpans, Heat, HeatFilter, Losses, MovedFiles, NodeSpans, PathChanges, PathSpan, PathUses,
     QueryError, QueryErrorKind, QueueFilter, RateSpan, Reader, RecordFilter, RecordingRow, RollupFilter,
-    Span, Traffic, TrafficQuestion, facts,
+    Span, Traffic, TrafficQuery, facts,
 };
 use tokio::task;
 
 use crate::notes;
-use crate::question::{
-    Answer, EventQuestion, FlowQuestion, FlowsQuestion, FoundEvents, History, LossQuestion, PathQuestion,
-    Permit, QueueQuestion, QueueRecords, RateQuestion, RecordingQuestion,
+use crate::query::{
+    EventQuery, FlowQuery, FlowsQuery, FoundEvents, History, LossQuery, PathQuery, Permit, QueueQuery,
+    QueueRecords, RateQuery, RecordingQuery, ResponseFuture,
 };
 use crate::sql::{Failure, Pool, QueryFailure, Request};
 
@@ -43,14 +43,14 @@ impl Local {
     fn ask<T: Send + 'static>(
         &self,
         permit: Permit,
-        question: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
-    ) -> Answer<'_, T> {
+        query: impl FnOnce(&Reader) -> Result<T, QueryError> + Send + 'static,
+    ) -> ResponseFuture<'_, T> {
         Box::pin(async move {
             let stop = StopOnDrop::default();
             let reader = self.reader.until(Arc::clone(&stop.0));
             let asked = task::spawn_blocking(move || {
                 let _permit = permit;
-                question(&reader).map(|answer| (answer, reader.notes()))
+                query(&reader).map(|answer| (answer, reader.notes()))
             });
             match asked.await {
                 Ok(Ok((answer, notes))) => {
@@ -70,8 +70,8 @@ impl Local {
 }
 
 impl History for Local {
-    fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents> {
-        let EventQuestion { filter, condition } = question;
+    fn events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, FoundEvents> {
+        let EventQuery { filter, condition } = query;
         self.ask(permit, move |reader| {
             let (rows, stopped) = match condition {
                 None => (reader.events(&filter)?, None),
@@ -83,37 +83,37 @@ impl History for Local {
         })
     }
 
-    fn rollups(&self, filter: RollupFilter, permit: Permit) -> Answer<'_, Vec<Rollup>> {
+    fn rollups(&self, filter: RollupFilter, permit: Permit) -> ResponseFuture<'_, Vec<Rollup>> {
         self.ask(permit, move |reader| reader.rollups(&filter))
     }
 
-    fn flow(&self, question: FlowQuestion, permit: Permit) -> Answer<'_, FlowHistory> {
-        let FlowQuestion {
+    fn flow(&self, query: FlowQuery, permit: Permit) -> ResponseFuture<'_, FlowHistory> {
+        let FlowQuery {
             flow,
             from,
             to,
             limit,
-        } = question;
+        } = query;
         self.ask(permit, move |reader| reader.history(&flow, from, to, limit))
     }
 
-    fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat> {
+    fn heat(&self, filter: HeatFilter, permit: Permit) -> ResponseFuture<'_, Heat> {
         self.ask(permit, move |reader| reader.heat(&filter))
     }
 
-    fn recordings(&self, question: RecordingQuestion, permit: Permit) -> Answer<'_, Vec<RecordingRow>> {
-        let RecordingQuestion { span, node, limit } = question;
+    fn recordings(&self, query: RecordingQuery, permit: Permit) -> ResponseFuture<'_, Vec<RecordingRow>> {
+        let RecordingQuery { span, node, limit } = query;
         self.ask(permit, move |reader| {
             reader.recordings(span.0, span.1, node.map(|node| (node, None)), limit)
         })
     }
 
-    fn queue(&self, question: QueueQuestion, permit: Permit) -> Answer<'_, QueueRecords> {
-        self.ask(permit, move |reader| queue(reader, &question))
+    fn queue(&self, query: QueueQuery, permit: Permit) -> ResponseFuture<'_, QueueRecords> {
+        self.ask(permit, move |reader| queue(reader, &query))
     }
 
-    fn flows(&self, question: FlowsQuestion, permit: Permit) -> Answer<'_, FlowSpans> {
-        let FlowsQuestion { filter, condition } = question;
+    fn flows(&self, query: FlowsQuery, permit: Permit) -> ResponseFuture<'_, FlowSpans> {
+        let FlowsQuery { filter, condition } = query;
         self.ask(permit, move |reader| match condition {
             None => reader.flow_spans(&filter),
             Some(condition) => reader.flow_spans_where(&filter, condition.asks_nodes(), &|span| {
@@ -122,43 +122,43 @@ impl History for Local {
         })
     }
 
-    fn nodes(&self, span: Span, permit: Permit) -> Answer<'_, NodeSpans> {
+    fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans> {
         self.ask(permit, move |reader| reader.node_spans(span))
     }
 
-    fn paths(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<PathSpan>, bool)> {
+    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)> {
         self.ask(permit, move |reader| reader.path_spans(span))
     }
 
-    fn path_changes(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathChanges> {
+    fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges> {
         self.ask(permit, move |reader| {
-            reader.path_changes(question.span, &question.of, question.limit)
+            reader.path_changes(query.span, &query.of, query.limit)
         })
     }
 
-    fn path_uses(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathUses> {
+    fn path_uses(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathUses> {
         self.ask(permit, move |reader| {
-            reader.path_uses(question.span, &question.of, question.limit)
+            reader.path_uses(query.span, &query.of, query.limit)
         })
     }
 
-    fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses> {
+    fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses> {
         self.ask(permit, move |reader| {
-            reader.losses_in(question.span, question.count_until)
+            reader.losses_in(query.span, query.count_until)
         })
     }
 
-    fn rates(&self, question: RateQuestion, permit: Permit) -> Answer<'_, RateSpan> {
+    fn rates(&self, query: RateQuery, permit: Permit) -> ResponseFuture<'_, RateSpan> {
         self.ask(permit, move |reader| {
-            reader.rate_span_until(question.span, question.column, question.known_to)
+            reader.rate_span_until(query.span, query.column, query.known_to)
         })
     }
 
-    fn traffic(&self, question: Arc<TrafficQuestion>, permit: Permit) -> Answer<'_, Traffic> {
-        self.ask(permit, move |reader| reader.traffic(&question))
+    fn traffic(&self, query: Arc<TrafficQuery>, permit: Permit) -> ResponseFuture<'_, Traffic> {
+        self.ask(permit, move |reader| reader.traffic(&query))
     }
 
-    fn query(&self, mut request: Request) -> Answer<'_, Vec<u8>> {
+    fn query(&self, mut request: Request) -> ResponseFuture<'_, Vec<u8>> {
         // The process that executes it does not know which files this one missed.
         let moved = self.moved.as_ref();
         request
@@ -175,18 +175,18 @@ impl History for Local {
 }
 
 /// Reads the records of one queue.
-fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, QueryError> {
+fn queue(reader: &Reader, query: &QueueQuery) -> Result<QueueRecords, QueryError> {
     let QueueFilter {
         node,
         queue,
         from,
         to,
         ..
-    } = question.queue;
-    let limit = question.events;
-    let recordings = reader.recordings(from, to, Some((node, queue)), question.recordings)?;
+    } = query.queue;
+    let limit = query.events;
+    let recordings = reader.recordings(from, to, Some((node, queue)), query.recordings)?;
     let windows = reader.recording_windows(from, to)?;
-    let (passages, truncated) = reader.passages(&question.queue)?;
+    let (passages, truncated) = reader.passages(&query.queue)?;
     let drops = reader.drops(&RecordFilter {
         from: Some(from),
         before: Some(to),
@@ -195,7 +195,7 @@ fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, Quer
         limit,
     })?;
     let changes = if passages.is_empty() {
-        reader.events(&question.latency_changes())?
+        reader.events(&query.latency_changes())?
     } else {
         Vec::new()
     };

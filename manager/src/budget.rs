@@ -51,7 +51,7 @@ impl fmt::Display for Budget {
         let both = [(self.reports, Unit::Reports), (self.events, Unit::Events)];
         let limits: Vec<String> = both
             .iter()
-            .filter_map(|(limit, unit)| Some(format!("{} {}", (*limit)?, unit.word())))
+            .filter_map(|(limit, unit)| Some(format!("{} {}", (*limit)?, unit.name())))
             .collect();
         f.write_str(&limits.join(", "))
     }
@@ -82,7 +82,7 @@ impl std::str::FromStr for Budget {
 wire::named! {
     /// The quantity that a budget counts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Unit, word {
+    pub enum Unit, name {
         /// Reports of the data plane.
         Reports => "reports/s",
         /// Events of the collector.
@@ -132,7 +132,7 @@ impl Load {
 
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} {}", self.rate, self.unit.word())?;
+        write!(f, "{:.0} {}", self.rate, self.unit.name())?;
         self.collector
             .map_or(Ok(()), |collector| write!(f, " at the collector {collector}"))
     }

@@ -238,7 +238,7 @@ impl fmt::Display for Rule {
                     f,
                     "INT marked by DSCP {}, L4 checksum {}",
                     encoding.dscp,
-                    encoding.l4_checksum.word()
+                    encoding.l4_checksum.name()
                 )
             }
             Self::Session(collector) => write!(f, "reports to {collector}"),
@@ -260,7 +260,7 @@ impl fmt::Display for Rule {
             Self::Filter(filter) => write!(
                 f,
                 "filter {} of {} above {}: {}",
-                filter.algorithm.word(),
+                filter.algorithm.name(),
                 filter.metric,
                 crate::instruction::amount_text(filter.metric, filter.threshold),
                 filter.key
@@ -271,7 +271,7 @@ impl fmt::Display for Rule {
                     f,
                     "watch {}: {} with {}",
                     watch.key,
-                    watch.mode.word(),
+                    watch.mode.name(),
                     instruction::names(watch.bits)
                 )?;
                 if watch.sample > 1 {

@@ -1,4 +1,4 @@
-//! Messages of drivers: answers, events, and what devices report about themselves.
+//! Messages from device drivers to the manager: answers to commands, events, capabilities and counters.
 //!
 //! A driver is a task of the program that executes [`Command`](crate::device::Command)s of one device, one at a time, as [`crate::device`] describes, and
 //! sends [`Message`]s. It depends on nothing of the program.

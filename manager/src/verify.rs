@@ -94,8 +94,8 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the word for this state in the API.
-    pub fn word(&self) -> &'static str {
+    /// Returns the name of this state in the API.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Installed => "installed",
@@ -548,7 +548,7 @@ mod tests {
         verifier.set_installed("a", true, S);
         for second in 1..=10 {
             assert_eq!(
-                state(&verifier, second * S).word() == "silent",
+                state(&verifier, second * S).name() == "silent",
                 second == 10,
                 "{second}"
             );
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(silent[0].to_string(), expected);
         // One report ends it; then it stops again.
         verifier.observe("a", counted(10_000, 1, 8), 11 * S);
-        assert_eq!(state(&verifier, 11 * S).word(), "seen");
+        assert_eq!(state(&verifier, 11 * S).name(), "seen");
         for second in 12..=20 {
             verifier.observe("a", counted(1000 * second, 1, 9), second * S);
         }

@@ -29,7 +29,7 @@ use terminal::CliError;
 #[derive(Clone, Debug)]
 pub struct Client {
     authority: String,
-    /// With TLS.
+    /// TLS configuration, or `None` for plain HTTP.
     tls: Option<Arc<ClientConfig>>,
     /// Value of the header `Authorization`.
     authorization: Option<String>,
@@ -50,7 +50,7 @@ struct Notes {
     new: Vec<String>,
 }
 
-/// One HTTP request.
+/// An HTTP/1.1 request, without the headers of the connection.
 #[derive(Clone, Copy, Debug)]
 struct Request<'a> {
     method: &'a str,
@@ -78,14 +78,14 @@ pub enum Error {
     Unreachable {
         /// Address of the server.
         authority: String,
-        /// The system's error.
+        /// The error of the system call.
         source: io::Error,
     },
     /// TLS to this address is not possible, or the certificate is wrong.
     Tls(String),
     /// The server refused the request.
     Refused {
-        /// HTTP status.
+        /// HTTP status code of the response.
         status: u16,
         /// Error message of the server.
         message: String,
@@ -498,7 +498,7 @@ fn sentence(body: &[u8]) -> String {
         .collect()
 }
 
-/// One server-sent event.
+/// A server-sent event, as the HTML standard defines it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
     /// Name of the event; `message` when the server gave none.

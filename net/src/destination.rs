@@ -82,7 +82,7 @@ choice! {
 
 impl Mechanism {
     /// Returns the mechanism's name as registered by IANA.
-    pub fn name(self) -> &'static str {
+    pub fn sasl_name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
             Self::ScramSha256 => "SCRAM-SHA-256",

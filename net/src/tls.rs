@@ -417,7 +417,7 @@ impl Failure {
     ];
 
     /// Returns the label value in metrics.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::NotTls => "not_tls",
             Self::Timeout => "timeout",

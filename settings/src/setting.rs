@@ -245,14 +245,14 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// The word in the file.
-            $vis fn word(self) -> &'static str {
+            /// Returns the name in the file.
+            $vis fn name(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// Returns the choice with that word.
-            $vis fn from_word(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$variant),)+ _ => None }
+            /// Returns the choice with this name.
+            $vis fn from_name(name: &str) -> Option<Self> {
+                match name { $($word => Some(Self::$variant),)+ _ => None }
             }
         }
 
@@ -263,12 +263,12 @@ macro_rules! choice {
                 node: &$crate::read::Node<'_>,
                 reader: &mut $crate::read::Reader<'_>,
             ) -> Option<Self> {
-                let read = node.get_ref().as_str().and_then(Self::from_word);
+                let read = node.get_ref().as_str().and_then(Self::from_name);
                 read.or_else(|| $crate::setting::refuse::<Self>(node, reader, Self::KIND))
             }
 
             fn show(&self) -> $crate::setting::Shown {
-                $crate::setting::Shown::Plain(self.word().into())
+                $crate::setting::Shown::Plain(self.name().into())
             }
         }
     };

@@ -15,19 +15,19 @@ pub(crate) type Entries<'i> = BTreeMap<Spanned<Cow<'i, str>>, Node<'i>>;
 /// A value that settings are read from.
 #[derive(Clone, Debug)]
 pub enum Value<'i> {
-    /// A text.
+    /// A string, with its escapes resolved.
     String(Cow<'i, str>),
-    /// A whole number.
+    /// A whole number, not yet range-checked.
     Integer(Number),
     /// A number with a fraction or an exponent, infinity, or no number at all.
     Float(Number),
-    /// True or false.
+    /// The value `true` or `false`.
     Boolean(bool),
     /// A date or a time, as it is written.
     Datetime(String),
-    /// A list.
+    /// A list of values of any kind.
     Array(Vec<Node<'i>>),
-    /// A table.
+    /// A table: names with their values.
     Table(Entries<'i>),
 }
 

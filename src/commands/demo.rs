@@ -97,7 +97,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (listen, moved) = free(args.listen);
     let (mut settings, reporters) = settings(listen, dir, names)?;
     dta::complete(&mut settings, &memory.0, network.listen()?);
-    settings.is_guarded().map_err(CliError::new)?;
+    settings.check_protection().map_err(CliError::new)?;
     devices::manage(&mut settings, network.fabric())?;
     if let (Some(dir), Some(_)) = (dir, args.past)
         && !past::simulate(&mut network, &settings, dir, past)?

@@ -108,8 +108,8 @@ impl Error {
     /// Returns the error of the directory of a store, with the path in the way: that of the directory, or of one above it.
     pub(crate) fn directory(dir: &Path, error: std::io::Error) -> Self {
         use std::io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied};
-        let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        let mut from_root: Vec<&Path> = whole.ancestors().collect();
+        let absolute_dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        let mut from_root: Vec<&Path> = absolute_dir.ancestors().collect();
         from_root.reverse();
         match error.kind() {
             PermissionDenied => {
@@ -118,7 +118,7 @@ impl Error {
                     eaccess(*path, AccessFlags::X_OK).is_err_and(|error| error == Errno::EACCES)
                 });
                 Self::Denied {
-                    path: closed.unwrap_or(&whole).to_owned(),
+                    path: closed.unwrap_or(&absolute_dir).to_owned(),
                     action: if closed.is_some() {
                         "search"
                     } else {
@@ -131,9 +131,9 @@ impl Error {
                     .iter()
                     .copied()
                     .find(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_dir()));
-                Self::io(file.unwrap_or(&whole), NotADirectory.into())
+                Self::io(file.unwrap_or(&absolute_dir), NotADirectory.into())
             }
-            _ => Self::io(&whole, error),
+            _ => Self::io(&absolute_dir, error),
         }
     }
 

@@ -8,8 +8,8 @@ use crate::config::Error;
 
 /// Checks that `dir` is a directory in which this user may list, open and create files, without changing anything in it.
 pub(crate) fn check_dir(dir: &Path) -> Result<(), Error> {
-    let found = fs::metadata(dir).map_err(|error| Error::directory(dir, error))?;
-    if !found.is_dir() {
+    let dir_metadata = fs::metadata(dir).map_err(|error| Error::directory(dir, error))?;
+    if !dir_metadata.is_dir() {
         return Err(Error::directory(dir, ErrorKind::NotADirectory.into()));
     }
     let wanted = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;

@@ -140,7 +140,7 @@ impl Listing {
 
 /// Lists `dir`. A file that is removed meanwhile is left out.
 pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
-    let mut found = Listing::default();
+    let mut listing = Listing::default();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -157,7 +157,7 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
             Err(error) => return Err(error),
         };
         if aside.is_none() && !meta.is_file() {
-            found.not_files.push((id, path));
+            listing.not_files.push((id, path));
             continue;
         }
         let log = fs::metadata(beside(&path, "-wal"));
@@ -167,9 +167,9 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
             .map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
         let log = log.map_or(0, |log| log.len());
         let files = if aside.is_some() {
-            &mut found.set_aside
+            &mut listing.set_aside
         } else {
-            &mut found.files
+            &mut listing.files
         };
         files.push(StoreFile {
             id,
@@ -179,12 +179,12 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
             modified,
         });
     }
-    found.files.sort_by_key(|file| file.id);
-    found.not_files.sort();
-    found
+    listing.files.sort_by_key(|file| file.id);
+    listing.not_files.sort();
+    listing
         .set_aside
         .sort_by(|a, b| (a.id, &a.path).cmp(&(b.id, &b.path)));
-    Ok(found)
+    Ok(listing)
 }
 
 /// The store's files in `dir`, oldest period first.

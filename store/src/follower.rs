@@ -269,10 +269,10 @@ impl Follower {
 
     /// Returns the files with records of `stream`, and their numbers.
     fn extents(&mut self, stream: Stream) -> Result<Vec<(FileIdentity, [i64; 2])>, Error> {
-        let found = files::list(&self.dir).with_path(&self.dir)?;
-        let mut extents = Vec::with_capacity(found.len());
-        let mut present = Vec::with_capacity(found.len());
-        for file in found {
+        let present_files = files::list(&self.dir).with_path(&self.dir)?;
+        let mut extents = Vec::with_capacity(present_files.len());
+        let mut present = Vec::with_capacity(present_files.len());
+        for file in present_files {
             let Some(identity) = FileIdentity::read(&file.path) else {
                 continue;
             };

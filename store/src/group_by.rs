@@ -41,9 +41,9 @@ pub enum Source {
     Series,
 }
 
-/// A question about traffic over time.
+/// A query about traffic over time.
 #[derive(Clone, Debug)]
-pub struct TrafficQuestion {
+pub struct TrafficQuery {
     /// Start and end of the span, ns since 1970.
     pub span: (u64, u64),
     /// The present time, ns since 1970.
@@ -64,7 +64,7 @@ pub struct TrafficQuestion {
     pub labels: Arc<BTreeMap<u32, Vec<String>>>,
 }
 
-/// The part of an address that a question needs.
+/// The part of an address that a query needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Needed {
     /// The address is not needed.
@@ -76,7 +76,7 @@ pub enum Needed {
     All,
 }
 
-/// The parts of flows that a question needs: flows with the same parts are one.
+/// The parts of flows that a query needs: flows with the same parts are one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowParts {
     /// All parts of the flow key.
@@ -221,31 +221,29 @@ impl Measure {
 }
 
 impl Reader {
-    /// Answers a question. The files are read once more if there are more groups than the limit.
+    /// Answers a query. The files are read once more if there are more groups than the limit.
     ///
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
-    pub fn traffic(&self, question: &Arc<TrafficQuestion>) -> Result<Traffic, QueryError> {
-        let columns = match question.measure.source() {
+    pub fn traffic(&self, query: &Arc<TrafficQuery>) -> Result<Traffic, QueryError> {
+        let columns = match query.measure.source() {
             Source::Flows => self
-                .flow_columns(question.span, question.columns)?
-                .until(question.known_to()),
-            Source::Events | Source::Series => {
-                Columns::new(question.span.0, question.span.1, question.column())
-            }
+                .flow_columns(query.span, query.columns)?
+                .until(query.known_to()),
+            Source::Events | Source::Series => Columns::new(query.span.0, query.span.1, query.column()),
         };
-        let (sums, has_more) = if question.by_sum() {
+        let (sums, has_more) = if query.by_sum() {
             self.flow_sums(Span::new(columns.from(), columns.to()))?
         } else {
             (HashMap::new(), false)
         };
-        let mut grouping = Grouping::new(Arc::clone(question), columns, sums);
-        let mut counted = self.add_up(question, &columns, &mut grouping)?;
-        if question.measure.source() == Source::Series && columns.column() < MINUTE && grouping.is_empty() {
+        let mut grouping = Grouping::new(Arc::clone(query), columns, sums);
+        let mut counted = self.add_up(query, &columns, &mut grouping)?;
+        if query.measure.source() == Source::Series && columns.column() < MINUTE && grouping.is_empty() {
             // Rollups of seconds may be off, and those of minutes on.
-            let columns = Columns::new(question.span.0, question.span.1, MINUTE);
-            grouping = Grouping::new(Arc::clone(question), columns, HashMap::new());
-            counted = self.add_up(question, &columns, &mut grouping)?;
+            let columns = Columns::new(query.span.0, query.span.1, MINUTE);
+            grouping = Grouping::new(Arc::clone(query), columns, HashMap::new());
+            counted = self.add_up(query, &columns, &mut grouping)?;
         }
         counted.truncated |= has_more;
         Ok(grouping.answer(counted))
@@ -253,16 +251,16 @@ impl Reader {
 
     fn add_up(
         &self,
-        question: &TrafficQuestion,
+        query: &TrafficQuery,
         columns: &Columns,
         grouping: &mut Grouping,
     ) -> Result<Counted, QueryError> {
         loop {
-            let counted = match question.measure {
+            let counted = match query.measure {
                 Measure::Reports | Measure::FlowLatency => {
-                    self.flow_traffic(columns, question.by_path(), grouping)?
+                    self.flow_traffic(columns, query.by_path(), grouping)?
                 }
-                Measure::Events => self.event_traffic(columns, question.event_parts(), grouping)?,
+                Measure::Events => self.event_traffic(columns, query.event_parts(), grouping)?,
                 Measure::Of(metric) => self.series_traffic(columns, metric, grouping)?,
             };
             if !grouping.wants_more() {
@@ -272,7 +270,7 @@ impl Reader {
     }
 }
 
-impl TrafficQuestion {
+impl TrafficQuery {
     fn fields(&self) -> Vec<Field> {
         self.condition.as_deref().map(Filter::fields).unwrap_or_default()
     }
@@ -303,7 +301,7 @@ impl TrafficQuestion {
         self.groups_by(overlapping)
     }
 
-    /// Returns true if the question groups by one of these dimensions.
+    /// Returns true if the query groups by one of these dimensions.
     fn groups_by(&self, dimensions: &[Dimension]) -> bool {
         self.by.iter().any(|dimension| dimensions.contains(dimension))
     }
@@ -348,7 +346,7 @@ impl TrafficQuestion {
         parts
     }
 
-    /// Returns the question without its condition, for flows that were selected before.
+    /// Returns the query without its condition, for flows that were selected before.
     pub fn unconditional(&self) -> Self {
         Self {
             condition: None,

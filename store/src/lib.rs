@@ -137,7 +137,7 @@ pub use files::{remove as remove_database, temp_file};
 pub use follower::{Chunk, Follower, StoredRecord, StreamPosition};
 pub use group_by::{
     Dimension, FlowParts, Group, Grouping, Measure, Needed, Part, Prefixes, Source, Sums, Traffic,
-    TrafficQuestion, reports_known_to,
+    TrafficQuery, reports_known_to,
 };
 pub use identity::{FileChange, FileIdentity};
 pub use losses::{DropKey, DropSum, LinkCount, Losses, ReporterLoss};

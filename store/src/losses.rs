@@ -302,8 +302,8 @@ impl Counts {
             self.until = ts;
             self.is_cut = true;
         }
-        let found = self.add_reports(conn, keys, file)?;
-        self.add_paths(conn, features, &found)
+        let flow_ids = self.add_reports(conn, keys, file)?;
+        self.add_paths(conn, features, &flow_ids)
     }
 
     /// Returns the time of the first report of a file that exceeds the limit. All reports before it are counted, and none of the same time: of the
@@ -329,7 +329,7 @@ impl Counts {
         let sql = format!("SELECT flow, node, flags, count(*) {FROM_PACKETS} GROUP BY flow, node, flags");
         let mut select = conn.prepare_cached(&sql)?;
         let mut rows = select.query([int(self.from), int(self.until)])?;
-        let mut found: HashMap<i64, u64> = HashMap::new();
+        let mut flow_ids: HashMap<i64, u64> = HashMap::new();
         let mut file_keys: Option<Keys> = None;
         while let Some(row) = rows.next()? {
             let number: i64 = row.get(0)?;
@@ -339,7 +339,7 @@ impl Counts {
                 Some(file_keys) => file_keys,
                 none => none.insert(keys.load(conn, file, usize::MAX)?),
             };
-            let flow = match found.get(&number) {
+            let flow = match flow_ids.get(&number) {
                 Some(flow) => Some(*flow),
                 None => file_keys.get(conn, number)?.map(|key| key.id()),
             };
@@ -347,7 +347,7 @@ impl Counts {
             let Some(passed) = self.passed_entry(flow, row.get(1)?) else {
                 continue;
             };
-            found.insert(number, flow);
+            flow_ids.insert(number, flow);
             let flags = row.get_ref(2)?.as_str()?;
             if flags.split(',').any(|flag| flag == "drop") {
                 passed.dropped = passed.dropped.saturating_add(count);
@@ -355,7 +355,7 @@ impl Counts {
                 passed.forwarded = passed.forwarded.saturating_add(count);
             }
         }
-        Ok(found)
+        Ok(flow_ids)
     }
 
     /// Returns the count of a flow's packets at a node, unless there are too many counts.
@@ -384,11 +384,10 @@ impl Counts {
         found: &HashMap<i64, u64>,
     ) -> rusqlite::Result<()> {
         self.paths.next_file();
-        let span = (self.from, self.until);
         let wanted: FastSet<i64> = found.keys().copied().collect();
-        let mut history = PathHistory::read(conn, features, span, &wanted, false)?;
+        let mut history = PathHistory::read(conn, features, self.from, self.until, &wanted, false)?;
         for (number, flow) in found {
-            for (_, path) in history.paths(conn, *number, span)? {
+            for (_, path) in history.paths(conn, *number, self.from, self.until)? {
                 let path = SinglePath::Known(self.paths.index(conn, path)?);
                 let known = self.flow_paths.entry(*flow).or_insert(SinglePath::Unknown);
                 *known = if [SinglePath::Unknown, path].contains(known) {

@@ -46,12 +46,12 @@ impl Numbering {
             };
             let end = countable(end, "a number in run_data")?;
             let base = countable(base, "a number in run_data")?;
-            let mut found = Self {
+            let mut of_stream = Self {
                 base,
                 next: [base; Stream::ALL.len()],
             };
-            found.next[stream as usize] = end;
-            numbering = Some(numbering.map_or(found, |known| known.latest(found)));
+            of_stream.next[stream as usize] = end;
+            numbering = Some(numbering.map_or(of_stream, |known| known.latest(of_stream)));
         }
         Ok(numbering)
     }

@@ -458,14 +458,13 @@ impl UseTally {
             }
         }
         let wanted: FastSet<i64> = counted.keys().copied().collect();
-        let span = (span.from(), span.to());
-        let mut history = PathHistory::read(conn, features, span, &wanted, false)?;
+        let mut history = PathHistory::read(conn, features, span.from(), span.to(), &wanted, false)?;
         for (number, flow) in numbers {
             let Some(parts) = counted.remove(&number) else {
                 continue;
             };
             let mut paths = Vec::new();
-            for (ts, path) in history.paths(conn, number, span)? {
+            for (ts, path) in history.paths(conn, number, span.from(), span.to())? {
                 paths.push((ts, self.paths.index(conn, path)?));
             }
             self.insert(flow, parts, paths);
@@ -639,23 +638,23 @@ impl FlowUse {
 /// Returns the selected flows of a file, by their numbers, and whether there are more than are considered.
 fn select_flows(conn: &Connection, flows: &FlowSelector) -> rusqlite::Result<(BTreeMap<i64, FlowKey>, bool)> {
     if let Some(flow) = flows.flow {
-        let found = find_flow(conn, flow.id(), Some(flow))?.filter(|(_, flow)| flows.matches(flow));
-        return Ok((found.into_iter().collect(), false));
+        let named_flow = find_flow(conn, flow.id(), Some(flow))?.filter(|(_, flow)| flows.matches(flow));
+        return Ok((named_flow.into_iter().collect(), false));
     }
     let sql = "SELECT src, dst, sport, dport, proto, id FROM f0.flow_key
                WHERE (?1 IS NULL OR src = ?1) AND (?2 IS NULL OR dst = ?2)";
     let mut select = conn.prepare_cached(sql)?;
     let mut rows = select.query([&flows.src, &flows.dst])?;
-    let mut found = BTreeMap::new();
+    let mut flows_by_number = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        if found.len() >= MOST_WANTED {
-            return Ok((found, true));
+        if flows_by_number.len() >= MOST_WANTED {
+            return Ok((flows_by_number, true));
         }
         if let Some(flow) = parse_flow(row)?.filter(|flow| flows.matches(flow)) {
-            found.insert(row.get(5)?, flow);
+            flows_by_number.insert(row.get(5)?, flow);
         }
     }
-    Ok((found, false))
+    Ok((flows_by_number, false))
 }
 
 /// Returns the parts of a span for which the reports of `flows` flows are read to tell how paths were used: of few flows minutes, if it is

@@ -78,7 +78,8 @@ impl PathHistory {
     pub(crate) fn read(
         conn: &Connection,
         features: Features,
-        span: (Nanos, Nanos),
+        from: Nanos,
+        to: Nanos,
         wanted: &FastSet<i64>,
         with_bases: bool,
     ) -> rusqlite::Result<Self> {
@@ -101,7 +102,7 @@ impl PathHistory {
                 }
             }
         }
-        let (mut paths, _) = read_in_order(conn, features, span, Some(wanted))?;
+        let (mut paths, _) = read_in_order(conn, features, from, to, Some(wanted))?;
         // Without an event, the flow began in an earlier file, and kept its path.
         for (flow, path) in latest {
             paths.entry(flow).or_insert_with(|| vec![path]);
@@ -126,12 +127,13 @@ impl PathHistory {
         &mut self,
         conn: &Connection,
         flow: i64,
-        span: (Nanos, Nanos),
+        from: Nanos,
+        to: Nanos,
     ) -> rusqlite::Result<Vec<(Nanos, i64)>> {
         match self {
-            Self::Each { features } if features.spans => latest_paths(conn, FLOW_PATHS, flow, span),
+            Self::Each { features } if features.spans => latest_paths(conn, FLOW_PATHS, flow, from, to),
             Self::Each { .. } => {
-                let paths = latest_paths(conn, &flow_paths_from_events(), flow, span)?;
+                let paths = latest_paths(conn, &flow_paths_from_events(), flow, from, to)?;
                 if paths.is_empty() {
                     path_without_events(conn, flow)
                 } else {
@@ -159,9 +161,10 @@ fn are_many(conn: &Connection, flows: usize) -> rusqlite::Result<bool> {
 pub(crate) fn read_all_paths(
     conn: &Connection,
     features: Features,
-    span: (Nanos, Nanos),
+    from: Nanos,
+    to: Nanos,
 ) -> rusqlite::Result<(PathTimes, bool)> {
-    let (mut paths, is_cut) = read_in_order(conn, features, span, None)?;
+    let (mut paths, is_cut) = read_in_order(conn, features, from, to, None)?;
     if !features.spans {
         // Without an event, the flow began in an earlier file, and kept its path.
         let sql = "SELECT flow, first_seen, path FROM f0.flow_data WHERE path IS NOT NULL";
@@ -181,7 +184,8 @@ pub(crate) fn read_all_paths(
 fn read_in_order(
     conn: &Connection,
     features: Features,
-    (from, to): (Nanos, Nanos),
+    from: Nanos,
+    to: Nanos,
     wanted: Option<&FastSet<i64>>,
 ) -> rusqlite::Result<(PathTimes, bool)> {
     let mut all = PathTimes::default();
@@ -237,7 +241,8 @@ fn latest_paths(
     conn: &Connection,
     sql: &str,
     flow: i64,
-    (from, to): (Nanos, Nanos),
+    from: Nanos,
+    to: Nanos,
 ) -> rusqlite::Result<Vec<(Nanos, i64)>> {
     let mut select = conn.prepare_cached(sql)?;
     let mut rows = select.query(params![flow, int(to), MAX_PATHS_PER_FLOW as i64])?;
@@ -260,7 +265,7 @@ fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Na
         .query_row([flow], |row| Ok((unsigned(row, 0)?, row.get(1)?)))
         .optional()?;
     match path {
-        Some(path) if latest_paths(conn, &flow_paths_from_events(), flow, (0, u64::MAX))?.is_empty() => {
+        Some(path) if latest_paths(conn, &flow_paths_from_events(), flow, 0, u64::MAX)?.is_empty() => {
             Ok(vec![path])
         }
         _ => Ok(Vec::new()),

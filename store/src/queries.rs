@@ -80,7 +80,7 @@ impl Reader {
         filter: &EventFilter,
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<(Vec<EventRow>, Option<EventRank>), QueryError> {
-        let mut found = Vec::new();
+        let mut matching = Vec::new();
         let mut seen = 0;
         let mut before = filter.before;
         let deadline = self.deadline();
@@ -95,27 +95,27 @@ impl Reader {
             )?;
             let is_last = rows.len() < PAGE;
             let last = rows.last().map_or(0, |row| row.event.ts);
-            let left = filter.limit - found.len();
+            let left = filter.limit - matching.len();
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
                 // All have one time, and more may have it: they are examined one by one, however many they are.
                 let same = EventFilter {
                     limit: left,
                     ..*filter
                 };
-                seen += self.events_at(&same, last, &deadline, &mut found, &mut is_wanted)?;
+                seen += self.events_at(&same, last, &deadline, &mut matching, &mut is_wanted)?;
                 before = Some(last);
             } else {
                 // More events may have the last time: the next page has all of them.
                 before = Some(last.saturating_add(1));
                 rows.retain(|row| is_last || row.event.ts != last);
                 seen += rows.len();
-                found.extend(rows.into_iter().filter(&mut is_wanted).take(left));
+                matching.extend(rows.into_iter().filter(&mut is_wanted).take(left));
             }
-            if is_last || found.len() >= filter.limit {
-                return Ok((found, None));
+            if is_last || matching.len() >= filter.limit {
+                return Ok((matching, None));
             }
         }
-        Ok((found, before.map(|ts| EventRank { ts, id: 0 })))
+        Ok((matching, before.map(|ts| EventRank { ts, id: 0 })))
     }
 
     /// Adds the wanted events of one time to `found`, at most the limit, those with the greatest ids first. Returns the number of events

@@ -252,8 +252,8 @@ impl Reader {
 
     /// Returns the sizes of all readable files, and the cached facts about them.
     pub(crate) fn all_known(&self) -> Result<Vec<(u64, FileFacts)>, QueryError> {
-        let found = self.list()?;
-        Ok(found
+        let files = self.list()?;
+        Ok(files
             .iter()
             .filter_map(|file| Some((file.bytes, self.file_facts(file, true).ok()??.1)))
             .collect())
@@ -437,19 +437,19 @@ impl Reader {
     fn selected(&self, from: Option<Nanos>, to: Option<Nanos>) -> Result<SelectedFiles, QueryError> {
         let mut choice = SelectedFiles::default();
         let ranged = from.is_some() || to.is_some();
-        let found = self.scan()?;
-        for (_, path) in &found.not_files {
+        let listing = self.scan()?;
+        for (_, path) in &listing.not_files {
             choice
                 .notes
                 .push(format!("left out: {} is not a regular file", path.display()));
         }
-        for file in found.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
+        for file in listing.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
             choice.notes.push(set_aside_note(&file.path));
         }
         choice
             .notes
             .extend(self.moved.as_ref().and_then(|moved| moved.note(from, to)));
-        for file in found.files {
+        for file in listing.files {
             match self.file_facts(&file, ranged) {
                 Ok(Some((identity, known))) => {
                     let too_new = to.is_some_and(|to| known.time("from").is_some_and(|first| first > to));

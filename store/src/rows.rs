@@ -255,8 +255,8 @@ pub(crate) struct EventNames {
     pub(crate) basis: Basis,
 }
 
-/// Reads an event, whose columns from `at` on are its time, kind, metric, and so on to the reason.
-pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite::Result<Event> {
+/// Reads an event, whose columns from `column` on are its time, kind, metric, and so on to the reason.
+pub(crate) fn event_at(row: &Row<'_>, column: usize, names: EventNames) -> rusqlite::Result<Event> {
     let EventNames {
         id,
         kind,
@@ -265,82 +265,82 @@ pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite:
         basis,
     } = names;
     Ok(Event {
-        ts: unsigned(row, at)?,
+        ts: unsigned(row, column)?,
         id,
         kind,
         metric,
         flow,
-        node: optional(row, at + 3)?,
-        interface: optional(row, at + 4)?,
-        queue: optional(row, at + 5)?,
-        value: optional(row, at + 6)?,
-        previous: optional(row, at + 7)?,
-        threshold: optional(row, at + 8)?,
+        node: optional(row, column + 3)?,
+        interface: optional(row, column + 4)?,
+        queue: optional(row, column + 5)?,
+        value: optional(row, column + 6)?,
+        previous: optional(row, column + 7)?,
+        threshold: optional(row, column + 8)?,
         rule: None,
-        reason: optional(row, at + 9)?,
+        reason: optional(row, column + 9)?,
         basis,
     })
 }
 
-/// Reads a rollup, whose columns from `at` on are its start, interval, metric, and so on to the 99th percentile.
+/// Reads a rollup, whose columns from `column` on are its start, interval, metric, and so on to the 99th percentile.
 pub(crate) fn rollup_at(
     row: &Row<'_>,
-    at: usize,
+    column: usize,
     flow: Option<FlowKey>,
     metric: Option<Metric>,
 ) -> rusqlite::Result<Rollup> {
     Ok(Rollup {
         flow,
-        ts: unsigned(row, at)?,
-        interval: optional(row, at + 1)?.unwrap_or(0),
+        ts: unsigned(row, column)?,
+        interval: optional(row, column + 1)?.unwrap_or(0),
         // An unknown metric of a newer version.
         metric: metric.unwrap_or(Metric::FlowPath),
-        node: optional(row, at + 3)?,
-        interface: optional(row, at + 4)?,
-        queue: optional(row, at + 5)?,
-        count: unsigned(row, at + 6)?,
-        min: unsigned(row, at + 7)?,
-        max: unsigned(row, at + 8)?,
-        sum: unsigned(row, at + 9)?,
-        p50: optional(row, at + 10)?,
-        p99: optional(row, at + 11)?,
+        node: optional(row, column + 3)?,
+        interface: optional(row, column + 4)?,
+        queue: optional(row, column + 5)?,
+        count: unsigned(row, column + 6)?,
+        min: unsigned(row, column + 7)?,
+        max: unsigned(row, column + 8)?,
+        sum: unsigned(row, column + 9)?,
+        p50: optional(row, column + 10)?,
+        p99: optional(row, column + 11)?,
     })
 }
 
-/// Reads a drop, whose columns from `at` on are its time, id, node, and so on to the reason.
+/// Reads a drop, whose columns from `column` on are its time, id, node, and so on to the reason.
 pub(crate) fn drop_at(
     row: &Row<'_>,
-    at: usize,
+    column: usize,
     [flow, tunnel]: [Option<FlowKey>; 2],
     id: u64,
 ) -> rusqlite::Result<Drop> {
     Ok(Drop {
         flow,
         tunnel,
-        ts: unsigned(row, at)?,
+        ts: unsigned(row, column)?,
         id,
-        node: optional(row, at + 2)?,
-        ingress_if: optional(row, at + 3)?,
-        egress_if: optional(row, at + 4)?,
-        queue: optional(row, at + 5)?,
-        reason: optional(row, at + 6)?,
+        node: optional(row, column + 2)?,
+        ingress_if: optional(row, column + 3)?,
+        egress_if: optional(row, column + 4)?,
+        queue: optional(row, column + 5)?,
+        reason: optional(row, column + 6)?,
     })
 }
 
-/// Reads the numbers of a flow, whose columns from `at` on are its latency, basis, first and last time, and reports.
+/// Reads the numbers of a flow, whose columns from `column` on are its latency, basis, first and last time, and reports.
 pub(crate) fn flow_at(
     row: &Row<'_>,
-    at: usize,
+    column: usize,
     flow: Option<FlowKey>,
     basis: Basis,
 ) -> rusqlite::Result<FlowRow> {
     Ok(FlowRow {
         flow: flow.unwrap_or_default(),
-        flow_latency: optional(row, at)?,
+        flow_latency: optional(row, column)?,
         basis,
-        first_seen: unsigned(row, at + 2)?,
-        last_seen: unsigned(row, at + 3)?,
-        reports: unsigned(row, at + 4)?,
+        first_seen: unsigned(row, column + 2)?,
+        last_seen: unsigned(row, column + 3)?,
+        reports: unsigned(row, column + 4)?,
     })
 }
 

@@ -257,14 +257,14 @@ impl SpanSum {
         self.sum.checked_div(self.count)
     }
 
-    /// Reads five columns from `at` on: time, count, minimum, maximum, sum.
-    pub(crate) fn read(row: &Row<'_>, at: usize, interval: u32) -> rusqlite::Result<Self> {
-        let first = unsigned(row, at)?;
+    /// Reads five columns from `column` on: time, count, minimum, maximum, sum.
+    pub(crate) fn read(row: &Row<'_>, column: usize, interval: u32) -> rusqlite::Result<Self> {
+        let first = unsigned(row, column)?;
         Ok(Self {
-            count: unsigned(row, at + 1)?,
-            min: unsigned(row, at + 2)?,
-            max: unsigned(row, at + 3)?,
-            sum: unsigned(row, at + 4)?,
+            count: unsigned(row, column + 1)?,
+            min: unsigned(row, column + 2)?,
+            max: unsigned(row, column + 3)?,
+            sum: unsigned(row, column + 4)?,
             first,
             last: first.saturating_add(u64::from(interval) * SECOND),
         })
@@ -610,9 +610,8 @@ fn read_file_paths(
     wanted: &[(FlowKey, i64)],
     with_bases: bool,
 ) -> rusqlite::Result<(Paths, Vec<FlowPaths>)> {
-    let span = (span.from, span.to);
     let numbers: FastSet<i64> = wanted.iter().map(|(_, number)| *number).collect();
-    let mut history = PathHistory::read(conn, features, span, &numbers, with_bases)?;
+    let mut history = PathHistory::read(conn, features, span.from, span.to, &numbers, with_bases)?;
     let mut paths = Paths::default();
     let mut flows = Vec::with_capacity(numbers.len());
     for (flow, number) in wanted {
@@ -621,7 +620,7 @@ fn read_file_paths(
             basis = history.basis(conn, *number)?;
         }
         let mut taken = Vec::new();
-        for (ts, path) in history.paths(conn, *number, span)? {
+        for (ts, path) in history.paths(conn, *number, span.from, span.to)? {
             taken.push((ts, paths.index(conn, path)?));
         }
         flows.push((*flow, basis, taken));
@@ -761,17 +760,17 @@ pub(crate) fn read_flows(
     // Rollups of a minute stand at its beginning, among those of its first second only: those of the other seconds are not read.
     let sql = "SELECT flow, ts, count, min, max, sum FROM f0.rollup_data
                WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4";
-    let mut whole = true;
+    let mut is_complete = true;
     each_minute(conn, piece.from, piece.to, |minute| {
         let minute = Piece {
             interval: 60,
             from: minute,
             to: minute + 1,
         };
-        whole &= read_flow_rows(conn, sql, minute, add)?;
+        is_complete &= read_flow_rows(conn, sql, minute, add)?;
         Ok(())
     })?;
-    Ok(whole)
+    Ok(is_complete)
 }
 
 fn read_flow_rows(
@@ -783,15 +782,15 @@ fn read_flow_rows(
     let mut select = conn.prepare_cached(sql)?;
     let metric = Metric::FlowLatency as i64;
     let mut rows = select.query(params![piece.interval, metric, int(piece.from), int(piece.to)])?;
-    let mut whole = true;
+    let mut is_complete = true;
     while let Some(row) = rows.next()? {
         if let Some(flow) = row.get::<_, Option<i64>>(0)?
             && flow != NOTHING
         {
-            whole &= add(flow, SpanSum::read(row, 1, piece.interval)?);
+            is_complete &= add(flow, SpanSum::read(row, 1, piece.interval)?);
         }
     }
-    Ok(whole)
+    Ok(is_complete)
 }
 
 /// Finds the number of a flow in a file. Without its key, all flows are read: the id alone is in no index.

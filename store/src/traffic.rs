@@ -194,7 +194,7 @@ impl Columns {
     pub fn pieces(&self) -> Vec<Piece> {
         let interval = self.interval.max(60);
         let to = self.known_to.clamp(self.from, self.to);
-        let whole = if interval == 60 {
+        let end_of_columns = if interval == 60 {
             to
         } else {
             self.from + (to - self.from) / self.column * self.column
@@ -202,9 +202,9 @@ impl Columns {
         let mut pieces = vec![Piece {
             interval,
             from: self.from,
-            to: whole,
+            to: end_of_columns,
         }];
-        pieces.extend(Span::new(whole, to).pieces());
+        pieces.extend(Span::new(end_of_columns, to).pieces());
         pieces.retain(|piece| piece.from < piece.to);
         pieces.sort_unstable_by_key(|piece| piece.from);
         pieces

@@ -307,8 +307,8 @@ impl Writer {
     /// indexes out.
     pub(crate) fn index_left_over(&mut self) {
         let open = self.segment.as_ref().map(Segment::id);
-        let found = files::list(&self.config.dir).unwrap_or_default();
-        let others = found.into_iter().rev().filter(|file| Some(file.id) != open);
+        let store_files = files::list(&self.config.dir).unwrap_or_default();
+        let others = store_files.into_iter().rev().filter(|file| Some(file.id) != open);
         for file in others.take(LEFT_OVER) {
             if indexer::is_left_out(&file.path) {
                 self.indexer.submit(file.path);
@@ -318,8 +318,8 @@ impl Writer {
 
     /// Returns the newest part of the period of `first`, which may have several.
     fn last_part(&self, first: FileId) -> Result<FileId, Error> {
-        let found = files::list(&self.config.dir).with_path(&self.config.dir)?;
-        Ok(found
+        let store_files = files::list(&self.config.dir).with_path(&self.config.dir)?;
+        Ok(store_files
             .iter()
             .rev()
             .map(|file| file.id)

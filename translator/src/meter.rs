@@ -7,11 +7,12 @@ const FRACTION: u32 = 16;
 /// Maximum level of a bucket, ns: more than any burst.
 const LONGEST: u64 = 1 << 46;
 
-/// A leaky bucket. Its level is the time that it needs to run empty.
+/// A leaky bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     /// Time that one unit adds, ns with a fraction; 0: no limit.
     cost: u64,
+    /// Time that the bucket needs to run empty, ns with a fraction.
     level: u64,
 }
 
@@ -41,11 +42,12 @@ pub(super) struct Meter {
     messages: Bucket,
     bytes: Bucket,
     /// Time of the last leak, ns.
-    at: u64,
+    leaked_at: u64,
     /// Thresholds of levels 1, 2, 3, ns with a fraction.
-    above: [u64; 3],
-    /// Hysteresis of the thresholds.
-    slack: u64,
+    thresholds: [u64; 3],
+    /// Hysteresis of the thresholds, ns with a fraction.
+    hysteresis: u64,
+    /// Congestion level, 0 to 3.
     level: u8,
 }
 
@@ -55,14 +57,14 @@ impl Meter {
         Self {
             messages: Bucket::new(rate.messages),
             bytes: Bucket::new(rate.bytes),
-            at: 0,
-            above: [burst / 2, burst / 4 * 3, burst / 16 * 15],
-            slack: burst / 8,
+            leaked_at: 0,
+            thresholds: [burst / 2, burst / 4 * 3, burst / 16 * 15],
+            hysteresis: burst / 8,
             level: 0,
         }
     }
 
-    /// Whether there is no limit.
+    /// Returns whether there is no limit.
     #[inline(always)]
     pub(super) fn is_unlimited(&self) -> bool {
         self.messages.cost | self.bytes.cost == 0
@@ -75,30 +77,30 @@ impl Meter {
         self.bytes.add(data as u64 + Rate::OVERHEAD);
     }
 
-    /// The level at `now`.
+    /// Returns the congestion level at `now`, 0 to 3.
     #[inline]
     pub(super) fn level(&mut self, now: u64) -> u8 {
         if self.is_unlimited() {
             return 0;
         }
-        let elapsed = now.saturating_sub(self.at);
-        self.at = self.at.max(now);
+        let elapsed = now.saturating_sub(self.leaked_at);
+        self.leaked_at = self.leaked_at.max(now);
         self.messages.leak(elapsed);
         self.bytes.leak(elapsed);
         let fill = self.messages.level.max(self.bytes.level);
         // The level rises at once, and falls with hysteresis.
         let risen = self.thresholds_below(fill, 0);
-        let kept = self.thresholds_below(fill, self.slack);
+        let kept = self.thresholds_below(fill, self.hysteresis);
         self.level = risen.max(self.level.min(kept));
         self.level
     }
 
-    /// Counts the thresholds, each lowered by `slack`, that `fill` exceeds.
+    /// Counts the thresholds, each lowered by `hysteresis`, that `fill` exceeds.
     #[inline(always)]
-    fn thresholds_below(&self, fill: u64, slack: u64) -> u8 {
-        self.above
+    fn thresholds_below(&self, fill: u64, hysteresis: u64) -> u8 {
+        self.thresholds
             .iter()
-            .filter(|threshold| fill > threshold.saturating_sub(slack))
+            .filter(|threshold| fill > threshold.saturating_sub(hysteresis))
             .count() as u8
     }
 }
@@ -106,15 +108,19 @@ impl Meter {
 /// The meter of one sender: a bucket that holds one burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReporterMeter {
+    /// Time that the bucket needs to run empty, ns with a fraction.
     level: u64,
-    at: u64,
+    /// Time of the last leak, ns.
+    leaked_at: u64,
 }
 
 /// Rate and burst of all senders' meters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReporterRate {
+    /// Time that one report adds, ns with a fraction; 0: no limit.
     cost: u64,
-    most: u64,
+    /// Level of a full bucket, likewise.
+    capacity: u64,
 }
 
 impl ReporterRate {
@@ -123,11 +129,11 @@ impl ReporterRate {
         let cost = Bucket::new(rate).cost;
         Self {
             cost,
-            most: cost.saturating_mul(u64::from(burst)),
+            capacity: cost.saturating_mul(u64::from(burst)),
         }
     }
 
-    /// Whether there is no limit.
+    /// Returns whether there is no limit.
     #[inline(always)]
     pub(super) fn is_unlimited(self) -> bool {
         self.cost == 0
@@ -135,16 +141,16 @@ impl ReporterRate {
 }
 
 impl ReporterMeter {
-    /// Admits one report, if the rate allows it.
+    /// Returns whether the rate allows one more report at `now`, and counts it if so.
     #[inline]
     pub(super) fn admit(&mut self, now: u64, rate: ReporterRate) -> bool {
-        let elapsed = now.saturating_sub(self.at).min(LONGEST);
-        self.at = self.at.max(now);
+        let elapsed = now.saturating_sub(self.leaked_at).min(LONGEST);
+        self.leaked_at = self.leaked_at.max(now);
         let level = self
             .level
             .saturating_sub(elapsed << FRACTION)
             .saturating_add(rate.cost);
-        let admitted = level <= rate.most;
+        let admitted = level <= rate.capacity;
         self.level = if admitted { level } else { level - rate.cost };
         admitted
     }

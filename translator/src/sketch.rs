@@ -31,14 +31,18 @@ pub struct Merged<'a> {
     pub counters: &'a [u8],
 }
 
-/// Some columns of a reporter.
+/// Consecutive columns of one reporter, in one datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery<'a> {
     pub(super) reporter: u32,
     pub(super) epoch: u16,
+    /// The first of the columns.
     pub(super) first: u32,
+    /// Number of columns.
     pub(super) columns: u8,
+    /// Counters of the columns, in network byte order.
     pub(super) counters: &'a [u8],
+    /// The reporter wants the collector to be notified when the epoch is written.
     pub(super) immediate: bool,
 }
 
@@ -47,7 +51,9 @@ pub(super) struct Delivery<'a> {
 struct Member {
     /// The next expected column.
     next: u32,
+    /// A NACK for that column was sent.
     nacked: bool,
+    /// Time of that NACK, ns.
     nacked_at: u64,
 }
 
@@ -82,23 +88,23 @@ fn non_member(epoch: u16, reporter: u32) -> u64 {
 impl NonMembers {
     /// Whether a NACK to this reporter is due. If so, starts the interval until the next.
     fn try_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
-        let place = self.0.find_or_insert(key).or_else(|| {
+        let slot = self.0.find_or_insert(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
             self.0.find_or_insert(key)
         });
-        let Some((place, _)) = place else { return false };
-        let due = self.0.at(place);
-        let nack = now >= *due;
-        if nack {
+        let Some((slot, _)) = slot else { return false };
+        let due = self.0.at(slot);
+        let is_due = now >= *due;
+        if is_due {
             *due = now.saturating_add(config.nack_interval);
         }
-        nack
+        is_due
     }
 
     /// Makes a NACK due at once: the last one was not sent.
     fn forget(&mut self, key: u64) {
-        if let Some(place) = self.0.find(key) {
-            *self.0.at(place) = 0;
+        if let Some(slot) = self.0.find(key) {
+            *self.0.at(slot) = 0;
         }
     }
 }
@@ -108,7 +114,8 @@ impl NonMembers {
 struct Buffer {
     epoch: u16,
     state: State,
-    first_at: u64,
+    /// Time at which the epoch was opened, ns.
+    opened_at: u64,
     /// Counters as in memory.
     counters: Vec<u8>,
     /// Number of reporters that delivered each column.
@@ -121,12 +128,13 @@ struct Buffer {
     /// All columns below this one were written.
     written: u32,
     /// The trailer of the previous epoch in this buffer has been invalidated.
-    reopened: bool,
-    notice: bool,
+    trailer_invalidated: bool,
+    /// A reporter wants the collector to be notified: the trailer is written with immediate data.
+    notify: bool,
     /// Reporters that had delivered all columns when it was closed.
     reporters: u32,
     /// It was written, and counted, before its memory was lost.
-    again: bool,
+    is_rewrite: bool,
 }
 
 /// A sketch, with its buffers for the even and the odd epoch.
@@ -138,7 +146,8 @@ pub(super) struct Sketch {
     /// Counters saturate at their maximum.
     saturates: bool,
     newest: Option<u16>,
-    last_at: u64,
+    /// Time of the latest columns that were merged, ns.
+    merged_at: u64,
     non_members: NonMembers,
     buffers: [Buffer; 2],
 }
@@ -173,7 +182,7 @@ impl Sketch {
             op,
             saturates,
             newest: None,
-            last_at: 0,
+            merged_at: 0,
             non_members,
             buffers,
         })
@@ -187,7 +196,7 @@ impl Sketch {
     pub(super) fn open(&self) -> u64 {
         self.buffers
             .iter()
-            .filter(|buffer| buffer.is_open() && !buffer.again)
+            .filter(|buffer| buffer.is_open() && !buffer.is_rewrite)
             .count() as u64
     }
 
@@ -213,7 +222,7 @@ impl Sketch {
         self.buffers
             .iter()
             .filter(|buffer| buffer.is_open())
-            .map(|buffer| buffer.first_at)
+            .map(|buffer| buffer.opened_at)
             .min()
     }
 
@@ -236,7 +245,7 @@ impl Sketch {
         let end = end
             .filter(|end| *end <= self.shape.columns)
             .ok_or(Fault::Drop(Reason::WrongShape))?;
-        let at = usize::from(delivery.epoch & 1);
+        let index = usize::from(delivery.epoch & 1);
         let known = match self.admit(now, &delivery, config)? {
             Admission::Open(known) => known,
             Admission::Opens { newest } => {
@@ -244,23 +253,23 @@ impl Sketch {
                 None
             }
         };
-        let buffer = &mut self.buffers[at];
+        let buffer = &mut self.buffers[index];
         let key = u64::from(delivery.reporter);
-        let place = known.or_else(|| buffer.members.find_or_insert(key).map(|(place, _)| place));
-        let place = place.ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
-        *buffer.members.at(place) = Member {
+        let slot = known.or_else(|| buffer.members.find_or_insert(key).map(|(slot, _)| slot));
+        let slot = slot.ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
+        *buffer.members.at(slot) = Member {
             next: end,
             ..Member::default()
         };
-        self.last_at = now;
-        buffer.notice |= delivery.immediate;
+        self.merged_at = now;
+        buffer.notify |= delivery.immediate;
         buffer.merge(delivery, end, &self.shape, self.op, self.saturates);
         buffer.count(delivery.first..end, self.entry.reporters);
         stats.merged += u64::from(delivery.columns);
         if buffer.complete == self.shape.columns {
             buffer.close(Cause::Full, &self.shape, self.op);
         }
-        self.write(at, config.sketch_columns, sender, stats);
+        self.write(index, config.sketch_columns, sender, stats);
         Ok(())
     }
 
@@ -280,9 +289,9 @@ impl Sketch {
             }
         } else {
             // Only a first column makes a member, and opens an epoch.
-            let has_free_place =
+            let has_free_slot =
                 opens.is_some() || (buffer.members.len() as u64) < u64::from(self.entry.reporters);
-            if !has_free_place {
+            if !has_free_slot {
                 return Err(Fault::Drop(Reason::OneReporterTooMany));
             }
             if delivery.first > 0 {
@@ -314,10 +323,10 @@ impl Sketch {
     pub(super) fn renew(&mut self) {
         for buffer in &mut self.buffers {
             buffer.written = 0;
-            buffer.reopened = false;
+            buffer.trailer_invalidated = false;
             if let State::Closed(cause) = buffer.state {
                 buffer.state = State::Closing(cause);
-                buffer.again = true;
+                buffer.is_rewrite = true;
             }
         }
     }
@@ -334,7 +343,7 @@ impl Sketch {
             };
         }
         let distance = self.newest.map_or(1, |newest| epoch.wrapping_sub(newest) as i16);
-        let silent = now.saturating_sub(self.last_at) >= config.sketch_timer;
+        let silent = now.saturating_sub(self.merged_at) >= config.sketch_timer;
         // The epoch before the newest may arrive late, if its buffer has nothing older than it.
         let late =
             distance == -1 && (buffer.state == State::Idle || (epoch.wrapping_sub(buffer.epoch) as i16) > 0);
@@ -358,19 +367,19 @@ impl Sketch {
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> Result<(), Fault> {
-        let at = usize::from(epoch & 1);
-        if self.buffers[at].is_open() {
+        let index = usize::from(epoch & 1);
+        if self.buffers[index].is_open() {
             let batch = u64::from(config.sketch_columns).saturating_mul(self.shape.column_len());
             if !sender.has_credit(1, batch.min(MAX_WRITE as u64), true) {
                 return Err(Fault::Blocked);
             }
-            self.buffers[at].close(Cause::Evicted, &self.shape, self.op);
-            self.write(at, config.sketch_columns, sender, stats);
-            if self.buffers[at].is_open() {
+            self.buffers[index].close(Cause::Evicted, &self.shape, self.op);
+            self.write(index, config.sketch_columns, sender, stats);
+            if self.buffers[index].is_open() {
                 return Err(Fault::Blocked);
             }
         }
-        self.buffers[at].begin(epoch, now);
+        self.buffers[index].begin(epoch, now);
         if newest {
             self.newest = Some(epoch);
         }
@@ -381,7 +390,7 @@ impl Sketch {
     /// sketch are reliable: a reader could not detect missing columns. Data that can never be written count as lost.
     fn write<W: Transport>(
         &mut self,
-        at: usize,
+        index: usize,
         batch: u32,
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
@@ -389,18 +398,18 @@ impl Sketch {
         let batch = batch
             .min(MAX_WRITE as u32 / self.shape.column_len().max(1) as u32)
             .max(1);
-        let Err(blocked) = self.write_some(at, batch, sender, stats) else {
+        let Err(blocked) = self.write_some(index, batch, sender, stats) else {
             return;
         };
         if !blocked.is_transient() {
-            self.buffers[at].state = State::Lost;
-            stats.dropped += u64::from(!self.buffers[at].again);
+            self.buffers[index].state = State::Lost;
+            stats.dropped += u64::from(!self.buffers[index].is_rewrite);
         }
     }
 
     fn write_some<W: Transport>(
         &mut self,
-        at: usize,
+        index: usize,
         batch: u32,
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
@@ -411,7 +420,7 @@ impl Sketch {
             buffers,
             ..
         } = self;
-        let buffer = &mut buffers[at];
+        let buffer = &mut buffers[index];
         let closing = matches!(buffer.state, State::Closing(_));
         while buffer.written < buffer.complete {
             let end = buffer.complete.min(buffer.written + batch);
@@ -419,10 +428,10 @@ impl Sketch {
                 return Ok(());
             }
             // A concurrent reader must not match the old trailer with new columns.
-            if !buffer.reopened {
+            if !buffer.trailer_invalidated {
                 let trailer = buffer.trailer(entry.id, 0, 0).emit();
                 write_part(sender, entry.region, shape.trailer(buffer.epoch), &trailer, None)?;
-                buffer.reopened = true;
+                buffer.trailer_invalidated = true;
             }
             let len = shape.column_len() as usize;
             let data = &buffer.counters[buffer.written as usize * len..end as usize * len];
@@ -435,7 +444,7 @@ impl Sketch {
             return Ok(());
         };
         let immediate = buffer
-            .notice
+            .notify
             .then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
         let trailer = buffer.trailer(entry.id, shape.columns, buffer.reporters).emit();
         write_part(
@@ -446,8 +455,8 @@ impl Sketch {
             immediate,
         )?;
         let is_whole = cause == Cause::Full;
-        stats.complete += u64::from(is_whole && !buffer.again);
-        stats.partial += u64::from(!is_whole && !buffer.again);
+        stats.complete += u64::from(is_whole && !buffer.is_rewrite);
+        stats.partial += u64::from(!is_whole && !buffer.is_rewrite);
         buffer.state = State::Closed(cause);
         Ok(())
     }
@@ -462,13 +471,13 @@ impl Sketch {
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> bool {
-        for at in 0..2 {
-            let buffer = &mut self.buffers[at];
-            if buffer.state == State::Open && buffer.first_at <= until {
+        for index in 0..2 {
+            let buffer = &mut self.buffers[index];
+            if buffer.state == State::Open && buffer.opened_at <= until {
                 buffer.close(cause, &self.shape, self.op);
             }
-            if self.buffers[at].is_open() {
-                self.write(at, batch, sender, stats);
+            if self.buffers[index].is_open() {
+                self.write(index, batch, sender, stats);
             }
         }
         self.buffers
@@ -497,17 +506,17 @@ impl Buffer {
         Self {
             epoch: 0,
             state: State::Idle,
-            first_at: 0,
+            opened_at: 0,
             counters: vec![0; columns * shape.column_len() as usize],
             delivered: vec![0; columns],
             members: HashTable::new(reporters as usize),
             complete: 0,
             touched: 0,
             written: 0,
-            reopened: false,
-            notice: false,
+            trailer_invalidated: false,
+            notify: false,
             reporters: 0,
-            again: false,
+            is_rewrite: false,
         }
     }
 
@@ -532,16 +541,16 @@ impl Buffer {
     fn begin(&mut self, epoch: u16, now: u64) {
         self.epoch = epoch;
         self.state = State::Open;
-        self.first_at = now;
+        self.opened_at = now;
         self.delivered.fill(0);
         self.members.clear();
         self.complete = 0;
         self.touched = 0;
         self.written = 0;
         self.reporters = 0;
-        self.reopened = false;
-        self.notice = false;
-        self.again = false;
+        self.trailer_invalidated = false;
+        self.notify = false;
+        self.is_rewrite = false;
     }
 
     /// Merges a delivery's counters; copies them where they are the first.
@@ -551,14 +560,14 @@ impl Buffer {
         let end = end as usize;
         let known = (self.touched as usize).clamp(first, end);
         let (old, new) = delivery.counters.split_at((known - first) * len);
-        let (there, fresh) = self.counters[first * len..end * len].split_at_mut((known - first) * len);
+        let (merged, fresh) = self.counters[first * len..end * len].split_at_mut((known - first) * len);
         match shape.width {
             4 => {
-                merge_4(there, old, op, saturates);
+                merge_4(merged, old, op, saturates);
                 copy::<4>(fresh, new);
             }
             _ => {
-                merge_8(there, old, op, saturates);
+                merge_8(merged, old, op, saturates);
                 copy::<8>(fresh, new);
             }
         }

@@ -6,6 +6,7 @@ use collector::event::{Event, FirstValues, Rollup};
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use store::{EventRow, FirstRow};
 use wire::FlowKey;
 
 use crate::Name;
@@ -136,11 +137,18 @@ pub struct EventView {
 pub type ReasonNames = BTreeMap<u8, String>;
 
 impl EventView {
+    /// Creates the view of an event that the store has.
+    pub fn from_row(row: &EventRow, reasons: &ReasonNames) -> Self {
+        let first = row.first.as_ref().map(FirstRow::values);
+        Self::new(&row.event, row.rule.as_deref(), &row.path, first, reasons)
+    }
+
     /// Creates the view of an event, with its rule's name, and its path with the first values of a new flow.
     pub fn new(
         event: &Event,
         rule: Option<&str>,
-        (nodes, first): (&[u32], Option<FirstValues<'_>>),
+        nodes: &[u32],
+        first: Option<FirstValues<'_>>,
         reasons: &ReasonNames,
     ) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Queues over time.
+//! Views of queue occupancy over time: heat maps and bursts.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! A DTA reporter: the state of the path to each collector.
+//! View of a DTA reporter: counters and congestion level of the path to each collector.
 
 use std::net::SocketAddr;
 

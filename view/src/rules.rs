@@ -198,8 +198,8 @@ fn ports(ports: Option<Ports>) -> Result<Ports, String> {
     }
 }
 
-fn unknown(what: &str, word: &str) -> String {
-    format!("there is no {what} `{word}`")
+fn unknown(kind: &str, name: &str) -> String {
+    format!("there is no {kind} `{name}`")
 }
 
 impl From<&Rule> for RuleView {
@@ -207,7 +207,7 @@ impl From<&Rule> for RuleView {
         match rule {
             Rule::Encoding(encoding) => Self::Encoding {
                 dscp: encoding.dscp,
-                l4_checksum: encoding.l4_checksum.word().to_owned(),
+                l4_checksum: encoding.l4_checksum.name().to_owned(),
             },
             Rule::Session(collector) => Self::Session {
                 collector: *collector,
@@ -220,7 +220,7 @@ impl From<&Rule> for RuleView {
             Rule::Instruction(bit) => Self::Instruction { bit: *bit },
             Rule::Filter(filter) => Self::Filter {
                 flows: (&filter.key).into(),
-                algorithm: filter.algorithm.word().to_owned(),
+                algorithm: filter.algorithm.name().to_owned(),
                 metric: filter.metric.name().to_owned(),
                 threshold: filter.threshold,
                 rule: filter.rule.as_deref().map(str::to_owned),
@@ -229,7 +229,7 @@ impl From<&Rule> for RuleView {
             Rule::Source(port) => Self::Source { port: *port },
             Rule::Watch(watch) => Self::Watch {
                 flows: (&watch.key).into(),
-                mode: watch.mode.word().to_owned(),
+                mode: watch.mode.name().to_owned(),
                 bits: watch.bits,
                 hops: watch.hops,
                 sample: watch.sample,
@@ -249,7 +249,7 @@ impl TryFrom<&RuleView> for Rule {
                 l4_checksum: word,
             } => {
                 let all = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
-                let l4_checksum = all.into_iter().find(|one| one.word() == word);
+                let l4_checksum = all.into_iter().find(|one| one.name() == word);
                 let l4_checksum = l4_checksum.ok_or_else(|| unknown("l4_checksum", word))?;
                 Self::Encoding(Encoding {
                     dscp: *dscp,
@@ -275,7 +275,7 @@ impl TryFrom<&RuleView> for Rule {
                 threshold,
                 rule,
             } => {
-                let of = FilterAlgorithm::from_word(algorithm);
+                let of = FilterAlgorithm::from_name(algorithm);
                 let algorithm = of.ok_or_else(|| unknown("algorithm", algorithm))?;
                 if (algorithm == FilterAlgorithm::Rule) != rule.is_some() {
                     return Err("a filter has a `rule` if that is its algorithm".to_owned());
@@ -299,7 +299,7 @@ impl TryFrom<&RuleView> for Rule {
                 drops,
             } => Self::Watch(Arc::new(Watch {
                 key: flows.try_into()?,
-                mode: Mode::from_word(mode).ok_or_else(|| unknown("mode", mode))?,
+                mode: Mode::from_name(mode).ok_or_else(|| unknown("mode", mode))?,
                 bits: *bits,
                 hops: *hops,
                 sample: *sample,

@@ -1,4 +1,4 @@
-//! `/status` and `/rates`.
+//! Views of the process and its counters: `/status` and `/rates`.
 
 use collector::stats::{Partial, Unjoinable};
 #[cfg(feature = "schema")]

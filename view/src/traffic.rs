@@ -1,4 +1,4 @@
-//! Traffic over time.
+//! Views of traffic over time, grouped by flow, host, node or path.
 
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

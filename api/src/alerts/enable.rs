@@ -29,7 +29,7 @@ use view::EnabledView;
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewRule"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRule {
-    /// Its name.
+    /// Name of the rule, unique among `[[rules]]`.
     name: String,
     /// The condition, as in `[[rules]]`.
     #[cfg_attr(test, schemars(extend("format" = "rule")))]
@@ -65,7 +65,7 @@ pub(crate) async fn enable(
             text,
         }));
     };
-    let one = Arc::clone(&context.enabling).lock_owned().await;
+    let guard = Arc::clone(&context.enabling).lock_owned().await;
     let control = context.control.clone();
     let reload = async move {
         match control.reload().await {
@@ -74,7 +74,7 @@ pub(crate) async fn enable(
             Err(_) => Err("hopwise is stopping".to_owned()),
         }
     };
-    let added = add(one, file, text.clone(), reload).await.map_err(|_| {
+    let added = add(guard, file, text.clone(), reload).await.map_err(|_| {
         Refusal::unavailable("the rule may not be enabled; this is a fault in hopwise, please report it")
     })?;
     Ok(Json(EnabledView {
@@ -84,16 +84,16 @@ pub(crate) async fn enable(
     }))
 }
 
-/// Adds a text to the configuration file, and takes it back if the configuration is refused then: to the end, also when the requester has
-/// gone meanwhile, and without another one beside it.
+/// Appends a text to the configuration file, and removes it again if the configuration is then refused. It runs to its end even if the
+/// requester disconnects. `guard` excludes another change at the same time.
 async fn add(
-    one: OwnedMutexGuard<()>,
+    guard: OwnedMutexGuard<()>,
     file: PathBuf,
     text: String,
     reload: impl Future<Output = Result<(), String>> + Send + 'static,
 ) -> Result<Result<(), String>, JoinError> {
     let work = async move {
-        let _one = one;
+        let _guard = guard;
         let path = file.clone();
         let change = match task::spawn_blocking(move || append(&path, &text)).await? {
             Ok(change) => change,
@@ -169,9 +169,9 @@ fn restore(file: &Path, change: &Change) -> Result<(), String> {
 fn replace(file: &Path, content: &str) -> Result<(), String> {
     let shown = file.display();
     let target = fs::canonicalize(file).map_err(|error| not_written(file, &error))?;
-    let found = fs::metadata(&target).map_err(|error| not_written(file, &error))?;
+    let target_metadata = fs::metadata(&target).map_err(|error| not_written(file, &error))?;
     let own = fs::metadata("/proc/self").map_err(|error| not_written(file, &error))?;
-    if found.uid() != own.uid() {
+    if target_metadata.uid() != own.uid() {
         return Err(format!("{shown} belongs to another user"));
     }
     save::replace_alike(&target, content.as_bytes()).map_err(|error| not_written(file, &error))

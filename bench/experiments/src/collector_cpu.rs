@@ -216,7 +216,7 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> 
     let mut now = 1_700_000_000_000_000_000;
     // At least one period, and enough reports that the clock is read rarely; whole periods for the default numbers of events.
     let passes = if events == 0 { 1 } else { period }.max(2_048 / u64::from(case.flows));
-    timing::once(settings, || {
+    timing::measure_once(settings, || {
         for _ in 0..passes {
             round += 1;
             if rounds.len() > 1 && round % period == 0 {

@@ -88,7 +88,7 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
     let payloads: Vec<&[u8]> = feed.payloads().collect();
     let mut bursts = payloads.chunks(256).cycle();
     let mut decoder = Decoder::new(Profile::new(Dialect::IntCollectorGen));
-    timing::once(settings, || {
+    timing::measure_once(settings, || {
         let burst = bursts.next().unwrap_or_default().iter().copied();
         Ok(decode_payloads(&mut decoder, burst))
     })
@@ -104,7 +104,7 @@ pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
         batch.clear();
     }
-    timing::once(settings, || {
+    timing::measure_once(settings, || {
         let reports = (0..4)
             .map(|_| feed.burst(Input::Payloads, &mut collector, &mut batch) as u64)
             .sum();

@@ -129,7 +129,7 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
     let mut bursts = payloads.chunks(BURST).cycle();
     let mut before = 0;
     let mut calls = 0_u64;
-    timing::once(settings, || {
+    timing::measure_once(settings, || {
         for _ in 0..4 {
             let burst = bursts.next().unwrap_or_default();
             now += 1_000 * burst.len() as u64;

@@ -119,7 +119,7 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
     let mut frame = Vec::with_capacity(2_048);
     let mut now = 0;
     let mut next = packets.chunks(64).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let burst = next.next().unwrap_or_default();
         for packet in burst {
             frame.clear();

@@ -1,4 +1,4 @@
-//! Time per operation: several runs of each point, their median and their spread.
+//! Measures the time per operation of an experiment's points: several runs of each, with their median, minimum and maximum.
 
 use std::{
     cmp::Ordering,
@@ -19,7 +19,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Sorts the runs; all figures are NaN without a run.
+    /// Computes the figures of these runs; without a run they are NaN.
     pub(super) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         let [min, median, max] = [0, runs.len() / 2, runs.len().saturating_sub(1)]
@@ -27,7 +27,7 @@ impl Spread {
         Self { median, min, max }
     }
 
-    /// `runs` runs.
+    /// Calls `run` as often as the setting `runs` says.
     ///
     /// # Errors
     /// The error of a run.
@@ -41,7 +41,7 @@ impl Spread {
             .map(Self::of)
     }
 
-    /// Another quantity, such as a rate in place of a time.
+    /// Converts the figures to another quantity, such as a rate in place of a time.
     pub(super) fn map(self, convert: impl Fn(f64) -> f64) -> Self {
         let ends = (convert(self.min), convert(self.max));
         Self {
@@ -51,7 +51,7 @@ impl Spread {
         }
     }
 
-    /// Sums of medians, minima and maxima: a bound on the spread of the sum.
+    /// Adds medians, minima and maxima: a bound on the spread of the sum.
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
             median: self.median + other.median,
@@ -60,7 +60,7 @@ impl Spread {
         }
     }
 
-    /// Difference of medians, with the smallest and the largest that the runs allow.
+    /// Subtracts the medians; minimum and maximum are the smallest and the largest difference that the runs allow.
     pub(super) fn minus(self, other: Self) -> Self {
         self.plus(Self {
             median: -other.median,
@@ -69,7 +69,7 @@ impl Spread {
         })
     }
 
-    /// Ratio of medians, with the smallest and the largest that the runs allow.
+    /// Divides the medians; minimum and maximum are the smallest and the largest ratio that the runs allow.
     pub(super) fn over(self, other: Self) -> Self {
         Self {
             median: self.median / other.median,
@@ -78,7 +78,7 @@ impl Spread {
         }
     }
 
-    /// Order of two quantities whose runs do not overlap; `None` if they do, or if the ends are unknown.
+    /// Compares two quantities; `None` if their runs overlap, or if minimum or maximum is unknown.
     pub(super) fn order(self, other: Self) -> Option<Ordering> {
         if self.max < other.min {
             Some(Ordering::Less)
@@ -89,7 +89,7 @@ impl Spread {
         }
     }
 
-    /// A ratio as text, which says if the runs do not distinguish it from 1.
+    /// Formats a ratio; the text says if the runs do not distinguish it from 1.
     pub(super) fn ratio_text(self, decimals: usize) -> String {
         let one = Self {
             median: 1.0,
@@ -104,12 +104,12 @@ impl Spread {
         format!("{}{unclear}", self.text(decimals))
     }
 
-    /// Three cells: median, minimum, maximum.
+    /// Returns three table cells: median, minimum, maximum.
     pub(super) fn cells(self, decimals: usize) -> [Cell; 3] {
         [self.median, self.min, self.max].map(|figure| Cell::Figure(figure, decimals))
     }
 
-    /// A point of a plot, with whiskers.
+    /// Returns a point of a plot, with whiskers.
     pub(super) fn point(self, x: f64) -> Point {
         Point {
             x,
@@ -118,7 +118,7 @@ impl Spread {
         }
     }
 
-    /// `12.3 (12.1 to 13.0)`, or `12.3 (spread unknown)`.
+    /// Formats the figures: `12.3 (12.1 to 13.0)`, or `12.3 (spread unknown)`.
     pub(super) fn text(self, decimals: usize) -> String {
         let [median, min, max] =
             [self.median, self.min, self.max].map(|figure| separated(&format!("{figure:.decimals$}")));
@@ -129,17 +129,17 @@ impl Spread {
     }
 }
 
-/// Duration of each run of a point.
+/// Returns the duration of each run of a point: the setting `span`.
 pub(super) fn span(settings: &Settings) -> Duration {
     Duration::from_millis(settings.one("span"))
 }
 
-/// Nanoseconds per operation. Each run is the median of many short rounds, which excludes rounds in which another program used the
-/// core. `work` does the operations of one round, for some ten microseconds, and returns their number.
+/// Measures the nanoseconds per operation of `work`. Each run is the median of many short rounds, which excludes rounds in which another program used the
+/// core. A call of `work` does the operations of one round, for some ten microseconds, and returns their number.
 ///
 /// # Errors
-/// That of `work`.
-pub(super) fn of(
+/// The error of `work`.
+pub(super) fn measure(
     settings: &Settings,
     mut work: impl FnMut() -> Result<u64, CliError>,
 ) -> Result<Spread, CliError> {
@@ -148,11 +148,11 @@ pub(super) fn of(
     Spread::runs(settings, || run(span, &mut work))
 }
 
-/// One run of [`of`], for [`in_turn`].
+/// Measures one run as [`measure`] does, for [`in_turn`].
 ///
 /// # Errors
-/// That of `work`.
-pub(super) fn once(
+/// The error of `work`.
+pub(super) fn measure_once(
     settings: &Settings,
     mut work: impl FnMut() -> Result<u64, CliError>,
 ) -> Result<f64, CliError> {
@@ -161,7 +161,7 @@ pub(super) fn once(
     run(span, &mut work)
 }
 
-/// All points once, then again, up to the number of runs. So a disturbance of some seconds affects one run of several
+/// Measures all points once, then again, up to the number of runs. So a disturbance of some seconds affects one run of several
 /// points, instead of all runs of one point.
 ///
 /// # Errors
@@ -180,7 +180,7 @@ pub(super) fn in_turn<P>(
     Ok(runs.into_iter().map(Spread::of).collect())
 }
 
-/// The warm-up: half a run.
+/// Runs `work` for half the duration of a run, without measuring it.
 fn warm_up(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<(), CliError> {
     let started = Instant::now();
     while started.elapsed() < span / 2 {
@@ -189,6 +189,7 @@ fn warm_up(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> 
     Ok(())
 }
 
+/// Returns the median of the rounds of one run, ns per operation.
 fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Result<f64, CliError> {
     let started = Instant::now();
     let mut rounds = Vec::new();
@@ -200,7 +201,7 @@ fn run(span: Duration, work: &mut impl FnMut() -> Result<u64, CliError>) -> Resu
     Ok(Spread::of(rounds).median)
 }
 
-/// The condition that applies to every result of [`of`].
+/// The condition that applies to every result of [`measure`].
 pub(super) const CONDITION: &str = "measured: each run is the median of many rounds of some ten microseconds on one core; figures are the \
                                     median of the runs, `_min` and `_max` the smallest and largest run";
 

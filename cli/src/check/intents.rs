@@ -57,15 +57,15 @@ pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
 
 /// Describes the entries that devices outside the domain get.
 pub(super) fn roles(settings: &Settings) -> Findings {
-    let mut found = Findings::default();
+    let mut findings = Findings::default();
     let Some(manager) = settings.manager.as_ref() else {
-        return found;
+        return findings;
     };
     let inventory = manager::inventory::from_settings(&settings.inventory);
     for (index, device) in inventory.outside().enumerate() {
         if index == MAX_LINES {
             let _ = writeln!(
-                found.text,
+                findings.text,
                 "and {} more devices",
                 inventory.outside().count() - MAX_LINES
             );
@@ -75,35 +75,35 @@ pub(super) fn roles(settings: &Settings) -> Findings {
             continue;
         };
         let name = &device.name;
-        let word = device.role.word();
+        let word = device.role.name();
         let about = of_device.about().unwrap_or_default();
         match bound(of_device, device) {
             Ok(program) => {
                 let Some(role) = program.role() else { continue };
                 let [entries, groups, sessions] = role.size();
                 let _ = write!(
-                    found.text,
+                    findings.text,
                     "device {name}: {word}: {about}; {entries} entries, {groups} multicast groups, {sessions} clone sessions"
                 );
                 let frames = role.frames.len();
                 let every = role.period;
                 let _ = match frames {
-                    0 => writeln!(found.text, ", no timer frames of the manager"),
-                    _ => writeln!(found.text, ", {frames} timer frames every {every:?}"),
+                    0 => writeln!(findings.text, ", no timer frames of the manager"),
+                    _ => writeln!(findings.text, ", {frames} timer frames every {every:?}"),
                 };
             }
-            Err(Some(problem)) => found
+            Err(Some(problem)) => findings
                 .refused
                 .push(format!("`{name}` cannot be driven: {problem}")),
             Err(None) => {
                 let _ = writeln!(
-                    found.text,
+                    findings.text,
                     "device {name}: {word}: {about}; its entries are unknown until it answers"
                 );
             }
         }
     }
-    found
+    findings
 }
 
 /// Binds the map of a device to its program, if hopwise includes the program.
@@ -125,14 +125,15 @@ pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Pr
 
 /// Compiles the intents of a configuration.
 pub(super) fn compiled(settings: &Settings) -> Findings {
-    let mut found = Findings::default();
+    let mut findings = Findings::default();
     if settings.manager.is_none() || settings.intents.is_empty() {
-        return found;
+        return findings;
     }
     let now = nic::time::now();
     let Some(mut simulated) = simulated(settings, now) else {
-        "intents: whether the devices accept them is unknown until they answer\n".clone_into(&mut found.text);
-        return found;
+        "intents: whether the devices accept them is unknown until they answer\n"
+            .clone_into(&mut findings.text);
+        return findings;
     };
     for (index, of_file) in settings.intents.iter().enumerate() {
         let intent = of_file.intent();
@@ -140,25 +141,28 @@ pub(super) fn compiled(settings: &Settings) -> Findings {
         match simulated.keep_intent(intent, now) {
             // It was reported where the file was checked.
             Err(Refusal::Intent(_)) => {}
-            Err(refusal) => found
+            Err(refusal) => findings
                 .refused
                 .push(format!("the intent `{name}` will be refused: {refusal}")),
             Ok(outcome) if index < MAX_LINES => {
-                let mode = outcome.mode.word();
+                let mode = outcome.mode.name();
                 let devices = outcome.nodes.len();
-                let _ = writeln!(found.text, "intent {name}: mode {mode}, on {devices} device(s)");
+                let _ = writeln!(
+                    findings.text,
+                    "intent {name}: mode {mode}, on {devices} device(s)"
+                );
             }
             Ok(_) => {}
         }
     }
     if settings.intents.len() > MAX_LINES {
         let _ = writeln!(
-            found.text,
+            findings.text,
             "and {} more intents",
             settings.intents.len() - MAX_LINES
         );
     }
-    found
+    findings
 }
 
 /// Returns the capabilities of a device, or `None` unless its map belongs to an included program.

@@ -60,8 +60,8 @@ pub(super) fn by_port<'a>(
     match datagram.dst_port {
         port if ports.reports.contains(&port) => None,
         port if ports.roce.contains(&port) => {
-            let found = packet(layer, (datagram, scratch));
-            Some(found.map(|packet| Message::Roce(Box::new(packet), port)))
+            let parsed = packet(layer, datagram, scratch);
+            Some(parsed.map(|packet| Message::Roce(Box::new(packet), port)))
         }
         REPORT_PORT if artifact::is_artifact(payload) => {
             Some(artifact::parse(payload, 0).map(|(report, form)| Message::Report(report, Some(form))))
@@ -77,7 +77,8 @@ pub(super) fn by_port<'a>(
 /// that of port 4791, as an R device behind a port translation checks it, and as hopwise writes it.
 fn packet<'a>(
     layer: Layer<'a>,
-    (datagram, scratch): (&Datagram<'a>, &'a mut Vec<u8>),
+    datagram: &Datagram<'a>,
+    scratch: &'a mut Vec<u8>,
 ) -> Result<Packet<'a>, Refusal> {
     let (Layer::Ethernet(bytes) | Layer::Network { bytes, .. }) = layer else {
         return Err(Refusal::Truncated);

@@ -22,13 +22,13 @@ pub(super) struct SourcePlausibility<'a> {
 impl PlausibilityCheck {
     /// Returns the rules for reports from `source`: those of the longest prefix that contains it.
     pub(super) fn for_source(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
-        let found = self
+        let matching = self
             .by_source
             .iter()
             .filter(|(prefix, _)| prefix.contains_octets(source));
-        let found = found.max_by_key(|(prefix, _)| prefix.len());
+        let matching = matching.max_by_key(|(prefix, _)| prefix.len());
         SourcePlausibility {
-            profile: found.map_or(&self.default, |(_, profile)| profile),
+            profile: matching.map_or(&self.default, |(_, profile)| profile),
             nodes: &self.nodes,
         }
     }

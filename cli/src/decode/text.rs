@@ -193,6 +193,10 @@ struct Column {
 }
 
 impl Column {
+    const fn new(name: &'static str, items: &'static [Items], cell: fn(&Hop) -> Option<String>) -> Self {
+        Self { name, items, cell }
+    }
+
     /// Formats an item of a hop: `?` if it is present but unavailable, and nothing if it is not in the
     /// bitmap.
     fn cell(&self, hop: &Hop) -> String {
@@ -211,79 +215,25 @@ fn text(value: Option<impl Display>) -> Option<String> {
 const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
 
 const COLUMNS: &[Column] = &[
-    Column {
-        name: "node",
-        items: &[Items::NODE_ID],
-        cell: |hop| text(hop.node_id),
-    },
-    Column {
-        name: "in",
-        items: &[Items::INTERFACES],
-        cell: |hop| text(hop.ingress_if),
-    },
-    Column {
-        name: "out",
-        items: &[Items::INTERFACES],
-        cell: |hop| text(hop.egress_if),
-    },
-    Column {
-        name: "latency",
-        items: &[Items::HOP_LATENCY],
-        cell: |hop| text(hop.hop_latency),
-    },
-    Column {
-        name: "queue",
-        items: QUEUE_IDS,
-        cell: |hop| text(hop.queue_id),
-    },
-    Column {
-        name: "occupancy",
-        items: &[Items::QUEUE],
-        cell: |hop| text(hop.queue_occupancy),
-    },
-    Column {
-        name: "congestion",
-        items: &[Items::QUEUE_CONGESTION],
-        cell: |hop| text(hop.queue_congestion),
-    },
-    Column {
-        name: "ingress ts",
-        items: &[Items::INGRESS_TS],
-        cell: |hop| text(hop.ingress_ts),
-    },
-    Column {
-        name: "egress ts",
-        items: &[Items::EGRESS_TS],
-        cell: |hop| text(hop.egress_ts),
-    },
-    Column {
-        name: "l2 in",
-        items: &[Items::L2_INTERFACES],
-        cell: |hop| text(hop.l2_ingress_if),
-    },
-    Column {
-        name: "l2 out",
-        items: &[Items::L2_INTERFACES],
-        cell: |hop| text(hop.l2_egress_if),
-    },
-    Column {
-        name: "tx util",
-        items: &[Items::TX_UTILIZATION],
-        cell: |hop| text(hop.tx_utilization),
-    },
-    Column {
-        name: "buffer",
-        items: &[Items::BUFFER],
-        cell: |hop| text(hop.buffer_id),
-    },
-    Column {
-        name: "buffer occ",
-        items: &[Items::BUFFER],
-        cell: |hop| text(hop.buffer_occupancy),
-    },
-    Column {
-        name: "csum",
-        items: &[Items::CHECKSUM_COMPLEMENT],
-        cell: |hop| hop.checksum_complement.map(|sum| format!("{sum:#010x}")),
-    },
+    Column::new("node", &[Items::NODE_ID], |hop| text(hop.node_id)),
+    Column::new("in", &[Items::INTERFACES], |hop| text(hop.ingress_if)),
+    Column::new("out", &[Items::INTERFACES], |hop| text(hop.egress_if)),
+    Column::new("latency", &[Items::HOP_LATENCY], |hop| text(hop.hop_latency)),
+    Column::new("queue", QUEUE_IDS, |hop| text(hop.queue_id)),
+    Column::new("occupancy", &[Items::QUEUE], |hop| text(hop.queue_occupancy)),
+    Column::new("congestion", &[Items::QUEUE_CONGESTION], |hop| {
+        text(hop.queue_congestion)
+    }),
+    Column::new("ingress ts", &[Items::INGRESS_TS], |hop| text(hop.ingress_ts)),
+    Column::new("egress ts", &[Items::EGRESS_TS], |hop| text(hop.egress_ts)),
+    Column::new("l2 in", &[Items::L2_INTERFACES], |hop| text(hop.l2_ingress_if)),
+    Column::new("l2 out", &[Items::L2_INTERFACES], |hop| text(hop.l2_egress_if)),
+    Column::new("tx util", &[Items::TX_UTILIZATION], |hop| {
+        text(hop.tx_utilization)
+    }),
+    Column::new("buffer", &[Items::BUFFER], |hop| text(hop.buffer_id)),
+    Column::new("buffer occ", &[Items::BUFFER], |hop| text(hop.buffer_occupancy)),
+    Column::new("csum", &[Items::CHECKSUM_COMPLEMENT], |hop| {
+        hop.checksum_complement.map(|sum| format!("{sum:#010x}"))
+    }),
 ];

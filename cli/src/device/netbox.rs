@@ -272,12 +272,12 @@ fn is_visible(text: &str) -> bool {
 impl Source {
     fn new(url: &str, api: &Api) -> Result<Self, CliError> {
         // Without a scheme, with TLS: the token is a secret.
-        let whole = if url.contains("://") {
+        let base_url = if url.contains("://") {
             url.to_owned()
         } else {
             format!("https://{url}")
         };
-        let (secure, rest) = tls::authority(&whole);
+        let (secure, rest) = tls::authority(&base_url);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let last = authority.rsplit(']').next().unwrap_or(authority);
         let port = match (last.contains(':'), secure) {

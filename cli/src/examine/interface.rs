@@ -78,10 +78,10 @@ fn program(facts: &Facts) -> Check {
         return Check::good(name, "none", why);
     };
     let title = first.name.as_deref().unwrap_or("of unknown name");
-    let found = format!("{title} (id {}, {})", first.id, first.mode.name());
+    let other_program = format!("{title} (id {}, {})", first.id, first.mode.name());
     if first.ours == Some(true) {
         let why = "The program is hopwise's own: another or this hopwise reads the interface.";
-        return Check::good(name, found, why)
+        return Check::good(name, other_program, why)
             .with(Verdict::Blocking)
             .fixed_by("pgrep -a hopwise");
     }
@@ -93,7 +93,7 @@ fn program(facts: &Facts) -> Check {
     };
     let why = "An interface holds one XDP program, and another program owns this one: the command removes it, unless a process \
                holds it (`bpftool link` shows it).";
-    Check::good(name, found, why)
+    Check::good(name, other_program, why)
         .with(Verdict::Blocking)
         .fixed_by(format!("ip link set dev {} {mode} off", quoted(&facts.name)))
 }
@@ -234,7 +234,7 @@ fn joins(facts: &Facts) -> Vec<Check> {
     let known = all
         .into_iter()
         .filter_map(|(name, feature, option, why, verdict)| {
-            Some(switch(facts, name, feature?, (option, why, verdict)))
+            Some(switch(facts, name, feature?, option, why, verdict))
         });
     known.collect()
 }
@@ -245,7 +245,9 @@ fn vlan(facts: &Facts) -> Option<Check> {
         facts,
         "rx_vlan",
         facts.offloads.rx_vlan?,
-        ("rxvlan", why, Verdict::Suboptimal),
+        "rxvlan",
+        why,
+        Verdict::Suboptimal,
     ))
 }
 
@@ -255,7 +257,9 @@ fn switch(
     facts: &Facts,
     name: &'static str,
     feature: Feature,
-    (option, why, verdict): (&str, &str, Verdict),
+    option: &str,
+    why: &str,
+    verdict: Verdict,
 ) -> Check {
     match feature {
         Feature { on: false, .. } => Check::good(name, "off", why),

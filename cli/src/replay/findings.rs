@@ -35,7 +35,7 @@ pub(super) struct Findings {
     reasons: BTreeMap<u8, String>,
     /// Anomalies of sequence numbers, if they were requested.
     pub(super) notes: Option<Vec<SequenceEvent>>,
-    /// Notes beyond [`MAX_NOTES`].
+    /// Number of anomalies beyond [`MAX_NOTES`], which are not listed.
     pub(super) notes_left_out: u64,
     /// The unit of queue occupancy, by the profile's number.
     units: Vec<String>,
@@ -59,11 +59,11 @@ pub(super) struct Flow {
 /// Exact figures over all intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Extremes {
-    /// Number of values.
+    /// Number of values over all intervals.
     pub(super) count: u64,
-    /// The minimum.
+    /// The smallest value, in the metric's unit.
     pub(super) min: u64,
-    /// The maximum.
+    /// The largest value, in the metric's unit.
     pub(super) max: u64,
     /// Sum of the values.
     pub(super) sum: u64,

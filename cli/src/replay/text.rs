@@ -201,14 +201,14 @@ fn flow_text(names: &Names, flow: &FlowKey) -> String {
 }
 
 /// Renders the table, and the number of rows that are not in it.
-fn listed(table: &Table, total: usize, limit: usize, what: &str) -> String {
+fn listed(table: &Table, total: usize, limit: usize, noun: &str) -> String {
     if table.is_empty() {
         return String::new();
     }
     let mut out = table.render();
     if total > limit {
         out.push_str(&format!(
-            "… and {} more {what}\n",
+            "… and {} more {noun}\n",
             units::count((total - limit) as u64)
         ));
     }
@@ -236,7 +236,7 @@ fn nodes(summary: &Summary<'_>) -> String {
             Metric::LinkUtilization,
         ] {
             for (part, found) in findings.of(metric, node) {
-                let shown = (node.map_or("?".into(), |node| summary.names.node(node)), metric);
+                let name = node.map_or("?".into(), |node| summary.names.node(node));
                 let of = match (metric, part) {
                     (Metric::QueueOccupancy | Metric::QueueCongestion, Some(queue)) => {
                         format!("queue {queue}")
@@ -246,7 +246,7 @@ fn nodes(summary: &Summary<'_>) -> String {
                     }
                     _ => String::new(),
                 };
-                table.row(row(shown, of, found, findings.queue_unit(node)));
+                table.row(row(name, metric, of, found, findings.queue_unit(node)));
             }
         }
     }
@@ -257,7 +257,7 @@ fn nodes(summary: &Summary<'_>) -> String {
     }
 }
 
-fn row((node, metric): (String, Metric), of: String, found: &Extremes, queue_unit: &str) -> [String; 8] {
+fn row(node: String, metric: Metric, of: String, found: &Extremes, queue_unit: &str) -> [String; 8] {
     let show = |value: u64| match metric {
         Metric::HopLatency => units::nanos(value),
         Metric::LinkUtilization => format!("{:.1} %", value as f64 / 1e4),

@@ -1,6 +1,6 @@
 //! One flow: its hops, the paths that it took, and what happened to it.
 
-use super::state::Range;
+use super::state::{FlowName, Range};
 use crate::events::sentence;
 use crate::remote::{self, fetch};
 use net::client::{Client, escape};
@@ -18,24 +18,19 @@ pub(super) struct Detail {
 }
 
 impl Detail {
-    /// Requests a flow, by its id and its text. `range` has the parameters of a time, each with `&` before
-    /// it.
-    pub(super) fn fetch(
-        client: &Client,
-        (id, text): &(String, String),
-        range: &str,
-    ) -> Result<Self, CliError> {
+    /// Requests a flow. `range` has the parameters of a time, each with `&` before it.
+    pub(super) fn fetch(client: &Client, flow: &FlowName, range: &str) -> Result<Self, CliError> {
         // The store finds a flow faster by its whole text.
         let name = if range.is_empty() {
-            escape(id)
+            escape(&flow.id)
         } else {
-            escape(text)
+            escape(&flow.text)
         };
+        let text = escape(&flow.text);
         let flow = fetch(
             client,
             &format!("/flows/{name}?{}", range.trim_start_matches('&')),
         )?;
-        let text = escape(text);
         let history = fetch(
             client,
             &format!("/flows/{text}/history?limit={MOST_PATHS}{range}"),

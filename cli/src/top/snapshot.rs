@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     Order, View,
-    state::{Page, Range, Target},
+    state::{FlowName, Page, Range, Target},
 };
 use crate::remote::{self, fetch};
 use net::client::{Client, escape};
@@ -248,10 +248,10 @@ impl Snapshot {
         ]);
         let mut rows = Vec::new();
         for flow in self.flows.flows.iter().take(most) {
-            rows.push(Target::Flow {
+            rows.push(Target::Flow(FlowName {
                 id: flow.id.clone(),
                 text: flow.text.clone(),
-            });
+            }));
             table.row([
                 flow.flow_latency.map_or("-".into(), units::nanos),
                 plot::bar(flow.flow_latency.unwrap_or(0) as f64, slowest as f64, 12),

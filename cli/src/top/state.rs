@@ -20,14 +20,22 @@ pub(super) struct Page {
     pub(super) order: Order,
     pub(super) filter: String,
     pub(super) selected: usize,
-    /// One flow, hop by hop: its id and its text.
-    pub(super) flow: Option<(String, String)>,
+    /// The flow that the page shows hop by hop, or `None` for a table.
+    pub(super) flow: Option<FlowName>,
+}
+
+/// The names of a flow in the API.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct FlowName {
+    pub(super) id: String,
+    /// The flow key as text.
+    pub(super) text: String,
 }
 
 /// The target that a row of a table leads to.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Target {
-    Flow { id: String, text: String },
+    Flow(FlowName),
     Node(u32),
     Link(u32, u32),
 }
@@ -208,8 +216,8 @@ impl State {
         }
         self.before.push(self.page.clone());
         let narrow = match target {
-            Target::Flow { id, text } => {
-                self.page.flow = Some((id, text));
+            Target::Flow(flow) => {
+                self.page.flow = Some(flow);
                 return;
             }
             Target::Node(node) => format!("node == {node}"),
@@ -306,12 +314,12 @@ mod tests {
         );
         assert_eq!(state.page.filter, "(src == 10.0.0.1 or port == 80) and node == 7");
         assert_eq!((state.page.view, state.page.selected), (View::Flows, 0));
-        let flow = Target::Flow {
+        let flow = FlowName {
             id: "00ab".to_owned(),
             text: "a>b".to_owned(),
         };
-        state.press(Key::Enter, &[flow], NOW);
-        assert_eq!(state.page.flow, Some(("00ab".to_owned(), "a>b".to_owned())));
+        state.press(Key::Enter, &[Target::Flow(flow.clone())], NOW);
+        assert_eq!(state.page.flow, Some(flow));
         assert_eq!(
             state.press(Key::Enter, &[], NOW),
             Action::Draw,

@@ -264,15 +264,8 @@ impl Inner {
                 latency: longest,
                 ..Reading::NOTHING
             }];
-            self.state.apply_nodes(
-                head,
-                ReadHops {
-                    readings,
-                    ends: EndTimestamps::NONE,
-                    units,
-                },
-                out,
-            );
+            self.state
+                .apply_nodes(head, ReadHops::new(readings, EndTimestamps::NONE, units), out);
             return;
         }
         let (metric, part) = match summary.metric {

@@ -90,7 +90,8 @@ impl Inner {
     pub(super) fn brief<'a>(
         &mut self,
         envelope: &DatagramContext<'_>,
-        (brief, reader): (&Brief<'a>, &Decoder),
+        brief: &Brief<'a>,
+        reader: &Decoder,
         burst: &mut Burst<'a>,
         out: &mut dyn Output,
     ) -> bool {
@@ -148,13 +149,14 @@ impl Inner {
     pub(super) fn brief_any<'a>(
         &mut self,
         envelope: &DatagramContext<'_>,
-        (payload, reader): (&'a [u8], &mut Decoder),
+        payload: &'a [u8],
+        reader: &mut Decoder,
         burst: &mut Burst<'a>,
         out: &mut dyn Output,
     ) -> bool {
         let brief = reader.brief_any(payload);
         let brief = brief.filter(|brief| is_whole_path(brief.flags) && !brief.records.is_empty());
-        let added = brief.is_some_and(|brief| self.brief(envelope, (&brief, reader), burst, out));
+        let added = brief.is_some_and(|brief| self.brief(envelope, &brief, reader, burst, out));
         if burst.count == AHEAD {
             self.apply_half(burst, out);
         }

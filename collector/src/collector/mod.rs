@@ -150,14 +150,14 @@ impl Collector {
             if let Some(brief) = reader.brief(datagram.payload)
                 && is_whole_path(brief.flags)
                 && !brief.records.is_empty()
-                && self.inner.brief(&envelope, (&brief, reader), &mut pending, out)
+                && self.inner.brief(&envelope, &brief, reader, &mut pending, out)
             {
                 if pending.count == AHEAD {
                     self.inner.apply_half(&mut pending, out);
                 }
             } else if !self
                 .inner
-                .brief_any(&{ envelope }, (datagram.payload, reader), &mut pending, out)
+                .brief_any(&{ envelope }, datagram.payload, reader, &mut pending, out)
             {
                 // Applied first, to keep the order of arrival.
                 self.inner.flush(&mut pending, out);

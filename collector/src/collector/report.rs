@@ -167,7 +167,7 @@ impl Inner {
         } else if report.flags.contains(wire::Flags::DROP) {
             self.emit_drop(&head, report, out);
         }
-        if report.is_single_record() && self.sf.apply(envelope, (&head, report), &mut self.state, out) {
+        if report.is_single_record() && self.sf.apply(envelope, &head, report, &mut self.state, out) {
             return;
         }
         if let Some(int) = &report.int
@@ -190,11 +190,7 @@ impl Inner {
             return;
         }
         let (mut readings, ends, units) = self.read(report, *envelope.units);
-        let hops = ReadHops {
-            readings: &readings,
-            ends,
-            units,
-        };
+        let hops = ReadHops::new(&readings, ends, units);
         // A sink that is also the source adds no record to the packet: its own is the whole path.
         let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && !head.signals.exceeded();
         let postcard = report.has_metadata()
@@ -211,7 +207,7 @@ impl Inner {
         } else if incomplete || nameless {
             self.state.apply_incomplete(&head, hops, out);
         } else if let (true, [reading]) = (postcard, &readings[..]) {
-            self.postcard(envelope, (&head, report), (reading, ends), out);
+            self.postcard(envelope, &head, report, reading, ends, out);
         } else {
             self.state.counts.flow_reports += 1;
             self.state.apply(&head, NO_SLOT, hops, out);
@@ -224,8 +220,10 @@ impl Inner {
     fn postcard(
         &mut self,
         envelope: &DatagramContext<'_>,
-        (head, report): (&Head, &Report<'_>),
-        (reading, ends): (&Reading, EndTimestamps),
+        head: &Head,
+        report: &Report<'_>,
+        reading: &Reading,
+        ends: EndTimestamps,
         out: &mut dyn Output,
     ) {
         let slot = self.state.apply_postcard(head, NO_SLOT, reading, out);

@@ -99,7 +99,7 @@ impl Inner {
                 out,
             );
         }
-        if self.sf.push(burst, envelope, (single, plans), &self.state) {
+        if self.sf.push(burst, envelope, single, plans, &self.state) {
             self.join_all(burst, out);
         }
     }

@@ -106,7 +106,9 @@ fn elapsed(ingress: u64, egress: u64, wide: bool, units: Units) -> (u64, bool) {
 /// is computed from the timestamps if there is none.
 pub(crate) fn exact_implausible(
     reported: Option<u64>,
-    (ingress, egress, wide): (u64, u64, bool),
+    ingress: u64,
+    egress: u64,
+    wide: bool,
     units: Units,
 ) -> Option<u64> {
     let has_stamps = ingress != NO_VALUE && egress != NO_VALUE;
@@ -259,9 +261,9 @@ mod tests {
             (Some(700), (NO_VALUE, NO_VALUE, false), None),
         ];
         for (reported, stamps, expected) in cases {
-            let exact = exact_implausible(reported, stamps, units);
-            assert_eq!(exact, expected, "{reported:?}, {stamps:?}");
             let (ingress, egress, wide) = stamps;
+            let exact = exact_implausible(reported, ingress, egress, wide, units);
+            assert_eq!(exact, expected, "{reported:?}, {stamps:?}");
             let marked = match reported {
                 Some(latency) => mark_implausible(latency, ingress, egress, units),
                 None => between(ingress, egress, wide, units),
@@ -277,7 +279,7 @@ mod tests {
             ..Units::NONE
         };
         assert_eq!(
-            exact_implausible(None, (1040, 1000, false), nanoseconds),
+            exact_implausible(None, 1040, 1000, false, nanoseconds),
             Some(4_294_967_256)
         );
     }

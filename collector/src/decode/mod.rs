@@ -21,7 +21,7 @@ pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
         .map(|latency| u64::from(latency) * u64::from(units.of_latency(hop)));
     let ingress = hop.ingress_ts.unwrap_or(NO_VALUE);
     let egress = hop.egress_ts.unwrap_or(NO_VALUE);
-    clock::exact_implausible(reported, (ingress, egress, hop.wide_ts), units)
+    clock::exact_implausible(reported, ingress, egress, hop.wide_ts, units)
 }
 
 /// All-ones: a value that was absent or unavailable.

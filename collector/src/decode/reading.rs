@@ -67,6 +67,16 @@ pub(crate) struct ReadHops<'a> {
     pub(crate) units: Units,
 }
 
+impl<'a> ReadHops<'a> {
+    pub(crate) fn new(readings: &'a [Reading], ends: EndTimestamps, units: Units) -> Self {
+        Self {
+            readings,
+            ends,
+            units,
+        }
+    }
+}
+
 impl<'a> Hops for ReadHops<'a> {
     type Record = &'a Reading;
 

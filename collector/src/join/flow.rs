@@ -1,4 +1,4 @@
-//! Flows with SF-INT reports: their sets, and their confirmed paths.
+//! Flows with SF-INT reports: their sets (the records of one packet, collected until all nodes have reported), and their confirmed paths.
 
 use memory::prefetch;
 use wire::FlowKey;
@@ -22,10 +22,11 @@ const PATHS: usize = 4;
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     used: bool,
-    agreed: u8,
-    /// The flow's open sets, the latest first; [`NO_SLOT`] if there is none, ...
+    /// Number of sets in a row that proved the candidate path.
+    candidate_proofs: u8,
+    /// The flow's open sets, the latest first; [`NO_SLOT`] if there is none.
     pub(crate) sets: [u32; SETS],
-    /// ... and their packet IDs.
+    /// Packet IDs of the open sets.
     pub(crate) ids: [u16; SETS],
     pub(crate) last_seen: Nanos,
     hash: u64,
@@ -33,8 +34,9 @@ pub(crate) struct Flow {
     reports: u32,
     /// Until this time its sets are not accepted.
     pub(crate) suspended_until: Nanos,
-    /// A path that is not confirmed yet; and the confirmed ones, the latest first.
+    /// A path that is not confirmed yet.
     candidate: Path,
+    /// The confirmed paths, the latest first.
     known: [Path; PATHS],
 }
 
@@ -43,9 +45,9 @@ const _: () = assert!(size_of::<Flow>() == 192);
 /// A path as two hashes, which are 0 only without a path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Path {
-    /// Hash of its nodes in order, ...
+    /// Hash of its nodes in order.
     pub(crate) order: u64,
-    /// ... and regardless of their order.
+    /// Hash of its nodes regardless of their order.
     pub(crate) nodes: u64,
 }
 
@@ -85,25 +87,22 @@ impl Flow {
             return PathStatus::Unproven;
         }
         if self.candidate != path {
-            (self.candidate, self.agreed) = (path, 0);
+            self.candidate = path;
+            self.candidate_proofs = 0;
         }
         let permuted = self.known.iter().any(|known| known.nodes == path.nodes);
-        self.agreed = self.agreed.saturating_add(1);
-        if self.agreed
-            < if permuted {
-                needed.saturating_mul(PERMUTED)
-            } else {
-                needed
-            }
-        {
+        let needed = needed.saturating_mul(if permuted { PERMUTED } else { 1 });
+        self.candidate_proofs = self.candidate_proofs.saturating_add(1);
+        if self.candidate_proofs < needed {
             return PathStatus::Candidate;
         }
         self.known.rotate_right(1);
-        (self.known[0], self.candidate) = (path, Path::default());
+        self.known[0] = path;
+        self.candidate = Path::default();
         PathStatus::Known
     }
 
-    /// Clears all paths, and accepts none until `until`.
+    /// Clears all paths, and accepts no sets before `until`.
     pub(crate) fn suspend(&mut self, until: Nanos) {
         (self.known, self.candidate) = ([Path::default(); PATHS], Path::default());
         self.suspended_until = until;
@@ -125,10 +124,10 @@ impl Flow {
             .iter()
             .position(|slot| *slot == NO_SLOT)
             .unwrap_or(SETS - 1);
-        for at in (0..gap).rev() {
-            (self.sets[at + 1], self.ids[at + 1]) = (self.sets[at], self.ids[at]);
-        }
-        (self.sets[0], self.ids[0]) = (set, packet_id);
+        self.sets.copy_within(..gap, 1);
+        self.ids.copy_within(..gap, 1);
+        self.sets[0] = set;
+        self.ids[0] = packet_id;
     }
 
     /// Removes one of its sets.
@@ -152,7 +151,7 @@ pub(crate) enum PathStatus {
     Unproven,
 }
 
-/// See the module documentation.
+/// The table of flows with SF-INT reports.
 #[derive(Debug)]
 pub(crate) struct Flows {
     flows: Vec<Flow>,
@@ -187,7 +186,7 @@ impl Flows {
         }
     }
 
-    /// The slot of a flow, probably `hint`; [`NO_SLOT`] if there is none.
+    /// Returns the slot of a flow, probably `hint`; [`NO_SLOT`] if there is none.
     #[inline(always)]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         if self.has_key(hint, key) {
@@ -248,7 +247,7 @@ impl Flows {
         }
     }
 
-    /// Finds a place for a new entry.
+    /// Finds a position for a new entry.
     pub(crate) fn admit(&mut self, hash: u64, second: u32) -> Admission {
         let full = self.free.is_empty() && self.flows.len() == self.capacity;
         let admission = self.newcomers.admit(&self.index, hash, second, full);
@@ -260,8 +259,8 @@ impl Flows {
         admission
     }
 
-    /// Puts a new entry where [`Flows::admit`] found a place.
-    pub(crate) fn insert(&mut self, room: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
+    /// Puts a new entry at the position that [`Flows::admit`] found; returns its slot.
+    pub(crate) fn insert(&mut self, position: Room, key: FlowKey, hash: u64, now: Nanos, second: u32) -> u32 {
         let flow = Flow {
             key,
             hash,
@@ -270,7 +269,7 @@ impl Flows {
             ids: [0; SETS],
             known: [Path::default(); PATHS],
             candidate: Path::default(),
-            agreed: 0,
+            candidate_proofs: 0,
             suspended_until: 0,
             last_seen: now,
             second,
@@ -286,7 +285,8 @@ impl Flows {
                 self.flows.len() as u32 - 1
             }
         };
-        self.newcomers.enter(&mut self.index, room, hash, slot, second);
+        self.newcomers
+            .enter(&mut self.index, position, hash, slot, second);
         slot
     }
 

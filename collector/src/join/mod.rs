@@ -448,11 +448,7 @@ impl Joiner {
                 };
             self.scratch.remove(usize::from(silent));
         }
-        let hops = ReadHops {
-            readings: &self.scratch,
-            ends,
-            units: part.units,
-        };
+        let hops = ReadHops::new(&self.scratch, ends, part.units);
         if part.head.about.has_flow {
             out.path(part.head, hops);
         } else {
@@ -537,14 +533,7 @@ impl Joiner {
             about,
             ..Head::none()
         };
-        out.nodes(
-            &head,
-            ReadHops {
-                readings: &self.scratch,
-                ends,
-                units: Units::NONE,
-            },
-        );
+        out.nodes(&head, ReadHops::new(&self.scratch, ends, Units::NONE));
     }
 
     /// Closes all sets of a flow, and removes it.
@@ -594,11 +583,7 @@ fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn JoinOutput) {
     let readings = std::slice::from_ref(&record.reading);
     out.nodes(
         part.head,
-        ReadHops {
-            readings,
-            ends: EndTimestamps::NONE,
-            units: part.units,
-        },
+        ReadHops::new(readings, EndTimestamps::NONE, part.units),
     );
 }
 
@@ -611,10 +596,6 @@ fn emit(part: &SfReport<'_>, records: &[Option<&Record>], out: &mut dyn JoinOutp
         .zip(there)
         .map(|(to, from)| *to = from.reading)
         .count();
-    let hops = ReadHops {
-        readings: &readings[..count],
-        ends: EndTimestamps::NONE,
-        units: part.units,
-    };
+    let hops = ReadHops::new(&readings[..count], EndTimestamps::NONE, part.units);
     out.nodes(part.head, hops);
 }

@@ -8,18 +8,13 @@ use crate::config::Units;
 use crate::decode::{ABSENT, NO_VALUE, NodeUnits, Reading};
 
 impl Record {
-    /// Reads a record in place, with the other fields of this one. `units`: the reporter's, and those of nodes with their own.
-    pub(super) fn read(self, layout: &Layout, record: &[u8], units: (Units, &NodeUnits)) -> Self {
-        self.read_of(layout.node_id(record), (layout, record), units)
+    /// Reads a record in place, with the other fields of this one. The units are those of its node, or the reporter's.
+    pub(super) fn read(self, layout: &Layout, record: &[u8], reporter: Units, nodes: &NodeUnits) -> Self {
+        self.read_of(layout.node_id(record), layout, record, reporter, nodes)
     }
 
     /// The same for the record of a node that the record may not name.
-    fn read_of(
-        self,
-        node: u32,
-        (layout, record): (&Layout, &[u8]),
-        (reporter, nodes): (Units, &NodeUnits),
-    ) -> Self {
+    fn read_of(self, node: u32, layout: &Layout, record: &[u8], reporter: Units, nodes: &NodeUnits) -> Self {
         let units = nodes.of(node, reporter);
         Self {
             reading: Reading::of_record(layout, record, units),
@@ -33,7 +28,7 @@ impl Record {
 
     /// Reads the sink's own record, with the other fields of this one.
     #[inline]
-    pub(super) fn own(self, report: &Report<'_>, sf: Sf, units: (Units, &NodeUnits)) -> Option<Self> {
+    pub(super) fn own(self, report: &Report<'_>, sf: Sf, reporter: Units, nodes: &NodeUnits) -> Option<Self> {
         let record = match &report.metadata {
             // The report's header contains the node id; only the full decoder reads timestamps of older headers.
             Some(own) if report.ts.is_none() => {
@@ -43,11 +38,11 @@ impl Record {
                 } else {
                     report.node_id.unwrap_or(ABSENT)
                 };
-                let mut record = self.read_of(node, (&own.layout, own.record), units);
+                let mut record = self.read_of(node, &own.layout, own.record, reporter, nodes);
                 record.reading.node = node;
                 record
             }
-            Some(_) => self.with(&report.metadata_hop(), units.0, units.1),
+            Some(_) => self.with(&report.metadata_hop(), reporter, nodes),
             // At least the sink's position on the path is known.
             None if sf.is_of_one_packet() => {
                 let node = report.node_id?;

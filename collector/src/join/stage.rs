@@ -53,7 +53,8 @@ impl SfInt {
     pub(crate) fn apply(
         &mut self,
         envelope: &DatagramContext<'_>,
-        (head, report): (&Head, &Report<'_>),
+        head: &Head,
+        report: &Report<'_>,
         state: &mut State,
         out: &mut dyn Output,
     ) -> bool {
@@ -78,8 +79,8 @@ impl SfInt {
             priority: sf.state,
             packet_id: sf.packet_id,
             exceeded: int.flags.contains(wire::int::Flags::HOPS_EXCEEDED),
-            carried: place.read(&int.stack.layout, int.stack.record(0), (units, &self.node_units)),
-            own: place.own(report, sf, (units, &self.node_units)),
+            carried: place.read(&int.stack.layout, int.stack.record(0), units, &self.node_units),
+            own: place.own(report, sf, units, &self.node_units),
             units,
         };
         let Self { samples, joiner, .. } = self;
@@ -121,7 +122,8 @@ impl SfInt {
         &self,
         burst: &mut SfBurst<'a>,
         envelope: &DatagramContext<'_>,
-        (single, plans): (&Single<'a>, u8),
+        single: &Single<'a>,
+        plans: u8,
         state: &State,
     ) -> bool {
         let report = &mut burst.reports[burst.count % AHEAD];
@@ -382,9 +384,8 @@ impl Samples {
             }
             // A sample is of no flow, so its latency is not a change of one.
             hop.last_reported = saturated(reading.latency);
-            state
-                .metrics
-                .update((hop, &mut { PacketValues::NOTHING }), reading, 0, &mut emitter);
+            let mut values = PacketValues::NOTHING;
+            state.metrics.update(hop, &mut values, reading, 0, &mut emitter);
         }
     }
 }

@@ -148,7 +148,7 @@ impl Postcards {
         let key = flow.key;
         let pending = state.postcards.flow_mut(slot);
         let is_forgotten = pending.count_unconfirmed(is_first, postcard.received);
-        let silence = postcard.received.saturating_sub(pending.since);
+        let silence = postcard.received.saturating_sub(pending.unconfirmed_since);
         if is_first && postcard.aggregated {
             state.forget_filtered_path(slot);
         }
@@ -467,7 +467,9 @@ impl Postcards {
         } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
         let pending = state.postcards.flow_mut(slot);
-        let has_old = postcards.iter().any(|postcard| postcard.received < pending.since);
+        let has_old = postcards
+            .iter()
+            .any(|postcard| postcard.received < pending.unconfirmed_since);
         if flow.has_path_by_int() && (!flow.has_postcards() || has_old) {
             return Err(Partial::Int);
         }

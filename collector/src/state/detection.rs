@@ -94,7 +94,7 @@ impl ActiveDetection {
         set: u16,
         out: &'a mut dyn Output,
     ) -> Emitter<'a> {
-        Emitter::new(out, &mut self.counts, about, (&self.active.thresholds, set))
+        Emitter::new(out, &mut self.counts, about, &self.active.thresholds, set)
     }
 
     /// An emitter for a report whose flow, if it has one, is not in the table.
@@ -123,7 +123,7 @@ impl ActiveDetection {
         if generation == self.generation {
             rules
         } else {
-            self.moves.carry(generation, rules)
+            self.moves.map_rules(generation, rules)
         }
     }
 
@@ -147,7 +147,7 @@ impl ActiveDetection {
                 rules: true_rules & rules.in_regions(),
                 applicable,
             };
-            self.regions.learn((rules, known), observation);
+            self.regions.learn(rules, known, observation);
         }
         true_rules
     }
@@ -181,7 +181,7 @@ impl ActiveDetection {
             rules: unchanged,
             applicable,
         };
-        if !self.regions.contain((rules, known), latency, hops) {
+        if !self.regions.contain(rules, known, latency, hops) {
             return None;
         }
         if rules.stateful() == 0 {
@@ -207,7 +207,8 @@ impl ActiveDetection {
     /// evaluated.
     pub(crate) fn decisive(
         &mut self,
-        (slot, rule): (u32, u16),
+        slot: u32,
+        rule: u16,
         is_true: bool,
         observation: &Observation<'_>,
     ) -> Option<Decisive<'_>> {

@@ -26,7 +26,8 @@ impl<'a> Emitter<'a> {
         out: &'a mut dyn Output,
         counts: &'a mut EventCounts,
         about: &'a EventContext,
-        (thresholds, set): (&'a Thresholds, u16),
+        thresholds: &'a Thresholds,
+        set: u16,
     ) -> Self {
         Self {
             out,
@@ -119,7 +120,7 @@ mod tests {
         fn id(&self) -> u64 {
             let thresholds = Thresholds::new([0; Metric::ALL.len()], Vec::new()).unwrap();
             let mut counts = [0; Kind::ALL.len()];
-            Emitter::new(&mut Silent, &mut counts, &self.about, (&thresholds, 0)).emit(self.event, &self.path)
+            Emitter::new(&mut Silent, &mut counts, &self.about, &thresholds, 0).emit(self.event, &self.path)
         }
 
         /// The same with one difference, by its name: those that must change the id, and then those that must not.

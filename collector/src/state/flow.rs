@@ -1,4 +1,5 @@
-//! Updates of a flow by a report: latency, E and M bits, rules; and the flow's row and minute.
+//! Applies a report to its flow: the flow's latency, the E and M bits of INT, and the count; and makes the flow's row and its rollup of a
+//! minute.
 
 use detect::Metric;
 
@@ -10,18 +11,20 @@ use crate::decode::clock::{Difference, difference};
 use crate::decode::{EndTimestamps, EventContext, Head, Hops, NO_VALUE, Origin, Signals, lacks_ingress};
 use crate::event::{Basis, Event, FlowRow, Kind, Nanos, Rollup};
 
-/// The time from the first node's ingress to the last node's egress, and its basis; `total` is the sum of the
-/// hops' latencies when all are known.
+/// Returns the time from the first node's ingress to the last node's egress, ns, and its basis; `total` is the sum of the
+/// hops' latencies, or [`NO_VALUE`] if one is unknown.
 #[inline(always)]
 fn flow_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
     if hops.units().synchronised {
         return synchronised_latency(hops, total);
     }
-    match total {
-        NO_VALUE => (NO_VALUE, Basis::Measured),
-        total if hops.count() == 1 => (total, Basis::Measured),
-        total => (total, Basis::HopSum),
-    }
+    summed_latency(hops, total)
+}
+
+#[inline(always)]
+fn summed_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
+    let is_sum = total != NO_VALUE && hops.count() != 1;
+    (total, if is_sum { Basis::HopSum } else { Basis::Measured })
 }
 
 #[inline(never)]
@@ -32,22 +35,15 @@ fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
         Ok(Some(measured)) if total == NO_VALUE || measured.saturating_add(rounding) >= total => {
             (measured, Basis::Measured)
         }
-        _ if total != NO_VALUE => (
-            total,
-            if hops.count() == 1 {
-                Basis::Measured
-            } else {
-                Basis::HopSum
-            },
-        ),
-        Err(Backwards) => (NO_VALUE, Basis::Unsynchronised),
-        Ok(_) => (NO_VALUE, Basis::Measured),
+        Err(Backwards) if total == NO_VALUE => (NO_VALUE, Basis::Unsynchronised),
+        _ => summed_latency(hops, total),
     }
 }
 
-/// The last egress lies before the first ingress.
+/// An error: the last egress lies before the first ingress.
 struct Backwards;
 
+/// Returns the time from the first ingress to the last egress, ns, or `None` if a timestamp is missing.
 fn measure(ends: EndTimestamps, units: Units) -> Result<Option<u64>, Backwards> {
     if ends.ingress == NO_VALUE || ends.egress == NO_VALUE || lacks_ingress(ends.ingress, ends.egress, units)
     {
@@ -65,7 +61,8 @@ impl Flow {
     pub(super) fn apply<H: Hops>(
         &mut self,
         cold: ColdPart<'_>,
-        (head, hops): (&Head, H),
+        head: &Head,
+        hops: H,
         total: u64,
         emitter: &mut Emitter<'_>,
     ) -> u64 {

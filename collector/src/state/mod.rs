@@ -1,4 +1,4 @@
-//! The state of the network, and its updates by reports.
+//! The latest state of all flows, nodes, links and paths, and how each kind of report updates it.
 
 mod deadband;
 mod detection;
@@ -54,7 +54,7 @@ use removals::Removals;
 use series::Merged;
 use topology::Topology;
 
-/// See the module documentation.
+/// All tables of a worker.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) flows: Flows,
@@ -65,7 +65,9 @@ pub(crate) struct State {
     pub(crate) epoch: u32,
     /// Changes when flows must be brought up to date: with the second, the detection, the epoch.
     context: u64,
+    /// The current second since the Unix epoch.
     second: u32,
+    /// Flows have rollups of minutes.
     minutes: bool,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
@@ -151,7 +153,7 @@ impl State {
         macro_rules! by_words {
             ($($words:literal)*) => {
                 match plan.words {
-                    $($words => self.apply_records::<_, $words>(reports, (plan, plan), out),)*
+                    $($words => self.apply_records::<_, $words>(reports, plan, plan, out),)*
                     _ => {}
                 }
             };
@@ -159,12 +161,12 @@ impl State {
         macro_rules! by_items {
             ($(($words:literal $items:literal))*) => {
                 match (plan.kind, plan.words) {
-                    (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, (plan, All::<7>), out),
-                    (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, (plan, All::<8>), out),
-                    (RecordKind::All, 9) => self.apply_records::<_, 9>(reports, (plan, All::<9>), out),
-                    (RecordKind::All, _) => self.apply_records::<_, 11>(reports, (plan, All::<11>), out),
+                    (RecordKind::All, 7) => self.apply_records::<_, 7>(reports, plan, All::<7>, out),
+                    (RecordKind::All, 8) => self.apply_records::<_, 8>(reports, plan, All::<8>, out),
+                    (RecordKind::All, 9) => self.apply_records::<_, 9>(reports, plan, All::<9>, out),
+                    (RecordKind::All, _) => self.apply_records::<_, 11>(reports, plan, All::<11>, out),
                     $((RecordKind::Fixed($items), _) => {
-                        self.apply_records::<_, $words>(reports, (plan, Fixed::<$words, $items>), out);
+                        self.apply_records::<_, $words>(reports, plan, Fixed::<$words, $items>, out);
                     })*
                     _ => by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13),
                 }
@@ -173,15 +175,17 @@ impl State {
         fixed_records!(by_items);
     }
 
+    /// Applies reports with records of `W` words, whose items are at `offsets`.
     #[inline(never)]
     fn apply_records<P: ItemOffsets, const W: usize>(
         &mut self,
         reports: &[StackReport<'_>],
-        (plan, places): (&Plan, P),
+        plan: &Plan,
+        offsets: P,
         out: &mut dyn Output,
     ) {
         for report in reports {
-            let hops = Stacked::<_, W>::new(report.records, plan, places);
+            let hops = Stacked::<_, W>::new(report.records, plan, offsets);
             self.apply(&report.head, report.slot, hops, out);
         }
     }
@@ -247,11 +251,11 @@ impl State {
         for record in hops.records(0) {
             let reading = hops.read(record);
             let mut passing = (HopState::passing(&reading), PacketValues::NOTHING);
-            let hop = states
+            let (state, values) = states
                 .of_node(reading.node)
                 .unwrap_or((&mut passing.0, &mut passing.1));
             self.metrics
-                .update(hop, &reading, flow.hop_deadband, &mut emitter);
+                .update(state, values, &reading, flow.hop_deadband, &mut emitter);
             total = if is_plausible(reading.latency) {
                 total.saturating_add(reading.latency)
             } else {
@@ -262,7 +266,7 @@ impl State {
             // Without all hops there is no latency of the flow.
             flow.count_report(head, &mut emitter);
         } else {
-            let latency = flow.apply(cold, (head, hops), total, &mut emitter);
+            let latency = flow.apply(cold, head, hops, total, &mut emitter);
             self.observe_hops(slot, head, hops, latency, out);
         }
         let twice = self.flows.parts(slot).0.reports == 2;
@@ -279,8 +283,10 @@ impl State {
         let mut emitter = self.detection.emitter_without_flow(&head.about, out);
         for record in hops.records(0) {
             let reading = hops.read(record);
-            let passing = (&mut HopState::passing(&reading), &mut { PacketValues::NOTHING });
-            self.metrics.update(passing, &reading, 0, &mut emitter);
+            let mut state = HopState::passing(&reading);
+            let mut values = PacketValues::NOTHING;
+            self.metrics
+                .update(&mut state, &mut values, &reading, 0, &mut emitter);
         }
     }
 
@@ -297,11 +303,7 @@ impl State {
             let readings = std::slice::from_ref(reading);
             self.apply_nodes(
                 head,
-                ReadHops {
-                    readings,
-                    ends: EndTimestamps::NONE,
-                    units: Units::NONE,
-                },
+                ReadHops::new(readings, EndTimestamps::NONE, Units::NONE),
                 out,
             );
             return None;
@@ -339,7 +341,8 @@ impl State {
         Some(slot)
     }
 
-    /// The slot of the report's flow, which is added if it is new, and brought up to date. `hint` is the probable slot.
+    /// Returns the slot of the report's flow, which is added if it is new, and brought up to date. `hint` is the probable slot. `None`: the
+    /// table did not admit the flow.
     #[inline(always)]
     fn enter(&mut self, head: &Head, hint: u32, out: &mut dyn Output) -> Option<u32> {
         if self.flows.is_ready(hint, &head.about.key, self.context) {
@@ -358,6 +361,7 @@ impl State {
         Some(slot)
     }
 
+    /// Adds the report's flow to the table, in place of another if it is full. `None`: it is refused, which is counted.
     #[cold]
     #[inline(never)]
     fn admit(&mut self, head: &Head, out: &mut dyn Output) -> Option<u32> {
@@ -366,11 +370,11 @@ impl State {
             return None;
         }
         let now = head.about.ts;
-        let room = match self.flows.admit(head.hash, self.second) {
-            Admission::Free(room) => room,
-            Admission::Evict(room, slot) => {
+        let position = match self.flows.admit(head.hash, self.second) {
+            Admission::Free(position) => position,
+            Admission::Evict(position, slot) => {
                 self.remove(slot, now, out);
-                room
+                position
             }
             Admission::Refused(reason) => {
                 self.counts.unadmitted[reason as usize] += 1;
@@ -379,7 +383,7 @@ impl State {
         };
         let slot = self
             .flows
-            .insert(room, head.about.key, head.hash, now, self.second);
+            .insert(position, head.about.key, head.hash, now, self.second);
         self.flows.parts(slot).1.born = head.about.origin.hash() as u32;
         self.detection.forget(slot);
         self.directory.enter(&head.about.key, slot);
@@ -417,7 +421,7 @@ impl State {
         self.flows.touch(slot, self.second);
     }
 
-    /// The flow of a Flow ID: the one that the configuration names, else the only known flow with this ID, else a flow
+    /// Returns the flow of a Flow ID: the one that the configuration names, else the only known flow with this ID, else a flow
     /// of which only the ID is known.
     #[inline]
     pub(crate) fn flow_of_id(&mut self, id: u32) -> FlowKey {
@@ -437,6 +441,7 @@ impl State {
         }
     }
 
+    /// Counts a Flow ID that names one known flow, and returns that flow.
     fn resolved(&mut self, id: u32, slot: u32) -> FlowKey {
         self.postcards.stats.resolved += 1;
         self.flows

@@ -110,7 +110,8 @@ impl NodeMetrics {
     /// Applies the values of one hop. `deadband` is the flow's threshold of hop latency, at most [`WIDEST_DEADBAND`].
     pub(crate) fn update(
         &mut self,
-        (state, values): (&mut HopState, &mut PacketValues),
+        state: &mut HopState,
+        values: &mut PacketValues,
         reading: &Reading,
         deadband: u64,
         emitter: &mut Emitter<'_>,
@@ -120,7 +121,7 @@ impl NodeMetrics {
         } else if reading.latency != NO_VALUE {
             self.note_implausible(state, reading, emitter);
         }
-        self.update_others((state, values), reading, emitter);
+        self.update_others(state, values, reading, emitter);
     }
 
     /// Counts an implausible hop latency, and marks the hop until the next one.
@@ -135,10 +136,7 @@ impl NodeMetrics {
         state.latest = reading.latency as u32;
         self.implausible += 1;
         if state.node_slot == NO_SLOT && reading.node != ABSENT {
-            let key = Key {
-                node: reading.node,
-                part: 0,
-            };
+            let key = Key::new(reading.node, 0);
             let profile = self.node_units.profile(reading.node, emitter.about().profile);
             let cause = Cause {
                 profile,
@@ -158,15 +156,14 @@ impl NodeMetrics {
         emitter: &mut Emitter<'_>,
     ) {
         if self.nodes.add(state.node_slot, reading.latency) {
-            let key = Key {
-                node: reading.node,
-                part: 0,
-            };
+            let key = Key::new(reading.node, 0);
             examine(
                 &mut self.nodes,
-                (&mut self.sketches, &self.node_units),
+                &mut self.sketches,
+                &self.node_units,
                 &mut state.node_slot,
-                (key, reading.latency),
+                key,
+                reading.latency,
                 emitter,
             );
         }
@@ -184,7 +181,8 @@ impl NodeMetrics {
     #[inline(always)]
     pub(super) fn update_others(
         &mut self,
-        (state, values): (&mut HopState, &mut PacketValues),
+        state: &mut HopState,
+        values: &mut PacketValues,
         reading: &Reading,
         emitter: &mut Emitter<'_>,
     ) {
@@ -199,15 +197,14 @@ impl NodeMetrics {
         } else {
             *values = PacketValues::of(reading, Some(utilization));
             if self.links.add(state.link_slot, utilization) {
-                let key = Key {
-                    node: reading.node,
-                    part: reading.egress(),
-                };
+                let key = Key::new(reading.node, reading.egress());
                 examine(
                     &mut self.links,
-                    (&mut self.sketches, &self.node_units),
+                    &mut self.sketches,
+                    &self.node_units,
                     &mut state.link_slot,
-                    (key, utilization),
+                    key,
+                    utilization,
                     emitter,
                 );
             }
@@ -219,15 +216,14 @@ impl NodeMetrics {
                 state.queue_slot = NO_SLOT;
             }
             if self.queues.add(state.queue_slot, occupancy) {
-                let key = Key {
-                    node: reading.node,
-                    part: queue,
-                };
+                let key = Key::new(reading.node, queue);
                 examine(
                     &mut self.queues,
-                    (&mut self.sketches, &self.node_units),
+                    &mut self.sketches,
+                    &self.node_units,
                     &mut state.queue_slot,
-                    (key, occupancy),
+                    key,
+                    occupancy,
                     emitter,
                 );
             }
@@ -244,15 +240,14 @@ impl NodeMetrics {
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
         let queue = reading.congestion >> 24;
         let level = u64::from(reading.congestion & 0x00ff_ffff);
-        let key = Key {
-            node: reading.node,
-            part: queue,
-        };
+        let key = Key::new(reading.node, queue);
         examine(
             &mut self.congestion,
-            (&mut self.sketches, &self.node_units),
+            &mut self.sketches,
+            &self.node_units,
             &mut { NO_SLOT },
-            (key, level),
+            key,
+            level,
             emitter,
         );
     }
@@ -274,9 +269,11 @@ impl HopState {
 #[inline(never)]
 fn examine(
     series: &mut Series,
-    (sketches, node_units): (&mut Sketches, &NodeUnits),
+    sketches: &mut Sketches,
+    node_units: &NodeUnits,
     slot: &mut u32,
-    (key, value): (Key, u64),
+    key: Key,
+    value: u64,
     emitter: &mut Emitter<'_>,
 ) {
     if *slot == NO_SLOT {
@@ -326,7 +323,8 @@ impl NodeMetrics {
     /// As [`NodeMetrics::update`], without events: values that the kernel suppressed.
     pub(super) fn update_silently(
         &mut self,
-        (state, values): (&mut HopState, &mut PacketValues),
+        state: &mut HopState,
+        values: &mut PacketValues,
         hop: &SuppressedHop,
     ) {
         let Self {
@@ -339,10 +337,7 @@ impl NodeMetrics {
         } = self;
         if hop.latency != NO_VALUE {
             state.latest = saturated(hop.latency);
-            let key = Key {
-                node: hop.node,
-                part: 0,
-            };
+            let key = Key::new(hop.node, 0);
             nodes.add_silently(&mut state.node_slot, key, hop.latency, sketches);
         }
         if (state.link, values.level_2()) != (hop.link, hop.level_2) {
@@ -351,10 +346,7 @@ impl NodeMetrics {
         let utilization = Some(hop.utilization).filter(|utilization| *utilization != NO_VALUE);
         values.update(utilization, hop.congestion, hop.level_2);
         if hop.utilization != NO_VALUE {
-            let key = Key {
-                node: hop.node,
-                part: egress(hop.link, hop.level_2),
-            };
+            let key = Key::new(hop.node, egress(hop.link, hop.level_2));
             links.add_silently(&mut state.link_slot, key, hop.utilization, sketches);
         }
         if hop.queue != ABSENT {
@@ -363,10 +355,7 @@ impl NodeMetrics {
                 state.queue_slot = NO_SLOT;
             }
             state.queue = hop.queue;
-            let key = Key {
-                node: hop.node,
-                part: queue,
-            };
+            let key = Key::new(hop.node, queue);
             queues.add_silently(
                 &mut state.queue_slot,
                 key,
@@ -375,10 +364,7 @@ impl NodeMetrics {
             );
         }
         if hop.congestion != ABSENT {
-            let key = Key {
-                node: hop.node,
-                part: hop.congestion >> 24,
-            };
+            let key = Key::new(hop.node, hop.congestion >> 24);
             congestion.add_silently(
                 &mut { NO_SLOT },
                 key,

@@ -74,7 +74,7 @@ impl State {
         } else {
             Kind::PathChange
         };
-        self.emit_path(head, (kind, previous), looped, out);
+        self.emit_path(head, kind, previous, looped, out);
     }
 
     /// Gives the flow in `slot` the path of an IOAM trace that lacks nodes, unless the trace is a part of the path that it has.
@@ -290,7 +290,8 @@ impl State {
     fn emit_path(
         &mut self,
         head: &Head,
-        (kind, previous): (Kind, u16),
+        kind: Kind,
+        previous: u16,
         looped: Option<u32>,
         out: &mut dyn Output,
     ) {

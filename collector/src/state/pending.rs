@@ -20,12 +20,15 @@ pub(crate) struct Postcard {
     pub(crate) signature: u64,
     /// Set while a flow's postcards are settled: other packets of the flow have the same signature.
     pub(crate) shared: bool,
-    /// The node reports that the packet entered the domain here, or left it.
+    /// The node reports that the packet entered the domain here.
     pub(crate) entered: bool,
+    /// The node reports that the packet left the domain here.
     pub(crate) left: bool,
-    /// Timestamps, device units; [`NO_VALUE`] if there is none.
+    /// Ingress timestamp, device units; [`NO_VALUE`] if there is none.
     pub(crate) ingress: u64,
+    /// Egress timestamp, likewise.
     pub(crate) egress: u64,
+    /// The timestamps have 64 bits, not 32.
     pub(crate) wide: bool,
     pub(crate) profile: u8,
     pub(crate) received: Nanos,
@@ -50,8 +53,10 @@ impl Postcard {
     }
 }
 
+/// An element of a linked list: of one flow, or of the free cells.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
+    /// The number of the next cell, or [`NONE`].
     next: u32,
     postcard: Postcard,
 }
@@ -59,6 +64,7 @@ struct Cell {
 /// The pending postcards of one flow, and its candidate path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingFlow {
+    /// The cell of the latest postcard, or [`NONE`].
     head: u32,
     /// Number of pending postcards.
     pub(crate) count: u16,
@@ -68,10 +74,11 @@ pub(crate) struct PendingFlow {
     pub(crate) confirmations: u8,
     /// Hash of the candidate path.
     pub(crate) candidate: u64,
-    /// While the flow's path is by INT: when the first postcard, or the first part of the path, after the latest report with all
-    /// nodes came, and how many came since.
-    pub(crate) since: Nanos,
-    pub(crate) alone: u32,
+    /// While INT reports the flow's path: when the first report came that did not confirm it, after the latest that did. Such a report is a
+    /// postcard, or has a part of the path.
+    pub(crate) unconfirmed_since: Nanos,
+    /// Number of reports since then that did not confirm it.
+    pub(crate) unconfirmed: u32,
 }
 
 impl PendingFlow {
@@ -81,26 +88,28 @@ impl PendingFlow {
         queued: false,
         confirmations: 0,
         candidate: 0,
-        since: 0,
-        alone: 0,
+        unconfirmed_since: 0,
+        unconfirmed: 0,
     };
 }
 
-/// A path of INT that no report with all nodes confirmed for this time is no longer known, if at least [`UNPROVEN`] others came.
-const FORGOTTEN: Nanos = 10_000_000_000;
-const UNPROVEN: u32 = 64;
+/// A path by INT is forgotten when no report with all nodes confirmed it for this time, ns, and at least [`FORGET_REPORTS`] others came.
+const FORGET_TIME: Nanos = 10_000_000_000;
+const FORGET_REPORTS: u32 = 64;
 
 impl PendingFlow {
     /// Counts a report at `now` that does not confirm the path; `is_first`: the one before confirmed it. Returns whether the
     /// path is no longer known.
     pub(crate) fn count_unconfirmed(&mut self, is_first: bool, now: Nanos) -> bool {
         if is_first {
-            (self.since, self.alone, self.confirmations) = (now, 0, 0);
+            self.unconfirmed_since = now;
+            self.unconfirmed = 0;
+            self.confirmations = 0;
         }
-        self.alone = self.alone.saturating_add(1);
+        self.unconfirmed = self.unconfirmed.saturating_add(1);
         // The clock may have been set back.
-        self.since = self.since.min(now);
-        now.saturating_sub(self.since) >= FORGOTTEN && self.alone >= UNPROVEN
+        self.unconfirmed_since = self.unconfirmed_since.min(now);
+        now.saturating_sub(self.unconfirmed_since) >= FORGET_TIME && self.unconfirmed >= FORGET_REPORTS
     }
 }
 
@@ -109,7 +118,9 @@ impl PendingFlow {
 pub(crate) struct PendingPostcards {
     cells: Vec<Cell>,
     capacity: usize,
+    /// The first free cell, or [`NONE`].
     free: u32,
+    /// By the slot of the flow.
     flows: Vec<PendingFlow>,
     /// Flows with postcards, and when they are due.
     queue: VecDeque<(u32, Nanos)>,
@@ -154,9 +165,9 @@ impl PendingPostcards {
 
     /// Makes sure that the flow in `slot` has an entry.
     pub(crate) fn reserve_flow(&mut self, slot: u32) {
-        let at = slot as usize;
-        if self.flows.len() <= at {
-            self.flows.resize(at + 1, PendingFlow::NONE);
+        let index = slot as usize;
+        if self.flows.len() <= index {
+            self.flows.resize(index + 1, PendingFlow::NONE);
         }
     }
 
@@ -184,10 +195,10 @@ impl PendingPostcards {
 
     /// The pending postcards of a flow, the latest first.
     pub(crate) fn of_flow(&self, slot: u32) -> impl Iterator<Item = &Postcard> {
-        let mut at = self.flows.get(slot as usize).map_or(NONE, |flow| flow.head);
+        let mut next = self.flows.get(slot as usize).map_or(NONE, |flow| flow.head);
         std::iter::from_fn(move || {
-            let cell = self.cells.get(at as usize)?;
-            at = cell.next;
+            let cell = self.cells.get(next as usize)?;
+            next = cell.next;
             Some(&cell.postcard)
         })
     }
@@ -205,41 +216,42 @@ impl PendingPostcards {
             next: flow.head,
             postcard: *postcard,
         };
-        let at = match self.cells.get_mut(self.free as usize) {
+        let number = match self.cells.get_mut(self.free as usize) {
             Some(free) => {
-                let at = std::mem::replace(&mut self.free, free.next);
+                let number = std::mem::replace(&mut self.free, free.next);
                 *free = cell;
-                at
+                number
             }
             None => {
                 self.cells.push(cell);
                 self.cells.len() as u32 - 1
             }
         };
-        (flow.head, flow.count) = (at, flow.count + 1);
+        flow.head = number;
+        flow.count += 1;
     }
 
-    /// Removes a flow's postcards and passes them to `with`; those for which `stays` is true remain.
+    /// Removes a flow's postcards and passes them to `visit`; those for which `stays` is true remain.
     pub(crate) fn pull(
         &mut self,
         slot: u32,
-        mut with: impl FnMut(&Postcard),
+        mut visit: impl FnMut(&Postcard),
         mut stays: impl FnMut(&Postcard) -> bool,
     ) {
         let Some(flow) = self.flows.get_mut(slot as usize) else {
             return;
         };
-        let mut at = std::mem::replace(&mut flow.head, NONE);
-        while let Some(cell) = self.cells.get_mut(at as usize) {
+        let mut number = std::mem::replace(&mut flow.head, NONE);
+        while let Some(cell) = self.cells.get_mut(number as usize) {
             let next = cell.next;
             if stays(&cell.postcard) {
-                cell.next = std::mem::replace(&mut flow.head, at);
+                cell.next = std::mem::replace(&mut flow.head, number);
             } else {
-                with(&cell.postcard);
-                cell.next = std::mem::replace(&mut self.free, at);
+                visit(&cell.postcard);
+                cell.next = std::mem::replace(&mut self.free, number);
                 flow.count -= 1;
             }
-            at = next;
+            number = next;
         }
     }
 
@@ -259,19 +271,19 @@ impl PendingPostcards {
 
 #[cfg(test)]
 mod tests {
-    use super::{FORGOTTEN, PendingFlow, UNPROVEN};
+    use super::{FORGET_REPORTS, FORGET_TIME, PendingFlow};
 
     #[test]
     fn a_path_is_forgotten_after_its_time_also_if_the_clock_was_set_back() {
         let mut flow = PendingFlow::NONE;
-        assert!(!flow.count_unconfirmed(true, 1000 * FORGOTTEN));
-        let forgotten = (0..2 * UNPROVEN).map(|at| {
-            let now = FORGOTTEN * u64::from(at) / u64::from(UNPROVEN);
+        assert!(!flow.count_unconfirmed(true, 1000 * FORGET_TIME));
+        let forgotten = (0..2 * FORGET_REPORTS).map(|at| {
+            let now = FORGET_TIME * u64::from(at) / u64::from(FORGET_REPORTS);
             flow.count_unconfirmed(false, now)
         });
         assert_eq!(
             forgotten.take_while(|forgotten| !forgotten).count(),
-            UNPROVEN as usize
+            FORGET_REPORTS as usize
         );
     }
 }

@@ -5,48 +5,51 @@ use std::collections::VecDeque;
 use detect::RuleSet;
 use detect::rule::MAX_RULES;
 
-/// Earlier sets that are known. The rules of a flow without a report under any later one are reported anew.
-const SETS: usize = 16;
+/// Number of earlier sets whose rules are mapped. A flow whose latest report is older than these sets starts without true rules, so
+/// that they are reported again.
+const EARLIER_SETS: usize = 16;
 
-/// For a rule that is not in the active set.
+/// In place of an index: the rule is not in the active set.
 const GONE: u8 = MAX_RULES as u8;
 
 /// For each earlier set, the index of each of its rules in the active set.
 #[derive(Debug, Default)]
 pub(crate) struct RuleMoves {
+    /// Generation of each set with its mapping, the latest first.
     earlier: VecDeque<(u32, [u8; MAX_RULES])>,
 }
 
 impl RuleMoves {
-    /// The set `new` follows `old`, which was that of `generation`.
+    /// Replaces the active set: `new` follows `old`, which was that of `generation`.
     pub(crate) fn add(&mut self, generation: u32, old: &RuleSet, new: &RuleSet) {
-        let mut moves = [GONE; MAX_RULES];
-        for (one, other) in moves.iter_mut().enumerate().take(old.len()) {
-            let same = (0..new.len())
-                .find(|other| old.name(one) == new.name(*other) && old.text(one) == new.text(*other));
-            *other = same.map_or(GONE, |same| same as u8);
+        let mut new_indexes = [GONE; MAX_RULES];
+        for (old_index, new_index) in new_indexes.iter_mut().enumerate().take(old.len()) {
+            let same = (0..new.len()).find(|index| {
+                old.name(old_index) == new.name(*index) && old.text(old_index) == new.text(*index)
+            });
+            *new_index = same.map_or(GONE, |index| index as u8);
         }
-        for (_, earlier) in &mut self.earlier {
-            for index in earlier.iter_mut() {
-                *index = moves.get(usize::from(*index)).copied().unwrap_or(GONE);
+        for (_, indexes) in &mut self.earlier {
+            for index in indexes.iter_mut() {
+                *index = new_indexes.get(usize::from(*index)).copied().unwrap_or(GONE);
             }
         }
-        self.earlier.truncate(SETS - 1);
-        self.earlier.push_front((generation, moves));
+        self.earlier.truncate(EARLIER_SETS - 1);
+        self.earlier.push_front((generation, new_indexes));
     }
 
-    /// The rules of the active set that are those of the set of `generation`.
-    pub(crate) fn carry(&self, generation: u32, rules: u64) -> u64 {
+    /// Returns the bits in the active set of `rules`, which are bits of the set of `generation`. Rules that are gone are left out.
+    pub(crate) fn map_rules(&self, generation: u32, rules: u64) -> u64 {
         if rules == 0 {
             return 0;
         }
         let earlier = self.earlier.iter().find(|(known, _)| *known == generation);
-        let Some((_, moves)) = earlier else { return 0 };
-        let now = (0..MAX_RULES)
+        let Some((_, indexes)) = earlier else { return 0 };
+        (0..MAX_RULES)
             .filter(|index| rules >> index & 1 == 1)
-            .map(|index| moves[index])
-            .filter(|index| *index < GONE);
-        now.fold(0, |carried, index| carried | 1 << index)
+            .map(|index| indexes[index])
+            .filter(|index| *index < GONE)
+            .fold(0, |bits, index| bits | 1 << index)
     }
 }
 
@@ -67,16 +70,20 @@ mod tests {
         let sets = [rules(&["a", "b", "c"]), rules(&["c", "a"]), rules(&["x", "c"])];
         let mut moves = RuleMoves::default();
         moves.add(1, &sets[0], &sets[1]);
-        assert_eq!(moves.carry(1, 0b101), 0b11);
+        assert_eq!(moves.map_rules(1, 0b101), 0b11);
         moves.add(2, &sets[1], &sets[2]);
         assert_eq!(
-            (moves.carry(1, 0b111), moves.carry(2, 0b10), moves.carry(0, 1)),
+            (
+                moves.map_rules(1, 0b111),
+                moves.map_rules(2, 0b10),
+                moves.map_rules(0, 1)
+            ),
             (0b10, 0, 0)
         );
         (3..40).for_each(|generation| moves.add(generation, &sets[2], &sets[2]));
         assert_eq!(
-            (moves.earlier.len(), moves.carry(2, 1), moves.carry(39, 2)),
-            (SETS, 0, 2)
+            (moves.earlier.len(), moves.map_rules(2, 1), moves.map_rules(39, 2)),
+            (EARLIER_SETS, 0, 2)
         );
     }
 }

@@ -92,7 +92,8 @@ impl RuleRegions {
     #[inline]
     pub(crate) fn contain(
         &mut self,
-        (rules, true_rules): (&RuleSet, TrueRules),
+        rules: &RuleSet,
+        true_rules: TrueRules,
         latency: u64,
         hops: AppliedHops<'_>,
     ) -> bool {
@@ -116,7 +117,8 @@ impl RuleRegions {
     /// Remembers the region around a report that was evaluated.
     pub(crate) fn learn(
         &mut self,
-        (rules, true_rules): (&RuleSet, TrueRules),
+        rules: &RuleSet,
+        true_rules: TrueRules,
         observation: &detect::Observation<'_>,
     ) {
         let Some(report) = rules.summarise(observation) else {

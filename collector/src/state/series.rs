@@ -45,7 +45,7 @@ const STEP: u32 = 128;
 
 /// Seconds after which a key that had values in one second only may be removed from a table that is more than half full: a flood of
 /// forged keys soon leaves it, and honest keys have their whole timeout in a table of sufficient size.
-const ONCE: u32 = 5;
+const BRIEF_KEY_TIMEOUT: u32 = 5;
 
 /// A node, and its queue, buffer or interface (0 for the node itself).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,10 @@ pub(crate) const ALL_QUEUES: u32 = 0x100;
 pub(crate) type Ids = (Option<u32>, Option<u32>, Option<u8>);
 
 impl Key {
+    pub(crate) const fn new(node: u32, part: u32) -> Self {
+        Self { node, part }
+    }
+
     /// The ids of a series of `metric`; `None` for all-ones.
     pub(crate) fn ids(self, metric: Metric) -> Ids {
         let node = present(self.node);
@@ -80,14 +84,16 @@ struct Hot {
     deadband: Deadband,
     sum: u64,
     latest: u64,
-    /// Number of values until the next sample, and its initial value.
+    /// Number of values until the next sample.
     countdown: u32,
-    armed: u32,
+    /// The initial value of `countdown`, which is the weight of the sample.
+    gap: u32,
     key: Key,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64);
 
+/// The fields that only samples, events and the end of a second access.
 #[derive(Clone, Debug)]
 struct Cold {
     used: bool,
@@ -95,18 +101,25 @@ struct Cold {
     last_reported: Option<u64>,
     second: Totals,
     minute: Totals,
-    /// Finished intervals that are not passed to the output yet.
+    /// The finished second that is not passed to the output yet.
     closed_second: Totals,
+    /// The finished minute, likewise.
     closed_minute: Totals,
+    /// Mean number of values from one sample to the next.
     stride: u32,
+    /// Number of samples in this second.
     samples: u32,
-    /// Number of seconds with values, at most 255, and of seconds since the last one.
-    alive: u8,
+    /// Number of seconds with values, at most 255.
+    active_seconds: u8,
+    /// Seconds since the last one with values.
     idle: u32,
+    /// Number of values in finished seconds.
     values: u64,
-    /// Implausible values, which are in no other count, and whether there were any in this second.
+    /// Number of implausible values, which are in no other count.
     implausible: u64,
-    noted: bool,
+    /// There were implausible values in this second.
+    had_implausible: bool,
+    /// Summary of the last finished second with values.
     last: Summary,
     /// The profile of the report that last allocated the slot.
     profile: u8,
@@ -174,6 +187,7 @@ pub(crate) struct Series {
     threshold: u64,
     hot: Vec<Hot>,
     cold: Vec<Cold>,
+    /// Slots of removed keys.
     free: Vec<u32>,
     capacity: usize,
     index: Index,
@@ -181,6 +195,7 @@ pub(crate) struct Series {
     jitter: Jitter,
     /// The next slot whose closed intervals go to the output.
     pending: usize,
+    /// The second whose closed intervals go to the output.
     closing: Option<Closing>,
     refused: u64,
 }
@@ -340,7 +355,7 @@ impl Series {
     #[cold]
     fn insert(&mut self, key: Key, hash: u64, born: u64) -> u32 {
         let full = self.free.is_empty() && self.hot.len() == self.capacity;
-        let InsertSlot::Free(place) = self.index.find_way(hash, 0, full) else {
+        let InsertSlot::Free(position) = self.index.find_way(hash, 0, full) else {
             self.refused += 1;
             return NO_SLOT;
         };
@@ -349,7 +364,7 @@ impl Series {
             sum: 0,
             latest: 0,
             countdown: 1,
-            armed: 1,
+            gap: 1,
             key,
         };
         let cold = Cold {
@@ -361,11 +376,11 @@ impl Series {
             closed_minute: Totals::NOTHING,
             stride: 1,
             samples: 0,
-            alive: 0,
+            active_seconds: 0,
             idle: 0,
             values: 0,
             implausible: 0,
-            noted: false,
+            had_implausible: false,
             last: Summary::default(),
             profile: 0,
             born,
@@ -378,7 +393,7 @@ impl Series {
             self.cold.push(cold);
             self.hot.len() as u32 - 1
         };
-        self.index.put(place, hash, slot, 1, 0);
+        self.index.put(position, hash, slot, 1, 0);
         slot
     }
 
@@ -390,7 +405,7 @@ impl Series {
     pub(crate) fn note_implausible(&mut self, slot: u32) {
         if let Some(cold) = self.cold.get_mut(slot as usize) {
             cold.implausible += 1;
-            cold.noted = true;
+            cold.had_implausible = true;
         }
     }
 
@@ -412,7 +427,7 @@ impl Series {
             }
             let cold = &mut self.cold[slot];
             close_one(&mut self.hot[slot], cold, closing);
-            let makes_room = excess > 0 && cold.alive <= 1 && cold.idle > ONCE;
+            let makes_room = excess > 0 && cold.active_seconds <= 1 && cold.idle > BRIEF_KEY_TIMEOUT;
             if cold.idle > closing.timeout || makes_room {
                 self.forget(slot, closing, sketches, out, &mut expired);
                 forgotten = true;
@@ -449,11 +464,11 @@ impl Series {
         self.free.push(slot as u32);
     }
 
-    /// Passes finished intervals of at most `budget` series to the output; returns how many series it visited.
+    /// Passes finished intervals of at most `budget` series to the output; returns the number of series that it visited.
     pub(crate) fn drain(&mut self, budget: usize, sketches: &mut Sketches, out: &mut dyn Output) -> usize {
         let Some(closing) = self.closing else { return 0 };
         let end = self.pending.saturating_add(budget).min(self.cold.len());
-        let looked = end - self.pending;
+        let visited = end - self.pending;
         for slot in self.pending..end {
             self.report_closed(slot, closing, sketches, out);
         }
@@ -461,7 +476,7 @@ impl Series {
         if end == self.cold.len() {
             self.closing = None;
         }
-        looked
+        visited
     }
 
     /// Passes the finished intervals of a key to the output.
@@ -553,8 +568,8 @@ impl Series {
         let hot = self.hot.get(slot as usize)?;
         let cold = self.cold.get(slot as usize)?;
         // Values of the current second are still in the hot part, and not counted in the cold one.
-        let now = hot.armed != hot.countdown || cold.second.count > 0;
-        let age = if now { 0 } else { cold.idle + 1 };
+        let has_values_now = hot.gap != hot.countdown || cold.second.count > 0;
+        let age = if has_values_now { 0 } else { cold.idle + 1 };
         cold.used.then_some((
             hot.key,
             LatestView {
@@ -596,7 +611,7 @@ impl Series {
 
 /// Number of values so far.
 fn values(hot: &Hot, cold: &Cold) -> u64 {
-    cold.values + cold.second.count + u64::from(hot.armed - hot.countdown)
+    cold.values + cold.second.count + u64::from(hot.gap - hot.countdown)
 }
 
 #[cold]
@@ -606,26 +621,26 @@ fn sample(hot: &mut Hot, cold: &mut Cold, value: u64, jitter: &mut Jitter, sketc
         if totals.sketch.is_none() && cold.samples == 0 {
             totals.sketch = sketches.acquire();
         }
-        sketches.record(totals.sketch, value, hot.armed);
+        sketches.record(totals.sketch, value, hot.gap);
     }
-    cold.second.count += u64::from(hot.armed);
+    cold.second.count += u64::from(hot.gap);
     cold.samples += 1;
     if cold.samples >= SAMPLES && cold.samples.is_multiple_of(STEP) {
         cold.stride = cold.stride.saturating_mul(2).min(1 << 30);
     }
-    hot.armed = jitter.around(cold.stride);
-    hot.countdown = hot.armed;
+    hot.gap = jitter.around(cold.stride);
+    hot.countdown = hot.gap;
 }
 
 fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
-    cold.second.count += u64::from(hot.armed - hot.countdown);
+    cold.second.count += u64::from(hot.gap - hot.countdown);
     cold.second.sum = hot.sum;
-    if cold.second.count == 0 && !cold.noted {
+    if cold.second.count == 0 && !cold.had_implausible {
         cold.idle = cold.idle.saturating_add(closing.elapsed);
     } else {
         cold.idle = closing.elapsed.saturating_sub(1);
-        cold.alive = cold.alive.saturating_add(1);
-        cold.noted = false;
+        cold.active_seconds = cold.active_seconds.saturating_add(1);
+        cold.had_implausible = false;
     }
     if cold.second.count > 0 {
         let closed = std::mem::replace(&mut cold.second, Totals::NOTHING);
@@ -640,7 +655,7 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
     hot.sum = 0;
     cold.samples = 0;
     // The first value of a second is always sampled, so that an interval with values has quantiles.
-    (hot.armed, hot.countdown) = (1, 1);
+    (hot.gap, hot.countdown) = (1, 1);
     if closing.minute && cold.minute.count > 0 {
         let minute = std::mem::replace(&mut cold.minute, Totals::NOTHING);
         cold.closed_minute = minute;

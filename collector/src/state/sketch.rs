@@ -20,10 +20,12 @@ impl Handle {
     }
 }
 
-/// See the module documentation.
+/// A pool of histograms of a fixed capacity.
 #[derive(Debug)]
 pub(crate) struct Sketches {
-    made: Vec<Histogram<u32>>,
+    /// The histograms that were allocated so far.
+    histograms: Vec<Histogram<u32>>,
+    /// Indexes of those that are not in use.
     free: Vec<u32>,
     capacity: usize,
     refused: u64,
@@ -32,23 +34,23 @@ pub(crate) struct Sketches {
 impl Sketches {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self {
-            made: Vec::with_capacity(capacity),
+            histograms: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
             refused: 0,
         }
     }
 
-    /// An empty histogram, if the pool has one.
+    /// Returns an empty histogram, or [`Handle::NONE`] if all of the pool are in use.
     pub(crate) fn acquire(&mut self) -> Handle {
         if let Some(free) = self.free.pop() {
             return Handle(free);
         }
-        if self.made.len() < self.capacity
+        if self.histograms.len() < self.capacity
             && let Ok(fresh) = Histogram::new_with_bounds(1, HIGHEST, 2)
         {
-            self.made.push(fresh);
-            return Handle(self.made.len() as u32 - 1);
+            self.histograms.push(fresh);
+            return Handle(self.histograms.len() as u32 - 1);
         }
         self.refused += 1;
         Handle::NONE
@@ -57,15 +59,15 @@ impl Sketches {
     /// Records a value that stands for `weight` values.
     #[inline]
     pub(crate) fn record(&mut self, handle: Handle, value: u64, weight: u32) {
-        if let Some(histogram) = self.made.get_mut(handle.0 as usize) {
+        if let Some(histogram) = self.histograms.get_mut(handle.0 as usize) {
             histogram.saturating_record_n(value, weight);
         }
     }
 
-    /// Median and 99th percentile; `None` if nothing was recorded.
+    /// Returns median and 99th percentile, or `None` if nothing was recorded.
     pub(crate) fn quantiles(&self, handle: Handle) -> Option<(u64, u64)> {
         let histogram = self
-            .made
+            .histograms
             .get(handle.0 as usize)
             .filter(|histogram| !histogram.is_empty())?;
         Some((
@@ -76,7 +78,7 @@ impl Sketches {
 
     /// Returns a histogram to the pool.
     pub(crate) fn release(&mut self, handle: Handle) {
-        if let Some(histogram) = self.made.get_mut(handle.0 as usize) {
+        if let Some(histogram) = self.histograms.get_mut(handle.0 as usize) {
             histogram.reset();
             self.free.push(handle.0);
         }
@@ -84,7 +86,7 @@ impl Sketches {
 
     pub(crate) fn table(&self) -> crate::stats::Table {
         crate::stats::Table {
-            used: (self.made.len() - self.free.len()) as u64,
+            used: (self.histograms.len() - self.free.len()) as u64,
             capacity: self.capacity as u64,
             evicted: 0,
             refused: self.refused,

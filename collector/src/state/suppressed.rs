@@ -117,7 +117,9 @@ impl State {
                 .all(|(state, hop)| state.node == hop.node);
         if same {
             let hops = stored.iter_mut().zip(suppressed.hops);
-            hops.for_each(|(stored, hop)| self.metrics.update_silently(stored, hop));
+            for ((state, values), hop) in hops {
+                self.metrics.update_silently(state, values, hop);
+            }
         }
         true
     }
@@ -125,10 +127,7 @@ impl State {
     /// Applies the latest suppressed value of a key of a node. `false`: there is no such key.
     pub(crate) fn apply_suppressed_key(&mut self, suppressed: &SuppressedKey) -> bool {
         let (series, sketches) = self.metrics.series_mut(suppressed.metric);
-        let key = Key {
-            node: suppressed.node,
-            part: suppressed.part,
-        };
+        let key = Key::new(suppressed.node, suppressed.part);
         series.add_silently(&mut { NO_SLOT }, key, suppressed.value, sketches)
     }
 }

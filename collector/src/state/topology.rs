@@ -1,4 +1,4 @@
-//! Nodes, links and paths, and how many flows use each. The tables are updated when a flow's path changes, so that queries
+//! The topology: nodes, links and paths, and how many flows use each. The tables are updated when a flow's path changes, so that queries
 //! about the network read bounded tables instead of all flows. Reports are added up flow by flow, a bounded number of flows
 //! per tick.
 //!
@@ -70,7 +70,7 @@ pub struct PathUse<'a> {
     pub reports: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct NodeTotals {
     reports: u64,
     last_seen: Nanos,
@@ -92,12 +92,12 @@ struct PathTotals {
     length: u16,
 }
 
-/// See the module documentation.
+/// Tables of nodes, links and paths with the number of flows that use each.
 #[derive(Debug)]
 pub(crate) struct Topology {
     nodes: Uses<u32, NodeTotals>,
     links: Uses<(u32, u32), LinkTotals>,
-    /// By the hash of their nodes; the nodes are in `path_nodes`.
+    /// By the hash and the number of their nodes; the nodes are in `path_nodes`.
     paths: Uses<(u64, u16), PathTotals>,
     path_nodes: Vec<u32>,
     runs: Runs,
@@ -164,18 +164,15 @@ impl Topology {
     }
 
     fn enter_network(&mut self, path: bool, states: &[HopState], first: bool) -> bool {
-        let new = NodeTotals {
-            reports: 0,
-            last_seen: 0,
-        };
+        let new = NodeTotals::default();
         let refused = states.iter().position(|state| {
             state.node != ABSENT && !self.nodes.add(self.node_hash(state.node), state.node, new)
         });
-        if let Some(at) = refused {
+        if let Some(index) = refused {
             if first {
                 self.nodes.note_refusal();
             }
-            self.leave_nodes(&states[..at]);
+            self.leave_nodes(&states[..index]);
             return false;
         }
         let links = if path { states } else { &[] };
@@ -188,12 +185,12 @@ impl Topology {
         let refused = links.windows(2).position(|pair| {
             link(pair).is_some_and(|ends| !self.links.add(self.link_hash(ends.0, ends.1), ends, new))
         });
-        if let Some(at) = refused {
+        if let Some(index) = refused {
             if first {
                 self.links.note_refusal();
             }
             // The links before the refused one connect the hops up to its first node.
-            self.leave_links(&states[..=at]);
+            self.leave_links(&states[..=index]);
             self.leave_nodes(states);
         }
         refused.is_none()
@@ -216,13 +213,13 @@ impl Topology {
         if states.is_empty() || !paths.add(hash, (hash, length), new) {
             return false;
         }
-        let Some(at) = paths.find(hash, (hash, length)) else {
+        let Some(slot) = paths.find(hash, (hash, length)) else {
             return false;
         };
-        if paths.value_mut(at).run != Run::EMPTY {
+        if paths.value_mut(slot).run != Run::EMPTY {
             return true;
         }
-        let run = runs.acquire(states.len(), at as u32, |relocation| {
+        let run = runs.acquire(states.len(), slot as u32, |relocation| {
             let from = relocation.from as usize;
             path_nodes.copy_within(
                 from..from + relocation.run.capacity(),
@@ -240,7 +237,7 @@ impl Topology {
         for (node, state) in path_nodes[start..].iter_mut().zip(states) {
             *node = state.node;
         }
-        paths.value_mut(at).run = run;
+        paths.value_mut(slot).run = run;
         true
     }
 
@@ -280,7 +277,8 @@ impl Topology {
     fn account(
         &mut self,
         flow: &Flow,
-        (reports, leaves): (u32, bool),
+        reports: u32,
+        leaves: bool,
         second: u32,
         states: &[HopState],
         values: &[PacketValues],
@@ -297,10 +295,10 @@ impl Topology {
         if flow.path_length() == 0 {
             return;
         }
-        for (at, ends) in states
+        for (index, ends) in states
             .windows(2)
             .enumerate()
-            .filter_map(|(at, pair)| Some((at, link(pair)?)))
+            .filter_map(|(index, pair)| Some((index, link(pair)?)))
         {
             let hash = self.link_hash(ends.0, ends.1);
             let Some(link) = self.links.get_mut(hash, ends) else {
@@ -312,12 +310,12 @@ impl Topology {
                 if leaves {
                     continue;
                 }
-                link.egress_if = egress(states[at].link, values[at].level_2());
-                link.ingress_if = ingress(&states[at + 1], values[at + 1]);
-                link.queue = if states[at].queue == ABSENT {
+                link.egress_if = egress(states[index].link, values[index].level_2());
+                link.ingress_if = ingress(&states[index + 1], values[index + 1]);
+                link.queue = if states[index].queue == ABSENT {
                     ABSENT
                 } else {
-                    states[at].queue >> 24
+                    states[index].queue >> 24
                 };
             }
         }
@@ -357,7 +355,7 @@ impl Topology {
     }
 }
 
-/// The nodes of a link, if both report their ids.
+/// Returns the nodes at the ends of a link, if both report their ids.
 fn link(pair: &[HopState]) -> Option<(u32, u32)> {
     match pair {
         [from, to] if from.node != ABSENT && to.node != ABSENT => Some((from.node, to.node)),
@@ -365,7 +363,7 @@ fn link(pair: &[HopState]) -> Option<(u32, u32)> {
     }
 }
 
-/// The level-1 ingress interface, or all-ones.
+/// Returns the level-1 ingress interface, or all-ones.
 fn ingress(state: &HopState, values: PacketValues) -> u32 {
     match (values.level_2(), state.link >> 16) {
         (true, _) | (_, 0xffff) => ABSENT,
@@ -373,7 +371,7 @@ fn ingress(state: &HopState, values: PacketValues) -> u32 {
     }
 }
 
-/// The latest value of a part of a node; `None` if it is [`ABSENT`] or not in the series.
+/// Returns the latest value of a part of a node, or `None` if it is [`ABSENT`] or not in the series.
 fn latest(series: &Series, node: u32, part: u32) -> Option<u64> {
     let part = present(part)?;
     series.find(Key { node, part })
@@ -434,7 +432,7 @@ impl State {
         }
         cold.accounted = flow.reports as u32;
         if flow.marks.has(Marks::NETWORK) {
-            topology.account(flow, (reports, leaves), second, stored.states, stored.values);
+            topology.account(flow, reports, leaves, second, stored.states, stored.values);
         }
         stored.states.len()
     }

@@ -62,8 +62,7 @@ impl State {
                         self.metrics.note_implausible(state, &reading, &emitter);
                     }
                 }
-                self.metrics
-                    .update_others((state, values), &reading, &mut emitter);
+                self.metrics.update_others(state, values, &reading, &mut emitter);
             }
         }
         if !same {
@@ -84,12 +83,12 @@ impl State {
             return;
         }
         let total = if complete { latency } else { NO_VALUE };
-        let latency = flow.apply(cold, (head, hops), total, &mut emitter);
+        let latency = flow.apply(cold, head, hops, total, &mut emitter);
         let twice = flow.reports == 2;
         let true_rules = flow.rules;
         if self.detection.has_rules()
             && !self.detection.is_settled_by_latency(slot, true_rules, latency)
-            && !self.settles_rules(slot, head, (latency, complete), out)
+            && !self.settles_rules(slot, head, latency, complete, out)
         {
             self.observe_hops(slot, head, hops, latency, out);
         }
@@ -106,7 +105,8 @@ impl State {
         &mut self,
         slot: u32,
         head: &Head,
-        (latency, complete): (u64, bool),
+        latency: u64,
+        complete: bool,
         out: &mut dyn Output,
     ) -> bool {
         let (flow, _, stored) = self.flows.hot_parts(slot);
@@ -208,7 +208,7 @@ impl State {
         };
         let (flow, cold, _) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
-        let latency = flow.apply(cold, (head, hops), total, &mut emitter);
+        let latency = flow.apply(cold, head, hops, total, &mut emitter);
         let twice = flow.reports == 2;
         self.enter_topology(slot);
         self.evaluate_rules(slot, head, latency, out);
@@ -228,11 +228,11 @@ impl State {
         for record in hops.records(0) {
             let reading = hops.read(record);
             let passing = (&mut HopState::passing(&reading), &mut { PacketValues::NOTHING });
-            let hop = states
+            let (state, values) = states
                 .find(|(state, _)| state.node == reading.node)
                 .unwrap_or(passing);
             self.metrics
-                .update(hop, &reading, flow.hop_deadband, &mut emitter);
+                .update(state, values, &reading, flow.hop_deadband, &mut emitter);
         }
         flow.count_report(head, &mut emitter);
         if flow.reports == 2 {
@@ -274,7 +274,7 @@ impl State {
             let kind = if is_true { Kind::RuleOn } else { Kind::RuleOff };
             let mut event = Event::blank(head.about.ts, kind);
             (event.flow, event.rule) = (head.about.flow(), Some(rule));
-            if let Some(why) = self.detection.decisive((slot, rule), is_true, &observation) {
+            if let Some(why) = self.detection.decisive(slot, rule, is_true, &observation) {
                 (event.metric, event.value, event.threshold) =
                     (Some(why.metric()), why.value, Some(why.threshold()));
                 let hop = why
@@ -314,7 +314,7 @@ impl State {
                 return false;
             }
             self.metrics
-                .update((state, values), &reading, flow.hop_deadband, &mut emitter);
+                .update(state, values, &reading, flow.hop_deadband, &mut emitter);
             sum.add(&reading, &mut self.scratch.values);
         }
         true
@@ -335,8 +335,10 @@ impl State {
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         for record in hops.records(sum.hops) {
             let reading = hops.read(record);
-            let passing = (&mut HopState::passing(&reading), &mut { PacketValues::NOTHING });
-            self.metrics.update(passing, &reading, 0, &mut emitter);
+            let mut state = HopState::passing(&reading);
+            let mut values = PacketValues::NOTHING;
+            self.metrics
+                .update(&mut state, &mut values, &reading, 0, &mut emitter);
             sum.add(&reading, &mut self.scratch.values);
         }
     }
@@ -346,11 +348,12 @@ impl State {
         let (flow, _, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let passing = (&mut HopState::passing(reading), &mut { PacketValues::NOTHING });
-        let hop = stored
+        let (state, values) = stored
             .iter_mut()
             .find(|(state, _)| state.node == reading.node)
             .unwrap_or(passing);
-        self.metrics.update(hop, reading, flow.hop_deadband, &mut emitter);
+        self.metrics
+            .update(state, values, reading, flow.hop_deadband, &mut emitter);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);
         let twice = flow.reports == 2;

@@ -1,4 +1,4 @@
-//! The current state of a flow, as plain values.
+//! The latest state of a flow and of its hops, as plain values for the API and for rules.
 
 use super::State;
 use super::flows::Flags;
@@ -50,7 +50,7 @@ pub struct FlowView<'a> {
     pub looped: bool,
     /// The E bit of its latest report: the hop limit was reached.
     pub hop_limit: bool,
-    /// The M bit of its latest report: the MTU was.
+    /// The M bit of its latest report: the MTU was exceeded.
     pub mtu: bool,
     /// The path is from a report that may lack hops: with the E or M bit, or from a node that may be in the middle of it.
     pub incomplete: bool,
@@ -86,7 +86,7 @@ impl<'a> FlowView<'a> {
     }
 }
 
-/// The latest value in a slot, unless it was reassigned to another key since the flow's last report.
+/// Returns the latest value in a slot, unless it was reassigned to another key since the flow's last report.
 fn latest_in(series: &Series, slot: u32, node: u32, part: u32) -> Option<LatestView> {
     let (key, latest) = series.latest(slot)?;
     (key == Key { node, part }).then_some(latest)

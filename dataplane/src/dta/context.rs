@@ -6,7 +6,7 @@ use wire::{FlowKey, Hop};
 wire::named! {
     /// The event that causes a report.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum Trigger, word {
+    pub enum Trigger, name {
         /// A sink removed a packet's INT and reports its path: `stack` and `metadata`.
         Path => "path",
         /// A node measured a packet and reports only its own record (INT-MX, postcards).

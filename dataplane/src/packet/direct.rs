@@ -13,9 +13,11 @@ use wire::{FlowKey, Profile, geneve, ipv4, ipv6, tcp, udp, vxlan};
 
 use super::{CarriedInt, HOP_BY_HOP, Headers, OPTION_HEAD, ParsedPacket, TCP, UDP};
 
+/// Offset of the IP header: behind Ethernet without tags.
 const IP: usize = 14;
-/// U and State of SF-INT in the second byte of its header.
+/// Bit U of SF-INT, in the second byte of its header.
 const URGENT: u8 = 0x80;
+/// Bits State of SF-INT, likewise.
 const STATE: u8 = 0x60;
 
 /// The layout of the latest records: flows of one network have few instruction bitmaps.
@@ -26,7 +28,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The layout of the records of the latest frame.
+    /// Returns the layout of the records of the latest frame.
     #[inline]
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
@@ -37,7 +39,7 @@ impl Cache {
         layout: Layout::EMPTY,
     };
 
-    /// Whether records of `bitmap` have `hop_ml` words. If so, caches the layout.
+    /// Returns whether records of `bitmap` have `hop_ml` words, and caches the layout.
     #[inline(always)]
     fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {
@@ -56,7 +58,7 @@ pub(crate) struct Common {
     pub(crate) headers: Headers,
     /// End of the IP packet.
     pub(crate) ip_end: usize,
-    /// Destination port of the flow before INT.
+    /// Source and destination port of the flow, as before INT.
     ports: (u16, u16),
     proto: u8,
     pub(crate) int: Option<Int>,
@@ -67,8 +69,9 @@ pub(crate) struct Common {
 pub(crate) struct Int {
     pub(crate) mark: Mark,
     pub(crate) original: Original,
-    /// Offsets of the shim and of the end of INT.
+    /// Offset of the shim.
     pub(crate) shim: usize,
+    /// Offset of the first byte after INT.
     pub(crate) end: usize,
     /// Words of header and stack.
     pub(crate) words: u8,
@@ -77,6 +80,7 @@ pub(crate) struct Int {
     pub(crate) hop_ml: u8,
     pub(crate) remaining: u8,
     pub(crate) bitmap: u16,
+    /// DS ID, DS instruction and DS flags; with SF-INT, the first is the packet ID.
     domain: [u16; 3],
     /// U and State of SF-INT, as on the wire; 0: not SF-INT.
     sf: u8,
@@ -98,7 +102,7 @@ fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     let common = head[IP] == 0x45 && u16_at(head, IP + 6) & 0x3fff == 0;
     let bytes = frame.get(..IP + usize::from(u16_at(head, IP + 2)))?;
     // The carries of the five words are folded at the end (RFC 1071).
-    let words = [0, 4, 8, 12, 16].map(|at| u64::from(u32_at(head, IP + at)));
+    let words = [0, 4, 8, 12, 16].map(|offset| u64::from(u32_at(head, IP + offset)));
     let sum = words[0] + words[1] + words[2] + words[3] + words[4];
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -112,7 +116,7 @@ fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
         head[IP + 1] >> 2,
         false,
     )?;
-    start.marked(profile, cache)
+    start.read_int(profile, cache)
 }
 
 #[inline(always)]
@@ -126,7 +130,7 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     let dscp = (head[IP] << 4 | head[IP + 1] >> 4) >> 2;
     let next = head[IP + 6];
     if next != HOP_BY_HOP {
-        return Start::parse(bytes, L4, next, dscp, true)?.marked(profile, cache);
+        return Start::parse(bytes, L4, next, dscp, true)?.read_int(profile, cache);
     }
     // Only the INT option and padding.
     let first = bytes
@@ -179,7 +183,7 @@ struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// UDP or TCP, if its header is complete, its length is that of the packet, and its ports are not those of a tunnel.
+    /// Reads UDP or TCP, if its header is complete, its length is that of the packet, and its ports are not those of a tunnel.
     #[inline(always)]
     fn parse(bytes: &'a [u8], l4: usize, proto: u8, dscp: u8, v6: bool) -> Option<Self> {
         let rest = bytes.get(l4..)?;
@@ -212,9 +216,9 @@ impl<'a> Start<'a> {
         })
     }
 
-    /// INT after L4, if it is marked.
+    /// Reads the INT after L4, if the DSCP or the destination port marks it.
     #[inline(always)]
-    fn marked(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
+    fn read_int(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
         let Self {
             bytes,
             headers,
@@ -269,7 +273,7 @@ impl<'a> Start<'a> {
 }
 
 impl Int {
-    /// INT-MD 2.x or SF-INT with whole records and without domain data, after the shim at `shim`.
+    /// Reads INT-MD 2.x or SF-INT with whole records and without domain data, after the shim at `shim`.
     #[inline(always)]
     fn read(bytes: &[u8], shim: usize, mark: Mark, original: Original, cache: &mut Cache) -> Option<Self> {
         let head = bytes
@@ -283,20 +287,20 @@ impl Int {
         let flags = u16_at(int, 0);
         let hop_ml = int[2] & 0x1f;
         let bitmap = u16_at(int, 4);
-        let [ds_id, ds_instruction, ds_flags] = [6, 8, 10].map(|at| u16_at(int, at));
+        let [ds_id, ds_instruction, ds_flags] = [6, 8, 10].map(|offset| u16_at(int, offset));
         if !cache.fits(bitmap, hop_ml) {
             return None;
         }
-        let flagged = flags & 0x0100 != 0;
+        let has_sf_flag = flags & 0x0100 != 0;
         let sf = match kind {
-            Shim2::MD if !flagged && (ds_id == 0 || ds_instruction == 0) => 0,
+            Shim2::MD if !has_sf_flag && (ds_id == 0 || ds_instruction == 0) => 0,
             // The state is not 0.
-            Shim2::SF if flagged && bitmap & 0x8001 == 0x8000 && ds_instruction | ds_flags == 0 => {
+            Shim2::SF if has_sf_flag && bitmap & 0x8001 == 0x8000 && ds_instruction | ds_flags == 0 => {
                 flags as u8 & (URGENT | STATE)
             }
             _ => return None,
         };
-        let whole = if sf != 0 && sf & URGENT == 0 {
+        let has_whole_records = if sf != 0 && sf & URGENT == 0 {
             stack == usize::from(hop_ml)
         } else {
             cache.layout.records(stack) * usize::from(hop_ml) == stack
@@ -304,7 +308,7 @@ impl Int {
         if kind == Shim2::SF && sf & STATE == 0 {
             return None;
         }
-        if int[0] >> 4 != 2 || !whole || end > bytes.len() {
+        if int[0] >> 4 != 2 || !has_whole_records || end > bytes.len() {
             return None;
         }
         Some(Self {
@@ -332,13 +336,13 @@ impl Int {
         })
     }
 
-    /// Whether it is SF-INT, with one record.
+    /// Returns whether it is SF-INT with one record.
     #[inline(always)]
     pub(crate) fn is_single(&self) -> bool {
         self.sf != 0 && self.sf & URGENT == 0
     }
 
-    /// D, E and M.
+    /// Returns the flags D, E and M.
     #[inline(always)]
     pub(crate) fn flags(&self) -> Flags {
         Flags(self.first >> 3 & 1 | self.first >> 1 & 2 | self.first << 1 & 4)
@@ -346,7 +350,7 @@ impl Int {
 }
 
 impl Common {
-    /// The flow, before INT, of the frame from which this was read.
+    /// Returns the flow, before INT, of the frame from which this was read.
     #[inline(always)]
     pub(crate) fn flow(&self, frame: &[u8]) -> Option<FlowKey> {
         let ports = Some(self.ports);

@@ -103,8 +103,8 @@ impl Notices {
         }
     }
 
-    pub(super) fn failing(&mut self, what: &str, why: &str, now: Nanos) {
-        let words = format!("{what}: {}", cut(why));
+    pub(super) fn failing(&mut self, operation: &str, reason: &str, now: Nanos) {
+        let words = format!("{operation}: {}", cut(reason));
         let since = self.failing.as_ref().map_or(now, |failure| failure.since);
         let noticed = match &self.failing {
             Some(failure) if failure.words == words && now.saturating_sub(failure.noticed) < MINUTE => {

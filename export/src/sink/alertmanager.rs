@@ -101,10 +101,10 @@ impl Alertmanager {
         })
     }
 
-    fn write(&self, one: &Alert, collector: &str, out: &mut Vec<u8>) {
+    fn write(&self, alert: &Alert, collector: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"labels\":{\"alertname\":");
-        write_text(&one.rule, out);
-        if let Some(flow) = &one.flow {
+        write_text(&alert.rule, out);
+        if let Some(flow) = &alert.flow {
             _ = match flow.known_id() {
                 Some(_) => write!(out, ",\"src\":\"{flow}\""),
                 None => write!(out, ",\"src\":\"{}\",\"dst\":\"{}\"", flow.src(), flow.dst()),
@@ -114,34 +114,34 @@ impl Alertmanager {
             }
             _ = write!(out, ",\"proto\":\"{}\"", flow.proto());
         }
-        write_places(one.location(), out);
+        write_places(alert.location(), out);
         out.extend_from_slice(&self.labels);
         out.extend_from_slice(b"},\"annotations\":{\"collector\":");
         write_text(collector, out);
-        _ = write!(out, ",\"id\":\"{:016x}\"", one.id);
-        if one.flow.is_some() {
-            write_places([one.node, one.interface, one.queue.map(u32::from)], out);
+        _ = write!(out, ",\"id\":\"{:016x}\"", alert.id);
+        if alert.flow.is_some() {
+            write_places([alert.node, alert.interface, alert.queue.map(u32::from)], out);
         }
-        if let Some(metric) = one.metric {
+        if let Some(metric) = alert.metric {
             _ = write!(out, ",\"metric\":\"{metric}\"");
         }
-        for (name, value) in [("value", one.value), ("threshold", one.threshold)] {
+        for (name, value) in [("value", alert.value), ("threshold", alert.threshold)] {
             if let Some(value) = value {
                 _ = write!(out, ",\"{name}\":\"{value}\"");
             }
         }
         out.push(b'}');
-        if let Some(since) = one.since {
+        if let Some(since) = alert.since {
             out.extend_from_slice(b",\"startsAt\":\"");
             rfc3339(since, out);
             out.push(b'"');
         }
         out.extend_from_slice(b",\"endsAt\":\"");
         rfc3339(
-            if one.is_firing {
-                one.ts.saturating_add(self.lasts)
+            if alert.is_firing {
+                alert.ts.saturating_add(self.lasts)
             } else {
-                one.ts
+                alert.ts
             },
             out,
         );

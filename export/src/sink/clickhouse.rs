@@ -199,6 +199,12 @@ struct Column {
     codec: &'static str,
 }
 
+impl Column {
+    const fn new(name: &'static str, kind: Kind, codec: &'static str) -> Self {
+        Self { name, kind, codec }
+    }
+}
+
 wire::named! {
     /// The type of a column's values.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,36 +244,12 @@ pub const ABSENT: u32 = u32::MAX;
 
 /// The columns of a flow's key.
 const FLOW: [Column; 6] = [
-    Column {
-        name: "flow",
-        kind: Kind::Text,
-        codec: " CODEC(ZSTD(1))",
-    },
-    Column {
-        name: "src",
-        kind: Kind::Address,
-        codec: " CODEC(ZSTD(1))",
-    },
-    Column {
-        name: "dst",
-        kind: Kind::Address,
-        codec: " CODEC(ZSTD(1))",
-    },
-    Column {
-        name: "sport",
-        kind: Kind::U16,
-        codec: "",
-    },
-    Column {
-        name: "dport",
-        kind: Kind::U16,
-        codec: "",
-    },
-    Column {
-        name: "proto",
-        kind: Kind::U8,
-        codec: "",
-    },
+    Column::new("flow", Kind::Text, " CODEC(ZSTD(1))"),
+    Column::new("src", Kind::Address, " CODEC(ZSTD(1))"),
+    Column::new("dst", Kind::Address, " CODEC(ZSTD(1))"),
+    Column::new("sport", Kind::U16, ""),
+    Column::new("dport", Kind::U16, ""),
+    Column::new("proto", Kind::U8, ""),
 ];
 
 fn is_name(name: &str) -> bool {
@@ -296,11 +278,7 @@ fn columns(stream: Stream) -> Vec<Column> {
             FieldKind::Number if is_present(stream, field.name) => (Kind::U64, " CODEC(T64, ZSTD(1))"),
             FieldKind::Number => (Kind::MaybeU64, " CODEC(T64, ZSTD(1))"),
         };
-        columns.push(Column {
-            name: field.name,
-            kind,
-            codec,
-        });
+        columns.push(Column::new(field.name, kind, codec));
     }
     columns
 }
@@ -397,7 +375,7 @@ impl HttpSink for ClickHouse {
         let text = String::from_utf8_lossy(response.body);
         for stream in streams {
             let table = format!("{}{}", self.prefix, stream.name());
-            let found: Vec<(&str, &str)> = text
+            let columns_of_table: Vec<(&str, &str)> = text
                 .lines()
                 .filter_map(|line| {
                     line.strip_prefix(table.as_str())?
@@ -405,14 +383,14 @@ impl HttpSink for ClickHouse {
                         .split_once('\t')
                 })
                 .collect();
-            if found.is_empty() {
+            if columns_of_table.is_empty() {
                 return Err(format!(
                     "ClickHouse has no table {}; `hopwise schema apply` creates it, `hopwise schema show` prints the statement",
                     self.table(*stream)
                 ));
             }
             for column in columns(*stream) {
-                let kind = found
+                let kind = columns_of_table
                     .iter()
                     .find(|(name, _)| *name == column.name)
                     .map(|(_, kind)| *kind);

@@ -172,9 +172,9 @@ impl HttpSink for OpenSearch {
             body.extend_from_slice(b"\"}}\n{\"@timestamp\":\"");
             rfc3339(record.ts(), &mut body);
             body.push(b'"');
-            let at = body.len();
+            let start = body.len();
             json::write(record, batch.collector, &mut body);
-            body[at] = b',';
+            body[start] = b',';
             body.push(b'\n');
         }
         let target = format!(

@@ -1,5 +1,5 @@
-//! OTLP over HTTP with protobuf: rollups as metrics, every other stream as logs. The OpenTelemetry Collector takes it, and the
-//! back ends of most vendors.
+//! OTLP over HTTP with protobuf: rollups as metrics, every other stream as logs. The OpenTelemetry Collector accepts it, and so do
+//! the back ends of most vendors.
 //!
 //! * <https://opentelemetry.io/docs/specs/otlp/#otlphttp>
 //! * <https://github.com/open-telemetry/opentelemetry-proto> 1.x: `logs.proto`, `metrics.proto`
@@ -15,7 +15,7 @@
 //!
 //! A server that takes a part of a request says how many records (of metrics: points) it refused, not which, and wants none of them again:
 //! delta histograms would add up to too much. So that many records count as rejected, and the first ones of the request stand for them in
-//! the file of rejected records, with words that say so.
+//! the file of rejected records, with a message that says so.
 
 use super::{Batch, HttpSink, Request, Response, said, unauthorised, words};
 use crate::outcome::Outcome;
@@ -51,10 +51,10 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// A sink with these options.
+    /// Creates a sink with these options.
     ///
     /// # Errors
-    /// What is wrong with them: one sentence that says what to do.
+    /// The service name is empty, too long or has control characters; the message says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let service = &options.service;
         if service.is_empty() || service.len() > 200 || service.chars().any(char::is_control) {
@@ -67,11 +67,12 @@ impl Otlp {
         })
     }
 
-    fn takes(&self, record: &Record) -> bool {
-        self.options.flows || !matches!(record, Record::Rollup(one) if one.flow.is_some())
+    /// Returns whether the options select the record.
+    fn is_selected(&self, record: &Record) -> bool {
+        self.options.flows || !matches!(record, Record::Rollup(part) if part.flow.is_some())
     }
 
-    /// `ExportLogsServiceRequest` and `ExportMetricsServiceRequest` have the same fields down to the scope's records.
+    /// Makes a request of encoded records. `ExportLogsServiceRequest` and `ExportMetricsServiceRequest` have the same fields down to the scope's records.
     fn request_of(&self, stream: Stream, collector: &str, records: &[u8], rows: Vec<usize>) -> Request {
         let mut body = Vec::with_capacity(records.len() + 256);
         nested(1, &mut body, |resource_records| {
@@ -100,7 +101,7 @@ impl Otlp {
     }
 }
 
-/// Where the records of a stream are sent.
+/// Returns the path of the URL for the records of a stream.
 fn target(stream: Stream) -> &'static str {
     match stream {
         Stream::Rollups => "/v1/metrics",
@@ -110,14 +111,14 @@ fn target(stream: Stream) -> &'static str {
     }
 }
 
-/// A field with a length before it, which is known afterwards: a message, or text.
+/// Writes a field with a length before it, which is known afterwards: a message, or text.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     tag(number, 2, out);
-    let at = out.len();
+    let start = out.len();
     write(out);
     let mut len = Vec::with_capacity(5);
-    varint((out.len() - at) as u64, &mut len);
-    out.splice(at..at, len);
+    varint((out.len() - start) as u64, &mut len);
+    out.splice(start..start, len);
 }
 
 fn fixed(number: u32, value: u64, out: &mut Vec<u8>) {
@@ -129,7 +130,7 @@ fn double(number: u32, value: f64, out: &mut Vec<u8>) {
     fixed(number, value.to_bits(), out);
 }
 
-/// `KeyValue`. Numbers are signed in OTLP: greater ones are written as the greatest.
+/// Writes a `KeyValue`, except of an absent value. Numbers are signed in OTLP: greater ones are written as the greatest.
 fn attribute(number: u32, key: &str, value: Value<'_>, out: &mut Vec<u8>) {
     if matches!(value, Value::Absent | Value::Numbers([])) {
         return;
@@ -167,7 +168,7 @@ fn integer(number: u64, out: &mut Vec<u8>) {
     varint(number.min(i64::MAX as u64), out);
 }
 
-/// The attributes of the semantic conventions.
+/// Writes a flow as attributes of the semantic conventions.
 fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
     if flow.known_id().is_some() {
         attribute(number, "hopwise.flow", Value::Flow(flow), out);
@@ -194,7 +195,7 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
     attribute(number, "hopwise.proto", Value::Number(flow.proto().into()), out);
 }
 
-/// `LogRecord`, a field of the scope's records.
+/// Writes a `LogRecord`, a field of the scope's records.
 fn log(record: &Record, out: &mut Vec<u8>) {
     // OTLP: 13 is WARN, 9 is INFO.
     let (number, severity) = if record.is_wrong() {
@@ -227,11 +228,11 @@ fn log(record: &Record, out: &mut Vec<u8>) {
     });
 }
 
-/// The unit of a metric (UCUM).
+/// Returns the unit of a metric (UCUM); empty: that of the device.
 fn unit(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency | Metric::HopLatency => "ns",
-        // That of the device: bytes, cells, packets, a share.
+        // The device's unit: bytes, cells, packets, a share.
         Metric::FlowPath | Metric::QueueOccupancy | Metric::QueueCongestion | Metric::LinkUtilization => "",
     }
 }
@@ -240,41 +241,44 @@ fn unit(metric: Metric) -> &'static str {
 type Quantile = fn(&Rollup) -> Option<u64>;
 
 /// The quantiles, each a gauge.
-const QUANTILES: [(&str, Quantile); 2] = [(".p50", |one| one.p50), (".p99", |one| one.p99)];
+const QUANTILES: [(&str, Quantile); 2] = [(".p50", |rollup| rollup.p50), (".p99", |rollup| rollup.p99)];
 
-/// `Metric`s of rollups of one metric, fields of the scope's records.
-fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
+/// Writes rollups of one metric as `Metric` messages, fields of the scope's records.
+fn write_metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
     let Some(first) = rollups.first() else { return };
     nested(2, out, |metric| {
         write_name(first, "", metric);
         nested(9, metric, |histogram| {
-            for one in rollups {
+            for rollup in rollups {
                 nested(1, histogram, |point| {
-                    times(one, point);
-                    fixed(4, one.count, point);
-                    double(5, one.sum as f64, point);
-                    place(9, one, point);
-                    double(11, one.min as f64, point);
-                    double(12, one.max as f64, point);
+                    write_times(rollup, point);
+                    fixed(4, rollup.count, point);
+                    double(5, rollup.sum as f64, point);
+                    write_attributes(9, rollup, point);
+                    double(11, rollup.min as f64, point);
+                    double(12, rollup.max as f64, point);
                 });
             }
-            // Delta.
+            // AGGREGATION_TEMPORALITY_DELTA.
             tag(2, VARINT, histogram);
             varint(1, histogram);
         });
     });
-    for (suffix, value) in QUANTILES {
-        if rollups.iter().all(|one| value(one).is_none()) {
+    for (suffix, quantile) in QUANTILES {
+        if rollups.iter().all(|rollup| quantile(rollup).is_none()) {
             continue;
         }
         nested(2, out, |metric| {
             write_name(first, suffix, metric);
             nested(5, metric, |gauge| {
-                for (one, value) in rollups.iter().filter_map(|one| Some((one, value(one)?))) {
+                for (rollup, value) in rollups
+                    .iter()
+                    .filter_map(|rollup| Some((rollup, quantile(rollup)?)))
+                {
                     nested(1, gauge, |point| {
-                        times(one, point);
+                        write_times(rollup, point);
                         double(4, value as f64, point);
-                        place(7, one, point);
+                        write_attributes(7, rollup, point);
                     });
                 }
             });
@@ -292,8 +296,8 @@ fn write_name(rollup: &Rollup, suffix: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Start and end of the interval, fields 2 and 3 of every point.
-fn times(rollup: &Rollup, out: &mut Vec<u8>) {
+/// Writes start and end of the interval, fields 2 and 3 of every point.
+fn write_times(rollup: &Rollup, out: &mut Vec<u8>) {
     fixed(2, rollup.ts, out);
     fixed(
         3,
@@ -304,18 +308,18 @@ fn times(rollup: &Rollup, out: &mut Vec<u8>) {
     );
 }
 
-/// Writes the node, the interface, the queue and the flow of a rollup.
-fn place(number: u32, rollup: &Rollup, out: &mut Vec<u8>) {
+/// Writes the flow, the node, the interface, the queue and the interval of a rollup as attributes.
+fn write_attributes(number: u32, rollup: &Rollup, out: &mut Vec<u8>) {
     if let Some(flow) = &rollup.flow {
         flow_attributes(number, flow, out);
     }
-    let places = [
+    let numbers = [
         ("hopwise.node", rollup.node),
         ("hopwise.interface", rollup.interface),
         ("hopwise.queue", rollup.queue.map(u32::from)),
         ("hopwise.interval", Some(rollup.interval)),
     ];
-    for (key, value) in places {
+    for (key, value) in numbers {
         let value = value.map_or(Value::Absent, |value| Value::Number(value.into()));
         attribute(number, key, value, out);
     }
@@ -323,28 +327,28 @@ fn place(number: u32, rollup: &Rollup, out: &mut Vec<u8>) {
 
 impl HttpSink for Otlp {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
-        let taken = batch
+        let selected = batch
             .records
             .iter()
             .enumerate()
-            .filter(|(_, record)| self.takes(record));
-        let rows: Vec<usize> = taken.clone().map(|(row, _)| row).collect();
+            .filter(|(_, record)| self.is_selected(record));
+        let rows: Vec<usize> = selected.clone().map(|(row, _)| row).collect();
         if rows.is_empty() {
             return None;
         }
         let mut records = Vec::with_capacity(512 * rows.len());
         let mut rollups: Vec<&Rollup> = Vec::new();
-        for (_, record) in taken {
+        for (_, record) in selected {
             match record {
-                Record::Rollup(one) => rollups.push(&one.rollup),
+                Record::Rollup(part) => rollups.push(&part.rollup),
                 _ => log(record, &mut records),
             }
         }
         // In the order of time in each metric.
-        rollups.sort_by_key(|one| one.metric as u8);
-        rollups
-            .chunk_by(|one, next| one.metric == next.metric)
-            .for_each(|of| metrics(of, &mut records));
+        rollups.sort_by_key(|rollup| rollup.metric as u8);
+        for of_metric in rollups.chunk_by(|rollup, next| rollup.metric == next.metric) {
+            write_metrics(of_metric, &mut records);
+        }
         Some(self.request_of(batch.stream, batch.collector, &records, rows))
     }
 
@@ -408,8 +412,8 @@ impl HttpSink for Otlp {
     }
 }
 
-/// `Export…ServiceResponse`: `partial_success` is field 1, in it the number of refused records is field 1 and the words are field 2.
-/// `None`: malformed. Unknown fields are passed over.
+/// Reads the number of refused records and the server's message from an `Export…ServiceResponse`: fields 1 and 2 of `partial_success`, which
+/// is field 1. `None`: malformed. Unknown fields are skipped.
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let mut refused = 0;
     let mut said = String::new();

@@ -135,15 +135,15 @@ impl RemoteWrite {
 }
 
 /// Two parts of one rollup. Of quantiles, the greater one.
-fn added(one: Rollup, other: Rollup) -> Rollup {
+fn added(first: Rollup, other: Rollup) -> Rollup {
     Rollup {
-        count: one.count.saturating_add(other.count),
-        min: one.min.min(other.min),
-        max: one.max.max(other.max),
-        sum: one.sum.saturating_add(other.sum),
-        p50: one.p50.max(other.p50),
-        p99: one.p99.max(other.p99),
-        ..one
+        count: first.count.saturating_add(other.count),
+        min: first.min.min(other.min),
+        max: first.max.max(other.max),
+        sum: first.sum.saturating_add(other.sum),
+        p50: first.p50.max(other.p50),
+        p99: first.p99.max(other.p99),
+        ..first
     }
 }
 
@@ -213,13 +213,13 @@ fn labels(rollup: &RollupPart, collector: &str, scratch: &mut Scratch) {
 fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
     tag(2, 2, out);
     // At most 9 + 11 bytes: its length is one byte, written afterwards.
-    let at = out.len();
+    let length_offset = out.len();
     out.push(0);
     tag(1, FIXED_64, out);
     out.extend((value as f64).to_le_bytes());
     tag(2, VARINT, out);
     varint(ts / 1_000_000, out);
-    out[at] = (out.len() - at - 1) as u8;
+    out[length_offset] = (out.len() - length_offset - 1) as u8;
 }
 
 /// Returns the labels that make a series.

@@ -41,14 +41,15 @@ struct State {
 struct Saved {
     /// By the number of the alert.
     acknowledged: BTreeMap<String, AcknowledgedView>,
-    silences: Vec<Saving>,
+    silences: Vec<SavedSilence>,
     /// The number of the next silence.
     next: u64,
 }
 
+/// A silence as the file has it; times in ns.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Saving {
+struct SavedSilence {
     id: u64,
     filter: String,
     from: u64,
@@ -57,18 +58,18 @@ struct Saving {
     comment: String,
 }
 
-/// The reason that a change was refused.
+/// The reason why a change was refused.
 #[derive(Debug)]
-pub enum Full {
+pub enum ChangeError {
     /// The filter is invalid.
-    Wrong {
+    InvalidFilter {
         /// The position of the fault, in characters from 1.
-        at: usize,
+        position: usize,
         /// A sentence about the fault.
         message: String,
     },
     /// There are as many silences as there can be, and all last.
-    Silences,
+    TooManySilences,
     /// The file cannot be written.
     NotSaved(io::Error),
 }
@@ -107,15 +108,17 @@ impl Notes {
     /// Returns the acknowledgement of this alert, if it was made since the alert began.
     pub fn acknowledged(&self, alert: u64, since: Option<u64>) -> Option<AcknowledgedView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let found = state.saved.acknowledged.get(&name(alert))?;
-        since.is_none_or(|since| since <= found.at).then(|| found.clone())
+        let acknowledgement = state.saved.acknowledged.get(&name(alert))?;
+        since
+            .is_none_or(|since| since <= acknowledgement.at)
+            .then(|| acknowledgement.clone())
     }
 
     /// Acknowledges an alert, or takes that back.
     ///
     /// # Errors
     /// The change cannot be saved. Nothing changed.
-    pub fn acknowledge(&self, alert: u64, note: Option<AcknowledgedView>) -> Result<(), Full> {
+    pub fn acknowledge(&self, alert: u64, note: Option<AcknowledgedView>) -> Result<(), ChangeError> {
         self.change(|state| {
             let all = &mut state.saved.acknowledged;
             match note {
@@ -146,7 +149,7 @@ impl Notes {
     /// # Errors
     /// The silence's filter is invalid, there are too many silences, or the change cannot be saved. Nothing
     /// changed.
-    pub fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
+    pub fn silence(&self, silence: SilenceView) -> Result<SilenceView, ChangeError> {
         let SilenceView {
             filter,
             from,
@@ -157,21 +160,21 @@ impl Notes {
         } = silence;
         let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(|fault| {
             let before = filter.get(..fault.position).unwrap_or(&filter);
-            Full::Wrong {
-                at: before.chars().count() + 1,
+            ChangeError::InvalidFilter {
+                position: before.chars().count() + 1,
                 message: fault.message,
             }
         })?;
         self.change(|state| {
-            state.forget(|one| one.until.saturating_add(KEPT) < from);
+            state.forget(|silence| silence.until.saturating_add(KEPT) < from);
             if state.saved.silences.len() >= MOST_SILENCES {
-                state.forget(|one| one.until <= from);
+                state.forget(|silence| silence.until <= from);
             }
             if state.saved.silences.len() >= MOST_SILENCES {
-                return Err(Full::Silences);
+                return Err(ChangeError::TooManySilences);
             }
             state.saved.next += 1;
-            let one = Saving {
+            let silence = SavedSilence {
                 id: state.saved.next,
                 filter,
                 from,
@@ -179,9 +182,9 @@ impl Notes {
                 by,
                 comment,
             };
-            state.saved.silences.push(one.clone());
+            state.saved.silences.push(silence.clone());
             state.filters.push(Arc::new(parsed));
-            Ok(one.view(from))
+            Ok(silence.view(from))
         })
     }
 
@@ -189,7 +192,7 @@ impl Notes {
     ///
     /// # Errors
     /// The change cannot be saved. Nothing changed.
-    pub fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, Full> {
+    pub fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, ChangeError> {
         self.change(|state| {
             let found = state
                 .saved
@@ -216,17 +219,17 @@ impl Notes {
     }
 
     /// Returns the number of a silence that covers an alert at a time.
-    pub fn covering(&self, alert: &Alert, at: u64) -> Option<u64> {
+    pub fn covering(&self, alert: &Alert, time: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let all = state.saved.silences.iter().zip(&state.filters);
         let facts = facts_of(alert);
-        all.filter(|(one, _)| (one.from..one.until).contains(&at))
+        all.filter(|(silence, _)| (silence.from..silence.until).contains(&time))
             .find(|(_, filter)| filter.matches(&facts))
             .map(|(one, _)| one.id)
     }
 
-    /// Returns whether a silence covered the beginning of this alert. The record of its end does not tell, as
-    /// it can have another node, queue or value; and an alert that was reported as firing is also reported as
+    /// Returns whether a silence covered the beginning of this alert. The record of its end does not report that: it can
+    /// have another node, queue or value; and an alert that was reported as firing is also reported as
     /// resolved.
     pub fn is_silenced(&self, began: &Alert) -> bool {
         self.covering(began, began.ts).is_some()
@@ -244,26 +247,27 @@ impl Notes {
             .max()
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, Full>) -> Result<T, Full> {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, ChangeError>) -> Result<T, ChangeError> {
         let _one = lock(&self.changing);
         let mut new = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
         let done = change(&mut new)?;
-        let text = serde_json::to_vec_pretty(&new.saved).map_err(|error| Full::NotSaved(error.into()))?;
-        self.file.replace(text).map_err(Full::NotSaved)?;
+        let text =
+            serde_json::to_vec_pretty(&new.saved).map_err(|error| ChangeError::NotSaved(error.into()))?;
+        self.file.replace(text).map_err(ChangeError::NotSaved)?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(done)
     }
 }
 
 impl State {
-    fn forget(&mut self, is_forgotten: impl Fn(&Saving) -> bool) {
+    fn forget(&mut self, is_forgotten: impl Fn(&SavedSilence) -> bool) {
         let silences = std::mem::take(&mut self.saved.silences);
         let all = silences.into_iter().zip(std::mem::take(&mut self.filters));
         (self.saved.silences, self.filters) = all.filter(|(one, _)| !is_forgotten(one)).unzip();
     }
 }
 
-impl Saving {
+impl SavedSilence {
     fn view(&self, now: u64) -> SilenceView {
         let Self {
             id,
@@ -401,11 +405,14 @@ mod tests {
         let dir = Dir::new("full-notes");
         let notes = Notes::open(dir.path()).unwrap();
         let wrong = notes.silence(silence("rule == \"é\" and node = 7", 1, 2));
-        assert!(matches!(wrong, Err(Full::Wrong { at: 22, .. })), "{wrong:?}");
+        assert!(
+            matches!(wrong, Err(ChangeError::InvalidFilter { position: 22, .. })),
+            "{wrong:?}"
+        );
         (0..MOST_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
         assert!(matches!(
             notes.silence(silence("node == 7", 150, 300)),
-            Err(Full::Silences)
+            Err(ChangeError::TooManySilences)
         ));
         // Those that ended make room.
         assert_eq!(
@@ -416,7 +423,7 @@ mod tests {
         std::fs::remove_dir_all(dir.path()).unwrap();
         assert!(matches!(
             notes.acknowledge(1, Some(AcknowledgedView::default())),
-            Err(Full::NotSaved(_))
+            Err(ChangeError::NotSaved(_))
         ));
         assert_eq!(notes.acknowledged(1, None), None);
     }

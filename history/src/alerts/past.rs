@@ -79,8 +79,8 @@ pub struct Past {
 }
 
 impl Past {
-    /// Creates the alerts of a span, given its beginning and end. Events before it tell what was true when it
-    /// began.
+    /// Creates the alerts of a span, given its beginning and end. Events before it report what was true
+    /// when it began.
     pub fn new(span: (u64, u64)) -> Self {
         Self {
             span,

@@ -205,7 +205,8 @@ impl Trial {
     fn set_path(&mut self, flow: FlowKey, path: &[u32]) {
         let seen = self.flows.entry(flow).or_default();
         let before = std::mem::replace(&mut seen.path, path.to_vec());
-        seen.looped = (1..path.len()).any(|at| path[at] != NO_NODE && path[..at].contains(&path[at]));
+        seen.looped =
+            (1..path.len()).any(|index| path[index] != NO_NODE && path[..index].contains(&path[index]));
         for node in before {
             if let Some(flows) = self.through.get_mut(&node) {
                 flows.remove(&flow);
@@ -314,8 +315,8 @@ impl Trial {
     }
 
     fn end(&mut self, number: Option<usize>, ts: u64) {
-        let at = number.and_then(|number| number.checked_sub(self.shed));
-        if let Some(firing) = at.and_then(|at| self.firings.get_mut(at)) {
+        let index = number.and_then(|number| number.checked_sub(self.shed));
+        if let Some(firing) = index.and_then(|index| self.firings.get_mut(index)) {
             firing.until = Some(ts);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio::time::Instant;
 
 use super::Remote;
-use crate::question::EventQuestion;
+use crate::query::EventQuery;
 use crate::{
     alerts::{AlertSource, RuleEvent},
     sql::Failure,
@@ -14,10 +14,10 @@ use crate::{
 impl Remote {
     pub(super) async fn rule_events_with_sources(
         &self,
-        question: EventQuestion,
+        query: EventQuery,
     ) -> Result<Vec<RuleEvent>, Failure> {
         let until = Instant::now() + self.limit;
-        let found = self.latest_with_collectors(&question.into(), until).await?;
+        let found = self.latest_with_collectors(&query.into(), until).await?;
         // A few names are in very many events.
         let mut known: HashMap<String, AlertSource> = HashMap::new();
         let mut events = Vec::with_capacity(found.len());

@@ -7,7 +7,7 @@ use store::{DropKey, DropSum, Losses, ReporterLoss, Span};
 use tokio::time::Instant;
 
 use super::{Remote, queues::Number, rows::queue, statement::present};
-use crate::question::LinkEnds;
+use crate::query::LinkEnds;
 use crate::sql::Failure;
 
 #[derive(Deserialize, Debug)]

@@ -18,7 +18,7 @@ use super::{
     rows::flow,
     statement::{Statement, mapped},
 };
-use crate::question::PathQuestion;
+use crate::query::PathQuery;
 use crate::sql::Failure;
 
 /// A flow with what it sent and the paths that it took.
@@ -101,16 +101,16 @@ impl Remote {
                     .collect(),
             ));
         }
-        let found = rank_paths(
+        let ranked = rank_paths(
             span,
             paths.into_nodes(),
             flows.iter().map(|(sum, taken)| (*sum, &**taken)),
         );
-        Ok((found, truncated))
+        Ok((ranked, truncated))
     }
 
-    pub(super) async fn used_paths(&self, question: PathQuestion) -> Result<PathUses, Failure> {
-        let PathQuestion { span, of, limit } = question;
+    pub(super) async fn used_paths(&self, query: PathQuery) -> Result<PathUses, Failure> {
+        let PathQuery { span, of, limit } = query;
         let until = Instant::now() + self.limit;
         let mut tally = UseTally::new(span);
         if is_nobody(&of) {
@@ -172,29 +172,31 @@ impl Remote {
         }
     }
 
-    pub(super) async fn changed_paths(&self, question: PathQuestion) -> Result<PathChanges, Failure> {
-        let PathQuestion { span, of, limit } = question;
+    pub(super) async fn changed_paths(&self, query: PathQuery) -> Result<PathChanges, Failure> {
+        let PathQuery { span, of, limit } = query;
         let until = Instant::now() + self.limit;
         let mut tally = ChangeTally::new(span);
         if is_nobody(&of) {
             return Ok(tally.finish(limit));
         }
-        let mut found: Vec<PathLine> = Vec::new();
+        let mut path_lines: Vec<PathLine> = Vec::new();
         let mut floor = span.from();
         loop {
-            let last = found.last().map(|line| (line.time, line.id));
+            let last = path_lines.last().map(|line| (line.time, line.id));
             let statement = self.about(Stream::Events).paths_within(span, &of, last);
             let lines: Vec<PathLine> = self.rows(statement, until).await?;
             let is_last = lines.len() < PATH_PAGE;
-            found.extend(lines);
+            path_lines.extend(lines);
             if is_last {
                 break;
             }
-            if found.len() >= MOST_PATHS {
+            if path_lines.len() >= MOST_PATHS {
                 tally.set_truncated();
                 // What is of the earliest time may not be all.
-                floor = found.last().map_or(floor, |line| line.time.saturating_add(1));
-                found.retain(|line| line.time >= floor);
+                floor = path_lines
+                    .last()
+                    .map_or(floor, |line| line.time.saturating_add(1));
+                path_lines.retain(|line| line.time >= floor);
                 break;
             }
         }
@@ -203,7 +205,7 @@ impl Remote {
         if before.len() > MOST_BEFORE {
             tally.set_truncated();
         }
-        before.append(&mut found);
+        before.append(&mut path_lines);
         let parsed = before
             .into_iter()
             .filter_map(|line| Some((flow(&line.flow)?, line)));

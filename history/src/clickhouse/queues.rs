@@ -11,7 +11,7 @@ use super::{
     rows::{flow, queue},
     statement::present,
 };
-use crate::question::{Exported, QueueQuestion, QueueRecords};
+use crate::query::{Exported, QueueQuery, QueueRecords};
 use crate::sql::Failure;
 
 /// A row of a heat map: column and greatest value.
@@ -85,13 +85,13 @@ impl Remote {
         })
     }
 
-    pub(super) async fn queue_records(&self, question: QueueQuestion) -> Result<QueueRecords, Failure> {
+    pub(super) async fn queue_records(&self, query: QueueQuery) -> Result<QueueRecords, Failure> {
         let until = Instant::now() + self.limit;
-        let QueueQuestion {
+        let QueueQuery {
             queue: asked,
             events: limit,
             ..
-        } = question;
+        } = query;
         let hops = self.has(Stream::Hops, until).await?;
         let mut passages = match hops {
             true => self.passages(&asked, until).await?,
@@ -102,7 +102,7 @@ impl Remote {
         let statement = self.about(Stream::Drops).drops_at(&asked, limit);
         let drops: Vec<DropLine> = self.rows(statement, until).await?;
         let changes = match passages.is_empty() {
-            true => self.latest(&question.latency_changes().into(), until).await?,
+            true => self.latest(&query.latency_changes().into(), until).await?,
             false => Vec::new(),
         };
         let statement = self
@@ -137,8 +137,8 @@ impl Remote {
 
     /// Returns whether a stream is exported that not every fleet has.
     pub(super) async fn has(&self, stream: Stream, until: Instant) -> Result<bool, Failure> {
-        let found: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
-        Ok(found.first().is_some_and(|number| number.n > 0))
+        let rows_of_stream: Vec<Number> = self.rows(self.about(stream).exists(), until).await?;
+        Ok(rows_of_stream.first().is_some_and(|number| number.n > 0))
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     rows::{basis, flow, queue},
     statement::present,
 };
-use crate::question::{FlowsQuestion, RateQuestion};
+use crate::query::{FlowsQuery, RateQuery};
 use crate::sql::Failure;
 
 /// The sum of some rollups: count, minimum, maximum, sum, beginning of the first and end of the last one.
@@ -77,10 +77,10 @@ impl FlowSum {
 }
 
 impl Remote {
-    pub(super) async fn flow_spans(&self, question: FlowsQuestion) -> Result<FlowSpans, Failure> {
-        let FlowsQuestion { filter, condition } = question;
+    pub(super) async fn flow_spans(&self, query: FlowsQuery) -> Result<FlowSpans, Failure> {
+        let FlowsQuery { filter, condition } = query;
         let until = Instant::now() + self.limit;
-        let whole = filter
+        let exact = filter
             .id
             .and(filter.text.as_deref())
             .and_then(|text| text.parse::<FlowKey>().ok());
@@ -91,7 +91,7 @@ impl Remote {
         };
         let statement =
             self.about(Stream::Rollups)
-                .flows(filter.span, whole.as_ref(), &self.of_paths(), order, MOST);
+                .flows(filter.span, exact.as_ref(), &self.of_paths(), order, MOST);
         let mut lines: Vec<FlowLine> = self.rows(statement, until).await?;
         let truncated = lines.len() > MOST;
         lines.truncate(MOST);
@@ -141,12 +141,12 @@ impl Remote {
     }
 
     /// Counts reports, events and lost reports by parts of a span. Reports after `known_to` are not complete yet.
-    pub(super) async fn rate_span(&self, question: RateQuestion) -> Result<RateSpan, Failure> {
-        let RateQuestion {
+    pub(super) async fn rate_span(&self, query: RateQuery) -> Result<RateSpan, Failure> {
+        let RateQuery {
             span,
             column,
             known_to,
-        } = question;
+        } = query;
         let until = Instant::now() + self.limit;
         let known = Span::new(span.from(), known_to.clamp(span.from(), span.to()));
         let statement = self.about(Stream::Rollups).reports(known, column.max(MINUTE));

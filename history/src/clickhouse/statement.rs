@@ -49,16 +49,16 @@ impl Statement {
     /// Selects the events after `last`, the newest first.
     pub(super) fn events(
         mut self,
-        question: &EventSelection,
+        query: &EventSelection,
         from: Option<u64>,
         last: Option<EventRank>,
         most: usize,
     ) -> Self {
-        let filter = &question.filter;
+        let filter = &query.filter;
         self.conditions(filter.conditions());
         self.flow(filter.flow.as_ref());
-        self.terms.extend(question.only.map(str::to_owned));
-        let condition = question.condition.as_ref();
+        self.terms.extend(query.only.map(str::to_owned));
+        let condition = query.condition.as_ref();
         let condition =
             condition.map(|filter| filter.to_clickhouse(&mut |kind, value| self.value(kind, value)));
         self.terms.extend(condition);

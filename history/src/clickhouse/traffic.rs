@@ -1,5 +1,5 @@
-//! Traffic over time. ClickHouse adds up what is the same in all that is asked of it, column by column; groups are made of that by the same
-//! code as of what the store has.
+//! Traffic over time, from ClickHouse. For each column of time, ClickHouse sums the rows that are equal in all selected columns of the table;
+//! [`store::Grouping`] makes the groups of the response from these sums, as it does from the rows of the local store.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use filter::HAS_PORTS;
 use serde::Deserialize;
 use store::{
     Columns, Counted, EventGroup, FlowParts, Grouping, Measure, Needed, Prefixes, SeriesKey, Source, Span,
-    SpanSum, Tally as _, Traffic, TrafficQuestion,
+    SpanSum, Tally as _, Traffic, TrafficQuery,
 };
 use tokio::{task, time::Instant};
 use wire::FlowKey;
@@ -29,21 +29,29 @@ use super::{
 };
 use crate::sql::Failure;
 
-/// A group of rows that are equal in all selected columns.
+/// A row of ClickHouse's response: the sums of rows that are equal in all selected columns. Columns that are not selected have their default.
 #[derive(Deserialize, Debug)]
-struct Line {
-    /// The number of the column in time.
-    at: usize,
-    /// A hash of what is the same: the order of the rows of a column.
-    h: u64,
-    n: u64,
-    #[serde(default = "greatest")]
-    least: u64,
-    #[serde(default)]
-    most: u64,
-    #[serde(default)]
-    total: u64,
-    #[serde(default = "one")]
+struct SumRow {
+    /// The number of the column of time.
+    #[serde(rename = "at")]
+    column: usize,
+    /// A hash of the selected columns: the order of the rows in a column of time.
+    #[serde(rename = "h")]
+    hash: u64,
+    /// Number of reports, events or values.
+    #[serde(rename = "n")]
+    count: u64,
+    /// The smallest value.
+    #[serde(rename = "least", default = "greatest")]
+    min: u64,
+    /// The largest value.
+    #[serde(rename = "most", default)]
+    max: u64,
+    /// Sum of the values.
+    #[serde(rename = "total", default)]
+    sum: u64,
+    /// 0: the condition of the query is false for these events.
+    #[serde(default = "selected")]
     wanted: u8,
     #[serde(flatten)]
     flow: FlowColumns,
@@ -74,91 +82,102 @@ struct FlowColumns {
     /// Knowledge about the flow: 0 if there is none, 1 if only its id is known, 4 or 6 if it has addresses of
     /// this version of IP.
     known: u8,
-    ported: u8,
-    sa: String,
-    da: String,
-    sp: u16,
-    dp: u16,
-    pr: u8,
+    /// Not 0: the flow has ports.
+    #[serde(rename = "ported")]
+    has_ports: u8,
+    #[serde(rename = "sa")]
+    src: String,
+    #[serde(rename = "da")]
+    dst: String,
+    #[serde(rename = "sp")]
+    src_port: u16,
+    #[serde(rename = "dp")]
+    dst_port: u16,
+    #[serde(rename = "pr")]
+    proto: u8,
 }
 
-/// The sums while pages are read.
-struct Adding {
+/// The groups and their sums, while pages are read.
+struct TrafficSums {
     grouping: Grouping,
     columns: Columns,
     measure: Measure,
-    /// Whether anything was asked of flows.
+    /// Whether columns of flows are selected.
     by_flow: bool,
+    /// The number of the group of flow columns with a path; `None` if there is none. Bounded by [`MOST_KNOWN`].
     flows: HashMap<(FlowColumns, Vec<u32>), Option<u32>>,
     /// There were more rows than are read.
     is_cut: bool,
 }
 
-/// The number of rows of an answer, and the column and the hash of the last one.
+/// A page of rows that was read: the number of rows, and the column of time and the hash of the last one.
 struct Page {
     rows: usize,
     last: (usize, u64),
 }
 
-/// So many rows of columns from `from` on and before `end`, after one of them. Rows that come meanwhile do not move them.
+/// Selects a page: rows of the time from `from` to before `end`, from the latest column to the earliest. It continues after a row, not at an
+/// offset, so that rows that are inserted meanwhile do not shift it.
 #[derive(Clone, Copy)]
-struct Cut {
+struct PageRequest {
+    /// Start of the first column, nanoseconds since the Unix epoch.
     from: u64,
+    /// End of the last column, likewise.
     end: u64,
+    /// The column of time and the hash of the last row of the page before.
     after: Option<(usize, u64)>,
-    most: usize,
+    /// Maximum number of rows.
+    limit: usize,
 }
 
-impl Cut {
-    /// Returns SQL for a page of a selection that has columns `at` and hashes `h`.
-    fn page(self, sums: &str) -> String {
-        let after = self
-            .after
-            .map_or(String::new(), |(at, h)| format!(" WHERE at < {at} OR h > {h}"));
+impl PageRequest {
+    /// Returns SQL for the page of a selection `sums` with the columns `at` (of time) and `h` (the hash).
+    fn sql(self, sums: &str) -> String {
+        let after = self.after.map_or(String::new(), |(column, hash)| {
+            format!(" WHERE at < {column} OR h > {hash}")
+        });
         format!(
             "SELECT * FROM ({sums}){after} ORDER BY at DESC, h LIMIT {}",
-            self.most
+            self.limit
         )
     }
 }
 
 impl Remote {
-    pub(super) async fn traffic_sums(&self, question: Arc<TrafficQuestion>) -> Result<Traffic, Failure> {
+    pub(super) async fn traffic_sums(&self, query: Arc<TrafficQuery>) -> Result<Traffic, Failure> {
         let until = Instant::now() + self.limit;
-        let columns = match question.measure.source() {
-            Source::Flows => self.flow_columns(&question, until).await?,
-            Source::Events | Source::Series => {
-                Columns::new(question.span.0, question.span.1, question.column())
-            }
+        let columns = match query.measure.source() {
+            Source::Flows => self.flow_columns(&query, until).await?,
+            Source::Events | Source::Series => Columns::new(query.span.0, query.span.1, query.column()),
         };
-        let (sums, has_more) = match question.by_sum() {
+        let (flow_sums, has_more) = match query.by_sum() {
             true => {
                 self.flow_sums(Span::new(columns.from(), columns.to()), until)
                     .await?
             }
             false => (HashMap::new(), false),
         };
-        let (mut adding, mut counted) = self
-            .added_up(&question, Adding::new(&question, columns, sums), until)
+        let (mut sums, mut counted) = self
+            .sum_up(&query, TrafficSums::new(&query, columns, flow_sums), until)
             .await?;
-        let is_short = columns.column() < MINUTE && question.measure.source() == Source::Series;
-        if is_short && adding.grouping.is_empty() {
+        let is_short = columns.column() < MINUTE && query.measure.source() == Source::Series;
+        if is_short && sums.grouping.is_empty() {
             // Rollups of seconds may be off, and those of minutes on.
-            let columns = Columns::new(question.span.0, question.span.1, MINUTE);
-            let blank = Adding::new(&question, columns, HashMap::new());
-            (adding, counted) = self.added_up(&question, blank, until).await?;
+            let columns = Columns::new(query.span.0, query.span.1, MINUTE);
+            let empty = TrafficSums::new(&query, columns, HashMap::new());
+            (sums, counted) = self.sum_up(&query, empty, until).await?;
         }
         counted.truncated |= has_more;
-        Ok(adding.grouping.answer(counted))
+        Ok(sums.grouping.answer(counted))
     }
 
     /// Chooses columns for flows, by the number of flows and rollups.
-    async fn flow_columns(&self, question: &TrafficQuestion, until: Instant) -> Result<Columns, Failure> {
-        let (from, to) = question.span;
+    async fn flow_columns(&self, query: &TrafficQuery, until: Instant) -> Result<Columns, Failure> {
+        let (from, to) = query.span;
         let statement = self.about(Stream::Rollups).sizes(Span::new(from, to));
         let sizes: Vec<Count> = self.rows(statement, until).await?;
         let (flows, rollups) = sizes.first().map_or((0, 0), |count| (count.of, count.n));
-        Ok(Columns::for_flows(question.span, question.columns, flows, rollups).until(question.known_to()))
+        Ok(Columns::for_flows(query.span, query.columns, flows, rollups).until(query.known_to()))
     }
 
     /// Reads the sums of all flows of a span, and whether there are more than are considered.
@@ -180,101 +199,107 @@ impl Remote {
         ))
     }
 
-    /// Adds everything up, once more if there are more groups than there is room for.
-    async fn added_up(
+    /// Reads and sums all pages; once more if there are more groups than there is room for.
+    async fn sum_up(
         &self,
-        question: &Arc<TrafficQuestion>,
-        mut adding: Adding,
+        query: &Arc<TrafficQuery>,
+        mut sums: TrafficSums,
         until: Instant,
-    ) -> Result<(Adding, Counted), Failure> {
-        let columns = adding.columns;
+    ) -> Result<(TrafficSums, Counted), Failure> {
+        let columns = sums.columns;
         loop {
-            adding.grouping.reset();
-            adding.flows.clear();
-            adding.is_cut = false;
-            let mut floor = match question.measure {
-                Measure::Events => self.floor(columns, until).await?,
+            sums.grouping.reset();
+            sums.flows.clear();
+            sums.is_cut = false;
+            let mut from = match query.measure {
+                Measure::Events => self.first_counted_time(columns, until).await?,
                 _ => columns.from(),
             };
-            (adding, floor) = self.pages(question, adding, floor, until).await?;
-            if let (Measure::Of(metric), true) = (question.measure, columns.column() >= MINUTE) {
-                adding = self.tail(adding, metric, until).await?;
+            (sums, from) = self.read_pages(query, sums, from, until).await?;
+            if let (Measure::Of(metric), true) = (query.measure, columns.column() >= MINUTE) {
+                sums = self.read_unfinished_minute(sums, metric, until).await?;
             }
-            if !adding.grouping.wants_more() {
-                let from = (floor > columns.from()).then_some(floor);
-                let truncated = adding.is_cut;
-                return Ok((adding, Counted { from, truncated }));
+            if !sums.grouping.wants_more() {
+                let from = (from > columns.from()).then_some(from);
+                let truncated = sums.is_cut;
+                return Ok((sums, Counted { from, truncated }));
             }
         }
     }
 
     /// Returns the time from which on events are counted: if there are more than `MOST_EVENTS`, only the
     /// latest are.
-    async fn floor(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
+    async fn first_counted_time(&self, columns: Columns, until: Instant) -> Result<u64, Failure> {
         let statement = self.about(Stream::Events).sizes_of_columns(columns);
         let counts: Vec<Count> = self.rows(statement, until).await?;
         let mut rows = 0_u64;
-        for (at, count) in counts.into_iter().enumerate() {
+        for (index, count) in counts.into_iter().enumerate() {
             rows = rows.saturating_add(count.n);
             // The latest column is always counted: nothing at all would be no answer.
-            if rows > MOST_EVENTS && at > 0 {
+            if rows > MOST_EVENTS && index > 0 {
                 return Ok(columns.column_end(usize::try_from(count.of).unwrap_or(usize::MAX)));
             }
         }
         Ok(columns.from())
     }
 
-    /// Adds what there is from `floor` on, from the latest to the earliest. Returns from when on all of it was added.
-    async fn pages(
+    /// Reads pages of the time from `from` on, from the latest to the earliest, and sums them. Returns the time from which on all was
+    /// summed: later than `from` if there are too many rows.
+    async fn read_pages(
         &self,
-        question: &Arc<TrafficQuestion>,
-        mut adding: Adding,
-        floor: u64,
+        query: &Arc<TrafficQuery>,
+        mut sums: TrafficSums,
+        from: u64,
         until: Instant,
-    ) -> Result<(Adding, u64), Failure> {
-        let columns = adding.columns;
-        let most = page_of(question);
-        let mut cut = Cut {
-            from: floor,
+    ) -> Result<(TrafficSums, u64), Failure> {
+        let columns = sums.columns;
+        let limit = page_of(query);
+        let mut request = PageRequest {
+            from,
             end: columns.to(),
             after: None,
-            most,
+            limit,
         };
         let mut rows = 0;
         loop {
-            let statement = match question.measure {
+            let statement = match query.measure {
                 Measure::Reports | Measure::FlowLatency => {
                     let about = self.about(Stream::Rollups);
-                    about.flow_traffic(columns, question, &self.of_paths(), cut)
+                    about.flow_traffic(columns, query, &self.of_paths(), request)
                 }
-                Measure::Events => self.about(Stream::Events).event_traffic(columns, question, cut),
+                Measure::Events => self.about(Stream::Events).event_traffic(columns, query, request),
                 Measure::Of(metric) => {
                     let interval = if columns.column() >= MINUTE { 60 } else { 1 };
                     let about = self.about(Stream::Rollups).of_series(metric, interval, None);
-                    about.series_traffic(columns, cut)
+                    about.series_traffic(columns, request)
                 }
             };
             let page;
-            (adding, page) = adding.add(self.ask(statement, until, Whose::Ours).await?).await?;
+            (sums, page) = sums.add(self.ask(statement, until, Whose::Ours).await?).await?;
             rows += page.rows;
-            if page.rows < most {
-                return Ok((adding, floor));
+            if page.rows < limit {
+                return Ok((sums, from));
             }
             let end = columns.column_end(page.last.0);
             if rows >= MOST_ROWS {
-                return Ok((adding, end));
+                return Ok((sums, end));
             }
-            cut = Cut {
+            request = PageRequest {
                 end,
                 after: Some(page.last),
-                ..cut
+                ..request
             };
         }
     }
 
     /// Reads the seconds of the minute that has not ended, which has no rollup yet.
-    async fn tail(&self, adding: Adding, metric: Metric, until: Instant) -> Result<Adding, Failure> {
-        let columns = adding.columns;
+    async fn read_unfinished_minute(
+        &self,
+        mut sums: TrafficSums,
+        metric: Metric,
+        until: Instant,
+    ) -> Result<TrafficSums, Failure> {
+        let columns = sums.columns;
         let statement = self.about(Stream::Rollups);
         let newest: Vec<Newest> = self
             .rows(statement.of_series(metric, 60, None).last(columns.to()), until)
@@ -287,29 +312,30 @@ impl Remote {
             last = newest.first().map_or(0, |row| row.time).saturating_sub(TAIL);
         }
         let last = last.max(columns.from());
-        let cut = Cut {
+        let request = PageRequest {
             from: last,
             end: columns.to().min(last.saturating_add(TAIL)),
             after: None,
-            most: ANSWER / 200,
+            limit: ANSWER / 200,
         };
         let statement = self
             .about(Stream::Rollups)
             .of_series(metric, 1, Some(last))
-            .series_traffic(columns, cut);
-        let (mut adding, page) = adding.add(self.ask(statement, until, Whose::Ours).await?).await?;
-        adding.is_cut |= page.rows >= cut.most;
-        Ok(adding)
+            .series_traffic(columns, request);
+        let page;
+        (sums, page) = sums.add(self.ask(statement, until, Whose::Ours).await?).await?;
+        sums.is_cut |= page.rows >= request.limit;
+        Ok(sums)
     }
 }
 
-impl Adding {
-    fn new(question: &Arc<TrafficQuestion>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
-        let measure = question.measure;
+impl TrafficSums {
+    fn new(query: &Arc<TrafficQuery>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
+        let measure = query.measure;
         // Of events, ClickHouse says whether they are wanted.
         let bare = match measure {
-            Measure::Events => Arc::new(question.unconditional()),
-            _ => Arc::clone(question),
+            Measure::Events => Arc::new(query.unconditional()),
+            _ => Arc::clone(query),
         };
         let by_flow = bare.flow_parts() != FlowParts::default();
         let grouping = Grouping::new(bare, columns, sums);
@@ -331,25 +357,25 @@ impl Adding {
     }
 
     fn add_rows(&mut self, body: &[u8]) -> Result<Page, Failure> {
-        let lines: Vec<Line> = rows::read(body)?;
-        let last = lines.last().map_or((0, 0), |line| (line.at, line.h));
+        let sums: Vec<SumRow> = rows::read(body)?;
+        let last = sums.last().map_or((0, 0), |sum| (sum.column, sum.hash));
         let page = Page {
-            rows: lines.len(),
+            rows: sums.len(),
             last,
         };
-        for line in lines {
-            let column = line.at;
+        for row in sums {
+            let column = row.column;
             self.grouping.seen(column);
             let sum = SpanSum {
-                count: line.n,
-                min: line.least,
-                max: line.most,
-                sum: line.total,
+                count: row.count,
+                min: row.min,
+                max: row.max,
+                sum: row.sum,
                 first: 0,
                 last: 0,
             };
-            if let Some(number) = self.number(line) {
-                self.grouping.add(number, column, &sum);
+            if let Some(group) = self.group_of(row) {
+                self.grouping.add(group, column, &sum);
             }
         }
         Ok(page)
@@ -357,36 +383,36 @@ impl Adding {
 
     /// Returns the number of the group to which a row belongs, or `None` if it is not wanted or this version
     /// does not know its subject.
-    fn number(&mut self, line: Line) -> Option<u32> {
+    fn group_of(&mut self, row: SumRow) -> Option<u32> {
         match self.measure {
             Measure::Reports | Measure::FlowLatency => {
-                let known = (line.flow, line.path);
-                if let Some(number) = self.flows.get(&known) {
-                    return *number;
+                let selected = (row.flow, row.path);
+                if let Some(group) = self.flows.get(&selected) {
+                    return *group;
                 }
                 let key = if self.by_flow {
-                    known.0.key()
+                    selected.0.key()
                 } else {
                     Some(FlowKey::of_id(0))
                 };
-                let number = key.map(|key| self.grouping.flow(&key, &known.1));
+                let group = key.map(|key| self.grouping.flow(&key, &selected.1));
                 if self.flows.len() < MOST_KNOWN {
-                    self.flows.insert(known, number);
+                    self.flows.insert(selected, group);
                 }
-                number
+                group
             }
-            Measure::Events => (line.wanted != 0).then(|| self.grouping.event(&line.event(self.by_flow))),
+            Measure::Events => (row.wanted != 0).then(|| self.grouping.event(&row.event(self.by_flow))),
             Measure::Of(metric) => Some(self.grouping.series(&SeriesKey {
                 metric: metric as u8,
-                node: line.node,
-                interface: present(line.interface),
-                queue: queue(line.queue),
+                node: row.node,
+                interface: present(row.interface),
+                queue: queue(row.queue),
             })),
         }
     }
 }
 
-impl Line {
+impl SumRow {
     fn event(self, by_flow: bool) -> EventGroup {
         EventGroup {
             kind: Kind::from_name(&self.kind),
@@ -413,12 +439,12 @@ impl FlowColumns {
             1 => return Some(FlowKey::of_id(0)),
             _ => {}
         }
-        let ports = (self.ported != 0).then_some((self.sp, self.dp));
+        let ports = (self.has_ports != 0).then_some((self.src_port, self.dst_port));
         Some(FlowKey::new(
-            self.address(&self.sa),
-            self.address(&self.da),
+            self.address(&self.src),
+            self.address(&self.dst),
             ports,
-            self.pr,
+            self.proto,
         ))
     }
 
@@ -492,15 +518,18 @@ impl Statement {
     fn flow_traffic(
         self,
         columns: Columns,
-        question: &TrafficQuestion,
+        query: &TrafficQuery,
         tables: &(String, String),
-        cut: Cut,
+        page: PageRequest,
     ) -> Self {
         let pieces = columns.pieces();
-        let known = pieces.last().map_or(cut.from, |piece| piece.to);
-        let mut statement = self.minutes(Span::new(cut.from, cut.end.min(known).max(cut.from)), &OF_FLOWS);
+        let known = pieces.last().map_or(page.from, |piece| piece.to);
+        let mut statement = self.minutes(
+            Span::new(page.from, page.end.min(known).max(page.from)),
+            &OF_FLOWS,
+        );
         let there = statement.flows_there();
-        let (needed, asked) = flow_columns(question.flow_parts(), question.prefixes);
+        let (needed, asked) = flow_columns(query.flow_parts(), query.prefixes);
         let (named, names) = listed(&asked);
         let summed = statement.parts("ts, flow", &needed);
         let more: String = needed.iter().map(|column| format!(", {column}")).collect();
@@ -515,7 +544,7 @@ impl Statement {
              GROUP BY flow, begin, length",
             sum_of("total")
         );
-        let (source, path) = match question.by_path() {
+        let (source, path) = match query.by_path() {
             false => (format!("({counted})"), ""),
             true => {
                 let lives = statement.flow_lifetimes(columns.from(), columns.to(), &[there], None, tables);
@@ -528,7 +557,7 @@ impl Statement {
         };
         let at = column_of("begin", columns);
         // Reports of which no latency is known are apart, as they are in no mean.
-        let (values, valued) = match question.measure.is_count() {
+        let (values, valued) = match query.measure.is_count() {
             true => (String::new(), ""),
             false => (
                 format!(", min(b) AS least, max(c) AS most, {} AS total", sum_of("d")),
@@ -536,7 +565,7 @@ impl Statement {
             ),
         };
         let hash = hash_of(&format!("at{names}{path}{valued}"));
-        statement.text = cut.page(&format!(
+        statement.text = page.sql(&format!(
             "SELECT {at} AS at, {hash} AS h, sum(a) AS n{values}{named}{path} FROM {source} GROUP BY at{valued}{names}{path}"
         ));
         statement.in_rows()
@@ -544,11 +573,11 @@ impl Statement {
 
     /// Counts events, grouped if their selected columns are equal. The condition says whether they are
     /// wanted.
-    fn event_traffic(mut self, columns: Columns, question: &TrafficQuestion, cut: Cut) -> Self {
-        let bare = question.unconditional();
+    fn event_traffic(mut self, columns: Columns, query: &TrafficQuery, page: PageRequest) -> Self {
+        let bare = query.unconditional();
         let parts = bare.event_parts();
         let mut asked: Vec<(String, &str)> = vec![("kind".to_owned(), "kind")];
-        if let Some(condition) = &question.condition {
+        if let Some(condition) = &query.condition {
             let text = condition.to_clickhouse(&mut |kind, value| self.value(kind, value));
             asked.push((format!("ifNull({text}, 0) != 0"), "wanted"));
         }
@@ -566,10 +595,10 @@ impl Statement {
         }
         let (named, names) = listed(&asked);
         let events = self.table.clone();
-        let once = self.once(&events, named.trim_start_matches(", "), cut.from, cut.end);
+        let once = self.once(&events, named.trim_start_matches(", "), page.from, page.end);
         let at = column_of("time", columns);
         let hash = hash_of(&format!("at{names}"));
-        self.text = cut.page(&format!(
+        self.text = page.sql(&format!(
             "SELECT {at} AS at, {hash} AS h, count() AS n{names} FROM ({once}) GROUP BY at{names}"
         ));
         self.in_rows()
@@ -601,13 +630,13 @@ impl Statement {
     }
 
     /// Selects the values of the selected series, by columns in time.
-    fn series_traffic(mut self, columns: Columns, cut: Cut) -> Self {
-        self.range(Some(cut.from), Some(cut.end));
+    fn series_traffic(mut self, columns: Columns, page: PageRequest) -> Self {
+        self.range(Some(page.from), Some(page.end));
         let summed = self.parts("ts, node, interface, queue", &[]);
         let at = column_of("toUnixTimestamp64Nano(ts)", columns);
         let key = "node, interface, queue";
         let hash = hash_of(&format!("at, {key}"));
-        self.text = cut.page(&format!(
+        self.text = page.sql(&format!(
             "SELECT {at} AS at, {hash} AS h, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
              SELECT ts, {key}, values, least AS b, most AS c, total AS d FROM ({summed})) GROUP BY at, {key}",
             sum_of("d")
@@ -663,10 +692,10 @@ fn column_of(time: &str, columns: Columns) -> String {
 }
 
 /// Returns the number of rows to ask for: as many as fit into the 16 MiB that are read.
-fn page_of(question: &TrafficQuestion) -> usize {
-    let parts = question.flow_parts();
-    let events = question.unconditional().event_parts();
-    let is_count = question.measure.is_count();
+fn page_of(query: &TrafficQuery) -> usize {
+    let parts = query.flow_parts();
+    let events = query.unconditional().event_parts();
+    let is_count = query.measure.is_count();
     // Bytes of what a row has, at most, except of a long path.
     let widths = [
         (true, 80),
@@ -678,10 +707,10 @@ fn page_of(question: &TrafficQuestion) -> usize {
         ),
         (!parts.all && (parts.src_port || parts.dst_port), 40),
         (
-            question.by_path() && question.measure.source() == Source::Flows || events.path,
+            query.by_path() && query.measure.source() == Source::Flows || events.path,
             150,
         ),
-        (question.measure.source() != Source::Flows, 70),
+        (query.measure.source() != Source::Flows, 70),
         (events.location, 60),
         (events.cause, 80),
     ];
@@ -704,7 +733,7 @@ fn sum_of(column: &str) -> String {
     format!("toUInt64(least(sum(toUInt128({column})), toUInt128(9223372036854775807)))")
 }
 
-fn one() -> u8 {
+fn selected() -> u8 {
     1
 }
 

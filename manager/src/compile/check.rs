@@ -468,7 +468,7 @@ impl Network {
         if let Some(node) = self.checksum {
             return Err(Refusal::Checksum(
                 self.name(node),
-                self.settings.encoding.l4_checksum.word(),
+                self.settings.encoding.l4_checksum.name(),
             ));
         }
         self.fits(mode, bits, false)
@@ -498,7 +498,7 @@ impl Network {
             can.filter_entries == 0 || !can.filters.contains(&filter)
         });
         if let Some(node) = lacks {
-            return Err(Refusal::Filter(self.name(node), filter.word()));
+            return Err(Refusal::Filter(self.name(node), filter.name()));
         }
         let Some(rule) = &intent.reporting.rule else {
             return Ok(());

@@ -89,8 +89,8 @@ impl fmt::Display for ModeConflict {
         write!(
             f,
             "{which} taken by `{by}`: mode {} in place of {}, ",
-            mode.word(),
-            own.word()
+            mode.name(),
+            own.name()
         )?;
         match priorities {
             (a, b) if a == b => write!(f, "because its name comes first and both have priority {a}")?,
@@ -163,7 +163,7 @@ impl IntentOverlaps {
         };
         let known = self
             .rules
-            .entry((!whole, watch.mode.word(), deciding))
+            .entry((!whole, watch.mode.name(), deciding))
             .or_insert(rule);
         known.bits |= rule.bits;
         known.sample = known.sample.min(rule.sample);

@@ -177,7 +177,7 @@ pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
 
 fn reasons(why: &[(Mode, String)]) -> String {
     why.iter()
-        .map(|(mode, why)| format!("{}: {why}", mode.word()))
+        .map(|(mode, why)| format!("{}: {why}", mode.name()))
         .collect::<Vec<_>>()
         .join("; ")
 }

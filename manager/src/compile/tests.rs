@@ -635,7 +635,7 @@ fn described(overlaps: &Overlaps, name: &str) -> Vec<String> {
     let overlap = &overlaps[name];
     let rule = |rule: &EffectiveRule| {
         let which = if rule.whole { "whole" } else { "part" };
-        format!("{which} {} {}", rule.mode.word(), instruction::names(rule.bits))
+        format!("{which} {} {}", rule.mode.name(), instruction::names(rule.bits))
     };
     overlap.rules.iter().map(rule).chain(overlap.notes()).collect()
 }

@@ -461,7 +461,7 @@ impl IntentSettings {
             },
             both_directions: self.both_directions,
             watch: metrics(&self.watch),
-            mode: Mode::from_word(self.mode.word()),
+            mode: Mode::from_name(self.mode.name()),
             sample: self.sample.0,
             at: At {
                 edges: self.at.edges.clone(),
@@ -487,7 +487,7 @@ impl IntentSettings {
                 ]),
                 coarsest_sample: coarsest.sample.as_ref().map(|sample| sample.0),
                 rule: rule.clone(),
-                filter: filter.and_then(|filter| FilterAlgorithm::from_word(filter.word())),
+                filter: filter.and_then(|filter| FilterAlgorithm::from_name(filter.name())),
                 then: then.as_ref().map(|then| Then {
                     watch: metrics(&then.watch),
                     scope: then.r#match,

@@ -39,7 +39,7 @@ pub const MAX_HOSTS: usize = 1 << 17;
 wire::named! {
     /// The source of a fact.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Origin, word {
+    pub enum Origin, name {
         /// The inventory file, or a person.
         File => "file",
         /// The device: LLDP or a port description.
@@ -129,8 +129,8 @@ pub enum PortRole {
 }
 
 impl PortRole {
-    /// Returns the word for this role in the API.
-    pub fn word(self) -> &'static str {
+    /// Returns the name of this role in the API.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Fabric(..) => "fabric",
             Self::Edge => "edge",

@@ -121,7 +121,7 @@ pub struct Target {
     pub outside: bool,
 }
 
-/// The state of a device. `Display` is the word and, for people, the reason.
+/// The state of a device. `Display` writes its name and, for people, the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The device does not answer.
@@ -158,8 +158,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns the word for this state in the API.
-    pub fn word(&self) -> &'static str {
+    /// Returns the name of this state in the API.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::Connecting => "connecting",
@@ -178,9 +178,9 @@ impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { reason, .. } | Self::Failed { reason, .. } | Self::Unconfirmed { reason } => {
-                write!(f, "{}: {reason}", self.word())
+                write!(f, "{}: {reason}", self.name())
             }
-            _ => f.write_str(self.word()),
+            _ => f.write_str(self.name()),
         }
     }
 }

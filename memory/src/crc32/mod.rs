@@ -27,7 +27,7 @@ const BLOCKS: usize = 32;
 /// Continues a CRC-32 (zlib's): start with all ones and invert the final state.
 pub type Crc32 = fn(u32, &[u8]) -> u32;
 
-/// A function for strings of any length that is fastest for those of `len` bytes, if that is a multiple of 16 of at most a few hundred.
+/// Returns a function for strings of any length that is fastest for those of `len` bytes, if that is a multiple of 16 of at most a few hundred.
 /// `None` on a processor without carry-less multiplication.
 #[cfg(target_arch = "x86_64")]
 pub fn crc_32(len: usize) -> Option<Crc32> {
@@ -43,7 +43,7 @@ pub fn crc_32(len: usize) -> Option<Crc32> {
     narrow(len)
 }
 
-/// The same with one block after the other.
+/// Returns a function as [`crc_32`] does, which processes one block of 16 bytes after the other.
 #[cfg(target_arch = "x86_64")]
 fn narrow(len: usize) -> Option<Crc32> {
     const SHORT: [Crc32; 8] = [
@@ -66,7 +66,7 @@ fn narrow(len: usize) -> Option<Crc32> {
     is_possible.then_some(short.copied().unwrap_or(any_length))
 }
 
-/// A function that is best for strings of `len` bytes: there is none for this processor.
+/// Returns `None`: there is no such function for this processor.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn crc_32(_len: usize) -> Option<Crc32> {
     None
@@ -121,7 +121,7 @@ fn multiply(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     }
 }
 
-/// The register after `N` blocks.
+/// Returns the register after `N` blocks.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 #[inline]
@@ -136,7 +136,7 @@ fn few<const N: usize>(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     sum.reduce()
 }
 
-/// The register after any number of blocks: up to seven first, then groups of eight.
+/// Returns the register after any number of blocks: up to seven first, then groups of eight.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
@@ -159,11 +159,14 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     state
 }
 
-/// The value to add to the next block, and the sums of products with the first and the second words.
+/// A sum of products, before its reduction modulo P.
 #[cfg(target_arch = "x86_64")]
 struct Sum {
+    /// The value to add to the next block: the register, before the first one.
     state: __m128i,
+    /// Sum of the products with the first words of blocks.
     first: __m128i,
+    /// Sum of the products with the second words.
     second: __m128i,
 }
 
@@ -190,7 +193,7 @@ impl Sum {
         self.second = _mm_xor_si128(self.second, _mm_clmulepi64_si128::<0x11>(words, pair(&powers[1])));
     }
 
-    /// The register after all blocks.
+    /// Returns the register after all blocks.
     #[target_feature(enable = "pclmulqdq,sse4.1")]
     #[inline]
     fn reduce(&self) -> u32 {
@@ -212,7 +215,7 @@ fn pair(words: &[u64; 2]) -> __m128i {
     unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
 }
 
-/// A polynomial of degree below 32 times x, modulo P.
+/// Multiplies a polynomial of degree below 32 by x, modulo P.
 const fn times_x(value: u32) -> u32 {
     value >> 1 ^ if value & 1 != 0 { POLYNOMIAL } else { 0 }
 }
@@ -235,7 +238,7 @@ const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
     powers
 }
 
-/// For both words of the last `N` blocks of a string, as explained at [`POWERS`]; zeros after them.
+/// Returns the powers for both words of the last `N` blocks of a string, as explained at [`POWERS`]; zeros after them.
 #[cfg(target_arch = "x86_64")]
 const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     let mut powers = [[0; 2]; ALL];
@@ -259,7 +262,7 @@ const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
 #[cfg(target_arch = "x86_64")]
 const RECIPROCAL: u64 = reciprocal();
 
-/// Long division: the remainders of x^32, x^33, ... give one bit of the quotient each.
+/// Computes [`RECIPROCAL`] by long division: the remainders of x^32, x^33, ... give one bit of the quotient each.
 #[cfg(target_arch = "x86_64")]
 const fn reciprocal() -> u64 {
     // The quotient of x^32 is 1, the remainder P without x^32.

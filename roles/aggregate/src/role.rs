@@ -258,7 +258,7 @@ impl Worker {
         });
         AggregatorView {
             listen: self.receiver.local_addr().to_string(),
-            kind: settings.kind.word().into(),
+            kind: settings.kind.name().into(),
             r: settings.r,
             interop: settings.interop,
             registers: self.aggregator.config().registers,
@@ -350,9 +350,9 @@ impl AggregateSender {
 }
 
 /// The payload with this index; `bytes` are all payloads, concatenated.
-fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
-    let Some(end) = ends.get(at) else { return &[] };
-    let start = at
+fn payload<'a>(bytes: &'a [u8], ends: &[usize], index: usize) -> &'a [u8] {
+    let Some(end) = ends.get(index) else { return &[] };
+    let start = index
         .checked_sub(1)
         .and_then(|before| ends.get(before))
         .copied()

@@ -92,7 +92,7 @@ impl AggregatorSettings {
     /// The configuration of the aggregator. `profile` decodes the postcards.
     pub fn config(&self, profile: Profile) -> Config {
         Config {
-            kind: Kind::from_name(self.kind.word()).unwrap_or(Kind::Agg),
+            kind: Kind::from_name(self.kind.name()).unwrap_or(Kind::Agg),
             r: self.r,
             timer: as_nanoseconds(self.timer),
             registers: self.registers,

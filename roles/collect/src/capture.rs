@@ -73,14 +73,14 @@ pub fn telemetry<'a>(
     ports: &[u16],
     account: &mut Account,
 ) -> Result<(Datagram<'a>, usize), Option<Refused>> {
-    let found = datagram(frame);
-    if let Ok(datagram) = found
+    let parsed = datagram(frame);
+    if let Ok(datagram) = parsed
         && let Some(port) = ports.iter().position(|port| *port == datagram.dst_port)
     {
         account.datagrams += 1;
         return Ok((datagram, port));
     }
-    Err(account_other(frame, found.err(), ports, account))
+    Err(account_other(frame, parsed.err(), ports, account))
 }
 
 /// The datagram in a frame; an error without a refusal if the link type is not supported.

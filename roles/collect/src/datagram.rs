@@ -91,11 +91,11 @@ pub struct Profiles {
 impl Profiles {
     /// The number of a source's profile.
     pub fn index_of(&self, source: &[u8; 16]) -> usize {
-        let found = self
+        let index = self
             .by_source
             .iter()
             .position(|(prefix, _)| prefix.contains_octets(source));
-        found.unwrap_or(self.by_source.len())
+        index.unwrap_or(self.by_source.len())
     }
 
     /// The profile of this number.

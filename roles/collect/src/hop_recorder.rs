@@ -174,13 +174,14 @@ impl HopRecorder {
             }
             // Sequence numbers come again, after some seconds or a restart; the content of the datagram hardly does.
             let content = u64::from(wire::crc::crc_32c(datagram.payload)) << 32;
-            let place = (hash, content);
             let mut decoder = Decoder::new(*profile);
             for report in decoder.reports(datagram.payload).flatten() {
                 let has_event = is_marked && marks.has_report(datagram.received, &report);
                 for tap in taps.iter_mut().filter(|tap| tap.wants(hash, is_marked)) {
                     if !tap.tap.with_events || has_event {
-                        tap.write(datagram.received, &report, place, |node| units.unit(source, node));
+                        tap.write(datagram.received, &report, hash, content, |node| {
+                            units.unit(source, node)
+                        });
                     }
                 }
             }
@@ -218,7 +219,8 @@ impl Tap {
         &mut self,
         received: Nanos,
         report: &Report<'_>,
-        (hash, content): (u64, u64),
+        hash: u64,
+        content: u64,
         unit: impl Fn(Option<u32>) -> Unit,
     ) {
         let flow = flow_of(report);

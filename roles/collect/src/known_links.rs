@@ -157,26 +157,26 @@ impl LinkMemory {
     }
 
     /// A packet passed an interface at this time, and this node came next.
-    pub fn see(&mut self, interface: (u32, u32), to: u32, at: Nanos) {
+    pub fn see(&mut self, interface: (u32, u32), to: u32, ts: Nanos) {
         if self.ends.len() >= MOST_INTERFACES && !self.ends.contains_key(&interface) {
             self.forget_oldest();
         }
         let ends = self.ends.entry(interface).or_default();
         // Not one of a clock that was ahead, nor of a capture of a later time.
         let latest = (0..ends.len())
-            .filter(|i| ends[*i].to == to && ends[*i].first <= at.saturating_add(DELAY))
+            .filter(|i| ends[*i].to == to && ends[*i].first <= ts.saturating_add(DELAY))
             .max_by_key(|i| ends[*i].last);
         if let Some(i) = latest {
             let known = ends[i];
-            if at <= known.last {
+            if ts <= known.last {
                 return;
             }
             // After another one, it is there again. If that takes no time, both are there.
             let has_another = ends
                 .iter()
-                .any(|one| one.to != to && known.last < one.first && one.first < at);
-            if at - known.last <= TOGETHER || !has_another {
-                ends[i].last = at;
+                .any(|end| end.to != to && known.last < end.first && end.first < ts);
+            if ts - known.last <= TOGETHER || !has_another {
+                ends[i].last = ts;
                 self.unsaved = self.unsaved.max(Some(Unsaved::Time));
                 return;
             }
@@ -188,8 +188,8 @@ impl LinkMemory {
         }
         ends.push(End {
             to,
-            first: at,
-            last: at,
+            first: ts,
+            last: ts,
         });
         self.unsaved = Some(Unsaved::Node);
     }
@@ -219,18 +219,18 @@ impl LinkMemory {
         let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
         let before = ends
             .iter()
-            .filter(|one| one.first <= from)
-            .max_by_key(|one| one.last);
+            .filter(|end| end.first <= from)
+            .max_by_key(|end| end.last);
         // The first packets were seen a little later than they passed.
         let soon = ends
             .iter()
-            .filter(|one| one.first <= from.saturating_add(DELAY))
-            .min_by_key(|one| one.first);
+            .filter(|end| end.first <= from.saturating_add(DELAY))
+            .min_by_key(|end| end.first);
         let Some(known) = before.or(soon) else {
             return Behind::Unknown;
         };
-        let has_another = ends.iter().any(|one| {
-            one.to != known.to && (one.overlaps(from, to) || one.overlaps(known.first, known.last))
+        let has_another = ends.iter().any(|end| {
+            end.to != known.to && (end.overlaps(from, to) || end.overlaps(known.first, known.last))
         });
         if !has_another {
             Behind::Node(known.to)

@@ -253,7 +253,7 @@ impl Hub {
                 match client.offer(|| StreamMessage {
                     name: None,
                     text: Arc::clone(
-                        text.get_or_insert_with(|| as_json(event, (path, first), rules, &self.reasons)),
+                        text.get_or_insert_with(|| as_json(event, path, first, rules, &self.reasons)),
                     ),
                 }) {
                     Offered::Sent => *sent += 1,
@@ -378,12 +378,13 @@ const MAX_TESTS: usize = 256;
 
 fn as_json(
     event: &Event,
-    path: (&[u32], Option<FirstValues<'_>>),
+    nodes: &[u32],
+    first: Option<FirstValues<'_>>,
     rules: &[String],
     reasons: &ReasonNames,
 ) -> Arc<str> {
     let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
-    let view = EventView::new(event, rule.map(String::as_str), path, reasons);
+    let view = EventView::new(event, rule.map(String::as_str), nodes, first, reasons);
     // A plain struct of numbers and texts always has a JSON form.
     serde_json::to_string(&view).unwrap_or_default().into()
 }

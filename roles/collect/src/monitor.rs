@@ -59,7 +59,7 @@ pub struct Monitor {
 /// Totals at one moment, for rates.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    at: Instant,
+    time: Instant,
     /// The same by the wall clock, ns.
     ts: u64,
     reports: u64,
@@ -124,7 +124,7 @@ impl Monitor {
         }
         let stats: Vec<Stats> = self.workers.iter().map(WorkerHandle::stats).collect();
         let sample = Sample {
-            at: Instant::now(),
+            time: Instant::now(),
             ts: nic::time::now(),
             reports: stats.iter().map(|stats| stats.reports).sum(),
             events: self.pipeline.events(),
@@ -236,13 +236,13 @@ impl Monitor {
             |worker, slice| merge.add(worker, slice),
         )
         .await?;
-        let whole = Arc::new(
+        let merged = Arc::new(
             task::spawn_blocking(|| merge.topology())
                 .await
                 .map_err(|_| Busy)?,
         );
-        *cached = Some((Instant::now(), Arc::clone(&whole)));
-        Ok(whole)
+        *cached = Some((Instant::now(), Arc::clone(&merged)));
+        Ok(merged)
     }
 
     /// The links of each worker.
@@ -782,7 +782,7 @@ fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
 
 /// Rates between two samples.
 fn rates(first: &Sample, last: &Sample) -> Rates {
-    let seconds = (last.at - first.at).as_secs_f64();
+    let seconds = (last.time - first.time).as_secs_f64();
     let [reports, events, datagrams] = [
         (first.reports, last.reports),
         (first.events, last.events),
@@ -893,7 +893,7 @@ mod tests {
     fn rates_are_reported_for_every_second_over_those_before_it() {
         let begun = Instant::now();
         let sample = |second: u64| Sample {
-            at: begun + Duration::from_secs(second),
+            time: begun + Duration::from_secs(second),
             ts: second * 1_000_000_000,
             // 10 in the first second, 20 in the second, ...
             reports: 5 * second * (second + 1),

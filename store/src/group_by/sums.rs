@@ -8,7 +8,7 @@ use filter::Facts;
 use wire::FlowKey;
 
 use super::dimension::PartContext;
-use super::{Dimension, Part, TrafficQuestion};
+use super::{Dimension, Part, TrafficQuery};
 use crate::facts;
 use crate::hasher::Seeded;
 use crate::spans::{SeriesKey, SpanSum};
@@ -30,7 +30,7 @@ pub struct Sums {
 /// A group of the answer: its parts, and its sums by column.
 pub type Group = (Vec<Part>, Vec<Option<Sums>>);
 
-/// The answer to a question about traffic. The sums of a column are `None` where nothing was stored at all, where it is not known yet, or where it was not counted.
+/// The answer to a query about traffic. The sums of a column are `None` where nothing was stored at all, where it is not known yet, or where it was not counted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
     /// The columns of the answer.
@@ -50,7 +50,7 @@ pub struct Traffic {
 /// Adds values up by group.
 #[derive(Debug)]
 pub struct Grouping {
-    question: Arc<TrafficQuestion>,
+    query: Arc<TrafficQuery>,
     columns: Columns,
     /// Sums of flows in the whole span, if a filter asks for them.
     sums: HashMap<FlowKey, SpanSum>,
@@ -70,9 +70,9 @@ pub struct Grouping {
     numbers: HashMap<Vec<u32>, u32>,
     /// Flows that are the same in events, unless the filter tests the flow key.
     alike: Option<HashMap<Vec<Part>, u32>>,
-    /// Numbers of flows by the parts that the question needs: each file asks for its flows.
+    /// Numbers of flows by the parts that the query needs: each file asks for its flows.
     flow_numbers: HashMap<(Option<FlowKey>, Vec<u32>), u32, Seeded>,
-    /// Numbers of events of which the question needs the flow alone.
+    /// Numbers of events of which the query needs the flow alone.
     event_numbers: HashMap<FlowKey, u32, Seeded>,
     is_full: bool,
     /// A value is in more groups than are combined, or there are more combinations than are considered.
@@ -186,11 +186,11 @@ impl Sums {
 
 impl Grouping {
     /// Returns a grouping without values. `sums`: of flows in the whole span, if the filter asks for them.
-    pub fn new(question: Arc<TrafficQuestion>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
-        let alike = (!question.filters_flows()).then(HashMap::new);
-        let cells = Cells::new(columns.count(), question.measure.is_count());
+    pub fn new(query: Arc<TrafficQuery>, columns: Columns, sums: HashMap<FlowKey, SpanSum>) -> Self {
+        let alike = (!query.filters_flows()).then(HashMap::new);
+        let cells = Cells::new(columns.count(), query.measure.is_count());
         let mut grouping = Self {
-            question,
+            query,
             columns,
             sums,
             groups: HashMap::new(),
@@ -225,15 +225,15 @@ impl Grouping {
             return false;
         }
         self.is_full |= self.groups.len() >= MOST_GROUPS;
-        let is_count = self.question.measure.is_count();
+        let is_count = self.query.measure.is_count();
         let mut ranked: Vec<((u64, u64), Vec<Part>)> = self
             .groups
             .drain()
             .map(|(parts, group)| (self.ranks[group as usize].rank(is_count), parts))
             .collect();
         ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        self.others = ranked.len().saturating_sub(self.question.top) as u64;
-        ranked.truncate(self.question.top);
+        self.others = ranked.len().saturating_sub(self.query.top) as u64;
+        ranked.truncate(self.query.top);
         self.groups = ranked.into_iter().map(|(_, parts)| parts).zip(0..).collect();
         self.is_closed = true;
         self.ranks.clear();
@@ -250,7 +250,7 @@ impl Grouping {
     /// Returns the answer. Columns before what was counted, and those that are not known yet, have no values.
     pub fn answer(self, counted: Counted) -> Traffic {
         let columns = self.columns;
-        let known_to = self.question.known_to();
+        let known_to = self.query.known_to();
         let floor = counted.from.unwrap_or(0);
         let known: Vec<bool> = (0..columns.count())
             .map(|i| {
@@ -258,7 +258,7 @@ impl Grouping {
                 self.seen[i] && from >= floor && from < known_to
             })
             .collect();
-        let is_count = self.question.measure.is_count();
+        let is_count = self.query.measure.is_count();
         let mut ranked: Vec<(Sums, &Vec<Part>, u32)> = Vec::with_capacity(self.groups.len());
         for (parts, group) in &self.groups {
             let mut sums = Sums::default();
@@ -274,7 +274,7 @@ impl Grouping {
             let by_rank = b.rank(is_count).cmp(&a.rank(is_count));
             by_rank.then_with(|| a_parts.cmp(b_parts))
         });
-        let beyond = ranked.split_off(ranked.len().min(self.question.top));
+        let beyond = ranked.split_off(ranked.len().min(self.query.top));
         let groups: Vec<Group> = ranked
             .iter()
             .map(|(_, parts, group)| ((*parts).clone(), only_known(&self.row(*group), &known)))
@@ -356,17 +356,17 @@ impl Grouping {
         facts: &Facts<'_>,
         parts: impl Fn(Dimension, PartContext<'_>) -> Vec<Part>,
     ) -> u32 {
-        let question = &self.question;
-        if let Some(condition) = &question.condition
+        let query = &self.query;
+        if let Some(condition) = &query.condition
             && !condition.matches(facts)
         {
             return UNWANTED;
         }
         let context = PartContext {
-            prefixes: question.prefixes,
-            labels: &question.labels,
+            prefixes: query.prefixes,
+            labels: &query.labels,
         };
-        let parts = question
+        let parts = query
             .by
             .iter()
             .map(|dimension| parts(*dimension, context))
@@ -427,10 +427,9 @@ impl Tally for Grouping {
     }
 
     fn flow(&mut self, flow: &FlowKey, path: &[u32]) -> u32 {
-        let question = &self.question;
-        let by_flow =
-            question.condition.is_some() || question.by.iter().any(|dimension| dimension.is_of_flow());
-        let by_path = question.by_path();
+        let query = &self.query;
+        let by_flow = query.condition.is_some() || query.by.iter().any(|dimension| dimension.is_of_flow());
+        let by_path = query.by_path();
         let key_path = if by_path { path.to_vec() } else { Vec::new() };
         let key = (by_flow.then_some(*flow), key_path);
         if let Some(number) = self.flow_numbers.get(&key) {
@@ -466,10 +465,10 @@ impl Tally for Grouping {
     fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
         let alike = self.alike.as_mut()?;
         let context = PartContext {
-            prefixes: self.question.prefixes,
-            labels: &self.question.labels,
+            prefixes: self.query.prefixes,
+            labels: &self.query.labels,
         };
-        let by = self.question.by.iter().filter(|dimension| dimension.is_of_flow());
+        let by = self.query.by.iter().filter(|dimension| dimension.is_of_flow());
         let parts: Vec<Part> = by.map(|dimension| dimension.key_part(flow, context)).collect();
         if let Some(number) = alike.get(&parts) {
             return Some(*number);
@@ -483,12 +482,12 @@ impl Tally for Grouping {
     }
 
     fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
-        let condition = self.question.condition.as_ref();
+        let condition = self.query.condition.as_ref();
         Some(Metric::ALL.map(|metric| condition.map_or_else(Vec::new, |condition| condition.bounds(metric))))
     }
 
     fn excludes(&self, event: &EventGroup) -> bool {
-        let condition = self.question.condition.as_ref();
+        let condition = self.query.condition.as_ref();
         condition.is_some_and(|condition| condition.excludes(&facts::from_group(event)))
     }
 

@@ -9,8 +9,8 @@ use crate::traffic::{EventGroup, Tally};
 
 const START: u64 = 1_795_269_600 * SECOND;
 
-fn question(measure: Measure, by: &[Dimension], top: usize) -> TrafficQuestion {
-    TrafficQuestion {
+fn query(measure: Measure, by: &[Dimension], top: usize) -> TrafficQuery {
+    TrafficQuery {
         span: (START, START + 10 * MINUTE),
         now: START + 3_600 * SECOND,
         columns: 100,
@@ -54,9 +54,9 @@ fn counts(values: &[Option<Sums>]) -> Vec<Option<u64>> {
     values.iter().map(|sums| sums.map(|sums| sums.count)).collect()
 }
 
-fn asked(question: TrafficQuestion, flows: std::ops::Range<u32>) -> Traffic {
-    let columns = Columns::new(question.span.0, question.span.1, MINUTE);
-    let mut grouping = Grouping::new(Arc::new(question), columns, HashMap::new());
+fn asked(query: TrafficQuery, flows: std::ops::Range<u32>) -> Traffic {
+    let columns = Columns::new(query.span.0, query.span.1, MINUTE);
+    let mut grouping = Grouping::new(Arc::new(query), columns, HashMap::new());
     loop {
         fill(&mut grouping, flows.clone());
         if !grouping.wants_more() {
@@ -72,7 +72,7 @@ fn count_at(values: &[Option<Sums>], column: usize) -> u64 {
 #[test]
 fn what_is_in_is_in_the_greatest_groups_or_in_the_others() {
     for top in [1, 3, 50] {
-        let traffic = asked(question(Measure::Reports, &[Dimension::Src], top), 1..21);
+        let traffic = asked(query(Measure::Reports, &[Dimension::Src], top), 1..21);
         assert_eq!(traffic.groups.len(), top.min(20));
         assert_eq!(traffic.others.0, 20 - top.min(20) as u64);
         let first = &traffic.groups[0];
@@ -99,11 +99,11 @@ fn what_is_in_is_in_the_greatest_groups_or_in_the_others() {
 fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
     // With forty columns there is room for some 100,000 groups.
     let flows = 1..120_001;
-    let question = question(Measure::Reports, &[Dimension::Flow], 5);
+    let query = query(Measure::Reports, &[Dimension::Flow], 5);
     let traffic = asked(
-        TrafficQuestion {
+        TrafficQuery {
             span: (START, START + 40 * MINUTE),
-            ..question
+            ..query
         },
         flows.clone(),
     );
@@ -125,7 +125,7 @@ fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
 
 #[test]
 fn beyond_the_most_groups_the_answer_says_so_and_loses_nothing() {
-    let traffic = asked(question(Measure::Reports, &[Dimension::Flow], 2), 1..200_101);
+    let traffic = asked(query(Measure::Reports, &[Dimension::Flow], 2), 1..200_101);
     let parts: u64 = traffic
         .groups
         .iter()
@@ -140,7 +140,7 @@ fn beyond_the_most_groups_the_answer_says_so_and_loses_nothing() {
 
 #[test]
 fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
-    let node = asked(question(Measure::Reports, &[Dimension::Node], 10), 1..4);
+    let node = asked(query(Measure::Reports, &[Dimension::Node], 10), 1..4);
     let found: Vec<_> = node
         .groups
         .iter()
@@ -149,7 +149,7 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
     // Paths 1>2>2, 1>2>3, 1>2>1 with 1, 2 and 3 reports.
     assert_eq!(found, [("1".into(), 6), ("2".into(), 6), ("3".into(), 2)]);
     assert_eq!(Sums::total(&node.total).count, 6);
-    let both = question(Measure::Reports, &[Dimension::Link, Dimension::Port], 10);
+    let both = query(Measure::Reports, &[Dimension::Link, Dimension::Port], 10);
     assert!(both.overlaps());
     let both = asked(both, 1..4);
     let found: Vec<_> = both
@@ -172,10 +172,10 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
 
 #[test]
 fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros() {
-    let mut question = question(Measure::Reports, &[Dimension::Proto], 3);
+    let mut query = query(Measure::Reports, &[Dimension::Proto], 3);
     // The fifth minute has ended, but not long ago.
-    question.now = START + 5 * MINUTE + LATE - 1;
-    let traffic = asked(question, 1..8);
+    query.now = START + 5 * MINUTE + LATE - 1;
+    let traffic = asked(query, 1..8);
     let expected = vec![
         None,
         Some(1),
@@ -199,8 +199,8 @@ fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros(
         truncated: false,
     };
     let columns = Columns::new(START, START + 10 * MINUTE, MINUTE);
-    let question = super::tests::question(Measure::Reports, &[Dimension::Src], 3);
-    let mut grouping = Grouping::new(Arc::new(question), columns, HashMap::new());
+    let query = super::tests::query(Measure::Reports, &[Dimension::Src], 3);
+    let mut grouping = Grouping::new(Arc::new(query), columns, HashMap::new());
     fill(&mut grouping, 1..5);
     let traffic = grouping.answer(cut);
     assert_eq!(
@@ -210,17 +210,17 @@ fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros(
     assert_eq!(traffic.groups.len(), 3, "what was not counted is no group");
 }
 
-/// A question about the rows that a filter selects.
-fn filtered(measure: Measure, by: &[Dimension], text: &str) -> TrafficQuestion {
+/// A query about the rows that a filter selects.
+fn filtered(measure: Measure, by: &[Dimension], text: &str) -> TrafficQuery {
     let view = if measure.source() == Source::Flows {
         View::Flows
     } else {
         View::Events
     };
     let condition = Filter::parse(text, view, &|_| None).unwrap();
-    TrafficQuestion {
+    TrafficQuery {
         condition: Some(Arc::new(condition)),
-        ..question(measure, by, 10)
+        ..query(measure, by, 10)
     }
 }
 
@@ -251,9 +251,9 @@ fn a_filter_selects_flows_events_and_queues() {
     assert_eq!(found, ["10.0.0.8", "10.0.0.5", "10.0.0.2"]);
     assert_eq!(Sums::total(&traffic.total).count, 15);
 
-    let question = filtered(Measure::Events, &[Dimension::Queue], "kind == drop and node == 7");
-    let columns = Columns::new(question.span.0, question.span.1, MINUTE);
-    let mut grouping = Grouping::new(Arc::new(question), columns, HashMap::new());
+    let query = filtered(Measure::Events, &[Dimension::Queue], "kind == drop and node == 7");
+    let columns = Columns::new(query.span.0, query.span.1, MINUTE);
+    let mut grouping = Grouping::new(Arc::new(query), columns, HashMap::new());
     for (kind, node, count) in [
         (collector::Kind::Drop, 7, 5),
         (collector::Kind::Change, 7, 9),
@@ -430,10 +430,10 @@ fn prefixes_are_as_long_as_wanted() {
 
 fn column_seconds(seconds: u64, columns: u64) -> u64 {
     let span = (START, START + seconds * SECOND);
-    TrafficQuestion {
+    TrafficQuery {
         span,
         columns,
-        ..question(Measure::Events, &[Dimension::Node], 1)
+        ..query(Measure::Events, &[Dimension::Node], 1)
     }
     .column()
         / SECOND
@@ -441,11 +441,11 @@ fn column_seconds(seconds: u64, columns: u64) -> u64 {
 
 fn node_column_seconds(seconds: u64) -> u64 {
     let span = (START, START + seconds * SECOND);
-    let question = question(Measure::Of(Metric::HopLatency), &[Dimension::Node], 1);
-    TrafficQuestion {
+    let query = query(Measure::Of(Metric::HopLatency), &[Dimension::Node], 1);
+    TrafficQuery {
         span,
         columns: 180,
-        ..question
+        ..query
     }
     .column()
         / SECOND

@@ -17,7 +17,7 @@ use crate::spans::{MINUTE, SECOND, SpanSum};
 
 /// Reads the blocks of one file.
 ///
-/// A question needs the class of events and at most three more parts: flow, location and path. With one of these, events are counted in an
+/// A query needs the class of events and at most three more parts: flow, location and path. With one of these, events are counted in an
 /// array by its number; with more, in a map.
 pub(super) struct CountReader<'a> {
     names: Names<'a>,
@@ -203,16 +203,16 @@ impl<'a> CountReader<'a> {
     ) -> Vec<(usize, usize)> {
         let mut counts = vec![0_usize; usize::try_from(run.locations.largest()).unwrap_or(0) + 1];
         rows.for_each(|i| counts[run.locations.get(i) as usize] += 1);
-        let mut found = Vec::new();
+        let mut locations_with_counts = Vec::new();
         for (position, count) in counts.into_iter().enumerate() {
             if count > 0 {
                 let Some(location) = self.location(locations, position, tally) else {
                     break;
                 };
-                found.push((location as usize, count));
+                locations_with_counts.push((location as usize, count));
             }
         }
-        found
+        locations_with_counts
     }
 
     /// Counts some events of a class whose values matter. Returns the cost.
@@ -516,7 +516,7 @@ impl ColumnReader for CountReader<'_> {
         let minute = column.from - column.from % MINUTE;
         let end = column.to.div_ceil(MINUTE).saturating_mul(MINUTE);
         let mut rows = select.query(params![first_id(int(minute)), first_id(int(end))])?;
-        let mut whole = true;
+        let mut is_complete = true;
         while let Some(row) = rows.next()? {
             let minute = u64::try_from(minute_of(row.get(0)?)).unwrap_or(0);
             let seconds = second_of(minute, column.from)..second_of(minute, column.to);
@@ -525,15 +525,15 @@ impl ColumnReader for CountReader<'_> {
             };
             if let Some(cost) = self.block(&block, &seconds, tally)? {
                 tally.seen(column.index);
-                whole &= budget.spend(cost);
+                is_complete &= budget.spend(cost);
             }
-            if !whole {
+            if !is_complete {
                 break;
             }
         }
         drop(rows);
         let cost = self.add_up(column.index, tally)?;
-        Ok(Read::from_whole(whole && budget.spend(cost)))
+        Ok(Read::from_whole(is_complete && budget.spend(cost)))
     }
 }
 

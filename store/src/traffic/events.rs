@@ -90,13 +90,13 @@ impl ColumnReader for EventReader<'_> {
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Read> {
         let mut counts: HashMap<RawEvent, u64> = HashMap::new();
-        let mut whole = true;
+        let mut is_complete = true;
         let mut select = self.names.conn.prepare_cached(&self.sql)?;
         let mut rows = select.query([int(column.from), int(column.to)])?;
         while let Some(row) = rows.next()? {
             *counts.entry(raw(row, self.parts)?).or_default() += 1;
             if !budget.spend(COST) {
-                whole = false;
+                is_complete = false;
                 break;
             }
         }
@@ -106,7 +106,7 @@ impl ColumnReader for EventReader<'_> {
             tally.seen(column.index);
             tally.add(number, column.index, &SpanSum::counted(count));
         }
-        Ok(Read::from_whole(whole))
+        Ok(Read::from_whole(is_complete))
     }
 }
 

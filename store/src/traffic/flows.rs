@@ -31,7 +31,7 @@ impl<'a> FlowReader<'a> {
         by_path: bool,
     ) -> rusqlite::Result<Self> {
         let (paths, truncated) = if by_path {
-            read_all_paths(names.conn, features, (columns.from, columns.to))?
+            read_all_paths(names.conn, features, columns.from, columns.to)?
         } else {
             (PathTimes::default(), false)
         };
@@ -84,10 +84,10 @@ impl<'a> FlowReader<'a> {
             Span::new(from, to).pieces()
         };
         let conn = self.names.conn;
-        let mut whole = true;
+        let mut is_complete = true;
         for piece in pieces {
             if piece.interval > 60 {
-                whole = whole && self.read(SUMS, piece, index, budget, tally)?;
+                is_complete = is_complete && self.read(SUMS, piece, index, budget, tally)?;
                 continue;
             }
             // Rollups of a minute stand at its beginning, among those of its first second only.
@@ -97,11 +97,11 @@ impl<'a> FlowReader<'a> {
                     from: minute,
                     to: minute + 1,
                 };
-                whole = whole && self.read(MINUTES, minute, index, budget, tally)?;
+                is_complete = is_complete && self.read(MINUTES, minute, index, budget, tally)?;
                 Ok(())
             })?;
         }
-        Ok(whole)
+        Ok(is_complete)
     }
 
     fn read(

@@ -199,20 +199,20 @@ impl Writer {
     /// Checks that the files are at their paths, and which cannot be used. Returns those that are there.
     /// `None` if the directory cannot be listed: they may be there.
     pub(super) fn rescan(&mut self) -> Option<Listing> {
-        let found = match files::scan(&self.config.dir) {
-            Ok(found) => found,
+        let listing = match files::scan(&self.config.dir) {
+            Ok(listing) => listing,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 Listing::default()
             }
             Err(_) => return None,
         };
-        for missing in self.watch.rescan(&found.files) {
+        for missing in self.watch.rescan(&listing.files) {
             self.count_missing(&missing);
         }
         let dir = &self.config.dir;
         self.unusable
-            .retain(|id, _| found.contains(*id) && !is_usable(&dir.join(id.to_string())));
-        Some(found)
+            .retain(|id, _| listing.contains(*id) && !is_usable(&dir.join(id.to_string())));
+        Some(listing)
     }
 
     /// Lists the files that cannot be used, as long as they are there.

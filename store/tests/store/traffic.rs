@@ -9,7 +9,7 @@ use detect::Metric;
 use filter::{Filter, View};
 use store::{
     Columns, Config, Counted, Dimension, EventGroup, EventParts, Measure, Period, Prefixes, Reader,
-    SeriesKey, Span, SpanSum, Store, Tally, TrafficQuestion,
+    SeriesKey, Span, SpanSum, Store, Tally, TrafficQuery,
 };
 use testkit::records::{Dir, SECOND, START, bare, flow};
 use wire::FlowKey;
@@ -520,7 +520,7 @@ fn has_bit(bits: u32, bit: u32) -> bool {
 
 #[test]
 fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
-    let questions: Vec<EventParts> = (0..64)
+    let queries: Vec<EventParts> = (0..64)
         .map(|bits| EventParts {
             flow: has_bit(bits, 0),
             path: has_bit(bits, 1),
@@ -543,9 +543,8 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
         let ask = || {
             let reader = Reader::open(dir.path()).unwrap();
             let mut answers = Vec::new();
-            for (parts, (from, to, column)) in questions
-                .iter()
-                .flat_map(|parts| spans.map(|span| (*parts, span)))
+            for (parts, (from, to, column)) in
+                queries.iter().flat_map(|parts| spans.map(|span| (*parts, span)))
             {
                 let mut sums = Sums::default();
                 let counted = reader
@@ -562,7 +561,7 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
         let all: u64 = counted[4].1.values().map(|(count, _)| *count).sum();
         assert!(all > 8_000 && counted[4].1.len() > 300, "{all}");
         for (i, (counted, read)) in counted.iter().zip(&read).enumerate() {
-            let parts = questions[i / spans.len()];
+            let parts = queries[i / spans.len()];
             let span = spans[i % spans.len()];
             assert!(counted.1 == read.1, "{parts:?} {span:?}");
             assert_eq!((counted.0, &counted.2), (read.0, &read.2), "{parts:?} {span:?}");
@@ -621,7 +620,7 @@ fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
                 ((at(58), at(60)), 10),
             ] {
                 let condition = Filter::parse(text, View::Events, &filter::no_names).unwrap();
-                let question = TrafficQuestion {
+                let query = TrafficQuery {
                     span,
                     now: at(100),
                     columns,
@@ -632,7 +631,7 @@ fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
                     condition: (!text.is_empty()).then(|| Arc::new(condition)),
                     labels: Arc::clone(&labels),
                 };
-                answers.push((text, span, reader.traffic(&Arc::new(question)).unwrap()));
+                answers.push((text, span, reader.traffic(&Arc::new(query)).unwrap()));
             }
         }
         answers

@@ -2,11 +2,11 @@
 
 /** The body of `/alerts/acknowledge`. */
 export type Acknowledge = {
-  /** `false` withdraws it. */
+  /** `false` withdraws the acknowledgement. */
   acknowledged?: boolean;
-  /** A comment. */
+  /** Comment, shown with the alert. */
   comment?: string;
-  /** The alert. */
+  /** Id of the alert: 16 hexadecimal digits. */
   id: string;
 };
 
@@ -1376,9 +1376,9 @@ export type ListTail = {
   store: string;
 };
 
-/** `/dta/lists`. */
+/** The response of `/dta/lists`. */
 export type Lists = {
-  /** All lists. */
+  /** Lists of all stores, at most `limit`. */
   lists: Array<List>;
 };
 
@@ -1664,7 +1664,7 @@ export type Names = {
 
 /** The body of a rule. */
 export type NewRule = {
-  /** Its name. */
+  /** Name of the rule, unique among `[[rules]]`. */
   name: string;
   /** The condition, as in `[[rules]]`. */
   when: string;
@@ -1672,7 +1672,7 @@ export type NewRule = {
 
 /** The body of a new silence. */
 export type NewSilence = {
-  /** Why. */
+  /** Reason for the silence, shown with it. */
   comment?: string;
   /** Filter of events that selects the alerts: `rule == slow and src in 10.0.1.0/24`. */
   filter: string;
@@ -1956,7 +1956,7 @@ export type Recordings = {
 
 /** The response of `/config/reload`. */
 export type Reload = {
-  /** True. */
+  /** Always true: a configuration that is refused is an error response. */
   reloaded: boolean;
   /** Changed settings that take effect only after a restart. */
   restart_required: Array<string>;
@@ -2149,7 +2149,7 @@ export type RuleChange = {
   remove: Rule;
 };
 
-/** Changes of rules. */
+/** Changes of a switch's rules, with the election of their writer. */
 export type RuleChanges = {
   /** The changes in order; all are executed, or none. */
   changes: Array<RuleChange>;
@@ -2183,7 +2183,7 @@ export type RuleFlows = {
   src?: string | null;
 };
 
-/** The requester's rights. */
+/** The requester's role, and the token's name. */
 export type SessionView = {
   /** In a console: addresses of the pages of collectors, by their names, as configured. */
   collectors?: Record<string, string>;
@@ -2277,9 +2277,9 @@ export type SnapshotRequest = {
   stores?: Array<string>;
 };
 
-/** `/dta/snapshots`. */
+/** The response of `/dta/snapshots`. */
 export type Snapshots = {
-  /** Snapshots, newest first. */
+  /** The snapshots on disk, newest first, or those that were just taken. */
   snapshots: Array<Snapshot>;
 };
 
@@ -2435,9 +2435,9 @@ export type Store = {
   written: number;
 };
 
-/** `/dta/stores`. */
+/** The response of `/dta/stores`. */
 export type Stores = {
-  /** All stores. */
+  /** All stores, in the order of the configuration. */
   stores: Array<MemoryStore>;
 };
 
@@ -3103,7 +3103,7 @@ export type Tried = {
 export type TryRule = {
   /** Start of the span, nanoseconds since the Unix epoch; default: 15 minutes before its end. */
   from?: number | null;
-  /** Its end; default: now. */
+  /** End of the span, nanoseconds since the Unix epoch; default: now. */
   to?: number | null;
   /** The condition, as in `[[rules]]`. */
   when: string;

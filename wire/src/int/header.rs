@@ -409,7 +409,7 @@ pub(crate) fn read_2<'a>(
     let ds_id = u16_at(header, field::DS_ID);
     let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
     if carrier.sf_records != 0 || sf::is_set(u16_at(header, field::FLAGS)) && carrier.mode == Mode::Md {
-        return read_sf(out, (header, data), carrier, layouts);
+        return read_sf(out, header, data, carrier, layouts);
     }
     let domain = ds_id != 0 && ds_instruction != 0;
     let mut hop_ml = header[field::HOP_ML] & field::FIVE_BITS;
@@ -473,7 +473,8 @@ pub(crate) fn read_2<'a>(
 #[inline(never)]
 fn read_sf<'a>(
     out: &mut Option<Int<'a>>,
-    (header, data): (&'a [u8], &'a [u8]),
+    header: &'a [u8],
+    data: &'a [u8],
     carrier: Carrier<'_>,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {

@@ -481,7 +481,8 @@ impl<'a> Walk<'a, '_> {
     pub(crate) fn int_option(
         &mut self,
         bytes: &'a [u8],
-        (ip, extension): (Ip, usize),
+        ip: Ip,
+        extension: usize,
         option: usize,
         end: usize,
     ) -> Result<(), Refusal> {
@@ -822,7 +823,8 @@ impl<'a> Walk<'a, '_> {
     pub(crate) fn geneve_option(
         &mut self,
         bytes: &'a [u8],
-        (ip, l4): (Ip, usize),
+        ip: Ip,
+        l4: usize,
         option: usize,
         end: usize,
     ) -> Result<(), Refusal> {

@@ -257,7 +257,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                     return Err(Refusal::BadOption);
                 }
                 // Found even if only the flow is read: INT behind it is then not looked for.
-                self.int_option(bytes, (ip, at), option, next)?;
+                self.int_option(bytes, ip, at, option, next)?;
             }
             option = next;
         }
@@ -485,7 +485,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                 self.int_left_out = true;
                 break;
             }
-            self.geneve_option(bytes, (ip, at - 8), option, next)?;
+            self.geneve_option(bytes, ip, at - 8, option, next)?;
             option = next;
         }
         self.inside(bytes, end, u16_at(header, 2))

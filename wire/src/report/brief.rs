@@ -137,7 +137,8 @@ impl Template {
 pub(crate) fn read<'a>(
     payload: &'a [u8],
     profile: &Profile,
-    (layouts, latest): (&mut Layouts, &mut Template),
+    layouts: &mut Layouts,
+    latest: &mut Template,
 ) -> Option<Brief<'a>> {
     let (fixed, rest) = payload.split_first_chunk::<{ field::STACK }>()?;
     if !latest.is_like(fixed) {

@@ -364,7 +364,8 @@ fn is_alone(payload: &[u8], head: &Head) -> bool {
 pub(crate) fn read<'a>(
     payload: &'a [u8],
     profile: &Profile,
-    (layouts, latest): (&mut Layouts, &mut Template),
+    layouts: &mut Layouts,
+    latest: &mut Template,
 ) -> Option<Brief<'a>> {
     let mut parts = split(payload, latest.place);
     let is_like_latest = parts.is_some_and(|(head, packet, shim)| {

@@ -60,14 +60,14 @@ impl Decoder {
     /// that [`Decoder::reports`] would give. `None` does not imply anything about the payload.
     #[inline(always)]
     pub fn brief<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
-        brief::read(payload, &self.profile, (&mut self.layouts, &mut self.look))
+        brief::read(payload, &self.profile, &mut self.layouts, &mut self.look)
     }
 
     /// The same for single common reports of all kinds: version 1.0 or 2.0, UDP or TCP, with or without Ethernet, INT 1.0 or 2.x. It takes
     /// about ten nanoseconds more.
     #[inline(always)]
     pub fn brief_any<'a>(&mut self, payload: &'a [u8]) -> Option<Brief<'a>> {
-        brief_any::read(payload, &self.profile, (&mut self.layouts, &mut self.any))
+        brief_any::read(payload, &self.profile, &mut self.layouts, &mut self.any)
     }
 
     /// The layout of records of a shape that [`Decoder::brief`] or [`Decoder::brief_any`] returned.

@@ -1,4 +1,4 @@
-//! Which packet a report is about: a digest of the fields that are equal at every node on its path, and its hop limit.
+//! Identifies the packet of a report, by a digest of the fields that are equal at every node on its path, and by its hop limit.
 
 use super::Report;
 use crate::bytes::{try_u16, try_u32, u16_at};

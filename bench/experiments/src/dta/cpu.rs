@@ -138,7 +138,7 @@ fn state(settings: &Settings) -> Result<Spread, CliError> {
         warmed_up += feed.burst(Input::Payloads, &mut collector, &mut batch);
         batch.clear();
     }
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let mut reports = 0;
         for _ in 0..8 {
             reports += feed.burst(Input::Payloads, &mut collector, &mut batch) as u64;

@@ -226,7 +226,7 @@ fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
     let from = vec![1_u8; len];
     let mut to = vec![0_u8; len];
     let mut at = 0;
-    let ns = timing::of(settings, || {
+    let ns = timing::measure(settings, || {
         to[at..at + CHUNK].copy_from_slice(std::hint::black_box(&from[at..at + CHUNK]));
         std::hint::black_box(&mut to);
         at = (at + CHUNK) % len;

@@ -1,4 +1,5 @@
-//! Where a reader of a list spends its time: reading alone as in the paper, and what hopwise's reader adds (Fig. 8b).
+//! Measures where a reader of an Append list spends its time: reading alone, as in Fig. 8b of the DTA paper, and the checks that
+//! hopwise's reader adds.
 
 use std::hint::black_box;
 
@@ -13,12 +14,12 @@ use crate::{
 };
 use terminal::CliError;
 
-/// Blocks of a round.
+/// Number of blocks that a round of a measurement reads.
 const ROUND: u64 = 256;
-/// The list that is read.
+/// Number of the list that is read.
 const LIST: u64 = 0;
 
-/// Each step of a reader of a list includes those before it.
+/// The steps of a reader; each includes those before it.
 const STEPS: [&str; 4] = [
     "pointer",
     "and read (as in the paper)",
@@ -26,7 +27,7 @@ const STEPS: [&str; 4] = [
     "and sequence number (hopwise)",
 ];
 
-/// The time of a reader per batch, step by step, on one core, without collection.
+/// The table and the plot: time of a reader per batch, step by step, on one core, while no reports arrive.
 pub(super) struct Parts {
     table: Table,
     bars: [Series; 4],
@@ -80,13 +81,13 @@ impl Parts {
     }
 }
 
-/// The block after this one.
+/// Moves on to the next block of the ring, and returns it.
 fn advance(block: &mut u64, blocks: u64) -> u64 {
     *block = if *block + 1 == blocks { 0 } else { *block + 1 };
     *block
 }
 
-/// Nanoseconds per batch of each step.
+/// Measures each step, ns per batch.
 fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4], CliError> {
     let lists = store.lists().ok_or_else(|| failed("no lists"))?;
     let ring = lists.ring();
@@ -98,26 +99,26 @@ fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4
     let covered = block_len - 4;
     let mut scratch = vec![0; block_len];
     let mut block = 0;
-    let pointer = timing::of(settings, || {
+    let pointer = timing::measure(settings, || {
         for _ in 0..ROUND {
             black_box(advance(&mut block, blocks));
         }
         Ok(ROUND)
     })?;
-    let bare = timing::of(settings, || {
+    let bare = timing::measure(settings, || {
         for _ in 0..ROUND {
-            let at = BODY + ring.offset(LIST, advance(&mut block, blocks));
+            let offset = BODY + ring.offset(LIST, advance(&mut block, blocks));
             region
-                .read(at, &mut scratch[..entries])
+                .read(offset, &mut scratch[..entries])
                 .map_err(|_| failed("out of range"))?;
             black_box(&mut scratch);
         }
         Ok(ROUND)
     })?;
-    let checked = timing::of(settings, || {
+    let checked = timing::measure(settings, || {
         for _ in 0..ROUND {
-            let at = BODY + ring.offset(LIST, advance(&mut block, blocks));
-            let crc = region.read_with_crc_32c(at, &mut scratch, covered);
+            let offset = BODY + ring.offset(LIST, advance(&mut block, blocks));
+            let crc = region.read_with_crc_32c(offset, &mut scratch, covered);
             black_box(crc.map_err(|_| failed("out of range"))?);
             black_box(&mut scratch);
         }
@@ -126,7 +127,7 @@ fn steps(settings: &Settings, store: &DtaStore, batch: u16) -> Result<[Spread; 4
     let mut reader = lists
         .from_oldest(LIST as u32)
         .ok_or_else(|| failed("no such list"))?;
-    let follower = timing::of(settings, || {
+    let follower = timing::measure(settings, || {
         for _ in 0..ROUND {
             match reader.next() {
                 Next::Batch { entries, .. } => {

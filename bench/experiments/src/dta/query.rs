@@ -133,7 +133,7 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
 
 fn hashing<const N: usize>(settings: &Settings, keys: &[Key]) -> Result<Spread, CliError> {
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
         for key in keys {
             black_box(slots_n::<N>(key.as_ref()));
@@ -145,7 +145,7 @@ fn hashing<const N: usize>(settings: &Settings, keys: &[Key]) -> Result<Spread, 
 /// Reads slots at known addresses, with prefetch as in the reader.
 fn loading(settings: &Settings, region: &Region, addresses: &[u64]) -> Result<Spread, CliError> {
     let mut rounds_of_keys = addresses.chunks(ROUND).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let addresses = rounds_of_keys.next().unwrap_or_default();
         for some in addresses.chunks(BATCH) {
             some.iter().for_each(|at| region.prefetch(*at));
@@ -167,7 +167,7 @@ fn querying(
     let mut out = [0; BATCH * 4];
     let mut answers = [Answer::Empty; BATCH];
     let mut rounds_of_keys = keys.chunks(ROUND).cycle();
-    timing::of(settings, || {
+    timing::measure(settings, || {
         let keys = rounds_of_keys.next().unwrap_or_default();
         for some in keys.chunks(BATCH) {
             let answered = reader.get_batch(some, policy, copies, &mut out, &mut answers);
@@ -187,7 +187,7 @@ fn single(
 ) -> Result<Spread, CliError> {
     let mut out = [0; 4];
     let mut at = 0_usize;
-    timing::of(settings, || {
+    timing::measure(settings, || {
         for _ in 0..128 {
             let key = keys[at % keys.len()];
             let answer = reader.get(key.as_ref(), Policy::Majority, copies, &mut out);

@@ -960,7 +960,7 @@ class Rows(TypedDict):
 
 
 class SessionView(TypedDict):
-    """The requester's rights."""
+    """The requester's role, and the token's name."""
 
     # In a console: addresses of the pages of collectors, by their names, as configured.
     collectors: NotRequired[dict[str, str]]

@@ -81,20 +81,20 @@ const CONTROL: u16 = 1 << 5;
 /// Calls `each` for the messages from the offset `from` on, in order, until it returns `false` or the last whole batch ends. Returns the
 /// offset after all that is passed: the next one to ask for.
 pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -> bool) -> i64 {
-    let mut at = from;
+    let mut position = from;
     let mut is_first = true;
-    while let Some((batch, rest)) = batch(bytes, is_first, at) {
+    while let Some((batch, rest)) = batch(bytes, is_first, position) {
         (bytes, is_first) = (rest, false);
         let end = batch.end;
-        if end <= at {
+        if end <= position {
             continue;
         }
-        match batch.each(at, &mut each) {
-            Ok(()) => at = end,
+        match batch.each(position, &mut each) {
+            Ok(()) => position = end,
             Err(stopped) => return stopped,
         }
     }
-    at
+    position
 }
 
 impl Batch<'_> {

@@ -213,11 +213,11 @@ pub fn produce(
         out.extend((partitions.len() as i32).to_be_bytes());
         for partition in partitions {
             out.extend(partition.to_be_bytes());
-            let at = out.len();
+            let length_offset = out.len();
             out.extend([0; 4]);
             write(*partition, out);
-            let len = (out.len() - at - 4) as u32;
-            out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+            let len = (out.len() - length_offset - 4) as u32;
+            out[length_offset..length_offset + 4].copy_from_slice(&len.to_be_bytes());
         }
     })
 }

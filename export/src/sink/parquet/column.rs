@@ -204,12 +204,12 @@ impl Column {
                 .iter()
                 .for_each(|number| self.plain_number(*number, &mut data)),
         }
-        let at = out.len();
+        let page_offset = out.len();
         let encoding = if dictionary.is_some() { DICTIONARY } else { PLAIN };
         raw += write_page(out, &data, Page::Data(self.definitions.len(), encoding));
         Chunk {
             dictionary,
-            data: at,
+            data: page_offset,
             len: out.len() - begun,
             raw,
         }
@@ -355,33 +355,33 @@ fn bits(most: u32) -> u32 {
 
 /// Levels, with their length before them.
 fn levels(levels: &[u32], width: u32, out: &mut Vec<u8>) {
-    let at = out.len();
+    let length_offset = out.len();
     out.extend([0; 4]);
     hybrid(levels, width, out);
-    let len = (out.len() - at - 4) as u32;
-    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    let len = (out.len() - length_offset - 4) as u32;
+    out[length_offset..length_offset + 4].copy_from_slice(&len.to_le_bytes());
 }
 
 /// Runs of one number, and groups of eight of `width` bits each.
 fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     let mut literal = 0;
-    let mut at = 0;
-    while at < numbers.len() {
-        let run = numbers[at..]
+    let mut index = 0;
+    while index < numbers.len() {
+        let run = numbers[index..]
             .iter()
-            .take_while(|number| **number == numbers[at])
+            .take_while(|number| **number == numbers[index])
             .count();
         // What fills the last group of literals is not in the run.
-        let fills = (8 - (at - literal) % 8) % 8;
+        let fills = (8 - (index - literal) % 8) % 8;
         if run < fills + 8 {
-            at += run;
+            index += run;
             continue;
         }
-        pack(&numbers[literal..at + fills], width, out);
+        pack(&numbers[literal..index + fills], width, out);
         varint((run as u64 - fills as u64) << 1, out);
-        out.extend_from_slice(&numbers[at].to_le_bytes()[..width.div_ceil(8) as usize]);
-        at += run;
-        literal = at;
+        out.extend_from_slice(&numbers[index].to_le_bytes()[..width.div_ceil(8) as usize]);
+        index += run;
+        literal = index;
     }
     pack(&numbers[literal..], width, out);
 }

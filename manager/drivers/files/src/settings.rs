@@ -17,9 +17,9 @@ pub enum Confirm {
 }
 
 impl Confirm {
-    /// Returns the confirmation with that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
+    /// Returns the confirmation with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
             "applied" => Some(Self::Applied),
             "written" => Some(Self::Written),
             _ => None,

@@ -101,7 +101,7 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
                 out,
                 "encoding dscp={} l4_checksum={}",
                 encoding.dscp,
-                encoding.l4_checksum.word()
+                encoding.l4_checksum.name()
             )
         }
         Rule::Session(collector) => write!(out, "session collector={collector}"),
@@ -112,7 +112,7 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
         Rule::Filter(filter) => {
             out.push_str("filter");
             write_key(out, &filter.key)?;
-            let algorithm = filter.algorithm.word();
+            let algorithm = filter.algorithm.name();
             let metric = filter.metric.name();
             write!(
                 out,
@@ -141,7 +141,7 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
             write!(
                 out,
                 " mode={} bits={bits:#06x} hops={hops} sample={sample} drops={drops} # {}",
-                mode.word(),
+                mode.name(),
                 instruction::names(bits)
             )
         }
@@ -190,7 +190,7 @@ pub fn rule(line: &str) -> Result<Rule, String> {
             let l4_checksum = pairs.word("l4_checksum", |word| {
                 [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero]
                     .into_iter()
-                    .find(|one| one.word() == word)
+                    .find(|one| one.name() == word)
             })?;
             Rule::Encoding(Encoding {
                 dscp: pairs.number("dscp", 63)?,
@@ -201,7 +201,7 @@ pub fn rule(line: &str) -> Result<Rule, String> {
         "sink" => Rule::Sink(pairs.value("port")?),
         "instruction" => Rule::Instruction(pairs.number("bit", 15)?),
         "filter" => {
-            let algorithm = pairs.word("algorithm", FilterAlgorithm::from_word)?;
+            let algorithm = pairs.word("algorithm", FilterAlgorithm::from_name)?;
             if (algorithm == FilterAlgorithm::Rule) != condition.is_some() {
                 return Err("a filter has a `rule` if that is its algorithm".to_owned());
             }
@@ -217,7 +217,7 @@ pub fn rule(line: &str) -> Result<Rule, String> {
         "source" => Rule::Source(pairs.value("port")?),
         "watch" => Rule::Watch(Arc::new(Watch {
             key: pairs.key()?,
-            mode: pairs.word("mode", Mode::from_word)?,
+            mode: pairs.word("mode", Mode::from_name)?,
             bits: pairs.word("bits", |text| {
                 u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()
             })?,

@@ -362,7 +362,7 @@ impl Network {
         self.manager
             .devices()
             .iter()
-            .map(|device| device.phase.word())
+            .map(|device| device.phase.name())
             .collect()
     }
 }

@@ -393,9 +393,9 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
     })?;
     let checksums = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
     let l4_checksum = parse_all("l4_checksum", &settings.l4_checksum, |word| {
-        checksums.into_iter().find(|one| one.word() == word)
+        checksums.into_iter().find(|one| one.name() == word)
     })?;
-    let modes = parse_all("modes", &settings.modes, Mode::from_word)?;
+    let modes = parse_all("modes", &settings.modes, Mode::from_name)?;
     if settings.bits.iter().any(|bit| *bit > 15) {
         return Err((
             "bits",

@@ -79,7 +79,7 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
             }
             let port = replicas
                 .iter()
-                .find_map(|(port, _)| port.number())
+                .find_map(|copy| copy.port.number())
                 .unwrap_or_default();
             let _ = writeln!(line, "mirroring_add {session} {port}");
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::message::{
@@ -110,6 +111,15 @@ impl Key {
     }
 }
 
+/// A copy of a packet that a clone session or a multicast group makes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketCopy {
+    /// Egress port.
+    pub port: Bytes,
+    /// Number by which the program tells copies to the same port apart.
+    pub instance: u32,
+}
+
 /// The effect of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {
@@ -117,8 +127,8 @@ pub enum Content {
     Action(u32, BTreeMap<u32, Bytes>),
     /// The copies of a clone session or a multicast group.
     Copies {
-        /// Port and instance of each, in order.
-        replicas: Vec<(Bytes, u32)>,
+        /// The copies, sorted by port and instance.
+        replicas: Vec<PacketCopy>,
         /// Class of service; of a group always 0.
         class: u32,
         /// Longest copy; 0: no limit, as always of a group.
@@ -299,27 +309,30 @@ fn replication(kind: ReplicationKind) -> EntityKind {
     EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: Some(kind) })
 }
 
-fn replica((port, instance): &(Bytes, u32)) -> Replica {
-    let number = port.number().and_then(|number| u32::try_from(number).ok());
+fn replica(copy: &PacketCopy) -> Replica {
+    let number = copy.port.number().and_then(|number| u32::try_from(number).ok());
     // The older form of a port is the one that every device accepts.
-    let port = number.map_or_else(|| PortKind::Port(port.to_vec()), PortKind::EgressPort);
+    let port = number.map_or_else(|| PortKind::Port(copy.port.to_vec()), PortKind::EgressPort);
     Replica {
         port_kind: Some(port),
-        instance: *instance,
+        instance: copy.instance,
     }
 }
 
-/// Returns port and instance of copies, sorted: a device returns them in any order.
-fn copies(replicas: &[Replica]) -> Vec<(Bytes, u32)> {
+/// Reads the copies of a message, and sorts them: a device returns them in any order.
+fn copies(replicas: &[Replica]) -> Vec<PacketCopy> {
     let copies = replicas.iter().map(|replica| {
         let port = match &replica.port_kind {
             Some(PortKind::EgressPort(port)) => Bytes::from(u128::from(*port)),
             Some(PortKind::Port(bytes)) => Bytes::new(bytes),
             None => Bytes::from(0),
         };
-        (port, replica.instance)
+        PacketCopy {
+            port,
+            instance: replica.instance,
+        }
     });
-    let mut copies: Vec<(Bytes, u32)> = copies.collect();
+    let mut copies: Vec<PacketCopy> = copies.collect();
     copies.sort_unstable();
     copies
 }
@@ -437,14 +450,17 @@ fn action(content: &Content) -> Option<TableAction> {
     })
 }
 
-/// Computes a digest of entries in any order.
+/// Returns the first bytes of the SHA-256 of the entries, sorted, each as its P4Runtime message with its length before it. Equal
+/// entries have one digest in every version of hopwise.
 pub fn digest<'a>(entries: impl Iterator<Item = &'a Entry>) -> [u8; 8] {
     let mut sorted: Vec<&Entry> = entries.collect();
     sorted.sort_unstable();
     let mut hash = Sha256::new();
     for entry in sorted {
-        // The text of an entry is unambiguous: every value has a length or an end.
-        hash.update(format!("{entry:?}\n").as_bytes());
+        let message = Entity {
+            entity: Some(entry.message(false)),
+        };
+        hash.update(message.encode_length_delimited_to_vec());
     }
     let full = hash.finalize();
     let mut short = [0; 8];
@@ -482,7 +498,10 @@ mod tests {
     #[test]
     fn entries_survive_the_way_through_a_message() {
         let copies = Content::Copies {
-            replicas: vec![(Bytes::from(3), 1)],
+            replicas: vec![PacketCopy {
+                port: Bytes::from(3),
+                instance: 1,
+            }],
             class: 2,
             truncate: 128,
         };

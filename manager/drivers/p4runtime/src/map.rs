@@ -169,7 +169,7 @@ choice! {
 wire::named! {
     /// The kind of rule that an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Kind, word {
+    pub enum Kind, name {
         /// Reports go to a collector.
         Session => "session",
         /// A port removes INT.
@@ -355,7 +355,7 @@ pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
 fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> Map {
     let mut modes = BTreeSet::new();
     for (index, word) in settings.modes.iter().enumerate() {
-        match Mode::from_word(word) {
+        match Mode::from_name(word) {
             Some(mode) => drop(modes.insert(mode)),
             None => reader.refuse(
                 span_of(root, &["modes", &index.to_string()]),
@@ -394,7 +394,7 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             .find(|kind| *kind != Kind::Forwarding && !settings.rows(*kind).is_empty());
         if let Some(kind) = other {
             reader.refuse(
-                span_of(root, &[kind.word()]),
+                span_of(root, &[kind.name()]),
                 "no intent concerns a device with a role: its map has `forwarding` and `counters`",
             );
         }
@@ -405,11 +405,11 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
     }
     for kind in Kind::ALL {
         for (index, row) in settings.rows(kind).iter().enumerate() {
-            check_row(kind, row, &[kind.word(), &index.to_string()], root, reader);
+            check_row(kind, row, &[kind.name(), &index.to_string()], root, reader);
         }
         if settings.rows(kind).len() > MAX_ROWS {
             reader.refuse(
-                span_of(root, &[kind.word()]),
+                span_of(root, &[kind.name()]),
                 format!("one rule is at most {MAX_ROWS} entries"),
             );
         }
@@ -428,7 +428,7 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
     let by_rule = settings
         .filter
         .iter()
-        .any(|row| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.word()));
+        .any(|row| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.name()));
     let numbers = span_of(root, &["rule_filters"]);
     match settings.rule_filters.as_slice() {
         [] if by_rule => {
@@ -475,7 +475,7 @@ fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>
                     _ => 0,
                 };
                 if last.is_none_or(|last| last > most) {
-                    let span = span_of(root, &[kind.word(), &index.to_string()]);
+                    let span = span_of(root, &[kind.name(), &index.to_string()]);
                     reader.refuse(
                         span,
                         format!("`{field}` is at most `{parameter}`; write {field} = \"0-{most}\""),
@@ -508,7 +508,7 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     let has_mode = row
         .mode
         .as_deref()
-        .is_none_or(|mode| Mode::from_word(mode).is_some());
+        .is_none_or(|mode| Mode::from_name(mode).is_some());
     let mode_problem = (!has_mode).then_some("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"");
     let problems = [
         form_problem,
@@ -536,7 +536,7 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
             continue;
         };
         let problem = if !kind.has(variable.scope()) {
-            format!("a rule of `{}` has no value `{variable}`", kind.word())
+            format!("a rule of `{}` has no value `{variable}`", kind.name())
         } else if variable.is_key() && section == "params" {
             format!("`{variable}` describes packets; it can stand in `match` only")
         } else {
@@ -595,7 +595,7 @@ fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
 
 /// Describes the problem of an entry's algorithm and metric.
 fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
-    let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_word);
+    let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_name);
     let compares = matches!(
         algorithm,
         Some(Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow))
@@ -656,7 +656,7 @@ mod tests {
             .collect();
         assert!(keys.len() > 20, "{keys:?}");
         let is_missing = |word: &&str| !page.contains(&format!("`{word}`"));
-        let words = Variable::ALL.iter().map(|variable| variable.word());
+        let words = Variable::ALL.iter().map(|variable| variable.name());
         assert_eq!(
             keys.into_iter()
                 .chain(words)

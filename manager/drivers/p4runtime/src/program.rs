@@ -10,7 +10,7 @@ use manager::rule_limits::RuleLimits;
 use prost::Message;
 
 use crate::counters::Counters;
-use crate::entry::{Bytes, Field};
+use crate::entry::{Bytes, Field, PacketCopy};
 use crate::map::{FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RowSettings, Value, Variable};
 use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 use crate::notation::Notation;
@@ -128,8 +128,8 @@ pub(crate) enum Form {
         port: Value,
         truncate: i32,
     },
-    /// A multicast group: port and instance of each copy, in order.
-    Group { group: u32, replicas: Vec<(Bytes, u32)> },
+    /// A multicast group with its copies, sorted by port and instance.
+    Group { group: u32, replicas: Vec<PacketCopy> },
 }
 
 /// The value of a field or a parameter, bound to its id.
@@ -479,7 +479,7 @@ fn table_rows(row: &RowSettings) -> Vec<RowSettings> {
 
 /// Returns algorithm and metric of an entry of a filter.
 fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
-    let algorithm = FilterAlgorithm::from_word(row.algorithm.as_deref()?)?;
+    let algorithm = FilterAlgorithm::from_name(row.algorithm.as_deref()?)?;
     Some((algorithm, row.metric.as_deref().and_then(Metric::from_name)))
 }
 
@@ -565,8 +565,8 @@ impl<'a> Binding<'a> {
             return Vec::new();
         };
         if expected != Some(role.kind) {
-            let map_role = expected.map_or("switch", RoleKind::word);
-            let word = role.kind.word();
+            let map_role = expected.map_or("switch", RoleKind::name);
+            let word = role.kind.name();
             self.problem::<()>(format!(
                 "the map is that of a {map_role}, and the device has the role `{word}`"
             ));
@@ -611,7 +611,10 @@ impl<'a> Binding<'a> {
                 let mut replicas: Vec<_> = row
                     .replicas
                     .iter()
-                    .map(|copy| (Bytes::from(u128::from(copy.port)), copy.instance))
+                    .map(|copy| PacketCopy {
+                        port: Bytes::from(u128::from(copy.port)),
+                        instance: copy.instance,
+                    })
                     .collect();
                 replicas.sort_unstable();
                 Form::Group {
@@ -633,7 +636,7 @@ impl<'a> Binding<'a> {
         Some(Row {
             kind,
             family: row.family,
-            mode: row.mode.as_deref().and_then(Mode::from_word),
+            mode: row.mode.as_deref().and_then(Mode::from_name),
             filter: filter_of(row),
             order: 1,
             step: 0,
@@ -836,7 +839,7 @@ impl<'a> Binding<'a> {
             let value = match bound.value {
                 Value::Number(number) => number.to_string(),
                 Value::Range(first, last) => format!("{first}-{last}"),
-                Value::Variable(variable) => variable.word().to_owned(),
+                Value::Variable(variable) => variable.name().to_owned(),
             };
             self.problem::<()>(format!("{what} has {width} bits, which do not fit `{value}`"));
         }

@@ -1,4 +1,4 @@
-//! Messages about requests that a device refused.
+//! Makes messages for the operator out of a P4Runtime write request that a device refused.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::message::Error;
 use crate::program::Program;
 use crate::translate::Batch;
 
-/// A request that the device refused.
+/// A write request that the device refused.
 pub(crate) struct RefusedRequest<'a> {
     pub(crate) program: &'a Program,
     /// Tables without room for all its entries, with a sentence about each.
@@ -20,9 +20,9 @@ pub(crate) struct RefusedRequest<'a> {
 impl RefusedRequest<'_> {
     /// Describes the first update that was refused, with the reason.
     pub(crate) fn text(&self, reason: &str, errors: &[Error]) -> String {
-        let failed: Vec<(&Entry, &Error)> = self.batch.iter().map(|(_, entry)| entry).zip(errors).collect();
-        let failed: Vec<_> = failed
-            .into_iter()
+        let entries = self.batch.iter().map(|(_, entry)| entry);
+        let failed: Vec<(&Entry, &Error)> = entries
+            .zip(errors)
             .filter(|(_, error)| error.canonical_code != 0)
             .collect();
         let Some((entry, error)) = failed.first() else {
@@ -40,7 +40,7 @@ impl RefusedRequest<'_> {
             Key::Table { table, .. } => self.full.get(table),
             Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
         };
-        let why = code_text(error, table);
+        let why = explain_code(error, table);
         let more = if failed.len() > 1 {
             format!(", and {} more", failed.len() - 1)
         } else {
@@ -52,10 +52,10 @@ impl RefusedRequest<'_> {
 
 /// Describes an error code. `full` is a sentence about a table without room; not every device has a code for that: PI, and so
 /// BMv2, answers UNKNOWN.
-fn code_text(error: &Error, full: Option<&String>) -> String {
+fn explain_code(error: &Error, full: Option<&String>) -> String {
     let code = Code::from_i32(error.canonical_code);
-    let short: String = error.message.chars().take(300).collect();
-    let what = match code {
+    let message: String = error.message.chars().take(MAX_MESSAGE).collect();
+    let explanation = match code {
         Code::AlreadyExists => "it is there already; remove the entry of the other program",
         Code::NotFound => "it no longer exists; the manager reads the device again",
         Code::Unimplemented => {
@@ -73,9 +73,12 @@ fn code_text(error: &Error, full: Option<&String>) -> String {
             None => code.description(),
         },
     };
-    if short.is_empty() {
-        what.to_owned()
+    if message.is_empty() {
+        explanation.to_owned()
     } else {
-        format!("{what} ({short})")
+        format!("{explanation} ({message})")
     }
 }
+
+/// Maximum number of characters of the device's own message.
+const MAX_MESSAGE: usize = 300;

@@ -18,7 +18,7 @@ use manager::device::{Change, Encoding, Filter, FilterAlgorithm, Mode, OtherEntr
 use manager::flows::{ANY_PORT, FlowMatch, Ports};
 use manager::instruction::{self, Bits};
 
-use crate::entry::{Bytes, Content, Entry, Field, Key, MARK};
+use crate::entry::{Bytes, Content, Entry, Field, Key, MARK, PacketCopy};
 use crate::map::{FamilyWord, Kind, PriorityWord, Value, Variable};
 use crate::message::{MatchType, UpdateType};
 use crate::program::{BoundValue, Form, Program, Report, Route, Row};
@@ -148,7 +148,7 @@ impl Program {
                 "the program marks INT by DSCP {} and fixes the L4 checksum; write dscp = {} and l4_checksum = \"{}\" in [manager]",
                 fixed.dscp,
                 fixed.dscp,
-                fixed.l4_checksum.word()
+                fixed.l4_checksum.name()
             )),
             None => Err("the program has no INT in packets; use mode = \"postcard\"".to_owned()),
         }
@@ -157,7 +157,7 @@ impl Program {
     fn check_watch(&self, watch: &Watch) -> Result<(), String> {
         let lacking = watch.bits & !self.bits();
         if !self.map.modes.contains(&watch.mode) {
-            return Err(format!("the program has no mode \"{}\"", watch.mode.word()));
+            return Err(format!("the program has no mode \"{}\"", watch.mode.name()));
         }
         if lacking != 0 {
             return Err(format!(
@@ -184,7 +184,7 @@ impl Program {
             return Err("the program has no filter; remove `filter` from the intent".to_owned());
         }
         if !self.rows(Kind::Filter).any(|(_, row)| is_filter_row(row, filter)) {
-            let algorithm = filter.algorithm.word();
+            let algorithm = filter.algorithm.name();
             let metric = filter.metric;
             return Err(format!(
                 "the program has no filter {algorithm} of {metric}; use another metric or filter"
@@ -205,7 +205,7 @@ impl Program {
         }
         let always = kind == Kind::Transit;
         if entries.is_empty() && !always {
-            return Err(format!("the program has no `{}` for this", kind.word()));
+            return Err(format!("the program has no `{}` for this", kind.name()));
         }
         Ok(entries)
     }
@@ -244,7 +244,10 @@ impl Program {
             } => {
                 let port = self.number(*port, given)?.unwrap_or(0);
                 // Instance 0: Stratum on a Tofino refuses others.
-                let replicas = vec![(Bytes::from(port), 0)];
+                let replicas = vec![PacketCopy {
+                    port: Bytes::from(port),
+                    instance: 0,
+                }];
                 let content = Content::Copies {
                     replicas,
                     class: 0,
@@ -634,10 +637,10 @@ impl Program {
                 else {
                     return None;
                 };
-                let [(to, _)] = replicas.as_slice() else {
+                let [copy] = replicas.as_slice() else {
                     return None;
                 };
-                let to = to.number()?;
+                let to = copy.port.number()?;
                 let expected = self.number(*port, &RuleValues::Nothing).ok().flatten();
                 (session == number && found == truncate && expected == Some(to)).then_some(())?;
             }
@@ -647,8 +650,8 @@ impl Program {
                 Key::Group(found),
                 Content::Copies { replicas: copies, .. },
             ) => {
-                let expected: BTreeSet<u32> = replicas.iter().map(|(_, instance)| *instance).collect();
-                let instances: BTreeSet<u32> = copies.iter().map(|(_, instance)| *instance).collect();
+                let expected: BTreeSet<u32> = replicas.iter().map(|copy| copy.instance).collect();
+                let instances: BTreeSet<u32> = copies.iter().map(|copy| copy.instance).collect();
                 (group == found && expected == instances).then_some(())?;
             }
             (
@@ -848,7 +851,7 @@ impl Program {
         match &entry.content {
             Content::Action(action, _) => format!("{what} ({})", self.action_name(*action)),
             Content::Copies { replicas, .. } => {
-                let mut ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
+                let mut ports: Vec<String> = replicas.iter().map(|copy| copy.port.to_string()).collect();
                 ports.dedup();
                 format!("{what} (to port {})", ports.join(", "))
             }

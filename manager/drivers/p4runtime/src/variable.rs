@@ -46,8 +46,8 @@ impl Variable {
             /// All variables in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// Returns the word for this variable in a map.
-            pub fn word(self) -> &'static str {
+            /// Returns the name of this variable in a map.
+            pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }
 
@@ -186,7 +186,7 @@ impl Variable {
 
 impl fmt::Display for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.name())
     }
 }
 
@@ -201,9 +201,9 @@ impl Setting for Value {
         if let Some(range) = range(word) {
             return Some(range);
         }
-        let found = Variable::ALL.iter().find(|variable| variable.word() == word);
+        let found = Variable::ALL.iter().find(|variable| variable.name() == word);
         if found.is_none() {
-            let words: Vec<&str> = Variable::ALL.iter().map(|variable| variable.word()).collect();
+            let words: Vec<&str> = Variable::ALL.iter().map(|variable| variable.name()).collect();
             let advice = settings::read::nearest(word, &words).map_or_else(
                 || format!("use one of: {}", words.join(", ")),
                 |one| format!("did you mean `{one}`?"),
@@ -218,7 +218,7 @@ impl Setting for Value {
             // Read as one of 64 bits.
             Self::Number(number) => u64::try_from(*number).unwrap_or(u64::MAX).show(),
             Self::Range(first, last) => format!("{first}-{last}").show(),
-            Self::Variable(variable) => variable.word().to_owned().show(),
+            Self::Variable(variable) => variable.name().to_owned().show(),
         }
     }
 }

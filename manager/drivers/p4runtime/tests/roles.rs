@@ -303,12 +303,12 @@ fn install(model: &mut Model, info: &P4Info, entry: &Entry) {
     let port = |bytes: &p4runtime::entry::Bytes| bytes.number().unwrap() as u16;
     match (&entry.key, &entry.content) {
         (Key::Clone(session), Content::Copies { replicas, .. }) => {
-            model.set_session(*session, port(&replicas[0].0))
+            model.set_session(*session, port(&replicas[0].port))
         }
         (Key::Group(group), Content::Copies { replicas, .. }) => {
             let copies: Vec<_> = replicas
                 .iter()
-                .map(|(to, instance)| (port(to), *instance as u16))
+                .map(|copy| (port(&copy.port), copy.instance as u16))
                 .collect();
             model.set_group(*group as u16, &copies);
         }

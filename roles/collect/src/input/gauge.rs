@@ -187,13 +187,13 @@ impl InputGauge {
     }
 }
 
-fn sum(one: Counters, other: Counters) -> Counters {
+fn sum(first: Counters, other: Counters) -> Counters {
     Counters {
-        redirected: one.redirected + other.redirected,
-        passed_fragment: one.passed_fragment + other.passed_fragment,
-        passed_too_long: one.passed_too_long + other.passed_too_long,
-        passed_unusual: one.passed_unusual + other.passed_unusual,
-        passed_no_socket: one.passed_no_socket + other.passed_no_socket,
-        device_dropped: one.device_dropped + other.device_dropped,
+        redirected: first.redirected + other.redirected,
+        passed_fragment: first.passed_fragment + other.passed_fragment,
+        passed_too_long: first.passed_too_long + other.passed_too_long,
+        passed_unusual: first.passed_unusual + other.passed_unusual,
+        passed_no_socket: first.passed_no_socket + other.passed_no_socket,
+        device_dropped: first.device_dropped + other.device_dropped,
     }
 }

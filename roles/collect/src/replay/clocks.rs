@@ -53,7 +53,7 @@ struct Clock {
 /// The difference between the clocks of two interfaces of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// The capture.
+    /// Path of the capture file.
     pub file: PathBuf,
     /// The interface whose times hold, and the other.
     pub interfaces: [u16; 2],

@@ -15,8 +15,8 @@ impl Setting for NodeRange {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         if let Value::Integer(_) = node.get_ref() {
-            let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
-            return one
+            let single_id = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
+            return single_id
                 .map(|id| Self(id, id))
                 .or_else(|| refuse::<Self>(node, reader));
         }

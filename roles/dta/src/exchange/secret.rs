@@ -141,8 +141,8 @@ impl Secret {
     }
 
     /// Whether this is the proof of `side`, in constant time.
-    pub(crate) fn is_proof(&self, given: &[u8], side: Side, nonces: &Nonces) -> bool {
-        self.mac(b"proof\0", side, nonces).verify_slice(given).is_ok()
+    pub(crate) fn is_proof(&self, received: &[u8], side: Side, nonces: &Nonces) -> bool {
+        self.mac(b"proof\0", side, nonces).verify_slice(received).is_ok()
     }
 
     /// The keys with which `own` tags its messages after the proofs, and verifies those of the other side.

@@ -56,9 +56,9 @@ pub(super) struct KernelStatus {
     pub(super) counted: Counted,
 }
 
-/// End offset, in the kernel's memory, of a region of `len` bytes at offset `at`.
-pub(super) fn end(at: u64, len: u64) -> u64 {
-    at + len.next_multiple_of(PAGE)
+/// End offset, in the kernel's memory, of a region of `len` bytes at offset `offset`.
+pub(super) fn end(offset: u64, len: u64) -> u64 {
+    offset + len.next_multiple_of(PAGE)
 }
 
 impl Kernel {
@@ -115,15 +115,20 @@ impl Kernel {
         Ok(())
     }
 
-    /// `len` bytes of the memory, from `at`.
-    pub(super) fn map(&self, at: u64, len: u64) -> std::io::Result<Region> {
-        self.rdma().map(at, len)
+    /// `len` bytes of the memory, from `offset`.
+    pub(super) fn map(&self, offset: u64, len: u64) -> std::io::Result<Region> {
+        self.rdma().map(offset, len)
     }
 
-    /// Registers a region, whose memory begins at `at`, for remote access.
-    pub(super) fn register(&self, named: &Registered, at: u64, what: &Registration) -> Result<(), Refused> {
+    /// Registers a region, whose memory begins at `offset`, for remote access.
+    pub(super) fn register(
+        &self,
+        named: &Registered,
+        offset: u64,
+        part: &Registration,
+    ) -> Result<(), Refused> {
         self.rdma()
-            .register(named, at + what.start, what.access, what.order, what.region)
+            .register(named, offset + part.start, part.access, part.order, part.region)
     }
 
     /// Takes over a queue pair whose peer has UDP port `port`. Responses go to the source MAC address of the request.
@@ -255,9 +260,9 @@ impl Kernel {
     }
 }
 
-fn refused(what: &str, error: &dyn std::fmt::Display) -> CliError {
+fn refused(problem: &str, error: &dyn std::fmt::Display) -> CliError {
     CliError::new(format!(
-        "[collector.memory] mode = \"xdp\": {what}: {error}; fix that (`hopwise doctor -c FILE` helps), or set mode = \
+        "[collector.memory] mode = \"xdp\": {problem}: {error}; fix that (`hopwise doctor -c FILE` helps), or set mode = \
          \"socket\", which needs no capabilities and no interface"
     ))
 }

@@ -77,11 +77,11 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         .then(|| Verbs::open(settings.listen.ip(), settings.queue_pairs))
         .transpose()?;
     let mut offered = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     for written in &settings.stores {
         let store = match &kernel {
             None => one(directory, written)?,
-            Some(kernel) => one_of_kernel(directory, written, kernel, at)?,
+            Some(kernel) => one_of_kernel(directory, written, kernel, offset)?,
         };
         let store = Arc::new(store);
         let registration = registration(&store.store, offered.len() as u16);
@@ -100,9 +100,9 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         };
         if let Some(kernel) = &kernel {
             kernel
-                .register(&registered, at, &registration)
+                .register(&registered, offset, &registration)
                 .map_err(|error| unregistered(written, &error))?;
-            at = kernel::end(at, region_len(&store.store.geometry()));
+            offset = kernel::end(offset, region_len(&store.store.geometry()));
         }
         let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
         let swapped = artifact && !written.tagged && written.entry_len() == 4;
@@ -159,17 +159,17 @@ fn unregistered(written: &RegionSettings, error: &dyn std::fmt::Display) -> CliE
     ))
 }
 
-/// A store in the kernel's memory at offset `at`, with the contents of its file.
+/// A store in the kernel's memory at offset `offset`, with the contents of its file.
 fn one_of_kernel(
     directory: &Path,
     written: &RegionSettings,
     kernel: &Kernel,
-    at: u64,
+    offset: u64,
 ) -> Result<SourceStore, CliError> {
     let file = file(directory, &written.name);
     let header = header(written);
     let len = region_len(&header.geometry);
-    let region = kernel.map(at, len).map_err(|error| {
+    let region = kernel.map(offset, len).map_err(|error| {
         let what = format!("cannot map the store `{}`", written.name);
         CliError::io(what, error, "configure fewer slots")
     })?;

@@ -225,12 +225,12 @@ impl Memory {
             .iter()
             .map(|why| (why.name(), stats.dropped[*why as usize]));
         MemoryView {
-            mode: self.settings.mode.word().into(),
+            mode: self.settings.mode.name().into(),
             xdp: xdp.map(XdpView::from_status),
             listen: self.listen.to_string(),
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
-            policy: self.settings.policy.word().into(),
+            policy: self.settings.policy.name().into(),
             bytes: self
                 .source
                 .stores()

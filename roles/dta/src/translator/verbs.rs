@@ -335,11 +335,14 @@ impl VerbsLink {
             });
         }
         for request in 0..requests {
-            let at = request * SLOT;
-            let part = &data[at..data.len().min(at + SLOT)];
+            let start = request * SLOT;
+            let part = &data[start..data.len().min(start + SLOT)];
             let ends = request + 1 == requests;
             let immediate = immediate.filter(|_| ends);
-            if sender.write(address + at as u64, key, part, immediate).is_err() {
+            if sender
+                .write(address + start as u64, key, part, immediate)
+                .is_err()
+            {
                 // There was credit: the device itself refuses. The requests before it are part of the same write.
                 return Err(if reliable {
                     Refused::RetransmitFull
@@ -351,7 +354,7 @@ impl VerbsLink {
             self.stats.bytes += part.len() as u64;
             if reliable {
                 let what = Operation::Write(immediate);
-                let offset = offset + at as u64;
+                let offset = offset + start as u64;
                 self.heads.push_back(Head {
                     region,
                     ends,
@@ -471,15 +474,15 @@ impl Transport for Verbs {
 
 /// The remote address and R_Key of `len` bytes of a region.
 fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
-    let found = regions
+    let known_region = regions
         .iter()
         .find(|known| known.region == region)
         .ok_or(Refused::NoRegion)?;
     let end = offset.checked_add(len).ok_or(Refused::OutOfRange)?;
-    if end > found.len {
+    if end > known_region.len {
         return Err(Refused::OutOfRange);
     }
-    Ok((found.address + offset, found.rkey))
+    Ok((known_region.address + offset, known_region.rkey))
 }
 
 /// The cause for a status of libibverbs (`enum ibv_wc_status`).

@@ -156,7 +156,7 @@ impl Worker {
             .collect();
         let [gap, malformed, unknown, overload] = stats.controls.nacks;
         TranslatorView {
-            layout: self.settings.layout.word().into(),
+            layout: self.settings.layout.name().into(),
             reports: stats.reports.received,
             completed: PRIMITIVES.into_iter().zip(stats.reports.done).collect(),
             dropped: NamedCounts::nonzero(

@@ -373,7 +373,7 @@ fn exporters(
         }
         let status = ExportStatus {
             export: name.to_owned(),
-            kind: export.kind.map_or("", |kind| kind.word()),
+            kind: export.kind.map_or("", |kind| kind.name()),
             authority: destination.authority.clone(),
             stream,
             partition: None,
@@ -437,11 +437,11 @@ pub fn probe(
     exports: &BTreeMap<String, ExportSettings>,
 ) -> Result<BTreeMap<String, Result<String, String>>, CliError> {
     let runtime = runtime()?;
-    let mut found = BTreeMap::new();
+    let mut probed = BTreeMap::new();
     for (name, export) in exports {
-        found.insert(name.clone(), runtime.block_on(probe_one(export)));
+        probed.insert(name.clone(), runtime.block_on(probe_one(export)));
     }
-    Ok(found)
+    Ok(probed)
 }
 
 /// Asks the ClickHouse of a console likewise.

@@ -327,7 +327,7 @@ impl HopSpool {
             let mut read = Vec::new();
             let mut unreadable = 0;
             let mut size = 0;
-            let found = self.queue.with(|spool| {
+            let page = self.queue.with(|spool| {
                 spool.read(from, until, records, bytes / UNPACKED, |bytes| {
                     match Hop::read(bytes) {
                         Some(hop) => {
@@ -342,7 +342,7 @@ impl HopSpool {
                     }
                 })
             });
-            match found {
+            match page {
                 spool::ReadResult::Load(number) => {
                     let file = self
                         .files

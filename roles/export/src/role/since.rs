@@ -52,7 +52,7 @@ impl Beginnings {
         let began = if known.is_some() {
             known
         } else {
-            self.found(alert, number)?
+            self.look_up_or_give_up(alert, number)?
         };
         alert.since = began.as_ref().map(|began| began.ts);
         Ok(began)
@@ -60,10 +60,10 @@ impl Beginnings {
 
     /// Searches the store. A search that fails again and again, because it takes too long, must not hold up all
     /// alerts.
-    fn found(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
-        let found = self.look_up(alert, number);
-        self.failures = if found.is_ok() { 0 } else { self.failures + 1 };
-        match found {
+    fn look_up_or_give_up(&mut self, alert: &Alert, number: u64) -> Result<Option<Alert>, String> {
+        let looked_up = self.look_up(alert, number);
+        self.failures = if looked_up.is_ok() { 0 } else { self.failures + 1 };
+        match looked_up {
             Err(error) if self.failures > MOST_FAILURES => {
                 self.failures = 0;
                 tracing::warn!(
@@ -73,7 +73,7 @@ impl Beginnings {
                 );
                 Ok(None)
             }
-            found => found,
+            looked_up => looked_up,
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Res
         .cursor()?
         .unwrap_or_default();
     let files = SpoolFiles::new(store, export);
-    let found = files.list().map_err(|error| {
+    let listed = files.list().map_err(|error| {
         format!(
             "{}: {error}; {}",
             files.dir.display(),
@@ -34,7 +34,7 @@ pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Res
         )
     })?;
     let (limits, inbox) = settings.hop_limits();
-    Ok(HopQueue::new(Spool::new(limits, &cursor, found), inbox))
+    Ok(HopQueue::new(Spool::new(limits, &cursor, listed), inbox))
 }
 
 /// The directory of one export.

@@ -351,7 +351,7 @@ mod tests {
                 let claimed = (export.requests() - answer) * bytes;
                 if at_once * one > claimed {
                     wrong.push((
-                        kind.word(),
+                        kind.name(),
                         stream.name(),
                         at_once * one * 100 / bytes,
                         claimed * 100 / bytes,

@@ -508,17 +508,17 @@ impl Core {
             Notice::Phase(node, phase @ (Phase::Unreachable { .. } | Phase::Failed { .. })) => {
                 let device = self.manager.inventory().name(node);
                 tracing::warn!(device, state = %phase, "a device cannot be configured");
-                self.logged_states.set(node, phase.word());
-                self.note(now, "manager", phase.word(), &device, &phase.to_string());
+                self.logged_states.set(node, phase.name());
+                self.note(now, "manager", phase.name(), &device, &phase.to_string());
             }
             Notice::Phase(node, Phase::InSync) => {
                 let device = self.manager.inventory().name(node);
                 // Each time that it is read, it is in sync again.
-                if !self.logged_states.set(node, Phase::InSync.word()) {
+                if !self.logged_states.set(node, Phase::InSync.name()) {
                     return;
                 }
                 tracing::info!(device, "the device is in sync");
-                self.note(now, "manager", Phase::InSync.word(), &device, "");
+                self.note(now, "manager", Phase::InSync.name(), &device, "");
             }
             Notice::EdgeReady(node, port) => self.edge_ready(node, port, now),
             Notice::Phase(..) => {}
@@ -536,8 +536,8 @@ impl Core {
                 } else {
                     shown
                 };
-                self.logged_states.set(node, Phase::Applying.word());
-                self.note(now, "manager", Phase::Applying.word(), &device, &text);
+                self.logged_states.set(node, Phase::Applying.name());
+                self.note(now, "manager", Phase::Applying.name(), &device, &text);
             }
             Notice::Superseded(node) => {
                 self.lease.restart();
@@ -609,8 +609,8 @@ mod tests {
     fn a_device_that_stays_in_sync_is_in_the_history_once() {
         let (mut noted, in_sync, applying) = (
             LoggedStates::default(),
-            Phase::InSync.word(),
-            Phase::Applying.word(),
+            Phase::InSync.name(),
+            Phase::Applying.name(),
         );
         // It is read again and again.
         let first = [in_sync; 3].map(|state| noted.set(1, state));

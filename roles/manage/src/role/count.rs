@@ -65,7 +65,7 @@ pub(super) struct Counting {
     /// By worker and flow: when the flow was first seen, and its reports.
     flows: HashMap<(usize, FlowKey), (u64, NewReports)>,
     /// The time of the last count.
-    at: u64,
+    counted_at: u64,
     /// It had only a part of the flows.
     partial: bool,
 }
@@ -80,7 +80,7 @@ impl Counting {
             let before = match self.flows.get(&key) {
                 Some((first, before)) if *first == flow.first_seen => *before,
                 // It was there, and was left out: nobody knows what is new.
-                _ if self.partial && flow.first_seen <= self.at => all,
+                _ if self.partial && flow.first_seen <= self.counted_at => all,
                 _ => NewReports::default(),
             };
             flow.more = NewReports {
@@ -96,7 +96,7 @@ impl Counting {
         }
         *self = Self {
             flows: counted,
-            at: now,
+            counted_at: now,
             partial,
         };
     }
@@ -735,7 +735,7 @@ mod tests {
                 State::Seen(figures) | State::Complete(figures) => Some(figures.rate),
                 _ => None,
             };
-            (state.word(), rate)
+            (state.name(), rate)
         }
     }
 

@@ -57,8 +57,8 @@ async fn locate(monitor: &impl CollectorMonitor, flow: &FlowKey, scope: Scope) -
         (flow.path_length > 0 && !flow.truncated).then(|| flow.hops().collect::<Vec<_>>())
     });
     // A collector that is too busy to answer leaves it unknown: then the drill-down is everywhere.
-    let found = asked.await.unwrap_or_default();
-    let hops = found.into_iter().flatten().next().unwrap_or_default();
+    let hops_of_workers = asked.await.unwrap_or_default();
+    let hops = hops_of_workers.into_iter().flatten().next().unwrap_or_default();
     let first = hops.first().and_then(|hop| hop.node);
     let last = hops
         .last()
@@ -89,7 +89,7 @@ fn passes(hop: &HopView, (node, interface, queue): Queue) -> bool {
 /// Adds the flows that pass the queue, and where they enter.
 async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing) {
     let Some(queue) = firing.queue else { return };
-    let mut found: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
+    let mut firing_flows: Vec<(u64, FlowKey, Option<NodeId>)> = Vec::new();
     let walked = monitor.walk(
         move |collector: &Collector, first: u32| {
             let mut part = Vec::new();
@@ -102,23 +102,23 @@ async fn add_flows_through(monitor: &impl CollectorMonitor, firing: &mut Firing)
             (part, next)
         },
         |_, part| {
-            let room = MAX_FLOWS.saturating_sub(found.len());
-            found.extend(part.into_iter().take(room));
+            let room = MAX_FLOWS.saturating_sub(firing_flows.len());
+            firing_flows.extend(part.into_iter().take(room));
         },
     );
     if walked.await.is_err() {
         return;
     }
-    found.sort_by_key(|(reports, flow, _)| (std::cmp::Reverse(*reports), flow.id()));
-    if found.iter().any(|(_, _, first)| first.is_none()) {
+    firing_flows.sort_by_key(|(reports, flow, _)| (std::cmp::Reverse(*reports), flow.id()));
+    if firing_flows.iter().any(|(_, _, first)| first.is_none()) {
         // One of them may enter anywhere.
         firing.at.clear();
     } else {
-        firing.at = found.iter().filter_map(|(_, _, first)| *first).collect();
+        firing.at = firing_flows.iter().filter_map(|(_, _, first)| *first).collect();
         firing.at.sort_unstable();
         firing.at.dedup();
     }
-    firing.through = found.iter().map(|(_, flow, _)| key_of(flow)).collect();
+    firing.through = firing_flows.iter().map(|(_, flow, _)| key_of(flow)).collect();
 }
 
 /// Rules that became true and wait.

@@ -266,12 +266,12 @@ impl Journal {
     }
 
     fn setting(&self, name: &str) -> Result<Option<u64>, Error> {
-        let found = self
+        let stored = self
             .database
             .query_row("SELECT value FROM settings WHERE name = ?1", [name], |row| {
                 row.get::<_, i64>(0)
             });
-        let value = self.located(found.optional())?;
+        let value = self.located(stored.optional())?;
         Ok(value.and_then(|value| u64::try_from(value).ok()))
     }
 

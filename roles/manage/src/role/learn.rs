@@ -33,7 +33,7 @@ impl Learning {
             return None;
         }
         self.next = now + INTERVAL;
-        let mut found = BTreeSet::new();
+        let mut learned = BTreeSet::new();
         let walked = monitor.walk(
             move |collector: &Collector, first: u32| {
                 let mut part = BTreeSet::new();
@@ -46,13 +46,13 @@ impl Learning {
                 (part, next)
             },
             |_, part: BTreeSet<LearnedLink>| {
-                let room = MAX_LINKS.saturating_sub(found.len());
-                found.extend(part.into_iter().take(room));
+                let room = MAX_LINKS.saturating_sub(learned.len());
+                learned.extend(part.into_iter().take(room));
             },
         );
         // A collector that is too busy to answer is asked again.
         walked.await.ok()?;
-        Some(self.update(&found, now))
+        Some(self.update(&learned, now))
     }
 
     /// Takes over which links flows pass now.

@@ -117,7 +117,7 @@ impl Progress {
 fn changed<T: Clone>(
     sent: &mut BTreeMap<String, T>,
     states: BTreeMap<String, T>,
-    what: &str,
+    kind: &str,
     change: fn(T) -> ChangeView,
     same: impl Fn(&T, &T) -> bool,
 ) -> Vec<ChangeView> {
@@ -126,7 +126,7 @@ fn changed<T: Clone>(
         let remains = states.contains_key(name);
         if !remains {
             changes.push(ChangeView::Removed {
-                what: what.to_owned(),
+                what: kind.to_owned(),
                 name: name.clone(),
             });
         }

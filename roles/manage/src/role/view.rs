@@ -499,7 +499,7 @@ impl CostView {
             reports,
             report_bits,
             expectation,
-            mode: rule.mode.word().to_owned(),
+            mode: rule.mode.name().to_owned(),
             instructions: manager::instruction::names(rule.bits),
             bytes: cost.bytes,
             goodput: cost.goodput,
@@ -523,7 +523,7 @@ impl DeviceState {
         Self {
             node,
             name,
-            state: phase.word().to_owned(),
+            state: phase.name().to_owned(),
             text,
             ready,
             missing,
@@ -601,7 +601,7 @@ impl DeviceView {
             DevicePortView {
                 port,
                 name: inventory.port_name((node, port)).map(str::to_owned),
-                role: role.word().to_owned(),
+                role: role.name().to_owned(),
                 peer,
                 mtu: inventory.mtu((node, port)),
                 source: sources.contains(&port),
@@ -621,10 +621,10 @@ impl DeviceView {
             labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
             role: device
                 .map_or(DeviceRole::Switch, |device| device.role)
-                .word()
+                .name()
                 .to_owned(),
             does: None,
-            state: phase.word().to_owned(),
+            state: phase.name().to_owned(),
             text,
             silence,
             ready,
@@ -653,18 +653,18 @@ impl CapabilitiesView {
             ("dscp", kinds.dscp),
         ];
         Self {
-            modes: can.modes.iter().map(|mode| mode.word().to_owned()).collect(),
+            modes: can.modes.iter().map(|mode| mode.name().to_owned()).collect(),
             instructions: manager::instruction::names(can.bits),
-            filters: can.filters.iter().map(|one| one.word().to_owned()).collect(),
+            filters: can.filters.iter().map(|one| one.name().to_owned()).collect(),
             sampling: can.sampling,
             sink: can.sink,
-            l4_checksum: can.l4_checksum.iter().map(|one| one.word().to_owned()).collect(),
+            l4_checksum: can.l4_checksum.iter().map(|one| one.name().to_owned()).collect(),
             matches: matches
                 .into_iter()
                 .filter(|(_, can)| *can)
                 .map(|(kind, _)| kind.to_owned())
                 .collect(),
-            restart: can.restart.word().to_owned(),
+            restart: can.restart.name().to_owned(),
         }
     }
 }

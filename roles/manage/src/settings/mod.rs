@@ -434,7 +434,7 @@ fn check_devices(
                 "",
                 format!(
                     "only driver = \"p4runtime\" drives a device with a role outside the domain: the role {} of hopwise itself is in its own file",
-                    device.role.word()
+                    device.role.name()
                 ),
             )),
             "gnmi" => with_table(device, &manager.gnmi, "192.0.2.11:9339")
@@ -585,7 +585,7 @@ fn driver(device: &Device) -> Result<(), String> {
         "files" if address.is_empty() => Err(format!(
             "the directory of `{name}` is missing; add address = \"/var/lib/hopwise/{name}\""
         )),
-        "files" => match options.confirm.as_deref().map(Confirm::from_word) {
+        "files" => match options.confirm.as_deref().map(Confirm::from_name) {
             Some(None) => Err(format!("confirm of `{name}` is \"applied\" or \"written\"")),
             _ => Ok(()),
         },

@@ -180,9 +180,9 @@ impl P4RuntimeSettings {
 
     /// Returns the settings of a device outside the domain.
     fn role(&self, device: &Device, map: &Map) -> Result<Option<Role>, (&'static str, String)> {
-        let of_map = map.role().map(RoleKind::word);
+        let of_map = map.role().map(RoleKind::name);
         let of_device = device.role;
-        let wanted = of_device.is_outside().then(|| of_device.word());
+        let wanted = of_device.is_outside().then(|| of_device.name());
         if of_map != wanted {
             let map = &self.map;
             let name = &device.name;
@@ -193,7 +193,7 @@ impl P4RuntimeSettings {
                     )
                 }
                 None => {
-                    let word = of_device.word();
+                    let word = of_device.name();
                     format!(
                         "`{map}` is the map of a switch, and `{name}` has role = \"{word}\"; correct one of the two"
                     )
@@ -231,7 +231,7 @@ impl P4RuntimeSettings {
             (RoleKind::Translator, self.translator.is_some()),
         ];
         for (kind, is_set) in tables {
-            let word = kind.word();
+            let word = kind.name();
             match map.role() == Some(kind) {
                 true if !is_set => {
                     let why = format!(

@@ -61,9 +61,9 @@ pub fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<FilterSetti
 /// # Errors
 /// A message for the user.
 pub fn port(settings: &SwitchSettings, number: u16, body: Value) -> Result<PortSettings, String> {
-    let at = settings.ports.iter().position(|port| port.number == number);
-    let at = at.ok_or_else(|| format!("there is no port {number}"))?;
-    let before = &settings.ports[at];
+    let index = settings.ports.iter().position(|port| port.number == number);
+    let index = index.ok_or_else(|| format!("there is no port {number}"))?;
+    let before = &settings.ports[index];
     let (Value::Object(mut table), Value::Object(body)) = (before.show().to_json(), body) else {
         return Err("write a table of keys of [[switch.ports]], such as {\"up\": false}".to_owned());
     };
@@ -73,7 +73,7 @@ pub fn port(settings: &SwitchSettings, number: u16, body: Value) -> Result<PortS
     let after = read::<PortSettings>(&Value::Object(table))?;
     same_ports(std::slice::from_ref(before), std::slice::from_ref(&after))?;
     let mut changed = settings.clone();
-    changed.ports[at] = after.clone();
+    changed.ports[index] = after.clone();
     checked(&changed).map(|()| after)
 }
 

@@ -275,7 +275,7 @@ fn mapping_view(mapping: &Mapping, stats: &MappingStats) -> MappingView {
     } = *stats;
     MappingView {
         name: mapping.name.clone(),
-        on: mapping.on.word().into(),
+        on: mapping.on.name().into(),
         operations: made,
         sent,
         pending,

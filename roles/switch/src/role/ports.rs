@@ -422,7 +422,7 @@ impl Forwarder {
         let now = self.clock.now();
         self.next_check = now + CHECK_INTERVAL;
         self.router.flush_reports();
-        let setting = self.settings.l4_checksum.word();
+        let setting = self.settings.l4_checksum.name();
         self.checksum_log
             .check(now, self.settings.node, setting, self.router.switch().stats());
         if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {
@@ -496,13 +496,13 @@ impl Forwarder {
     /// # Errors
     /// The cause, in one sentence; nothing changes.
     pub fn set_port(&mut self, settings: PortSettings) -> Result<(), String> {
-        let at = self
+        let index = self
             .settings
             .ports
             .iter()
             .position(|port| port.number == settings.number);
-        let at = at.ok_or_else(|| format!("there is no port {}", settings.number))?;
-        let mut port = switch::port(self.settings.node, &settings, self.ports[at].mtu);
+        let index = index.ok_or_else(|| format!("there is no port {}", settings.number))?;
+        let mut port = switch::port(self.settings.node, &settings, self.ports[index].mtu);
         if let Some(managed) = &self.managed {
             managed.fit(&mut port);
         }
@@ -510,10 +510,10 @@ impl Forwarder {
         self.router
             .advance(now, &mut Staging::new(&mut self.staged, &mut self.intercept));
         self.router
-            .set_port(now, at, port)
+            .set_port(now, index, port)
             .map_err(|error| error.to_string())?;
-        self.settings.ports[at] = settings.clone();
-        self.file.ports[at] = settings;
+        self.settings.ports[index] = settings.clone();
+        self.file.ports[index] = settings;
         Ok(())
     }
 

@@ -350,7 +350,7 @@ impl Wrong {
 }
 
 fn priority(name: PriorityName) -> Priority {
-    Priority::from_name(name.word()).unwrap_or_default()
+    Priority::from_name(name.name()).unwrap_or_default()
 }
 
 impl MappingSettings {
@@ -385,7 +385,7 @@ impl MappingSettings {
         if let Some(key) = self.unused_key(operation) {
             return Err((
                 key,
-                format!("\"{}\" does not use this key; remove it", operation.word()),
+                format!("\"{}\" does not use this key; remove it", operation.name()),
             ));
         }
         let store = self.store.ok_or((
@@ -457,7 +457,7 @@ impl MappingSettings {
         };
         let trigger = Trigger::ALL
             .into_iter()
-            .find(|trigger| trigger.word() == on.word());
+            .find(|trigger| trigger.name() == on.name());
         Ok(Mapping {
             name: self.name.clone(),
             on: trigger.unwrap_or(Trigger::Path),

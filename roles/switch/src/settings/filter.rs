@@ -200,8 +200,8 @@ impl FilterSettings {
                 "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned(),
             )
         })?;
-        let word = algorithm.word();
-        let found = match algorithm {
+        let word = algorithm.name();
+        let checked = match algorithm {
             FilterAlgorithm::Noop => return Ok(Some(Detector::noop())),
             FilterAlgorithm::Rule if self.rule.as_ref().is_none_or(String::is_empty) => {
                 let message = "a rule is missing; add rule = \"flow_latency > 5ms\" or the like";
@@ -221,9 +221,9 @@ impl FilterSettings {
                 alpha: self.weight()?,
             },
         };
-        if matches!(found, Algorithm::Rule(_) | Algorithm::Change(_)) {
+        if matches!(checked, Algorithm::Rule(_) | Algorithm::Change(_)) {
             return Ok(Some(Detector {
-                algorithm: found,
+                algorithm: checked,
                 ..Detector::noop()
             }));
         }
@@ -246,7 +246,7 @@ impl FilterSettings {
             )
         })?;
         Ok(Some(Detector {
-            algorithm: found,
+            algorithm: checked,
             metric,
             threshold,
         }))
@@ -328,7 +328,7 @@ pub fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)) {
             for key in filter.unused_keys(algorithm) {
                 let message = format!(
                     "algorithm = \"{}\" does not read {key}; remove it",
-                    algorithm.word()
+                    algorithm.name()
                 );
                 refuse(&["switch", "filter", &position, key], message);
             }

@@ -9,7 +9,7 @@ use filter::{Filter, View};
 
 use store::{
     Dimension, EventFilter, FlowFilter, FlowSelector, HeatFilter, Measure, Prefixes, QueryError, Reader,
-    Source, Span, TrafficQuestion, facts,
+    Source, Span, TrafficQuery, facts,
 };
 
 use super::{MINUTE, SECOND, START, flow};
@@ -210,7 +210,7 @@ fn latest(span: Span) -> EventFilter {
     }
 }
 
-fn traffic(span: Span, measure: Measure, by: &[Dimension], text: &str) -> Arc<TrafficQuestion> {
+fn traffic(span: Span, measure: Measure, by: &[Dimension], text: &str) -> Arc<TrafficQuery> {
     let view = if measure.source() == Source::Flows {
         View::Flows
     } else {
@@ -220,7 +220,7 @@ fn traffic(span: Span, measure: Measure, by: &[Dimension], text: &str) -> Arc<Tr
         "" => None,
         text => Some(Arc::new(condition(text, view))),
     };
-    Arc::new(TrafficQuestion {
+    Arc::new(TrafficQuery {
         span: (span.from(), span.to()),
         now: span.to() + 10 * MINUTE,
         columns: 180,

@@ -166,7 +166,7 @@ impl AggregatorSettings {
         names.extend((more > 0).then(|| format!("{more} more")));
         format!(
             "{} of {} postcards to {}",
-            self.kind.word(),
+            self.kind.name(),
             self.r,
             names.join(", ")
         )
@@ -188,7 +188,7 @@ impl AggregatorSettings {
             (_, 0) => Err("r: write at least 1".to_owned()),
             (false, r) if r > MAX_HELD => Err(format!(
                 "r: an aggregate of `{}` has at most {MAX_HELD} postcards, as bmv2 ends when a frame grows by more than 512 bytes; write less, or a `cor` kind",
-                self.kind.word()
+                self.kind.name()
             )),
             _ => Ok(()),
         }

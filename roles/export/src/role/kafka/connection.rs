@@ -159,7 +159,7 @@ impl Connection {
 
     async fn log_in(&mut self, mechanism: Mechanism, user: &str, password: &str) -> Result<(), Failure> {
         let correlation = self.number();
-        let name = mechanism.name();
+        let name = mechanism.sasl_name();
         let body = self
             .call(correlation, &protocol::sasl_handshake(correlation, name))
             .await?;

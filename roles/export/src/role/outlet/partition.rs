@@ -127,12 +127,12 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
 /// Where to begin. What a partition had deleted before its first start, nobody misses.
 async fn begin(start: &Start, files: &Files, source: &mut Source) -> Cursor {
     loop {
-        let found = match files.cursor() {
+        let edge = match files.cursor() {
             Ok(Some(cursor)) => return cursor,
             Ok(None) => source.edge(start.latest).await,
             Err(words) => Err(words),
         };
-        let saved = found.and_then(|row| {
+        let saved = edge.and_then(|row| {
             let cursor = outlet::begin(row, random()?);
             files.save(&cursor).map(|()| cursor)
         });

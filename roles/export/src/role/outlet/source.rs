@@ -225,8 +225,8 @@ impl Source {
         let limit = self.topic.timeout;
         let leaders = async { self.topic.leaders().await.map_err(Failure::words) };
         let leaders = in_time(limit, leaders).await?;
-        let at = usize::try_from(self.partition).unwrap_or(usize::MAX);
-        match leaders.get(at).filter(|address| !address.is_empty()) {
+        let index = usize::try_from(self.partition).unwrap_or(usize::MAX);
+        match leaders.get(index).filter(|address| !address.is_empty()) {
             Some(address) => {
                 let opened = async {
                     Connection::open(&self.topic.brokers, address, &READING)

@@ -38,7 +38,7 @@ pub(super) struct BudgetControl {
 /// The packets that a device has counted, and the time of its message, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
-    at: u64,
+    counted_at: u64,
     packets: u64,
 }
 
@@ -70,7 +70,7 @@ impl Window {
         if counters.packets < self.to.packets {
             // What counts anew after a restart says nothing about the time before.
             *self = Self::new(counters);
-        } else if counters.at >= self.to.at.saturating_add(LEAST) {
+        } else if counters.counted_at >= self.to.counted_at.saturating_add(LEAST) {
             *self = Self {
                 from: self.to,
                 to: counters,
@@ -81,13 +81,13 @@ impl Window {
     /// Packets per second; `None`: not known yet.
     fn rate(&self) -> Option<f64> {
         let Self { from, to } = self;
-        let seconds = to.at.saturating_sub(from.at) as f64 / 1e9;
+        let seconds = to.counted_at.saturating_sub(from.counted_at) as f64 / 1e9;
         (seconds > 0.0).then(|| to.packets.saturating_sub(from.packets) as f64 / seconds)
     }
 
     /// Returns whether the device still reports its counters.
     fn is_followed(&self, now: u64) -> bool {
-        now <= self.to.at.saturating_add(FOLLOWED)
+        now <= self.to.counted_at.saturating_add(FOLLOWED)
     }
 }
 
@@ -168,7 +168,7 @@ impl BudgetControl {
         let known = devices.iter().filter_map(|node| self.devices.get(node));
         let followed: Vec<&Window> = known.filter(|window| window.is_followed(now)).collect();
         let rates: Option<Vec<f64>> = followed.iter().map(|window| window.rate()).collect();
-        let since = followed.iter().map(|window| window.from.at).min();
+        let since = followed.iter().map(|window| window.from.counted_at).min();
         rates.map_or((0.0, None), |rates| (rates.iter().sum(), since))
     }
 }
@@ -178,9 +178,9 @@ impl Core {
     pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
         let sessions = self.budgeted();
         let counters = self.device_reports.iter().map(|(node, device)| {
-            let at = device.at;
+            let counted_at = device.reported_at;
             let packets = device.reported.packets;
-            (*node, Counters { at, packets })
+            (*node, Counters { counted_at, packets })
         });
         let counters = counters.collect();
         for name in self.budgets.no_longer_counted(&totals.uncounted) {
@@ -364,7 +364,7 @@ mod tests {
                 (
                     *node,
                     Counters {
-                        at: *at,
+                        counted_at: *at,
                         packets: *packets,
                     },
                 )

@@ -152,8 +152,8 @@ impl Origin {
         !matches!(self, Self::DrillDown(_))
     }
 
-    /// The word in the API.
-    pub(super) fn word(&self) -> &'static str {
+    /// Returns the name of this origin in the API.
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Api => "api",

@@ -113,8 +113,8 @@ impl Core {
     /// There is none.
     pub fn device(&self, name: &str, now: u64) -> Result<DeviceView, Error> {
         let mut devices = self.devices(now).devices.into_iter();
-        let found = devices.find(|device| device.name == name || name.parse() == Ok(device.node));
-        found.ok_or_else(|| {
+        let device_of_name = devices.find(|device| device.name == name || name.parse() == Ok(device.node));
+        device_of_name.ok_or_else(|| {
             Error::Unknown(format!(
                 "there is no device `{name}`; use a name or node id of the list of devices"
             ))
@@ -135,8 +135,8 @@ impl Core {
         });
         let contradictions = inventory.contradictions().into_iter().map(|one| {
             let claims = one.claims.iter().map(|(origin, peer)| match peer {
-                Peer::Hosts => format!("hosts ({})", origin.word()),
-                Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.word()),
+                Peer::Hosts => format!("hosts ({})", origin.name()),
+                Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.name()),
             });
             let claims: Vec<String> = claims.collect();
             format!(
@@ -149,7 +149,7 @@ impl Core {
         let suggestions = inventory.suggestions().into_iter().map(|one| {
             let claims = one.claims.iter().map(|(origin, at)| match origin {
                 Origin::Learned => "by paths that the collector knows".to_owned(),
-                origin => format!("by {} ({})", port_name(inventory, *at), origin.word()),
+                origin => format!("by {} ({})", port_name(inventory, *at), origin.name()),
             });
             let mut claims: Vec<String> = claims.collect();
             claims.dedup();
@@ -160,7 +160,7 @@ impl Core {
             acting: self.manager.is_acting(),
             stopped: self.stopped,
             dscp: domain.encoding.dscp,
-            l4_checksum: domain.encoding.l4_checksum.word().to_owned(),
+            l4_checksum: domain.encoding.l4_checksum.name().to_owned(),
             collectors: domain
                 .collectors
                 .iter()
@@ -338,8 +338,8 @@ impl Core {
 }
 
 /// A port as `DEVICE:PORT`.
-fn port_name(inventory: &Inventory, at: (NodeId, PortId)) -> String {
-    format!("{}:{}", inventory.name(at.0), at.1)
+fn port_name(inventory: &Inventory, port: (NodeId, PortId)) -> String {
+    format!("{}:{}", inventory.name(port.0), port.1)
 }
 
 /// The links between devices, each with its lower end first.
@@ -355,11 +355,11 @@ fn links(inventory: &Inventory) -> BTreeSet<LearnedLink> {
 /// Adds the ports that a device reports.
 fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     for port in ports {
-        let at = (node, port.port);
+        let port_of_node = (node, port.port);
         let added = inventory
-            .add_port(at, port.name.clone(), port.mtu)
+            .add_port(port_of_node, port.name.clone(), port.mtu)
             .and_then(|()| match port.hosts {
-                true => inventory.set_peer(at, Some(Peer::Hosts), Origin::Device),
+                true => inventory.set_peer(port_of_node, Some(Peer::Hosts), Origin::Device),
                 false => Ok(()),
             });
         if let Err(error) = added {

@@ -221,7 +221,7 @@ fn body(intent: &Intent) -> Value {
         body["both_directions"] = json!(true);
     }
     if let Some(mode) = mode {
-        body["mode"] = json!(mode.word());
+        body["mode"] = json!(mode.name());
     }
     if !at.edges.is_empty() {
         body["at"] = json!({"edges": at.edges});

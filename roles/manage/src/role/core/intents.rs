@@ -347,7 +347,7 @@ impl Core {
         IntentView {
             name: name.to_owned(),
             etag: etag_of(held),
-            origin: held.origin.word().to_owned(),
+            origin: held.origin.name().to_owned(),
             parent: match &held.origin {
                 Origin::DrillDown(parent) => Some(parent.clone()),
                 Origin::File | Origin::Api => None,
@@ -384,7 +384,7 @@ impl Core {
             text.push_str(&format!(
                 "; its packets are taken by `{}` (mode {})",
                 taken.by,
-                taken.modes.0.word()
+                taken.modes.0.name()
             ));
         }
         if let Some(reason) = self.detection.left_out(name) {
@@ -502,7 +502,7 @@ impl Core {
                 .collect::<Vec<_>>()
                 .join("; "),
         };
-        (state.word().to_owned(), text)
+        (state.name().to_owned(), text)
     }
 
     /// Tells the verifier which intents all their devices have, if that may have changed. Returns the time of the next check, if one
@@ -593,7 +593,7 @@ impl Core {
 fn modes(rules: &[EffectiveRule]) -> Option<String> {
     let mut words: Vec<&str> = Vec::new();
     for rule in rules {
-        let word = rule.mode.word();
+        let word = rule.mode.name();
         if !words.contains(&word) {
             words.push(word);
         }
@@ -622,7 +622,7 @@ fn rule_text(rule: &EffectiveRule, links: u32) -> String {
     };
     format!(
         "{} with {}{sampled}{part}; at most {} bytes, goodput {:.1} %",
-        mode.word(),
+        mode.name(),
         manager::instruction::names(bits),
         cost.bytes.last().copied().unwrap_or(0),
         cost.goodput * 100.0

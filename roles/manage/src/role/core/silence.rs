@@ -19,7 +19,7 @@ use settings::listen::Listen;
 pub(super) struct DeviceReports {
     pub(super) reported: Reported,
     /// When it reported this, ns.
-    pub(super) at: u64,
+    pub(super) reported_at: u64,
     /// When it last had another packet to report, ns; `None`: not since the manager began.
     advanced: Option<u64>,
     /// When it last had sent another datagram, likewise.
@@ -47,7 +47,7 @@ impl Core {
             node,
             DeviceReports {
                 reported,
-                at: now,
+                reported_at: now,
                 advanced,
                 sent,
             },
@@ -153,8 +153,8 @@ impl Core {
 }
 
 /// Whether something never happened, or longer ago than silence takes.
-fn is_old(at: Option<u64>, now: u64) -> bool {
-    at.is_none_or(|at| now >= at.saturating_add(SILENCE))
+fn is_old(time: Option<u64>, now: u64) -> bool {
+    time.is_none_or(|time| now >= time.saturating_add(SILENCE))
 }
 
 /// The sentence about a device whose reports do not arrive.

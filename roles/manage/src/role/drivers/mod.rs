@@ -31,7 +31,7 @@ fn confirm(device: &Device) -> Confirm {
         .options
         .confirm
         .as_deref()
-        .and_then(Confirm::from_word)
+        .and_then(Confirm::from_name)
         .unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The question of `hopwise query`: a query, and the format of its answer.
+//! A query of `hopwise query`, and the output format of its result; and the time formats of options.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use terminal::CliError;
 
 /// A query of one store, and the format of its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct StoreQuery {
     pub(super) dir: PathBuf,
     pub(super) sql: String,
     pub(super) format: Format,
@@ -17,9 +17,9 @@ pub(super) struct Question {
     pub(super) timeout: Duration,
 }
 
-impl Question {
-    /// Returns a copy of this question with another query.
-    pub(super) fn about(&self, sql: String) -> Self {
+impl StoreQuery {
+    /// Returns a copy with other SQL.
+    pub(super) fn with_sql(&self, sql: String) -> Self {
         Self { sql, ..self.clone() }
     }
 }

@@ -11,7 +11,7 @@ use detect::Metric;
 use store::{
     EventFilter, EventRank, EventRow, FlowFilter, FlowHistory, FlowSelector, FlowSpans, Heat, HeatFilter,
     Losses, NodeSpans, PassageRow, PathChanges, PathSpan, PathUses, QueueFilter, RateSpan, RecordingRow,
-    RecordingWindow, RollupFilter, Span, Traffic, TrafficQuestion,
+    RecordingWindow, RollupFilter, Span, Traffic, TrafficQuery,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use wire::FlowKey;
@@ -21,21 +21,21 @@ use crate::{
     sql::{Failure, QueryFailure, Request},
 };
 
-/// A permit to answer one question: a bounded number is answered at a time. It is held until the question is
+/// A permit to answer one query: a bounded number is answered at a time. It is held until the query is
 /// answered, even if nobody waits for the answer.
 pub type Permit = Arc<OwnedSemaphorePermit>;
 
-/// An answer that is being made. When it is no longer awaited, the question ends.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+/// An answer that is being made. When it is no longer awaited, the query ends.
+pub type ResponseFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// Answers questions about the past. Each answer is bounded in rows, bytes and time.
+/// Answers queries about the past. Each answer is bounded in rows, bytes and time.
 pub trait History: fmt::Debug + Send + Sync {
     /// Returns events, newest first.
-    fn events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, FoundEvents>;
+    fn events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, FoundEvents>;
 
     /// Returns events of rules, newest first, each with the collectors that stored it.
-    fn rule_events(&self, question: EventQuestion, permit: Permit) -> Answer<'_, Vec<RuleEvent>> {
-        let events = self.events(question, permit);
+    fn rule_events(&self, query: EventQuery, permit: Permit) -> ResponseFuture<'_, Vec<RuleEvent>> {
+        let events = self.events(query, permit);
         Box::pin(async move {
             let rows = events.await?.rows.into_iter();
             Ok(rows
@@ -48,16 +48,16 @@ pub trait History: fmt::Debug + Send + Sync {
     }
 
     /// Returns the latest rollups that match, in ascending order of time.
-    fn rollups(&self, filter: RollupFilter, permit: Permit) -> Answer<'_, Vec<Rollup>>;
+    fn rollups(&self, filter: RollupFilter, permit: Permit) -> ResponseFuture<'_, Vec<Rollup>>;
 
     /// Returns a flow's latencies and paths over time.
-    fn flow(&self, question: FlowQuestion, permit: Permit) -> Answer<'_, FlowHistory>;
+    fn flow(&self, query: FlowQuery, permit: Permit) -> ResponseFuture<'_, FlowHistory>;
 
     /// Returns the occupancy of queues, or another metric, over time.
-    fn heat(&self, filter: HeatFilter, permit: Permit) -> Answer<'_, Heat>;
+    fn heat(&self, filter: HeatFilter, permit: Permit) -> ResponseFuture<'_, Heat>;
 
     /// Returns recordings of the flight recorder, newest first.
-    fn recordings(&self, _: RecordingQuestion, _: Permit) -> Answer<'_, Vec<RecordingRow>> {
+    fn recordings(&self, _: RecordingQuery, _: Permit) -> ResponseFuture<'_, Vec<RecordingRow>> {
         let message =
             "recordings are only in the store of a collector; ask the one that receives the node's reports";
         Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(
@@ -66,49 +66,49 @@ pub trait History: fmt::Debug + Send + Sync {
     }
 
     /// Returns the records of one queue.
-    fn queue(&self, question: QueueQuestion, permit: Permit) -> Answer<'_, QueueRecords>;
+    fn queue(&self, query: QueueQuery, permit: Permit) -> ResponseFuture<'_, QueueRecords>;
 
     /// Returns the flows of a span of time, including those that have expired.
-    fn flows(&self, question: FlowsQuestion, permit: Permit) -> Answer<'_, FlowSpans>;
+    fn flows(&self, query: FlowsQuery, permit: Permit) -> ResponseFuture<'_, FlowSpans>;
 
     /// Returns the nodes, queues and links of a span of time.
-    fn nodes(&self, span: Span, permit: Permit) -> Answer<'_, NodeSpans>;
+    fn nodes(&self, span: Span, permit: Permit) -> ResponseFuture<'_, NodeSpans>;
 
     /// Returns the paths of a span of time, the most used first, and whether the span has more flows than are
     /// considered.
-    fn paths(&self, span: Span, permit: Permit) -> Answer<'_, (Vec<PathSpan>, bool)>;
+    fn paths(&self, span: Span, permit: Permit) -> ResponseFuture<'_, (Vec<PathSpan>, bool)>;
 
     /// Returns the changes of paths in a span of time, at most `limit` one by one and as many grouped.
-    fn path_changes(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathChanges>;
+    fn path_changes(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathChanges>;
 
     /// Returns the paths that flows used in a span of time.
-    fn path_uses(&self, question: PathQuestion, permit: Permit) -> Answer<'_, PathUses>;
+    fn path_uses(&self, query: PathQuery, permit: Permit) -> ResponseFuture<'_, PathUses>;
 
     /// Returns the losses of a span of time.
-    fn losses(&self, question: LossQuestion, permit: Permit) -> Answer<'_, Losses>;
+    fn losses(&self, query: LossQuery, permit: Permit) -> ResponseFuture<'_, Losses>;
 
     /// Returns the interfaces at the ends of links as far as they are stored, and whether there are more than are
     /// considered. A collector knows the current ones itself.
-    fn ends(&self, _: Span, _: Permit) -> Answer<'_, (Vec<LinkEnds>, bool)> {
+    fn ends(&self, _: Span, _: Permit) -> ResponseFuture<'_, (Vec<LinkEnds>, bool)> {
         Box::pin(std::future::ready(Ok((Vec::new(), false))))
     }
 
     /// Returns counts of reports, events and lost reports over time.
-    fn rates(&self, question: RateQuestion, permit: Permit) -> Answer<'_, RateSpan>;
+    fn rates(&self, query: RateQuery, permit: Permit) -> ResponseFuture<'_, RateSpan>;
 
     /// Returns values over time, by groups.
-    fn traffic(&self, question: Arc<TrafficQuestion>, permit: Permit) -> Answer<'_, Traffic>;
+    fn traffic(&self, query: Arc<TrafficQuery>, permit: Permit) -> ResponseFuture<'_, Traffic>;
 
     /// Executes a user's SQL, which can only read. The answer is [`crate::sql::Rows`] as JSON.
-    fn query(&self, request: Request) -> Answer<'_, Vec<u8>>;
+    fn query(&self, request: Request) -> ResponseFuture<'_, Vec<u8>>;
 
     /// Frees what is not in use. Called about once a minute.
     fn tidy(&self);
 }
 
-/// A question about events.
+/// A query about events.
 #[derive(Clone, Debug)]
-pub struct EventQuestion {
+pub struct EventQuery {
     /// The events to return, and their maximum number.
     pub filter: EventFilter,
     /// A filter expression that events must match.
@@ -124,18 +124,18 @@ pub struct FoundEvents {
     pub stopped: Option<EventRank>,
 }
 
-/// A question about the flows of a span of time.
+/// A query about the flows of a span of time.
 #[derive(Clone, Debug)]
-pub struct FlowsQuestion {
+pub struct FlowsQuery {
     /// The flows to return, their order, and their maximum number.
     pub filter: FlowFilter,
     /// A filter expression that flows must match.
     pub condition: Option<Arc<filter::Filter>>,
 }
 
-/// A question about the paths of flows.
+/// A query about the paths of flows.
 #[derive(Clone, Debug)]
-pub struct PathQuestion {
+pub struct PathQuery {
     /// The span of time.
     pub span: Span,
     /// The flows whose paths are returned.
@@ -144,18 +144,18 @@ pub struct PathQuestion {
     pub limit: usize,
 }
 
-/// A question about losses.
+/// A query about losses.
 #[derive(Clone, Copy, Debug)]
-pub struct LossQuestion {
+pub struct LossQuery {
     /// The span of time.
     pub span: Span,
     /// If each report is stored: counts the packets of those that were received until this time, ns since the Unix epoch.
     pub count_until: Option<u64>,
 }
 
-/// A question about counts over time.
+/// A query about counts over time.
 #[derive(Clone, Copy, Debug)]
-pub struct RateQuestion {
+pub struct RateQuery {
     /// The span of time.
     pub span: Span,
     /// The length of the parts in which reports and events are counted, ns.
@@ -164,9 +164,9 @@ pub struct RateQuestion {
     pub known_to: u64,
 }
 
-/// A question about recordings.
+/// A query about recordings.
 #[derive(Clone, Copy, Debug)]
-pub struct RecordingQuestion {
+pub struct RecordingQuery {
     /// The beginning and the end, ns since the Unix epoch.
     pub span: (u64, u64),
     /// Only recordings of this node.
@@ -175,9 +175,9 @@ pub struct RecordingQuestion {
     pub limit: usize,
 }
 
-/// A question about one queue.
+/// A query about one queue.
 #[derive(Clone, Copy, Debug)]
-pub struct QueueQuestion {
+pub struct QueueQuery {
     /// The queue, the time, and the maximum number of reports.
     pub queue: QueueFilter,
     /// Maximum number of recordings; the latest are returned.
@@ -186,7 +186,7 @@ pub struct QueueQuestion {
     pub events: usize,
 }
 
-impl QueueQuestion {
+impl QueueQuery {
     /// Selects the changes of hop latencies at the queue's node.
     pub(crate) fn latency_changes(&self) -> EventFilter {
         EventFilter {
@@ -244,9 +244,9 @@ pub struct LinkEnds {
     pub ingress_if: Option<u32>,
 }
 
-/// A question about one flow.
+/// A query about one flow.
 #[derive(Clone, Copy, Debug)]
-pub struct FlowQuestion {
+pub struct FlowQuery {
     /// The flow whose history is returned.
     pub flow: FlowKey,
     /// Only records at or after this time, ns since the Unix epoch.

@@ -1,0 +1,115 @@
+//! Queries of the history, from the store of this process or ClickHouse: permits that bound their number, and their responses.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task,
+    time::timeout,
+};
+
+use super::{context::Context, page::Prepared, refusal::Refusal};
+use history::{History, Permit, sql::Failure};
+
+/// Returns the history.
+///
+/// # Errors
+/// There is none: the store is off.
+pub(super) fn history_of(context: &Context) -> Result<&dyn History, Refusal> {
+    context.history.as_deref().ok_or_else(no_store)
+}
+
+/// Waits for a permit to query the history, for at most [`PERMIT_TIMEOUT`].
+///
+/// # Errors
+/// There is no history, or no permit was free in time.
+pub(super) async fn history_permit(context: &Context) -> Result<Permit, Refusal> {
+    // Without a history there is nothing to wait for.
+    history_of(context)?;
+    read_permit(context).await.map(Arc::new)
+}
+
+/// Waits for a permit to read the store or the collector memory, for at most [`PERMIT_TIMEOUT`].
+///
+/// # Errors
+/// No permit was free in time.
+pub(super) async fn read_permit(context: &Context) -> Result<OwnedSemaphorePermit, Refusal> {
+    let busy = "too many queries are in progress; try again in a moment";
+    permit(&context.reads, busy).await
+}
+
+/// Waits for a permit to run SQL of a user, for at most [`PERMIT_TIMEOUT`].
+///
+/// # Errors
+/// No permit was free in time.
+pub(super) async fn sql_permit(context: &Context) -> Result<OwnedSemaphorePermit, Refusal> {
+    let busy = "too many queries are running; wait for one to end, or raise [api] max_queries";
+    permit(&context.queries, busy).await
+}
+
+async fn permit(permits: &Arc<Semaphore>, busy: &str) -> Result<OwnedSemaphorePermit, Refusal> {
+    let permit = timeout(PERMIT_TIMEOUT, Arc::clone(permits).acquire_owned()).await;
+    permit
+        .ok()
+        .and_then(Result::ok)
+        .ok_or_else(|| Refusal::unavailable(busy))
+}
+
+/// Makes a response on a thread that may block, and releases the permit when it is made.
+///
+/// # Errors
+/// `make` panicked, or its value has no JSON form.
+pub(super) async fn respond<T: Serialize>(
+    permit: Permit,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> Result<Prepared, Refusal> {
+    let made = task::spawn_blocking(move || {
+        let _permit = permit;
+        serde_json::to_vec(&make())
+    });
+    match made.await {
+        Ok(Ok(answer)) => Ok(Prepared(answer)),
+        Ok(Err(_)) | Err(_) => Err(unanswered()),
+    }
+}
+
+/// Refuses a request whose query ended without a response.
+pub(super) fn unanswered() -> Refusal {
+    Refusal::unavailable("the query was not answered; this is a fault in hopwise, please report it")
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Query(failure) => Self::bad(failure.message),
+            Failure::Unavailable(message) => Self::unavailable(message),
+        }
+    }
+}
+
+fn no_store() -> Refusal {
+    Refusal::not_found("the store is off; set [store] enabled = true, or use /api/v1/events/stream")
+}
+
+/// Maximum time for which a query waits for a permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_is_waited_for_no_longer_than_the_timeout() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().unwrap();
+        let permits = Arc::new(Semaphore::new(1));
+        runtime.block_on(async {
+            let held = permit(&permits, "busy").await.unwrap();
+            let refused = permit(&permits, "busy").await;
+            assert_eq!(refused.err(), Some(Refusal::unavailable("busy")));
+            drop(held);
+            assert!(permit(&permits, "busy").await.is_ok());
+        });
+    }
+}
