@@ -92,8 +92,9 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
 }
 
 /// A loaded program whose tables contain all flows.
-struct Setup {
-    object: Object,
+pub(super) struct Setup {
+    /// Its programs, those that only make reports among them.
+    pub(super) object: Object,
     tables: Tables,
     ring: Ring,
 }
@@ -120,6 +121,26 @@ impl Setup {
             ring.consume(usize::MAX, |_| {});
         }
         Ok(Self { object, tables, ring })
+    }
+
+    /// Loads the program for reports of `flows` flows like that of `frame`, of which `hops` are changed each time, by no event.
+    pub(super) fn unchanging(flows: u32, hops: u32, frame: &[u8]) -> Result<Self, Failure> {
+        let case = Case {
+            name: "",
+            flows,
+            events: 0,
+        };
+        Self::new(&case, hops, frame)
+    }
+
+    /// Returns the nanoseconds per report of our program, and how many reports it passes to user space.
+    pub(super) fn detect(&self, frame: &[u8], reports: u32) -> Result<(f64, f64), Failure> {
+        let before = self.tables.counters().map_err(failed)?;
+        let all = run(&self.object, "hopwise_cost", frame, reports, None)?;
+        let after = self.tables.counters().map_err(failed)?;
+        let changing = run(&self.object, "hopwise_cost_only", frame, reports, None)?;
+        let passed = after.to_user + after.ring_full - before.to_user - before.ring_full;
+        Ok((all - changing, passed as f64 / f64::from(reports)))
     }
 }
 
@@ -152,23 +173,6 @@ pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Fai
     let mut options = sizes.options();
     options.constants.extend(constants(flows, hops, changes));
     Object::load(xdp::COST, &options).map_err(not_loaded)
-}
-
-/// Nanoseconds per report of our program for reports of `flows` flows like that of `frame`, of which `hops` are changed each time; and how
-/// many of them it passes to user space.
-pub(super) fn detect_once(flows: u32, hops: u32, frame: &[u8], reports: u32) -> Result<(f64, f64), Failure> {
-    let case = Case {
-        name: "",
-        flows,
-        events: 0,
-    };
-    let setup = Setup::new(&case, hops, frame)?;
-    let before = setup.tables.counters().map_err(failed)?;
-    let all = run(&setup.object, "hopwise_cost", frame, reports, None)?;
-    let after = setup.tables.counters().map_err(failed)?;
-    let changing = run(&setup.object, "hopwise_cost_only", frame, reports, None)?;
-    let passed = after.to_user + after.ring_full - before.to_user - before.ring_full;
-    Ok((all - changing, passed as f64 / f64::from(reports)))
 }
 
 fn prepare(tables: &Tables) -> Result<(), CliError> {

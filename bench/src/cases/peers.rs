@@ -156,15 +156,23 @@ impl Peer {
         let mut kernel = Vec::new();
         let mut passed = 0.0;
         let mut measured = None;
+        let flows = plan.flows(comparison.flows);
+        let hops = changing_hops(comparison);
         for _ in 0..plan.runs {
-            let run = self.measure(comparison, &frame, plan)?;
-            times.push(run.reports - run.changing);
-            if comparison.in_kernel {
-                let flows = plan.flows(comparison.flows);
-                let (ns, share) = kernel::detect_once(flows, changing_hops(comparison), &frame, REPORTS)?;
+            let run = if comparison.in_kernel {
+                // The object that detects also makes the peer's reports: the verifier takes seconds for each that is loaded.
+                let setup = kernel::Setup::unchanging(flows, hops, &frame)?;
+                let peer = self.load()?;
+                let (ns, share) = setup.detect(&frame, REPORTS)?;
                 kernel.push(ns);
                 passed = share;
-            }
+                self.measure(&peer, &setup.object, &frame, flows)?
+            } else {
+                let maker = kernel::reports(flows, hops, comparison.changes)?;
+                let peer = self.load()?;
+                self.measure(&peer, &maker, &frame, flows)?
+            };
+            times.push(run.reports - run.changing);
             measured = Some(run);
         }
         let Some(Measured {
@@ -182,7 +190,7 @@ impl Peer {
         let mut conditions = Conditions::of("one report, by BPF_PROG_TEST_RUN", included)
             .text("program", program)
             .text("order", "flows by a stride that defeats prefetching")
-            .number("flows", plan.flows(comparison.flows))
+            .number("flows", flows)
             .number("hops", comparison.hops)
             .number("frame_bytes", frame.len())
             .number("udp_port", self.port)
@@ -206,12 +214,11 @@ impl Peer {
         Ok(Outcome::new(comparison.name, times, conditions))
     }
 
-    fn measure(&self, comparison: &Comparison, frame: &[u8], plan: &Plan) -> Result<Measured, Failure> {
-        let flows = plan.flows(comparison.flows);
-        let maker = kernel::reports(flows, changing_hops(comparison), comparison.changes)?;
-        let peer = Object::load(&self.object, &nic::bpf::LoadOptions::default())
+    /// Loads the peer's object, which has one program.
+    fn load(&self) -> Result<LoadedPeer, Failure> {
+        let object = Object::load(&self.object, &nic::bpf::LoadOptions::default())
             .map_err(|error| CliError::new(format!("the peer's object: {error}")))?;
-        let names = peer.programs();
+        let names = object.programs();
         let [program] = names.as_slice() else {
             let names = if names.is_empty() {
                 "none".to_owned()
@@ -222,6 +229,21 @@ impl Peer {
                 CliError::new(format!("the object must have one XDP program; it has: {names}")).into(),
             );
         };
+        Ok(LoadedPeer {
+            program: program.clone(),
+            object,
+        })
+    }
+
+    fn measure(
+        &self,
+        peer: &LoadedPeer,
+        maker: &Object,
+        frame: &[u8],
+        flows: u32,
+    ) -> Result<Measured, Failure> {
+        let program = &peer.program;
+        let peer = &peer.object;
         let mut frame = frame.to_vec();
         frame[PORT..PORT + 2].copy_from_slice(&self.port.to_be_bytes());
         frame[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -231,27 +253,34 @@ impl Peer {
             ("hopwise_cost_peer_f", "cost_peer_frags"),
         ]
         .into_iter()
-        .find(|(_, map)| maker.set_program(map, &peer, program).is_ok())
+        .find(|(_, map)| maker.set_program(map, peer, program).is_ok())
         .ok_or_else(|| {
             CliError::new(format!(
                 "the kernel does not call `{program}` from another program"
             ))
         })?;
         // Two rounds make the state of all flows.
-        test_run(&maker, maker_program, &frame, flows * 2)?;
-        let reports = test_run(&maker, maker_program, &frame, REPORTS)?;
-        let changing = test_run(&maker, "hopwise_cost_only", &frame, REPORTS)?;
+        test_run(maker, maker_program, &frame, flows * 2)?;
+        let reports = test_run(maker, maker_program, &frame, REPORTS)?;
+        let changing = test_run(maker, "hopwise_cost_only", &frame, REPORTS)?;
         // ARP: a program that reads reports leaves it alone.
         frame[12..14].copy_from_slice(&[8, 6]);
-        let other = test_run(&peer, program, &frame, REPORTS)?;
+        let other = test_run(peer, program, &frame, REPORTS)?;
         Ok(Measured {
             reports,
             changing,
             other,
             program: program.clone(),
-            keys: keys(&peer)?,
+            keys: keys(peer)?,
         })
     }
+}
+
+/// A peer's object in the kernel.
+struct LoadedPeer {
+    object: Object,
+    /// Its only program.
+    program: String,
 }
 
 /// Times in ns, and what the peer's maps contain.

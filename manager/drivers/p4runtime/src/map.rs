@@ -4,12 +4,14 @@
 //! parameters, or a clone session. Values are numbers, or the names of [`Variable`]s.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 
 use settings::read::{ConfigError, Node, Reader, span_of};
 use settings::setting::{Setting, tables};
 use settings::{choice, section};
 
 use detect::Metric;
+use flate2::read::GzDecoder;
 use manager::device::{Encoding, FilterAlgorithm, L4Checksum, Mode, Restart};
 use manager::instruction::Bits;
 
@@ -312,23 +314,28 @@ pub fn shipped(name: &str) -> Option<&'static str> {
 }
 
 /// Returns a program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
-pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
+pub fn program(name: &str) -> Option<(&'static str, Vec<u8>)> {
+    // The build script compresses the JSON.
     macro_rules! compiled {
         ($name:literal) => {{
             let program: (&str, &[u8]) = (
                 include_str!(concat!("../../../../p4/v1model/", $name, ".p4info.txtpb")),
-                include_bytes!(concat!("../../../../p4/v1model/", $name, ".json")),
+                include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".json.gz")),
             );
-            Some(program)
+            program
         }};
     }
-    match name {
+    let (info, compressed) = match name {
         "hopwise-int" => compiled!("int"),
         "hopwise-sf" => compiled!("sf"),
         "hopwise-aggregator" => compiled!("aggregator"),
         "hopwise-dta-translator" => compiled!("dta_translator"),
-        _ => None,
-    }
+        _ => return None,
+    };
+    let mut json = Vec::new();
+    // A test decompresses each.
+    GzDecoder::new(compressed).read_to_end(&mut json).ok()?;
+    Some((info, json))
 }
 
 /// Reads a map; `file` is its name in messages.
@@ -640,6 +647,24 @@ mod tests {
             );
         }
         assert_eq!(shipped("onos"), None);
+    }
+
+    #[test]
+    fn programs_are_decompressed_whole() {
+        let programs = [
+            "hopwise-int",
+            "hopwise-sf",
+            "hopwise-aggregator",
+            "hopwise-dta-translator",
+        ];
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../p4/v1model");
+        for name in programs {
+            let (info, json) = program(name).unwrap();
+            let stem = name.trim_start_matches("hopwise-").replace('-', "_");
+            let file = std::fs::read(folder.join(format!("{stem}.json"))).unwrap();
+            assert!(json == file && info.contains("pkg_info"), "{name}");
+        }
+        assert_eq!(program("hopwise-dta-reporter"), None);
     }
 
     #[test]

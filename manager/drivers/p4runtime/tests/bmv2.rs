@@ -35,7 +35,7 @@ fn compiled(map: &str, folder: Option<&PathBuf>) -> Option<(Vec<u8>, Vec<u8>)> {
     if let Some((info, config)) = map::program(map) {
         return Some((
             p4runtime::program::info(info.as_bytes().to_vec()).unwrap(),
-            config.to_vec(),
+            config,
         ));
     }
     let file = |end: &str| std::fs::read(folder?.join(format!("{map}.{end}"))).ok();

@@ -266,7 +266,7 @@ impl Modelled {
         let info = included.info().unwrap();
         let map = included.map.unwrap();
         let (_, config) = map::program(map).unwrap();
-        let mut model = Model::new(p4_model::Program::read(str::from_utf8(config).unwrap()).unwrap());
+        let mut model = Model::new(p4_model::Program::read(str::from_utf8(&config).unwrap()).unwrap());
         let local = LocalSettings {
             role: Some(role),
             ..LocalSettings::default()
@@ -366,7 +366,7 @@ impl Live {
         let mut settings = with(SocketAddr::from(([127, 0, 0, 1], port)), name, role);
         let (info, config) = map::program(name).unwrap();
         let info = p4runtime::program::info(info.as_bytes().to_vec()).unwrap();
-        settings.load = Some(Arc::new(p4runtime::driver::Load::new(info, config.to_vec())));
+        settings.load = Some(Arc::new(p4runtime::driver::Load::new(info, config)));
         let switch = bmv2::Switch::start(&program, port);
         let mut bench = Bench::new(settings.clone());
         claimed(&mut bench).await;

@@ -322,7 +322,7 @@ impl P4LoadSettings {
             };
             return Ok(Load::new(
                 p4runtime::program::info(p4info.to_owned().into_bytes())?,
-                config.to_vec(),
+                config,
             ));
         }
         let (Some(p4info), Some(config)) = (&self.p4info, &self.config) else {
