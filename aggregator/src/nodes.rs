@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 const MAX_NODES: usize = 4096;
 /// Table entries that are searched for a node.
 const PROBES: usize = 8;
-/// A number further behind than this is a restart, not reordering.
+/// A number this far behind the highest one, or further, is a restart, not reordering.
 const MAX_REORDERING: u32 = 1024;
+/// Words with one bit for each number that may still arrive.
+const WORDS: usize = MAX_REORDERING as usize / u64::BITS as usize;
 /// Key of a free entry.
 const FREE_KEY: u64 = u64::MAX;
 
@@ -40,59 +42,118 @@ pub struct Node {
     pub duplicated: u64,
     /// Restarts of the sequence.
     pub restarts: u64,
-    #[serde(skip)]
-    key: u64,
-    #[serde(skip)]
-    last: u32,
 }
 
-impl Node {
-    const NONE: Self = Self {
-        node: 0,
-        hw_id: 0,
-        numbered: 0,
-        lost: 0,
-        reordered: 0,
-        duplicated: 0,
-        restarts: 0,
+/// A node, and which of its latest numbers have not arrived.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: u64,
+    /// The highest number.
+    last: u32,
+    /// Count of numbers from the first one of the sequence to the highest, at most [`MAX_REORDERING`].
+    span: u32,
+    /// One bit for each of the latest numbers, at its place modulo [`MAX_REORDERING`]: it is counted as lost.
+    missing: [u64; WORDS],
+    view: Node,
+}
+
+impl Entry {
+    const FREE: Self = Self {
         key: FREE_KEY,
         last: 0,
+        span: 0,
+        missing: [0; WORDS],
+        view: Node {
+            node: 0,
+            hw_id: 0,
+            numbered: 0,
+            lost: 0,
+            reordered: 0,
+            duplicated: 0,
+            restarts: 0,
+        },
     };
 
     /// Records a sequence number of `bits` bits.
     #[inline]
     fn observe(&mut self, seq: u32, bits: u32) {
-        self.numbered += 1;
+        self.view.numbered += 1;
         let mask = u32::MAX >> (32 - bits);
         let ahead = seq.wrapping_sub(self.last) & mask;
-        match ahead {
-            1 => {}
-            0 => {
-                self.duplicated += 1;
-                return;
-            }
-            _ if ahead <= mask >> 1 => self.lost += u64::from(ahead - 1),
-            _ if mask - ahead < MAX_REORDERING => {
-                self.reordered += 1;
-                self.lost = self.lost.saturating_sub(1);
-                return;
-            }
-            _ => self.restarts += 1,
+        if (1..=mask >> 1).contains(&ahead) {
+            self.advance(seq, ahead);
+        } else {
+            self.observe_behind(seq, self.last.wrapping_sub(seq) & mask);
         }
+    }
+
+    /// Makes `seq`, which is `ahead` of the highest number, the highest one.
+    #[inline]
+    fn advance(&mut self, seq: u32, ahead: u32) {
+        self.view.lost += u64::from(ahead - 1);
+        for back in 1..ahead.min(MAX_REORDERING) {
+            self.set_missing(seq.wrapping_sub(back), true);
+        }
+        self.set_missing(seq, false);
+        self.span = self.span.saturating_add(ahead).min(MAX_REORDERING);
         self.last = seq;
     }
+
+    /// Records a number that is `behind` the highest one, or equal to it. Only a number that is missing was lost: a copy of another
+    /// takes back no loss.
+    #[cold]
+    fn observe_behind(&mut self, seq: u32, behind: u32) {
+        if behind >= MAX_REORDERING {
+            self.view.restarts += 1;
+            self.missing = [0; WORDS];
+            self.span = 1;
+            self.last = seq;
+        } else if self.is_missing(seq) {
+            self.set_missing(seq, false);
+            self.view.reordered += 1;
+            self.view.lost -= 1;
+        } else if behind >= self.span {
+            // Before the first number: it was not expected.
+            self.view.reordered += 1;
+        } else {
+            self.view.duplicated += 1;
+        }
+    }
+
+    fn is_missing(&self, seq: u32) -> bool {
+        self.missing[word(seq)] & bit(seq) != 0
+    }
+
+    fn set_missing(&mut self, seq: u32, is_missing: bool) {
+        let missing = &mut self.missing[word(seq)];
+        *missing = if is_missing {
+            *missing | bit(seq)
+        } else {
+            *missing & !bit(seq)
+        };
+    }
+}
+
+/// The word of a number in [`Entry::missing`]. Both sequence spaces are multiples of [`MAX_REORDERING`].
+fn word(seq: u32) -> usize {
+    (seq / u64::BITS) as usize % WORDS
+}
+
+/// The bit of a number in its word.
+fn bit(seq: u32) -> u64 {
+    1 << (seq % u64::BITS)
 }
 
 /// A table of nodes, of fixed size.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    entries: Vec<Node>,
+    entries: Vec<Entry>,
 }
 
 impl Nodes {
     pub(super) fn new() -> Self {
         Self {
-            entries: vec![Node::NONE; MAX_NODES],
+            entries: vec![Entry::FREE; MAX_NODES],
         }
     }
 
@@ -110,13 +171,17 @@ impl Nodes {
                 return true;
             }
             if entry.key == FREE_KEY {
-                *entry = Node {
-                    node,
-                    hw_id,
+                *entry = Entry {
                     key,
                     last: seq,
-                    numbered: 1,
-                    ..Node::NONE
+                    span: 1,
+                    view: Node {
+                        node,
+                        hw_id,
+                        numbered: 1,
+                        ..Entry::FREE.view
+                    },
+                    ..Entry::FREE
                 };
                 return true;
             }
@@ -125,7 +190,10 @@ impl Nodes {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.entries.iter().filter(|node| node.key != FREE_KEY)
+        self.entries
+            .iter()
+            .filter(|entry| entry.key != FREE_KEY)
+            .map(|entry| &entry.view)
     }
 }
 
@@ -164,6 +232,38 @@ mod tests {
         assert_eq!(after(&[5, 5, 6]), (0, 0, 1, 0));
         assert_eq!(after(&[0x3f_ffff, 0, 2]), (1, 0, 0, 0), "22 bits");
         assert_eq!(after(&[9000, 0, 1]), (0, 0, 0, 1));
+    }
+
+    #[test]
+    fn copies_and_early_numbers_take_back_no_loss() {
+        assert_eq!(after(&[5, 8, 8, 7, 7, 7, 9]), (1, 1, 3, 0), "6 is lost");
+        assert_eq!(after(&[5, 7, 3]), (1, 1, 0, 0), "3 was not expected");
+        // Each number twice, the copy some numbers later; every tenth is lost on both paths.
+        for late in [1, 3, 100, 1000] {
+            let arrives = |seq: &u32| seq % 10 != 5;
+            let copies = (0..5000_u32).flat_map(|seq| [Some(seq), seq.checked_sub(late)]);
+            let numbers: Vec<u32> = copies.flatten().filter(arrives).collect();
+            let copies = numbers.len() as u64 - 4500;
+            assert_eq!(after(&numbers), (500, 0, copies, 0), "{late}");
+        }
+    }
+
+    #[test]
+    fn a_late_number_takes_back_its_own_loss_alone() {
+        // Around the end of the sequence space, in both halves of the window, and beyond it.
+        for (back, expected) in [(1, (98, 1)), (64, (98, 1)), (99, (98, 1)), (100, (99, 0))] {
+            let last = 40_u32;
+            let first = last.wrapping_sub(100) & 0x3f_ffff;
+            let late = last.wrapping_sub(back) & 0x3f_ffff;
+            let (lost, reordered, _, restarts) = after(&[first, last, late]);
+            assert_eq!((lost, reordered, restarts), (expected.0, expected.1, 0), "{back}");
+        }
+        assert_eq!(after(&[0, 5000, 5000 - 1023]), (4998, 1, 0, 0));
+        assert_eq!(after(&[0, 5000, 5000 - 1024]), (4999, 0, 0, 1));
+        // A restarted sequence has no numbers missing from before.
+        assert_eq!(after(&[0, 5000, 1, 0]), (4999, 1, 0, 1));
+        let (lost, ..) = after(&[0, 1 << 20, (1 << 20) - 7, (1 << 20) - 7]);
+        assert_eq!(lost, (1 << 20) - 2);
     }
 
     #[test]

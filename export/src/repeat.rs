@@ -42,8 +42,9 @@ impl Repeats {
         true
     }
 
-    /// Returns alerts that are to be sent again now, as of `now`: a part of them at a time, until a round is over.
-    pub fn due(&mut self, now: Nanos) -> Vec<Record> {
+    /// Returns alerts that are to be sent again at `now`: a part of them at a time, until a round is over. `now` is of a clock that is not
+    /// set; `ts` is the time that the alerts get, ns since the Unix epoch, which may be before that of the last round.
+    pub fn due(&mut self, now: Nanos, ts: Nanos) -> Vec<Record> {
         let from = match self.position {
             Some(from) => from,
             None if now < self.next => return Vec::new(),
@@ -56,12 +57,7 @@ impl Repeats {
             .firing
             .range(from..)
             .take(MOST_AT_ONCE)
-            .map(|(_, alert)| {
-                Record::Alert(Box::new(Alert {
-                    ts: now,
-                    ..alert.clone()
-                }))
-            })
+            .map(|(_, alert)| Record::Alert(Box::new(Alert { ts, ..alert.clone() })))
             .collect();
         let last = self.firing.range(from..).nth(MOST_AT_ONCE);
         self.position = last.map(|(number, _)| *number);
@@ -100,19 +96,33 @@ mod tests {
     #[test]
     fn an_alert_is_repeated_until_it_is_resolved() {
         let mut repeats = Repeats::new(MINUTE);
-        assert_eq!(repeats.due(0), []);
+        assert_eq!(repeats.due(0, 0), []);
         assert!(repeats.note(&alert(1, true, 5)));
         // Two days.
         for minute in 1..=2_880 {
             let now = minute * MINUTE;
-            assert_eq!(repeats.due(now - 1), [], "minute {minute}");
-            let [Record::Alert(one)] = &repeats.due(now)[..] else {
+            assert_eq!(repeats.due(now - 1, now), [], "minute {minute}");
+            let [Record::Alert(one)] = &repeats.due(now, now)[..] else {
                 panic!("not repeated after {minute} minutes");
             };
             assert_eq!((one.ts, one.since, one.is_firing), (now, Some(5), true));
         }
         repeats.note(&alert(1, false, 6));
-        assert_eq!(repeats.due(3_000 * MINUTE), []);
+        assert_eq!(repeats.due(3_000 * MINUTE, 0), []);
+    }
+
+    #[test]
+    fn an_alert_is_repeated_although_the_clock_is_set() {
+        let mut repeats = Repeats::new(MINUTE);
+        assert!(repeats.note(&alert(1, true, 5)));
+        // The clock is set back, forward, and to the beginning.
+        for (minute, ts) in [(1, 1000), (2, 1001), (3, 7), (4, 8), (5, 90_000), (6, 0)] {
+            let [Record::Alert(one)] = &repeats.due(minute * MINUTE, ts * MINUTE)[..] else {
+                panic!("not repeated in minute {minute}");
+            };
+            assert_eq!((one.ts, one.since), (ts * MINUTE, Some(5)), "{minute}");
+            assert_eq!(repeats.due(minute * MINUTE + 1, ts * MINUTE + 1), []);
+        }
     }
 
     #[test]
@@ -124,7 +134,7 @@ mod tests {
         assert_eq!(noted, MOST_REPEATED);
         let mut parts = Vec::new();
         loop {
-            let part = repeats.due(MINUTE);
+            let part = repeats.due(MINUTE, MINUTE);
             if part.is_empty() {
                 break;
             }

@@ -1,5 +1,7 @@
 //! The loop around a [`Delivery`], which exports and outlets share: asks it what to do, and waits for what comes of it. Files are written
 //! on threads that may wait for the disk.
+//!
+//! Timers run by the monotonic clock: pauses, polls and repeats of alerts do not last longer because the system's clock is set back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,7 +41,7 @@ pub(super) trait Route: Sized {
     /// The line for a record of the batch that will never be taken, and the files that keep it; `None`: it is not in memory.
     fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)>;
 
-    /// A cursor was saved.
+    /// A cursor was saved. `now` is a time of the monotonic clock, ns, as in [`Route::report`].
     fn saved(&mut self, _cursor: Cursor, _now: u64) {}
 
     /// Shows how far it is.
@@ -82,7 +84,7 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
     };
     let mut stopping = false;
     loop {
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         while let Some(action) = route.delivery().poll(now) {
             execute(route, action, &mut tasks, now);
         }
@@ -91,7 +93,7 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
             return;
         }
         let rest = route.delivery().wake_at().map_or(LONGEST_REST, |at| {
-            Duration::from_nanos(at.saturating_sub(nic::time::now())).min(LONGEST_REST)
+            Duration::from_nanos(at.saturating_sub(nic::time::monotonic())).min(LONGEST_REST)
         });
         tokio::select! {
             Some(sent) = tasks.sending.join_next() => route.sent(sent.ok(), &mut tasks),
@@ -102,7 +104,7 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
                 stopping = changed.is_err() || *stopped.borrow();
                 if stopping {
                     let grace = u64::try_from(GRACE.as_nanos()).unwrap_or(u64::MAX);
-                    route.delivery().stop(nic::time::now(), grace);
+                    route.delivery().stop(nic::time::monotonic(), grace);
                 }
             }
             () = time::sleep(rest) => {}
@@ -151,7 +153,7 @@ fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u
 }
 
 fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
-    let now = nic::time::now();
+    let now = nic::time::monotonic();
     match written {
         Ok(Written::Saved(cursor, result)) => saved(route, cursor, result),
         Ok(Written::Kept(result)) => route.delivery().kept(result, now),
@@ -164,7 +166,7 @@ fn written<R: Route>(route: &mut R, written: Result<Written, JoinError>) {
 }
 
 fn saved<R: Route>(route: &mut R, cursor: Cursor, result: Result<(), String>) {
-    let now = nic::time::now();
+    let now = nic::time::monotonic();
     let is_saved = result.is_ok();
     route.delivery().saved(result, now);
     if is_saved {
@@ -173,3 +175,77 @@ fn saved<R: Route>(route: &mut R, cursor: Cursor, result: Result<(), String>) {
 }
 
 const LONGEST_REST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Keyed for Nothing {
+        fn key(&self) -> u64 {
+            0
+        }
+    }
+
+    /// A route that notes the times of its timers, and stops.
+    struct Noting {
+        delivery: Delivery<Nothing>,
+        times: Vec<u64>,
+    }
+
+    impl Route for Noting {
+        type Record = Nothing;
+        type Sent = ();
+        type Read = ();
+
+        fn delivery(&mut self) -> &mut Delivery<Nothing> {
+            &mut self.delivery
+        }
+
+        fn begin_read(&mut self, _wanted: ReadRequest, tasks: &mut Tasks<Self>) {
+            tasks.reading.spawn(async {});
+        }
+
+        fn read(&mut self, _read: Option<()>) {}
+
+        fn begin_send(&mut self, _request: RequestId, _records: Vec<usize>, _tasks: &mut Tasks<Self>) {}
+
+        fn sent(&mut self, _sent: Option<()>, _tasks: &mut Tasks<Self>) {}
+
+        fn cursor_files(&self) -> Option<Arc<Files>> {
+            None
+        }
+
+        fn rejected(&self, _record: usize, _words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
+            None
+        }
+
+        fn report(&mut self, now: u64, _tasks: &mut Tasks<Self>) {
+            self.times.push(now);
+            self.delivery.stop(now, 0);
+        }
+    }
+
+    #[test]
+    fn timers_run_by_a_clock_that_nobody_sets() {
+        let mut route = Noting {
+            delivery: Delivery::new(export::Settings::default(), Cursor::default(), 1),
+            times: Vec::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let (_sender, stopped) = watch::channel(false);
+        let before = nic::time::monotonic();
+        runtime.block_on(drive(&mut route, stopped));
+        let after = nic::time::monotonic();
+        assert!(!route.times.is_empty());
+        assert!(
+            route.times.iter().all(|now| (before..=after).contains(now)),
+            "{:?}",
+            route.times
+        );
+    }
+}

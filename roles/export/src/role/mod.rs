@@ -164,7 +164,11 @@ impl ExportStatus {
         let ledger = delivery.ledger();
         let mut state = lock(&self.state);
         state.ledger = ledger;
-        state.last_success = delivery.last_success();
+        let success = delivery.last_success();
+        if state.success != success {
+            state.success = success;
+            state.last_success = success.map(clock_time);
+        }
         if state.last_error.as_deref() != delivery.last_error() {
             state.last_error = delivery.last_error().map(str::to_owned);
         }
@@ -194,6 +198,8 @@ struct State {
     /// Time of the oldest of them.
     oldest: Option<u64>,
     last_success: Option<u64>,
+    /// The same, by the monotonic clock.
+    success: Option<u64>,
     last_error: Option<String>,
     /// Times that the count of the store began anew: what was lost then has no number.
     restarted: u64,
@@ -219,6 +225,12 @@ struct Budget {
     expired: u64,
     shed: u64,
     queued: u64,
+}
+
+/// Returns the time by the system's clock, ns since the Unix epoch, of what happened at `at` by the monotonic clock.
+fn clock_time(at: u64) -> u64 {
+    let age = nic::time::monotonic().saturating_sub(at);
+    nic::time::now().saturating_sub(age)
 }
 
 fn budget(into: u64, ledger: &Ledger, shed: u64, unread: u64) -> Budget {

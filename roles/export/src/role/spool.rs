@@ -154,7 +154,7 @@ impl HopSpool {
     }
 
     fn execute(&self, export: &str) {
-        for error in self.files.execute(&self.queue, nic::time::now()) {
+        for error in self.files.execute(&self.queue, nic::time::monotonic()) {
             tracing::warn!(export, error, "hops cannot be written");
         }
     }

@@ -63,7 +63,7 @@ pub(super) struct Exporter {
     directory: PathBuf,
     collector: Arc<str>,
     timeout: Duration,
-    /// Time of the last count of waiting records, ns since the Unix epoch.
+    /// Time of the last count of waiting records, by the monotonic clock, ns.
     last_count_ns: u64,
     /// A second follower that only reads the end of the store, while `reader` is busy.
     end_reader: Follower,
@@ -210,7 +210,7 @@ impl Exporter {
             // It ends when the queue is closed.
             let _ = task.await;
         }
-        self.publish_status(nic::time::now());
+        self.publish_status(nic::time::monotonic());
     }
 
     fn new_reader(&self) -> Reader {
@@ -236,7 +236,7 @@ impl Exporter {
         let (Some(repeats), Some(_)) = (&mut self.repeats, &self.link) else {
             return;
         };
-        let due = repeats.due(now);
+        let due = repeats.due(now, nic::time::now());
         if due.is_empty() || self.delivery.is_stopped() {
             return;
         }
@@ -300,7 +300,7 @@ impl Exporter {
         if let Some((waiting, budget)) = counted {
             self.last_count_ns = now;
             state.waiting = waiting;
-            state.counted = now;
+            state.counted = nic::time::now();
             state.budget = budget.unwrap_or(state.budget);
             state.shed = state.budget.shed;
             state.oldest = self.delivery.batch().first().map(Record::ts);
@@ -419,7 +419,7 @@ impl Route for Exporter {
         let Some(mut reader) = self.reader.take() else {
             return self
                 .delivery
-                .not_read("the last page has not been read", nic::time::now());
+                .not_read("the last page has not been read", nic::time::monotonic());
         };
         tasks.reading.spawn_blocking(move || {
             let found = reader.read(wanted);
@@ -428,7 +428,7 @@ impl Route for Exporter {
     }
 
     fn read(&mut self, read: Option<ReadResult>) {
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         let Some((reader, found)) = read else {
             self.reader = Some(self.new_reader());
             return self.delivery.not_read("reading failed", now);
@@ -468,7 +468,7 @@ impl Route for Exporter {
     }
 
     fn begin_send(&mut self, id: RequestId, indices: Vec<usize>, tasks: &mut Tasks<Self>) {
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         if self.is_repeating {
             self.waiting = Some((id, indices));
             return;
@@ -537,7 +537,7 @@ impl Route for Exporter {
         };
         self.link = Some(link);
         let late = self.delivery.ledger().late;
-        self.delivery.answer(id, outcome, nic::time::now());
+        self.delivery.answer(id, outcome, nic::time::monotonic());
         if self.delivery.ledger().late == late {
             lock(&self.status.state).left_out += left_out;
         }

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     super::{
-        ExportStatus, budget,
+        ExportStatus, budget, clock_time,
         drive::{ReadRequest, Route, Tasks, drive},
         files::Files,
         http::{message, response},
@@ -192,7 +192,7 @@ impl Partition {
         let Some((end, at)) = self.end else { return };
         let settled = self.delivery.cursor().settled;
         state.waiting = end.saturating_sub(settled.row);
-        state.counted = at;
+        state.counted = clock_time(at);
         state.oldest = self.delivery.batch().first().map(|item| item.ts);
         let unread = state.waiting.saturating_sub(self.delivery.ahead());
         let passed = ledger.read + ledger.left_out + ledger.expired + unread;
@@ -223,7 +223,7 @@ impl Route for Partition {
             records,
             bytes,
         } = wanted;
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         let random = match random() {
             Ok(random) => random,
             Err(words) => return self.delivery.not_read(&words, now),
@@ -244,7 +244,7 @@ impl Route for Partition {
     }
 
     fn read(&mut self, read: Option<Read>) {
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         match read {
             None => {
                 for source in [&mut self.scout, &mut self.source] {
@@ -268,7 +268,7 @@ impl Route for Partition {
     }
 
     fn begin_send(&mut self, id: RequestId, records: Vec<usize>, tasks: &mut Tasks<Self>) {
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         let Some(mut client) = self.client.take() else {
             let outcome = Outcome::failed("the last request has not ended");
             return self.delivery.answer(id, outcome, now);
@@ -308,7 +308,7 @@ impl Route for Partition {
     }
 
     fn sent(&mut self, sent: Option<Sent>, _tasks: &mut Tasks<Self>) {
-        let now = nic::time::now();
+        let now = nic::time::monotonic();
         let Some((id, client, answer)) = sent else {
             // It panicked: the time limit sends again.
             self.client = Some(Client::new(self.destination.clone()));
