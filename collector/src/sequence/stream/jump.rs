@@ -24,8 +24,8 @@ pub(super) struct Former {
     pub(super) continued: bool,
     /// The newer sequence is ahead of the older one: what is between is missing. Otherwise the reporter has restarted.
     pub(super) is_outage: bool,
-    /// The newer one returns to the numbers before an earlier jump, so nothing between is missing.
-    pub(super) returns: bool,
+    /// The newer one returns to the numbers before an earlier jump: at most so many of those between are missing.
+    pub(super) returns: Option<u64>,
     /// Unconfirmed losses that the datagrams of the newer sequence do not confirm.
     pub(super) put_aside: u64,
     /// When the newer sequence began.
@@ -292,7 +292,7 @@ impl Stream {
         let is_far = gap > FAR.cast_signed();
         let is_outage = gap > 0 && seq >= if is_far { WINDOW } else { FIRST_NUMBERS };
         let returns = self.jump(seq);
-        let put_aside = if is_outage && !returns {
+        let put_aside = if is_outage && returns.is_none() {
             0
         } else {
             self.finalize_unconfirmed()
@@ -369,9 +369,12 @@ impl Stream {
             let first = self.after(highest, 1);
             self.current.gap = between;
             self.lose(first, between, now, out);
-            if former.returns {
-                self.balance += i64::from(between);
-                self.refuted += u64::from(between);
+            if let Some(most) = former.returns {
+                let not_missing = u64::from(between).saturating_sub(most);
+                self.refuted += not_missing;
+                self.balance = self
+                    .balance
+                    .saturating_add(i64::try_from(not_missing).unwrap_or(i64::MAX));
             }
             self.note(
                 now,
