@@ -124,6 +124,38 @@ fn an_outage_after_a_restart_is_confirmed_although_the_stream_was_elsewhere() {
 }
 
 #[test]
+fn an_outage_after_a_restart_is_confirmed_where_it_ends_behind_the_numbers_before_the_restart() {
+    for id in [V10, V20] {
+        for pause in [0, 3000, 60_000] {
+            for before in [5000_u32, 20_000, 60_000] {
+                for since in [100, 1000, 3000] {
+                    for next in [before - 100, before + 1, before + 1000, before + 60_000] {
+                        if pause == 0 && next.abs_diff(before) < WINDOW {
+                            // Soon after a restart, those since then were late.
+                            continue;
+                        }
+                        let mut arrivals = Arrivals::new(id);
+                        arrivals.observe_every(1, 0..before).wait(pause);
+                        arrivals.observe_every(1, 0..since).wait(1000);
+                        let view = arrivals.observe_every(1, next..next + 20_000).finish();
+                        let case = format!("{pause} {before} {since} {next}: {view:?}");
+                        let absent = u64::from(next - since);
+                        assert_eq!(
+                            (view.lost + view.unconfirmed, view.restarts),
+                            (absent, 1),
+                            "{case}"
+                        );
+                        // What is missing in either case, or has enough datagrams since the restart.
+                        let least = u64::from((next - before.min(next)).max(128 * since));
+                        assert!(view.lost + 128 >= absent.min(least), "{case}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_number_that_arrives_after_it_was_counted_as_lost_no_longer_is() {
     // One forged number before each silence of a reporter that loses nothing.
     for (pause, restarts) in [(3000, 0), (9000, 0), (11_000, 0), (60_000, 0)] {

@@ -290,7 +290,7 @@ fn bounds_of_late_batches() {
             (
                 "16 more than are missing",
                 at_once(&[1000..9000, 20..38]),
-                (0, 0, 16, 0, 0, true),
+                (0, 0, 18, 0, 0, true),
             ),
             (
                 "17 more than are missing",
@@ -448,5 +448,25 @@ fn two_sequences_end_also_if_the_clock_was_set_back() {
             expected,
             "{before:?}"
         );
+    }
+}
+
+#[test]
+fn a_late_batch_at_the_end_loses_what_is_not_in_it() {
+    for size in [200, 300, 1000] {
+        for others in [130, 300, 6000] {
+            // Each of so many of the batch is lost, and so many numbers follow it.
+            for one_in in [0, 7, 50] {
+                for next in 0..4 {
+                    let first = 1000 + size;
+                    let end = first + others;
+                    let late = (1000..first).filter(|n| one_in == 0 || n % one_in != 5);
+                    let lost = u64::from(size) - late.clone().count() as u64;
+                    let numbers = (500..1000).chain(first..end).chain(late).chain(end..end + next);
+                    let found = counted(&[(0, numbers.collect())], true);
+                    assert_eq!((found.0, found.4), (lost, 0), "{size} {others} {one_in} {next}");
+                }
+            }
+        }
     }
 }

@@ -679,17 +679,24 @@ impl Stream {
         (self.balance, self.supported) = (balance, self.datagrams);
     }
 
-    /// Records a jump from the highest number to this one. `true`: it returns to the numbers before an earlier jump,
-    /// so nothing between is missing.
-    fn jump(&mut self, seq: u32) -> bool {
+    /// Records a jump from the highest number to this one. If it returns to the numbers before an earlier jump, at most the returned number
+    /// of those between are missing: as many as are missing there in any case, or, if the reporter restarted, as the datagrams since then
+    /// support and have not supported yet. So forged ones support no more losses than they would otherwise.
+    fn jump(&mut self, seq: u32) -> Option<u64> {
         let highest = self.current.highest;
         let datagrams = self.datagrams.wrapping_sub(self.current.began);
         let range = -WINDOW.cast_signed()..=FAR.cast_signed();
-        let returns = self.origins.longer_than(datagrams).any(|origin| {
-            range.contains(&self.distance(seq, origin)) && !range.contains(&self.distance(highest, origin))
-        });
+        let ahead = self
+            .origins
+            .longer_than(datagrams)
+            .filter(|origin| !range.contains(&self.distance(highest, *origin)))
+            .map(|origin| self.distance(seq, origin))
+            .filter(|ahead| range.contains(ahead))
+            .min();
         self.origins.add(highest, datagrams);
-        returns
+        let missing = u64::from((ahead? - 1).max(0).unsigned_abs());
+        let supported = datagrams.saturating_mul(LOSSES_PER_DATAGRAM.unsigned_abs());
+        Some(missing.max(supported.saturating_sub(self.absent.saturating_sub(self.absent_before))))
     }
 
     /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them. Returns their number.

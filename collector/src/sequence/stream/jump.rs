@@ -9,6 +9,8 @@ use crate::sequence::{FAR, FIRST_NUMBERS, PAUSE, SETTLE, STALLED, WINDOW};
 const FEW: u32 = 16;
 /// This many of them in order are a restart: late numbers arrive one by one.
 const IN_ORDER: u32 = 4;
+/// Datagrams that begin a sequence: the held one, and the one that confirms it.
+const BEGINS: u64 = 2;
 
 /// The sequence beside the current one, until it has had no number for a window of datagrams, or the stream is silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +26,8 @@ pub(super) struct Former {
     pub(super) continued: bool,
     /// The newer sequence is ahead of the older one: what is between is missing. Otherwise the reporter has restarted.
     pub(super) is_outage: bool,
-    /// The newer one returns to the numbers before an earlier jump, so nothing between is missing.
-    pub(super) returns: bool,
+    /// The newer one returns to the numbers before an earlier jump: at most so many of those between are missing.
+    pub(super) returns: Option<u64>,
     /// Unconfirmed losses that the datagrams of the newer sequence do not confirm.
     pub(super) put_aside: u64,
     /// When the newer sequence began.
@@ -280,7 +282,7 @@ impl Stream {
         }
         self.end_former(now, out);
         if self.returns_to_left(held) {
-            self.return_to_left(now, out);
+            self.return_to_left(BEGINS, now, out);
             if is_near(self.distance(seq, self.current.highest)) {
                 self.observe_near(seq, now, out);
                 return;
@@ -292,7 +294,7 @@ impl Stream {
         let is_far = gap > FAR.cast_signed();
         let is_outage = gap > 0 && seq >= if is_far { WINDOW } else { FIRST_NUMBERS };
         let returns = self.jump(seq);
-        let put_aside = if is_outage && !returns {
+        let put_aside = if is_outage && returns.is_none() {
             0
         } else {
             self.finalize_unconfirmed()
@@ -369,9 +371,12 @@ impl Stream {
             let first = self.after(highest, 1);
             self.current.gap = between;
             self.lose(first, between, now, out);
-            if former.returns {
-                self.balance += i64::from(between);
-                self.refuted += u64::from(between);
+            if let Some(most) = former.returns {
+                let not_missing = u64::from(between).saturating_sub(most);
+                self.refuted += not_missing;
+                self.balance = self
+                    .balance
+                    .saturating_add(i64::try_from(not_missing).unwrap_or(i64::MAX));
             }
             self.note(
                 now,
@@ -485,7 +490,7 @@ impl Stream {
     /// Ends the input. Numbers that may all be late are no restart.
     pub(super) fn decide_restart(&mut self, now: Nanos, out: &mut dyn Output) {
         if self.left.is_some_and(|left| self.may_be_late(&left)) {
-            self.return_to_left(now, out);
+            self.return_to_left(0, now, out);
         } else {
             self.confirm_restart(out);
         }
@@ -528,7 +533,7 @@ impl Stream {
         (1..=FEW.cast_signed()).contains(&behind)
     }
 
-    /// The count of numbers since a restart, without duplicates.
+    /// The count of numbers since a restart, without duplicates and without the two that began the sequence.
     fn since_restart(&self, left: &Left) -> u64 {
         self.datagrams
             .wrapping_sub(left.began)
@@ -551,7 +556,7 @@ impl Stream {
         if is_restart {
             self.confirm_restart(out);
         } else {
-            self.return_to_left(now, out);
+            self.return_to_left(1, now, out);
         }
     }
 
@@ -596,11 +601,12 @@ impl Stream {
         u64::from(begin.abs_diff(end)) + 1
     }
 
-    /// Makes the sequence before a restart the current one: all numbers since then were late, so none of them is missing.
-    pub(super) fn return_to_left(&mut self, now: Nanos, out: &mut dyn Output) {
+    /// Makes the sequence before a restart the current one: all numbers since then were late, so none of them is missing. The latest
+    /// `others` datagrams are of neither.
+    fn return_to_left(&mut self, others: u64, now: Nanos, out: &mut dyn Output) {
         let lost = self.losses().0;
         let Some(left) = self.left.take() else { return };
-        let late = self.since_restart(&left);
+        let late = (self.since_restart(&left) + BEGINS).saturating_sub(others);
         self.reordered = self.reordered.max(left.former.reordered + late);
         // They are not missing twice, and those that fill the gap before that sequence had been counted as lost.
         let filled = self.fills(&left).min(late);
@@ -668,6 +674,10 @@ impl Stream {
         }
         self.stray = Some((seq, self.datagrams));
         self.reordered += 1;
+        if let Some(left) = &mut self.left {
+            // It is not one of the numbers since the restart.
+            left.began = left.began.wrapping_add(1);
+        }
         self.note(now, SequenceEventKind::Stray(seq), out);
     }
 
