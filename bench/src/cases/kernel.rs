@@ -93,7 +93,7 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
 
 /// A loaded program whose tables contain all flows.
 pub(super) struct Setup {
-    /// Its programs, those that only make reports among them.
+    /// The object, whose other programs only make reports.
     pub(super) object: Object,
     tables: Tables,
     ring: Ring,

@@ -279,7 +279,7 @@ impl Peer {
 /// A peer's object in the kernel.
 struct LoadedPeer {
     object: Object,
-    /// Its only program.
+    /// Name of the only program in the object.
     program: String,
 }
 

@@ -392,9 +392,12 @@ tables { preamble { id: 33554433 name: \"a.t\" alias: \"t\" annotations: \"@name
         }
         let nested = "registers { type_spec { tuple { ".to_owned() + &"members { tuple { ".repeat(20);
         assert!(refusal(&nested).contains("messages are nested too deeply"));
-        for cut in (0..INT.len()).step_by(7) {
-            let _ = to_binary(&INT[..cut]);
-            let _ = to_binary(&format!("{}\\é\"{}", &INT[..cut], &INT[cut + 1..]));
+        // Messages are read independently of those before them, so that each is cut by itself.
+        for message in INT.split_inclusive("\n}\n") {
+            for cut in 0..message.len() {
+                let _ = to_binary(&message[..cut]);
+                let _ = to_binary(&format!("{}\\é\"{}", &message[..cut], &message[cut + 1..]));
+            }
         }
     }
 }
