@@ -236,7 +236,7 @@ pub(crate) async fn get(
     let params = params.only(GET)?;
     let key = required_key(&params)?;
     run_blocking(&context, move |memory| {
-        let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
+        let policy = params.text("policy").unwrap_or(memory.settings.policy.name());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
             Refusal::bad(format!(
                 "there is no policy {policy:?}; use first, majority or strict"

@@ -328,7 +328,7 @@ fn summary_of_roles(settings: &Settings) -> String {
     let aggregator = settings.aggregator.as_ref().map(|aggregator| {
         let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
         let from = &aggregator.listen;
-        let kind = aggregator.kind.word();
+        let kind = aggregator.kind.name();
         let r = aggregator.r;
         let memory = aggregator
             .config(build::aggregator_profile(aggregator, settings))

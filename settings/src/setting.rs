@@ -216,35 +216,48 @@ macro_rules! section {
     };
 }
 
-/// Declares a choice between words. `for` another enum: converts into it, whose variants have the same names.
+/// Makes enums settings that a file writes by their names, as `name` returns them and `from_name` finds them.
 #[macro_export]
-macro_rules! choice {
-    ($(#[doc = $doc:literal])+ $vis:vis enum $name:ident($kind:literal) for $target:ty {
-        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
-    }) => {
-        $crate::choice! {
-            $(#[doc = $doc])+
-            $vis enum $name($kind) {
-                $($(#[doc = $text])+ $variant = $word),+
-            }
-        }
+macro_rules! named_setting {
+    ($($type:ty = $kind:literal;)+) => {
+        $($crate::named_setting!($type, name, from_name, $kind);)+
+    };
+    ($type:ty, $name:ident, $find:ident, $kind:literal) => {
+        impl $crate::setting::Setting for $type {
+            const KIND: &'static str = $kind;
 
-        impl From<$name> for $target {
-            fn from(choice: $name) -> Self {
-                match choice { $($name::$variant => Self::$variant),+ }
+            fn read(
+                node: &$crate::read::Node<'_>,
+                reader: &mut $crate::read::Reader<'_>,
+            ) -> Option<Self> {
+                let read = node.get_ref().as_str().and_then(Self::$find);
+                read.or_else(|| $crate::setting::refuse::<Self>(node, reader, Self::KIND))
+            }
+
+            fn show(&self) -> $crate::setting::Shown {
+                $crate::setting::Shown::Plain(self.$name().into())
             }
         }
     };
+}
+
+/// Declares a choice between words.
+#[macro_export]
+macro_rules! choice {
     ($(#[doc = $doc:literal])+ $(#[derive($($derived:ident),+)])? $vis:vis enum $name:ident($kind:literal) {
-        $($(#[doc = $text:literal])+ $variant:ident = $word:literal),+ $(,)?
+        $($(#[$about:meta])+ $variant:ident = $word:literal),+ $(,)?
     }) => {
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq $(, $($derived),+)?)]
         $vis enum $name {
-            $($(#[doc = $text])+ $variant),+
+            $($(#[$about])+ $variant),+
         }
 
         impl $name {
+            /// All choices, in the order of their declaration.
+            #[allow(dead_code, reason = "only some lists are needed")]
+            $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
             /// The word in the file.
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
@@ -256,21 +269,7 @@ macro_rules! choice {
             }
         }
 
-        impl $crate::setting::Setting for $name {
-            const KIND: &'static str = $kind;
-
-            fn read(
-                node: &$crate::read::Node<'_>,
-                reader: &mut $crate::read::Reader<'_>,
-            ) -> Option<Self> {
-                let read = node.get_ref().as_str().and_then(Self::from_word);
-                read.or_else(|| $crate::setting::refuse::<Self>(node, reader, Self::KIND))
-            }
-
-            fn show(&self) -> $crate::setting::Shown {
-                $crate::setting::Shown::Plain(self.word().into())
-            }
-        }
+        $crate::named_setting!($name, word, from_word, $kind);
     };
 }
 

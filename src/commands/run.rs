@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     if let (Some(input), Some(aggregator)) = (addresses.aggregator, &settings.aggregator) {
         let to: Vec<_> = aggregator.forward.iter().map(ToString::to_string).collect();
-        let kind = aggregator.kind.word();
+        let kind = aggregator.kind.name();
         let to = to.join(" ");
         tracing::info!(address = %format_args!("udp://{input}"), kind, to, "the aggregator is receiving postcards");
     }

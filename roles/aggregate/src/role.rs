@@ -258,7 +258,7 @@ impl Worker {
         });
         AggregatorView {
             listen: self.receiver.local_addr().to_string(),
-            kind: settings.kind.word().into(),
+            kind: settings.kind.name().into(),
             r: settings.r,
             interop: settings.interop,
             registers: self.aggregator.config().registers,

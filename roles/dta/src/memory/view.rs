@@ -230,7 +230,7 @@ impl Memory {
             listen: self.listen.to_string(),
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
-            policy: self.settings.policy.word().into(),
+            policy: self.settings.policy.name().into(),
             bytes: self
                 .source
                 .stores()
